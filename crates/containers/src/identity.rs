@@ -1,0 +1,92 @@
+//! The types that the rest of the house sees.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plimsoll_host::Timestamp;
+
+/// A cgroup's path below the hierarchy root, `/` for the root itself. The name of a container in this house.
+pub type CgroupPath = Arc<str>;
+
+/// What discovery and the runtimes report, in order, on one channel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A cgroup exists that was not there before. `awaiting_runtime` is set where its name looks like a runtime's
+    /// container id and a runtime is reachable, so an [`Change::Identified`] is likely to follow at once.
+    Appeared {
+        path: CgroupPath,
+        awaiting_runtime: bool,
+    },
+    /// The runtimes have had their say about an awaited container: none of them knows it (now).
+    Unclaimed { path: CgroupPath },
+    /// A runtime named this container, or named it anew (restart counts, health, a late answer).
+    Identified {
+        path: CgroupPath,
+        identity: Arc<Identity>,
+    },
+    /// The cgroup is gone from every hierarchy. The exit code is known where the runtime still knew it.
+    Vanished {
+        path: CgroupPath,
+        exit_code: Option<i32>,
+    },
+}
+
+/// The runtime that owns a container; cAdvisor's "namespace".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Namespace {
+    Docker,
+    Podman,
+    Containerd,
+    Crio,
+}
+
+impl Namespace {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Containerd => "containerd",
+            Self::Crio => "crio",
+        }
+    }
+}
+
+/// What a runtime knows of one container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Identity {
+    pub namespace: Namespace,
+    /// The runtime's 64-character id.
+    pub id: String,
+    /// First the name people know, then whatever else finds the container (cAdvisor's aliases, in its order).
+    pub aliases: Vec<String>,
+    pub image: String,
+    pub labels: BTreeMap<String, String>,
+    /// Only the variables that the environment whitelist names.
+    pub envs: BTreeMap<String, String>,
+    pub created: Option<Timestamp>,
+    pub started: Option<Timestamp>,
+    /// The container's first process, as the host sees it.
+    pub pid: Option<u32>,
+    /// False where the container lives in another's network namespace, whose figures would be counted twice.
+    pub owns_network: bool,
+    pub health: Health,
+    /// The writable layer, where its bytes can be counted.
+    pub writable_layer: Option<PathBuf>,
+    pub log_dir: Option<PathBuf>,
+}
+
+impl Identity {
+    /// The name on the `name` label.
+    pub fn name(&self) -> &str {
+        self.aliases.first().map_or("", String::as_str)
+    }
+
+    pub fn label(&self, key: &str) -> &str {
+        self.labels.get(key).map_or("", String::as_str)
+    }
+}
+
+/// A container's health check, as Docker words it; empty where there is none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Health(pub String);

@@ -1,0 +1,300 @@
+//! Which hierarchies are mounted, and where a cgroup's directory is in each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crate::{HostError, HostRoot, ReadBuf, Result, read_file};
+
+/// A v1 controller (on v2 all of them live in the one hierarchy).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Controller {
+    Cpu,
+    Cpuacct,
+    Cpuset,
+    Memory,
+    Hugetlb,
+    Pids,
+    Blkio,
+    PerfEvent,
+    Devices,
+    Freezer,
+}
+
+impl Controller {
+    pub const ALL: [Self; 10] = [
+        Self::Cpu,
+        Self::Cpuacct,
+        Self::Cpuset,
+        Self::Memory,
+        Self::Hugetlb,
+        Self::Pids,
+        Self::Blkio,
+        Self::PerfEvent,
+        Self::Devices,
+        Self::Freezer,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cpuacct => "cpuacct",
+            Self::Cpuset => "cpuset",
+            Self::Memory => "memory",
+            Self::Hugetlb => "hugetlb",
+            Self::Pids => "pids",
+            Self::Blkio => "blkio",
+            Self::PerfEvent => "perf_event",
+            Self::Devices => "devices",
+            Self::Freezer => "freezer",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    V1,
+    /// v1 controllers with an empty v2 tree beside them, as systemd's hybrid layout has; figures come from v1.
+    Hybrid,
+    V2,
+}
+
+/// The mounted hierarchies of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchies {
+    mode: Mode,
+    /// v2: the unified mount.
+    unified: Option<PathBuf>,
+    /// v1: one mount a controller; co-mounted controllers share a directory.
+    mounts: BTreeMap<Controller, PathBuf>,
+}
+
+/// One line of mountinfo that matters here.
+struct CgroupMount<'a> {
+    point: &'a str,
+    kind: &'a str,
+    super_options: &'a str,
+}
+
+impl Hierarchies {
+    /// Reads the mount table. A tree with no cgroup mount at all is an error: there would be nothing to observe.
+    pub fn detect(root: &HostRoot, buf: &mut ReadBuf) -> Result<Self> {
+        // Process 1's table shows the host's mounts even where our own mount namespace is another one.
+        for file in ["1/mountinfo", "self/mountinfo"] {
+            let path = root.proc(file);
+            let text = match read_file(&path, buf) {
+                Ok(Some(text)) => String::from_utf8_lossy(text).into_owned(),
+                Ok(None) | Err(_) => continue,
+            };
+            if let Some(found) = Self::from_mountinfo(&text, |point| root.path(point)) {
+                return Ok(found);
+            }
+        }
+        Err(HostError::Unsupported(
+            format!(
+                "no cgroup file system is mounted below {}; mount cgroup2 on /sys/fs/cgroup",
+                root.prefix().display()
+            )
+            .into(),
+        ))
+    }
+
+    fn from_mountinfo(text: &str, place: impl Fn(&str) -> PathBuf) -> Option<Self> {
+        let mut unified: Option<PathBuf> = None;
+        let mut mounts = BTreeMap::new();
+        for line in text.lines() {
+            let Some(mount) = cgroup_mount(line) else {
+                continue;
+            };
+            let point = place(&unescape(mount.point));
+            // A mount that was shadowed, or lies in another namespace, is not a hierarchy we can read.
+            if !point.is_dir() {
+                continue;
+            }
+            if mount.kind == "cgroup2" {
+                unified.get_or_insert(point);
+                continue;
+            }
+            for option in mount.super_options.split(',') {
+                let controller = Controller::ALL.into_iter().find(|c| c.name() == option);
+                if let Some(controller) = controller {
+                    // The first mount of each wins; bind mounts of the same hierarchy come later in the table.
+                    mounts.entry(controller).or_insert_with(|| point.clone());
+                }
+            }
+        }
+        let mode = match (&unified, mounts.is_empty()) {
+            (Some(_), true) => Mode::V2,
+            (Some(_), false) => Mode::Hybrid,
+            (None, false) => Mode::V1,
+            (None, true) => return None,
+        };
+        Some(Self {
+            mode,
+            unified,
+            mounts,
+        })
+    }
+
+    pub fn v2(mount: impl Into<PathBuf>) -> Self {
+        Self {
+            mode: Mode::V2,
+            unified: Some(mount.into()),
+            mounts: BTreeMap::new(),
+        }
+    }
+
+    pub fn v1(mounts: impl IntoIterator<Item = (Controller, PathBuf)>) -> Self {
+        Self {
+            mode: Mode::V1,
+            unified: None,
+            mounts: mounts.into_iter().collect(),
+        }
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub fn is_v2(&self) -> bool {
+        self.mode == Mode::V2
+    }
+
+    /// The directory of `cgroup` where `controller`'s files are; `None` where that controller is not mounted.
+    pub fn dir(&self, controller: Controller, cgroup: &str) -> Option<PathBuf> {
+        let mount = match self.mode {
+            Mode::V2 => self.unified.as_deref()?,
+            Mode::V1 | Mode::Hybrid => self.mounts.get(&controller)?,
+        };
+        Some(below(mount, cgroup))
+    }
+
+    /// The mount points whose directory trees together show every container: one on v2, each distinct one on v1.
+    pub fn trees(&self) -> Vec<&Path> {
+        if let (Mode::V2, Some(unified)) = (self.mode, &self.unified) {
+            return vec![unified];
+        }
+        let mut trees: Vec<&Path> = Vec::new();
+        for mount in self.mounts.values() {
+            if !trees.contains(&mount.as_path()) {
+                trees.push(mount);
+            }
+        }
+        trees
+    }
+
+    pub fn controllers(&self) -> impl Iterator<Item = (Controller, &Path)> {
+        self.mounts.iter().map(|(c, p)| (*c, p.as_path()))
+    }
+}
+
+/// `mount` + `cgroup`, where `cgroup` is `/` or starts with one.
+pub fn below(mount: &Path, cgroup: &str) -> PathBuf {
+    mount.join(cgroup.trim_start_matches('/'))
+}
+
+fn cgroup_mount(line: &str) -> Option<CgroupMount<'_>> {
+    // 36 35 98:0 /root /point options [optional…] - type source super-options
+    let (head, tail) = line.split_once(" - ")?;
+    let mut tail = tail.split(' ');
+    let kind = tail.next()?;
+    if kind != "cgroup" && kind != "cgroup2" {
+        return None;
+    }
+    let super_options = tail.nth(1).unwrap_or("");
+    let point = head.split(' ').nth(4)?;
+    Some(CgroupMount {
+        point,
+        kind,
+        super_options,
+    })
+}
+
+/// mountinfo writes blanks and backslashes as octal escapes.
+pub fn unescape(field: &str) -> String {
+    if !field.contains('\\') {
+        return field.to_owned();
+    }
+    let bytes = field.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        let code = (bytes[at] == b'\\')
+            .then(|| bytes.get(at + 1..at + 4))
+            .flatten()
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(byte) => {
+                out.push(byte);
+                at += 4;
+            }
+            None => {
+                out.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(mountinfo: &str, dirs: &[&str], mode: Option<Mode>) -> Option<Hierarchies> {
+        let temp = tempfile::tempdir().unwrap();
+        for dir in dirs {
+            std::fs::create_dir_all(temp.path().join(dir)).unwrap();
+        }
+        let root = HostRoot::new(temp.path());
+        let found = Hierarchies::from_mountinfo(mountinfo, |p| root.path(p));
+        assert_eq!(found.as_ref().map(Hierarchies::mode), mode);
+        found
+    }
+
+    #[test]
+    fn unified() {
+        let found = check(
+            "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n",
+            &["sys/fs/cgroup"],
+            Some(Mode::V2),
+        )
+        .unwrap();
+        let dir = found.dir(Controller::Memory, "/a/b").unwrap();
+        assert!(dir.ends_with("sys/fs/cgroup/a/b"));
+    }
+
+    #[test]
+    fn hybrid_with_shared_mounts_and_a_later_bind_mount() {
+        let found = check(
+            "31 30 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup rw\n\
+             32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n\
+             33 30 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+             99 30 0:29 / /elsewhere rw - cgroup cgroup rw,memory\n",
+            &[
+                "sys/fs/cgroup/unified",
+                "sys/fs/cgroup/cpu,cpuacct",
+                "sys/fs/cgroup/memory",
+                "elsewhere",
+            ],
+            Some(Mode::Hybrid),
+        )
+        .unwrap();
+        assert_eq!(found.trees().len(), 2);
+        let memory = found.dir(Controller::Memory, "/").unwrap();
+        assert!(memory.ends_with("sys/fs/cgroup/memory"));
+    }
+
+    #[test]
+    fn nothing_mounted() {
+        check("36 35 98:0 / /mnt rw - ext4 /dev/sda rw\n", &["mnt"], None);
+        check("garbage\n - cgroup2\n", &[], None);
+    }
+
+    #[test]
+    fn escapes() {
+        assert_eq!(unescape(r"/a\040b"), "/a b");
+        assert_eq!(unescape(r"/a\9"), r"/a\9");
+    }
+}

@@ -1,0 +1,13 @@
+//! Control groups, whichever way this machine mounts them.
+//!
+//! A cgroup is named by its path below the hierarchy root (`/`, `/system.slice/ssh.service`): the same name in every
+//! v1 hierarchy, so a container is one thing although v1 keeps its files in many directories.
+
+pub(crate) mod hierarchy;
+mod stats;
+
+pub use hierarchy::{Controller, Hierarchies, Mode};
+pub use stats::{
+    Cfs, Cpu, Hugetlb, Io, IoOp, IoRow, Memory, MemoryEvents, NumaNode, NumaPages, Pids, Pressure,
+    Psi, Spec,
+};

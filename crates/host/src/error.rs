@@ -1,0 +1,65 @@
+//! One error type for the whole crate: it always names the file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub type Result<T, E = HostError> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    #[error("{operation} {path}")]
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel said something this reader does not understand.
+    #[error("{path}: line {line}: cannot understand {text:?}")]
+    Malformed {
+        path: PathBuf,
+        line: usize,
+        text: Box<str>,
+    },
+    #[error("{0}")]
+    Unsupported(Box<str>),
+}
+
+impl HostError {
+    pub fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io {
+            operation,
+            path: path.to_owned(),
+            source: source.into(),
+        }
+    }
+
+    pub fn malformed(path: &Path, at: crate::parse::Malformed) -> Self {
+        Self::Malformed {
+            path: path.to_owned(),
+            line: at.line,
+            text: at.text,
+        }
+    }
+
+    /// The process or cgroup ended while it was being read: expected, not worth a log line.
+    pub fn is_gone(&self) -> bool {
+        // ENOENT before the open, ENODEV on a file opened before the rmdir, ESRCH on a dead /proc/PID.
+        matches!(self, Self::Io { source, .. } if is_gone(source))
+    }
+}
+
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOENT | libc::ENODEV | libc::ESRCH)
+    )
+}
+
+/// The file is there but this kernel will not answer for it (`psi=0`, a controller not enabled for this cgroup).
+pub(crate) fn is_unsupported(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)
+    )
+}

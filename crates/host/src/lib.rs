@@ -1,0 +1,20 @@
+//! The Linux machine as plain data: cgroups, procfs, sysfs, the kernel log.
+//!
+//! Every reader here takes a [`HostRoot`], so it runs on the real machine, on a container's view of it
+//! (`/rootfs`, `/host`) and on a fixture tree alike. Nothing in this crate knows Kubernetes, nothing awaits, and
+//! nothing writes a kernel file (the one exception, clearing referenced bits, is asked for by name).
+//!
+//! Three outcomes everywhere: a value; `None`, meaning this kernel or this cgroup has no such figure; and an error
+//! that names the file and, where there is one, the line.
+
+pub mod cgroup;
+mod error;
+pub mod parse;
+mod read;
+mod root;
+pub mod time;
+
+pub use error::{HostError, Result};
+pub use read::{Descriptors, ReadBuf, Source, list_dir, read_file, read_text};
+pub use root::HostRoot;
+pub use time::{Clock, Timestamp};

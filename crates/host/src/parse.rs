@@ -1,0 +1,192 @@
+//! Byte-level parsing shared by the readers. Pure functions on slices; no allocation unless something is wrong.
+
+/// Where a kernel text stopped making sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// Counted from 1.
+    pub line: usize,
+    pub text: Box<str>,
+}
+
+impl Malformed {
+    pub fn at(line_index: usize, text: &[u8]) -> Self {
+        // A hostile or binary file must not put a megabyte into a log line.
+        let shown = &text[..text.len().min(120)];
+        Self {
+            line: line_index + 1,
+            text: String::from_utf8_lossy(shown).into(),
+        }
+    }
+}
+
+/// Parses an unsigned decimal; `None` on anything else, overflow included.
+#[inline]
+pub fn u64(text: &[u8]) -> Option<u64> {
+    // 19 digits cannot overflow, so the common case needs no checked arithmetic.
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    let (head, tail) = text.split_at(text.len().min(19));
+    let mut value: u64 = 0;
+    for &byte in head {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + u64::from(digit);
+    }
+    for &byte in tail {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(value)
+}
+
+#[inline]
+pub fn i64(text: &[u8]) -> Option<i64> {
+    match text.strip_prefix(b"-") {
+        Some(rest) => i64::try_from(u64(rest)?).ok().map(|v| -v),
+        None => i64::try_from(u64(text)?).ok(),
+    }
+}
+
+/// A limit file: a number, or `max` for "no limit".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Max,
+    At(u64),
+}
+
+pub fn limit(text: &[u8]) -> Option<Limit> {
+    match trim(text) {
+        b"max" => Some(Limit::Max),
+        number => u64(number).map(Limit::At),
+    }
+}
+
+#[inline]
+pub fn trim(text: &[u8]) -> &[u8] {
+    text.trim_ascii()
+}
+
+/// Lines without their terminators; a last line without one counts too.
+#[inline]
+pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&b| b == b'\n')
+        .enumerate()
+        .filter(move |(_, line)| !line.is_empty())
+        .map(|(_, line)| line)
+}
+
+/// Splits on runs of blanks, as `/proc` tables need.
+#[inline]
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|b| b.is_ascii_whitespace())
+        .filter(|word| !word.is_empty())
+}
+
+/// Walks a flat-keyed file (`key value` a line). `each` returns `false` to stop early.
+#[inline]
+pub fn flat_keyed(text: &[u8], mut each: impl FnMut(&[u8], u64) -> bool) -> Result<(), Malformed> {
+    let mut rest = text;
+    let mut index = 0;
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let line = &rest[..end];
+        rest = rest.get(end + 1..).unwrap_or(&[]);
+        if !line.is_empty() {
+            // Keys have no blanks and values no sign, so the last blank parts them.
+            let at = memchr::memrchr(b' ', line).ok_or_else(|| Malformed::at(index, line))?;
+            let value = u64(&line[at + 1..]).ok_or_else(|| Malformed::at(index, line))?;
+            if !each(&line[..at], value) {
+                return Ok(());
+            }
+        }
+        index += 1;
+    }
+    Ok(())
+}
+
+/// A file holding one number.
+#[inline]
+pub fn single(text: &[u8]) -> Result<u64, Malformed> {
+    u64(trim(text)).ok_or_else(|| Malformed::at(0, text))
+}
+
+/// A kernel CPU or node list, `0-3,8,10-11`, as numbers in order. An empty list is empty.
+pub fn index_list(text: &[u8]) -> Result<Vec<u32>, Malformed> {
+    /// More CPUs than any kernel supports: a range beyond it is a mistake, not a machine.
+    const MOST: u64 = 1 << 16;
+    let mut out = Vec::new();
+    let trimmed = trim(text);
+    if trimmed.is_empty() {
+        return Ok(out);
+    }
+    for part in trimmed.split(|&b| b == b',') {
+        let bad = || Malformed::at(0, text);
+        let mut ends = part.splitn(2, |&b| b == b'-');
+        let first = ends.next().and_then(|t| u64(trim(t))).ok_or_else(bad)?;
+        let last = match ends.next() {
+            Some(t) => u64(trim(t)).ok_or_else(bad)?,
+            None => first,
+        };
+        if last < first || last >= MOST {
+            return Err(bad());
+        }
+        out.extend((first..=last).map(|v| v as u32));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(u64(b"0"), Some(0));
+        assert_eq!(u64(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(u64(b"18446744073709551616"), None);
+        assert_eq!(u64(b""), None);
+        assert_eq!(u64(b"12a"), None);
+        assert_eq!(i64(b"-1"), Some(-1));
+    }
+
+    #[test]
+    fn lists() {
+        assert_eq!(index_list(b"0-2,5\n").unwrap(), [0, 1, 2, 5]);
+        assert_eq!(index_list(b"\n").unwrap(), [] as [u32; 0]);
+        assert!(index_list(b"3-1").is_err());
+        assert!(index_list(b"0-99999999999").is_err());
+    }
+
+    #[test]
+    fn flat_keyed_names_the_bad_line() {
+        let error = flat_keyed(b"a 1\nb x\n", |_, _| true).unwrap_err();
+        assert_eq!(
+            error,
+            Malformed {
+                line: 2,
+                text: "b x".into()
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_number_survives(value: u64) {
+            prop_assert_eq!(u64(value.to_string().as_bytes()), Some(value));
+        }
+
+        #[test]
+        fn no_input_panics(text: Vec<u8>) {
+            let _ = index_list(&text);
+            let _ = flat_keyed(&text, |_, _| true);
+            let _ = limit(&text);
+        }
+    }
+}

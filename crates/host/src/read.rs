@@ -1,0 +1,355 @@
+//! Reading kernel files again and again without allocating: a shared buffer, held handles, and a budget for them.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Resource, getrlimit};
+
+use crate::error::{is_gone, is_unsupported};
+use crate::parse::Malformed;
+use crate::{HostError, Result};
+
+/// Most kernel files fit a page; memory.stat of a recent kernel needs almost two.
+const FIRST_CAPACITY: usize = 16 * 1024;
+/// A file this large is not something this program means to read.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+
+/// One buffer for all reads of a thread.
+pub struct ReadBuf {
+    bytes: Vec<u8>,
+}
+
+impl Default for ReadBuf {
+    fn default() -> Self {
+        Self {
+            bytes: vec![0; FIRST_CAPACITY],
+        }
+    }
+}
+
+impl fmt::Debug for ReadBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadBuf")
+            .field("capacity", &self.bytes.len())
+            .finish()
+    }
+}
+
+/// How the kernel hands out a file's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// One record: a read that does not fill the buffer has seen all of it.
+    Whole,
+    /// Many records: the kernel may stop at any record boundary, so only a read of nothing is the end.
+    Records,
+}
+
+impl ReadBuf {
+    fn fill(&mut self, file: &OwnedFd, shape: Shape) -> rustix::io::Result<usize> {
+        let mut filled = 0;
+        loop {
+            if filled == self.bytes.len() {
+                if filled >= MOST_BYTES {
+                    return Err(rustix::io::Errno::FBIG);
+                }
+                self.bytes.resize(self.bytes.len() * 2, 0);
+            }
+            let room = self.bytes.len() - filled;
+            let got = match rustix::io::pread(file, &mut self.bytes[filled..], filled as u64) {
+                Ok(got) => got,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error),
+            };
+            filled += got;
+            if got == 0 || (shape == Shape::Whole && got < room) {
+                return Ok(filled);
+            }
+        }
+    }
+
+    pub fn text(&self, len: usize) -> &[u8] {
+        &self.bytes[..len]
+    }
+}
+
+/// How many files may be held open, shared by all readers of the process.
+///
+/// Within the budget a reader keeps its handle; beyond it, it opens, reads and closes each time, which costs more but
+/// never fails for want of descriptors. Going over is said once.
+#[derive(Debug)]
+pub struct Descriptors {
+    free: AtomicUsize,
+    warned: AtomicBool,
+}
+
+impl Descriptors {
+    /// Leaves this many descriptors to sockets, inotify and everything else.
+    const RESERVE: u64 = 512;
+
+    /// Takes the process's soft limit less a reserve.
+    pub fn from_limit() -> Arc<Self> {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
+        let reserve = Self::RESERVE.min(limit / 2);
+        Self::new(usize::try_from(limit - reserve).unwrap_or(usize::MAX))
+    }
+
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            free: AtomicUsize::new(most),
+            warned: AtomicBool::new(false),
+        })
+    }
+
+    pub fn free(&self) -> usize {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Permit> {
+        let taken = self
+            .free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                free.checked_sub(1)
+            });
+        if taken.is_err() && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "descriptor limit reached: further files are opened for each reading; raise the open-files limit to avoid the cost"
+            );
+        }
+        taken.ok().map(|_| Permit(Arc::clone(self)))
+    }
+}
+
+#[derive(Debug)]
+struct Permit(Arc<Descriptors>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.free.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not looked at yet.
+    Unopened,
+    Open(
+        OwnedFd,
+        #[expect(dead_code, reason = "returned to the budget when dropped")] Permit,
+    ),
+    /// There was no budget left for it.
+    Transient,
+    /// This cgroup or kernel has no such file; not asked again.
+    Absent,
+}
+
+/// One kernel file that is read again and again.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    state: State,
+    shape: Shape,
+    descriptors: Arc<Descriptors>,
+}
+
+impl Source {
+    /// A file that the kernel hands out in one piece, as nearly all cgroup files are.
+    pub fn new(path: PathBuf, descriptors: &Arc<Descriptors>) -> Self {
+        Self {
+            path,
+            state: State::Unopened,
+            shape: Shape::Whole,
+            descriptors: Arc::clone(descriptors),
+        }
+    }
+
+    /// A file made of records (`cgroup.procs`, `/proc/net/*`).
+    pub fn records(path: PathBuf, descriptors: &Arc<Descriptors>) -> Self {
+        Self {
+            shape: Shape::Records,
+            ..Self::new(path, descriptors)
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's text now. `Ok(None)`: no such file, or the kernel does not answer for it.
+    pub fn read<'b>(&mut self, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8]>> {
+        let outcome = match &self.state {
+            State::Absent => return Ok(None),
+            State::Open(file, _) => buf.fill(file, self.shape),
+            State::Unopened | State::Transient => return self.open_and_read(buf),
+        };
+        self.settle(outcome).map(|len| len.map(|n| buf.text(n)))
+    }
+
+    fn open_and_read<'b>(&mut self, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8]>> {
+        let file = match open(&self.path) {
+            Ok(file) => file,
+            // Asking again would cost a failing syscall for ever: a file that is not there when its cgroup is first
+            // read does not appear later, except when a controller is enabled, which the periodic reopening covers.
+            Err(error) if is_gone(&error) => {
+                self.state = State::Absent;
+                return Ok(None);
+            }
+            Err(source) => return Err(HostError::io("open", &self.path, source)),
+        };
+        let outcome = buf.fill(&file, self.shape);
+        if matches!(self.state, State::Unopened) && outcome.is_ok() {
+            self.state = match self.descriptors.take() {
+                Some(permit) => State::Open(file, permit),
+                None => State::Transient,
+            };
+        }
+        self.settle(outcome).map(|len| len.map(|n| buf.text(n)))
+    }
+
+    fn settle(&mut self, outcome: rustix::io::Result<usize>) -> Result<Option<usize>> {
+        match outcome.map_err(std::io::Error::from) {
+            Ok(len) => Ok(Some(len)),
+            Err(error) if is_unsupported(&error) => {
+                self.state = State::Absent;
+                Ok(None)
+            }
+            Err(source) => Err(HostError::io("read", &self.path, source)),
+        }
+    }
+
+    /// Reads and parses in one step; a parse error comes back naming this file.
+    pub fn parse<T>(
+        &mut self,
+        buf: &mut ReadBuf,
+        parse: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+    ) -> Result<Option<T>> {
+        let parsed = match self.read(buf)? {
+            Some(text) => parse(text),
+            None => return Ok(None),
+        };
+        parsed
+            .map(Some)
+            .map_err(|at| HostError::malformed(&self.path, at))
+    }
+
+    /// Forgets that the file was absent (a controller may have been enabled since).
+    pub fn retry_absent(&mut self) {
+        if matches!(self.state, State::Absent) {
+            self.state = State::Unopened;
+        }
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<OwnedFd> {
+    Ok(rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+/// Opens, reads and closes a file that is read now and then. `Ok(None)`: no such file, or the kernel does not answer.
+pub fn read_file<'b>(path: &Path, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8]>> {
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(source) => return Err(HostError::io("open", path, source)),
+    };
+    match buf
+        .fill(&file, Shape::Records)
+        .map_err(std::io::Error::from)
+    {
+        Ok(len) => Ok(Some(buf.text(len))),
+        Err(error) if is_unsupported(&error) || is_gone(&error) => Ok(None),
+        Err(source) => Err(HostError::io("read", path, source)),
+    }
+}
+
+/// `read_file` for short texts where an owned string is what the caller wants anyway.
+pub fn read_text(path: &Path, buf: &mut ReadBuf) -> Result<Option<String>> {
+    Ok(read_file(path, buf)?.map(|text| String::from_utf8_lossy(text.trim_ascii()).into_owned()))
+}
+
+/// The names in a directory; an absent directory has none.
+pub fn list_dir(path: &Path) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
+        Err(source) => return Err(HostError::io("list", path, source)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        match entry {
+            Ok(entry) => names
+                .push(String::from_utf8_lossy(OsStr::as_bytes(&entry.file_name())).into_owned()),
+            Err(error) if is_gone(&error) => {}
+            Err(source) => return Err(HostError::io("list", path, source)),
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_the_budget_files_are_still_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let budget = Descriptors::new(1);
+        let mut sources: Vec<Source> = (0..3)
+            .map(|i| {
+                let path = dir.path().join(format!("f{i}"));
+                std::fs::write(&path, format!("{i}\n")).unwrap();
+                Source::new(path, &budget)
+            })
+            .collect();
+        let mut buf = ReadBuf::default();
+        for _ in 0..2 {
+            for (i, source) in sources.iter_mut().enumerate() {
+                assert_eq!(
+                    source.read(&mut buf).unwrap(),
+                    Some(format!("{i}\n").as_bytes())
+                );
+            }
+        }
+        assert_eq!(budget.free(), 0);
+        drop(sources);
+        assert_eq!(budget.free(), 1);
+    }
+
+    #[test]
+    fn absent_is_a_value_and_large_files_grow_the_buffer() {
+        let dir = tempfile::tempdir().unwrap();
+        let budget = Descriptors::new(8);
+        let mut buf = ReadBuf::default();
+        let mut missing = Source::new(dir.path().join("missing"), &budget);
+        assert_eq!(missing.read(&mut buf).unwrap(), None);
+
+        let large = vec![b'x'; FIRST_CAPACITY * 3 + 7];
+        std::fs::write(dir.path().join("large"), &large).unwrap();
+        let mut source = Source::new(dir.path().join("large"), &budget);
+        assert_eq!(source.read(&mut buf).unwrap(), Some(large.as_slice()));
+    }
+
+    #[test]
+    fn a_malformed_file_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pids.current");
+        std::fs::write(&path, "many\n").unwrap();
+        let mut source = Source::new(path.clone(), &Descriptors::new(1));
+        let error = source
+            .parse(&mut ReadBuf::default(), crate::parse::single)
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("{}: line 1: cannot understand \"many\\n\"", path.display())
+        );
+    }
+}
