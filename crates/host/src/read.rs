@@ -237,6 +237,11 @@ impl Source {
             .map_err(|at| HostError::malformed(&self.path, at))
     }
 
+    /// Known not to exist, or not to answer.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.state, State::Absent)
+    }
+
     /// Forgets that the file was absent (a controller may have been enabled since).
     pub fn retry_absent(&mut self) {
         if matches!(self.state, State::Absent) {
