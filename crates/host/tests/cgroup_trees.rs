@@ -1,4 +1,5 @@
 //! A cgroup in each layout, read from a fixture tree: files in, figures out.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,1 +1,14 @@
+//! From kernel figures to what people and programs look at: the sampling round, history, derived statistics, OOM
+//! events, exposition text, REST and summary shapes.
+//!
+//! Kernel reads happen on one plain thread ([`sampler`]); everything that answers a request works from what that
+//! thread left in the [`store`]. Nothing here writes a cgroup file.
 
+pub mod groups;
+pub mod history;
+pub mod sample;
+pub mod symbols;
+
+pub use groups::{Group, GroupSet};
+pub use sample::Sample;
+pub use symbols::Symbol;
