@@ -4,9 +4,13 @@
 //! Kernel reads happen on one plain thread ([`sampler`]); everything that answers a request works from what that
 //! thread left in the [`store`]. Nothing here writes a cgroup file.
 
+pub mod events;
+pub mod exposition;
 pub mod groups;
 pub mod history;
 pub mod sample;
+pub mod store;
+pub mod summary;
 pub mod symbols;
 
 pub use groups::{Group, GroupSet};

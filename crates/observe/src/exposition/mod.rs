@@ -1,0 +1,6 @@
+//! Prometheus text pages.
+
+mod families;
+mod labels;
+mod number;
+mod page;
