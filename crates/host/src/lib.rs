@@ -10,6 +10,7 @@
 pub mod cgroup;
 mod error;
 pub mod parse;
+pub mod proc;
 mod read;
 mod root;
 pub mod time;

@@ -275,6 +275,22 @@ pub fn read_file<'b>(path: &Path, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8
     }
 }
 
+/// `read_file` relative to an open directory, so that a thousand `/proc/PID/…` reads build no thousand paths.
+/// The error is the bare one: only the caller knows the whole name.
+pub(crate) fn read_at<'b>(
+    dir: &OwnedFd,
+    name: &str,
+    buf: &'b mut ReadBuf,
+) -> std::io::Result<Option<&'b [u8]>> {
+    let opened = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let outcome = opened.and_then(|file| buf.fill(&file, Shape::Records));
+    match outcome.map_err(std::io::Error::from) {
+        Ok(len) => Ok(Some(buf.text(len))),
+        Err(error) if is_unsupported(&error) || is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// `read_file` for short texts where an owned string is what the caller wants anyway.
 pub fn read_text(path: &Path, buf: &mut ReadBuf) -> Result<Option<String>> {
     Ok(read_file(path, buf)?.map(|text| String::from_utf8_lossy(text.trim_ascii()).into_owned()))
