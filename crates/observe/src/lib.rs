@@ -8,11 +8,14 @@ pub mod events;
 pub mod exposition;
 pub mod groups;
 pub mod history;
+pub mod observer;
+pub mod oom;
 pub mod sample;
 pub mod store;
 pub mod summary;
 pub mod symbols;
 
 pub use groups::{Group, GroupSet};
+pub use observer::{Observer, PassRequest};
 pub use sample::Sample;
 pub use symbols::Symbol;

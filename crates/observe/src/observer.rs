@@ -1,0 +1,87 @@
+//! The observer as request handlers see it: everything that can be asked, nothing that can be changed.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use plimsoll_containers::CgroupPath;
+use plimsoll_host::{Clock, HostRoot};
+
+use crate::GroupSet;
+use crate::events::EventStore;
+use crate::oom::OomCounters;
+use crate::store::Store;
+
+/// Asks the sampler for a fresh reading before a request is answered.
+pub struct PassRequest {
+    pub containers: Vec<CgroupPath>,
+    /// A container sampled within this time is left alone; `None` reads the process group too (the kubelet's page
+    /// wants it although it is off by default).
+    pub max_age: Duration,
+    /// Groups wanted beyond those that are always on, for this pass and a few minutes more.
+    pub also: GroupSet,
+    /// Called on the sampler's thread when the pass is over.
+    pub done: Box<dyn FnOnce() + Send>,
+}
+
+impl std::fmt::Debug for PassRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PassRequest")
+            .field("containers", &self.containers.len())
+            .field("max_age", &self.max_age)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+pub struct Observer {
+    pub store: Arc<Store>,
+    pub events: Arc<EventStore>,
+    pub oom: Arc<OomCounters>,
+    pub clock: Clock,
+    pub root: HostRoot,
+    /// The groups that are switched on.
+    pub groups: GroupSet,
+    pub is_v2: bool,
+    passes: RwLock<Option<Sender<PassRequest>>>,
+}
+
+impl Observer {
+    pub fn new(
+        store: Arc<Store>,
+        events: Arc<EventStore>,
+        oom: Arc<OomCounters>,
+        clock: Clock,
+        root: HostRoot,
+        groups: GroupSet,
+        is_v2: bool,
+    ) -> Self {
+        Self {
+            store,
+            events,
+            oom,
+            clock,
+            root,
+            groups,
+            is_v2,
+            passes: RwLock::new(None),
+        }
+    }
+
+    /// Where on-demand passes go; set once the sampler runs.
+    pub fn connect(&self, passes: Sender<PassRequest>) {
+        *self.passes.write() = Some(passes);
+    }
+
+    /// Hands a request to the sampler; without a sampler it is done at once.
+    pub fn request_pass(&self, request: PassRequest) {
+        let refused = match self.passes.read().as_ref() {
+            Some(sender) => sender.send(request).err().map(|e| e.0),
+            None => Some(request),
+        };
+        if let Some(request) = refused {
+            (request.done)();
+        }
+    }
+}
