@@ -6,6 +6,11 @@
 //!
 //! This crate takes no samples.
 
+mod discovery;
+mod herald;
 mod identity;
+pub mod names;
 
+pub use discovery::Counters as DiscoveryCounters;
 pub use identity::{CgroupPath, Change, Health, Identity, Namespace};
+pub use names::Rules;
