@@ -9,6 +9,7 @@
 
 pub mod cgroup;
 mod error;
+pub mod fs;
 pub mod parse;
 pub mod proc;
 mod read;
