@@ -10,6 +10,8 @@
 pub mod cgroup;
 mod error;
 pub mod fs;
+pub mod kmsg;
+pub mod oom;
 pub mod parse;
 pub mod proc;
 mod read;
