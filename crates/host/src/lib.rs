@@ -9,6 +9,9 @@
 
 pub mod cgroup;
 mod error;
+pub mod fs;
+pub mod kmsg;
+pub mod oom;
 pub mod parse;
 pub mod proc;
 mod read;
