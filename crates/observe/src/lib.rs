@@ -8,11 +8,15 @@ pub mod events;
 pub mod exposition;
 pub mod groups;
 pub mod history;
+pub mod machine;
 pub mod observer;
 pub mod oom;
+pub mod oom_watch;
 pub mod sample;
+pub mod sampler;
 pub mod store;
 pub mod summary;
+pub mod surroundings;
 pub mod symbols;
 
 pub use groups::{Group, GroupSet};

@@ -204,7 +204,10 @@ mod tests {
         counters.save().unwrap();
 
         let counters = OomCounters::open(file.clone(), "boot-1");
-        assert!(!counters.add("/a", 7), "the log is read again from its start");
+        assert!(
+            !counters.add("/a", 7),
+            "the log is read again from its start"
+        );
         assert!(counters.add("/a", 8));
         assert_eq!(counters.count("/a", None), 2);
         counters.save().unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_host::ReadBuf;
-use plimsoll_host::proc::SelfUsage;
+use plimsoll_host::proc::stat::SelfUsage;
 
 /// How often the own usage is looked at.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -40,7 +40,9 @@ impl Budget {
         if self.share <= 0.0 {
             return None;
         }
-        let due = self.window.is_none_or(|(at, _)| now.saturating_sub(at) >= WINDOW);
+        let due = self
+            .window
+            .is_none_or(|(at, _)| now.saturating_sub(at) >= WINDOW);
         if !due {
             return None;
         }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_host::cgroup::{CgroupReader, Controller, Hierarchies, SpecReader, Wanted, procs_file};
+use plimsoll_host::cgroup::{
+    CgroupReader, Controller, Hierarchies, SpecReader, Wanted, procs_file,
+};
 use plimsoll_host::proc::Procfs;
 use plimsoll_host::proc::net::{AdvancedTcp, Interface as HostInterface, NetFiles};
 use plimsoll_host::proc::process::{UNLIMITED, parse_pids};
@@ -207,15 +209,14 @@ impl Collector {
     fn read_cgroup(&mut self, tracked: &mut Tracked) -> Result<(), HostError> {
         let (reader, buf, sample) = (&mut tracked.reader, &mut self.buf, &mut self.sample);
         let mut first_error = None;
-        let mut note = |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| {
-            match outcome {
+        let mut note =
+            |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| match outcome {
                 Ok(true) => sample.groups = sample.groups.with(group),
                 Ok(false) => {}
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }
-            }
-        };
+            };
         if self.wanted.cpu {
             let outcome = reader.cpu(buf, &mut sample.cpu);
             note(Group::Cpu, sample, outcome);
@@ -389,7 +390,7 @@ impl Collector {
         };
         for &pid in &self.pids {
             if let Ok(Some(fds)) = procfs.fd_count(pid) {
-                out.fds += fds.open;
+                out.fds += fds.fds;
                 out.sockets += fds.sockets;
             }
         }
@@ -435,7 +436,12 @@ impl Collector {
                 self.pids.extend_from_slice(&found);
             }
             let children = list_dir(&dir).unwrap_or_default();
-            let children = children.into_iter().filter(|name| !name.contains('.') || name.ends_with(".slice") || name.ends_with(".scope") || name.ends_with(".service"));
+            let children = children.into_iter().filter(|name| {
+                !name.contains('.')
+                    || name.ends_with(".slice")
+                    || name.ends_with(".scope")
+                    || name.ends_with(".service")
+            });
             queue.extend(children.map(|name| dir.join(name)).filter(|d| d.is_dir()));
         }
     }

@@ -270,7 +270,9 @@ impl Sampler {
                 break;
             }
             self.due.pop();
-            let current = self.tracked[slot].as_ref().is_some_and(|t| t.epoch == epoch);
+            let current = self.tracked[slot]
+                .as_ref()
+                .is_some_and(|t| t.epoch == epoch);
             if !current {
                 continue;
             }
@@ -317,7 +319,8 @@ impl Sampler {
         if skip {
             return true;
         }
-        self.collector.sample(tracked, extra, now, &self.observer.clock)
+        self.collector
+            .sample(tracked, extra, now, &self.observer.clock)
     }
 
     fn wait_after(&mut self, slot: usize, quiet: bool) -> Duration {
@@ -327,7 +330,9 @@ impl Sampler {
         };
         tracked.interval = if self.config.back_off && quiet {
             // Stays at the longest until something moves; it does not start over.
-            (tracked.interval * 2).min(self.config.max_interval).max(base)
+            (tracked.interval * 2)
+                .min(self.config.max_interval)
+                .max(base)
         } else {
             base
         };

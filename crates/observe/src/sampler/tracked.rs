@@ -95,7 +95,10 @@ impl LoadAverage {
             }
         }
         let milli = |value: f64| (value * 1000.0) as u64;
-        (milli(self.running.unwrap_or(0.0)), milli(self.uninterruptible))
+        (
+            milli(self.running.unwrap_or(0.0)),
+            milli(self.uninterruptible),
+        )
     }
 }
 
