@@ -13,7 +13,7 @@ use plimsoll_host::{HostRoot, ReadBuf};
 fn main() -> Result<(), Box<dyn Error>> {
     let ansi = stderr().is_terminal();
     tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::DEBUG)
+        .with_env_filter("info,plimsoll_containers=debug")
         .with_writer(stderr)
         .with_ansi(ansi)
         .init();

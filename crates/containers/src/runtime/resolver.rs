@@ -22,6 +22,7 @@ use crate::{CgroupPath, Identity, Namespace};
 
 /// A runtime has this long to say how a container ended; discovery waits a little longer.
 const EXIT_DEADLINE: Duration = Duration::from_millis(250);
+const EXIT_PAUSE: Duration = Duration::from_millis(40);
 /// Questions taken at once, so that the first walk's hundreds become one listing.
 const BATCH: usize = 4096;
 /// A listing of everything may take longer than one question.
@@ -55,7 +56,7 @@ struct Done {
 enum Outcome {
     Inspected(CgroupPath, Life, Result<Seen, RuntimeError>),
     Listed(Result<Listing, RuntimeError>),
-    Ended(CgroupPath, Life, Result<Option<i32>, RuntimeError>),
+    Ended(CgroupPath, Life, Option<i32>),
 }
 
 struct Runtime {
@@ -240,9 +241,7 @@ impl Resolver {
                 let listing = listing.map(|listing| place_all(listing, &paths, &self.hierarchies));
                 self.desk.listed(done.runtime, listing, now);
             }
-            Outcome::Ended(path, life, code) => {
-                self.desk.ended(path, life, code.unwrap_or(None));
-            }
+            Outcome::Ended(path, life, code) => self.desk.ended(path, life, code),
         }
     }
 
@@ -276,8 +275,8 @@ impl Resolver {
                     Outcome::Listed(bounded(&asked, deadline, asked.client.list()).await)
                 }
                 Call::Exit { path, life, id, .. } => {
-                    let code = timeout(EXIT_DEADLINE, asked.client.exit_code(&id)).await;
-                    Outcome::Ended(path, life, code.unwrap_or(Ok(None)))
+                    let code = timeout(EXIT_DEADLINE, exit_code(&asked, &id)).await;
+                    Outcome::Ended(path, life, code.ok().flatten())
                 }
             };
             let _ = done.send(Done {
@@ -304,6 +303,17 @@ async fn bounded<T>(
             Err(_) => Err(RuntimeError::Timeout(deadline)),
         },
         () = session.over() => Err(RuntimeError::Broken("runtime went away".into())),
+    }
+}
+
+/// A runtime removes the cgroup first and writes down the exit code after: it is asked until it has done so.
+async fn exit_code(session: &Session, id: &str) -> Option<i32> {
+    loop {
+        match session.client.exit_code(id).await {
+            Ok(None) => tokio::time::sleep(EXIT_PAUSE).await,
+            Ok(code) => return code,
+            Err(_) => return None,
+        }
     }
 }
 
