@@ -125,17 +125,18 @@ pub(crate) struct Discovery<R> {
 /// The consumer has dropped its end: there is nobody to report to.
 struct NobodyListens;
 
+/// What a discovery is made of besides its trees and its way to the runtimes.
+pub(crate) struct Parts {
+    pub intervals: Intervals,
+    pub clock: Clock,
+    pub counters: Arc<Counters>,
+    pub wake: Wake,
+    pub answers: Receiver<Answer>,
+    pub changes: Sender<Change>,
+}
+
 impl<R: Registrar + 'static> Discovery<R> {
-    pub fn new(
-        hierarchies: &Hierarchies,
-        intervals: Intervals,
-        clock: Clock,
-        counters: Arc<Counters>,
-        wake: Wake,
-        registrar: R,
-        answers: Receiver<Answer>,
-        changes: Sender<Change>,
-    ) -> Self {
+    pub fn new(hierarchies: &Hierarchies, parts: Parts, registrar: R) -> Self {
         let mut trees: Vec<PathBuf> = hierarchies.trees().into_iter().map(Into::into).collect();
         // There are fewer controllers than bits; the limit is a guard, not a feature.
         trees.truncate(Known::MOST_TREES);
@@ -144,14 +145,14 @@ impl<R: Registrar + 'static> Discovery<R> {
             tracing::warn!(%error, "no inotify instance: cgroups are found by rescans; raise fs.inotify.max_user_instances");
         }
         Self {
-            walker: Walker::new(kernel, counters),
+            walker: Walker::new(kernel, parts.counters),
             herald: Herald::default(),
-            intervals,
-            clock,
-            wake,
+            intervals: parts.intervals,
+            clock: parts.clock,
+            wake: parts.wake,
             registrar,
-            answers,
-            changes,
+            answers: parts.answers,
+            changes: parts.changes,
         }
     }
 

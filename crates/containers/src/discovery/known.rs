@@ -66,6 +66,7 @@ impl Known {
         self.watches.len()
     }
 
+    #[cfg(test)]
     pub fn paths(&self) -> impl Iterator<Item = &CgroupPath> {
         self.nodes.keys()
     }

@@ -29,18 +29,16 @@ impl Rig {
             rescan,
             poll: Duration::from_millis(20),
         };
-        let thread = Discovery::new(
-            &Hierarchies::v2(dir.path()),
+        let parts = Parts {
             intervals,
-            Clock::Real,
-            Arc::clone(&counters),
-            wake.clone(),
-            Nobody,
+            clock: Clock::Real,
+            counters: Arc::clone(&counters),
+            wake: wake.clone(),
             answers,
-            sender,
-        )
-        .spawn()
-        .unwrap();
+            changes: sender,
+        };
+        let trees = Hierarchies::v2(dir.path());
+        let thread = Discovery::new(&trees, parts, Nobody).spawn().unwrap();
         Self {
             dir,
             changes,
