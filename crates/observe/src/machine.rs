@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use plimsoll_containers::CgroupPath;
+use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -13,10 +14,8 @@ use crate::sample::Filesystem;
 #[derive(Debug)]
 pub struct MachineState {
     clock: Clock,
-    boot: Timestamp,
-    all_cpus: String,
-    memory_capacity: u64,
-    swap_capacity: u64,
+    fixed: Fixed,
+    info: RwLock<Arc<MachineInfo>>,
     filesystems: RwLock<Vec<Filesystem>>,
     storage: RwLock<Arc<Vec<Storage>>>,
     layers: RwLock<FxHashMap<CgroupPath, Filesystem>>,
@@ -43,18 +42,16 @@ pub struct Fixed {
     pub boot: Timestamp,
     /// Every CPU as a list, `0-3`.
     pub all_cpus: String,
-    pub memory_capacity: u64,
-    pub swap_capacity: u64,
+    pub kernel_version: String,
+    pub os_version: String,
 }
 
 impl MachineState {
-    pub fn new(clock: Clock, fixed: Fixed) -> Self {
+    pub fn new(clock: Clock, fixed: Fixed, info: MachineInfo) -> Self {
         Self {
             clock,
-            boot: fixed.boot,
-            all_cpus: fixed.all_cpus,
-            memory_capacity: fixed.memory_capacity,
-            swap_capacity: fixed.swap_capacity,
+            fixed,
+            info: RwLock::new(Arc::new(info)),
             filesystems: RwLock::default(),
             storage: RwLock::default(),
             layers: RwLock::default(),
@@ -65,20 +62,16 @@ impl MachineState {
         self.clock.now()
     }
 
-    pub fn boot(&self) -> Timestamp {
-        self.boot
+    pub fn fixed(&self) -> &Fixed {
+        &self.fixed
     }
 
-    pub fn all_cpus(&self) -> &str {
-        &self.all_cpus
+    pub fn info(&self) -> Arc<MachineInfo> {
+        Arc::clone(&self.info.read())
     }
 
-    pub fn memory_capacity(&self) -> u64 {
-        self.memory_capacity
-    }
-
-    pub fn swap_capacity(&self) -> u64 {
-        self.swap_capacity
+    pub fn set_info(&self, info: MachineInfo) {
+        *self.info.write() = Arc::new(info);
     }
 
     /// The machine's file systems, as rows of the root container's sample.

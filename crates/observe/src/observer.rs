@@ -10,16 +10,17 @@ use plimsoll_host::{Clock, HostRoot};
 
 use crate::GroupSet;
 use crate::events::EventStore;
+use crate::machine::MachineState;
 use crate::oom::OomCounters;
 use crate::store::Store;
 
 /// Asks the sampler for a fresh reading before a request is answered.
 pub struct PassRequest {
     pub containers: Vec<CgroupPath>,
-    /// A container sampled within this time is left alone; `None` reads the process group too (the kubelet's page
-    /// wants it although it is off by default).
+    /// A container sampled within this time is left alone.
     pub max_age: Duration,
-    /// Groups wanted beyond those that are always on, for this pass and a few minutes more.
+    /// Groups wanted beyond those that are always on, for this pass and a few minutes more: the kubelet's page has
+    /// the process group, which is off by default.
     pub also: GroupSet,
     /// Called on the sampler's thread when the pass is over.
     pub done: Box<dyn FnOnce() + Send>,
@@ -39,6 +40,7 @@ pub struct Observer {
     pub store: Arc<Store>,
     pub events: Arc<EventStore>,
     pub oom: Arc<OomCounters>,
+    pub machine: Arc<MachineState>,
     pub clock: Clock,
     pub root: HostRoot,
     /// The groups that are switched on.
@@ -52,6 +54,7 @@ impl Observer {
         store: Arc<Store>,
         events: Arc<EventStore>,
         oom: Arc<OomCounters>,
+        machine: Arc<MachineState>,
         clock: Clock,
         root: HostRoot,
         groups: GroupSet,
@@ -61,6 +64,7 @@ impl Observer {
             store,
             events,
             oom,
+            machine,
             clock,
             root,
             groups,

@@ -12,6 +12,7 @@ use plimsoll_host::fs::{
     DiskRow, FsUsage, ImageStorage, Partitions, Prober, Walk, dir_usage, filesystem_uuids,
     find_disk, read_diskstats,
 };
+use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf};
 
 use crate::machine::{MachineState, Storage};
@@ -33,6 +34,7 @@ pub struct Surroundings {
     machine: Arc<MachineState>,
     store: Arc<Store>,
     groups: GroupSet,
+    id_files: IdFiles,
     storage: ImageStorage,
     prober: Prober,
     partitions: Partitions,
@@ -46,8 +48,10 @@ impl Surroundings {
         machine: Arc<MachineState>,
         store: Arc<Store>,
         groups: GroupSet,
+        id_files: IdFiles,
     ) -> Self {
         Self {
+            id_files,
             root,
             machine,
             store,
@@ -66,6 +70,21 @@ impl Surroundings {
             Ok(partitions) => self.partitions = partitions,
             Err(error) => {
                 tracing::warn!(%error, "cannot read the mount table, keeping the last one")
+            }
+        }
+    }
+
+    /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
+    pub fn refresh_machine(&mut self) {
+        let now = self.machine.now();
+        match MachineInfo::read(&self.root, &self.id_files, now, &mut self.buf) {
+            Ok(mut info) => {
+                info.filesystems =
+                    machine::filesystems(&self.root, &self.partitions, &mut self.prober);
+                self.machine.set_info(info);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the machine's facts, keeping the last ones");
             }
         }
     }
@@ -228,16 +247,24 @@ impl Handle {
     }
 }
 
+/// How often each thing is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Intervals {
+    pub filesystems: Duration,
+    pub machine: Duration,
+}
+
 /// Reads everything once, so that the first answer is complete, then goes on in a thread.
-pub fn spawn(mut surroundings: Surroundings, interval: Duration) -> std::io::Result<Handle> {
+pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::Result<Handle> {
     surroundings.refresh_mounts();
+    surroundings.refresh_machine();
     surroundings.refresh_filesystems();
     let (stop, stopped) = channel();
     let cancel = Arc::new(AtomicBool::new(false));
     let cancelled = Arc::clone(&cancel);
     let thread = std::thread::Builder::new()
         .name("surroundings".into())
-        .spawn(move || run(surroundings, interval, &stopped, &cancelled))?;
+        .spawn(move || run(surroundings, intervals, &stopped, &cancelled))?;
     Ok(Handle {
         stop,
         cancel,
@@ -247,14 +274,15 @@ pub fn spawn(mut surroundings: Surroundings, interval: Duration) -> std::io::Res
 
 fn run(
     mut surroundings: Surroundings,
-    interval: Duration,
+    intervals: Intervals,
     stopped: &Receiver<()>,
     cancel: &AtomicBool,
 ) {
     let mut mounts_at = Instant::now();
+    let mut machine_at = Instant::now();
     let mut layers_at = Instant::now();
     let mut layers_pause = Duration::from_secs(1);
-    let mut pause = interval;
+    let mut pause = intervals.filesystems;
     loop {
         match stopped.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -264,9 +292,13 @@ fn run(
             surroundings.refresh_mounts();
             mounts_at = Instant::now();
         }
+        if machine_at.elapsed() >= intervals.machine {
+            surroundings.refresh_machine();
+            machine_at = Instant::now();
+        }
         let started = Instant::now();
         surroundings.refresh_filesystems();
-        pause = interval.max(started.elapsed() * SHARE);
+        pause = intervals.filesystems.max(started.elapsed() * SHARE);
         if layers_at.elapsed() >= layers_pause {
             let started = Instant::now();
             surroundings.refresh_layers(cancel);

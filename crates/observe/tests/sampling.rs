@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_containers::{Change, Health, Identity, Namespace};
 use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, Limits};
 use plimsoll_observe::exposition::{Dialect, Exporter, LabelPolicy};
@@ -28,23 +29,23 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::stepped(Timestamp::from_secs(1_700_000_000));
         let root = HostRoot::new(dir.path());
+        let machine = MachineState::new(clock.clone(), Fixed::default(), MachineInfo::default());
         let observer = Arc::new(Observer::new(
             Arc::new(Store::new(Duration::from_secs(120))),
             Arc::new(EventStore::new(Limits::default())),
             Arc::new(OomCounters::default()),
+            Arc::new(machine),
             clock.clone(),
             root.clone(),
             GroupSet::from_flags(None, None).unwrap(),
             true,
         ));
-        let machine = MachineState::new(clock.clone(), Fixed::default());
         let sampler = Sampler::new(
             config,
             Arc::clone(&observer),
             Arc::new(Hierarchies::v2(dir.path().join("cg"))),
             &root,
             Descriptors::new(1000),
-            Arc::new(machine),
         );
         Self {
             dir,

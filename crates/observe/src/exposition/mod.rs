@@ -2,8 +2,10 @@
 
 mod families;
 mod labels;
+mod machine;
 pub mod number;
 mod page;
+mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +15,9 @@ use plimsoll_containers::{CgroupPath, Identity, names};
 use rustc_hash::FxHashMap;
 
 pub use families::{Kind, TCP_STATES};
-pub use labels::write_label;
-pub use page::{FamilyText, header};
+pub use machine::{Version, machine_families};
+pub use page::FamilyText;
+pub use text::Text;
 
 use crate::store::{Container, State};
 use crate::{Group, GroupSet, Observer};
@@ -93,7 +96,7 @@ impl Exporter {
         let groups = self.groups(dialect);
         let now = self.observer.clock.now();
         let devices = self.observer.store.devices();
-        let mut page = Page::new(&view.names, groups, now, true, &view.sizes);
+        let mut page = Page::new(&view.names, groups, now, &view.sizes);
         for container in containers {
             let Some(entry) = view.rendered.get(container.path()) else {
                 continue;

@@ -136,22 +136,24 @@ impl Collector {
 
     /// Reads the limits; returns when the cgroup was made.
     pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) -> Timestamp {
-        let spec = tracked.spec.read(&mut self.buf, self.machine.all_cpus());
+        let spec = tracked
+            .spec
+            .read(&mut self.buf, &self.machine.fixed().all_cpus);
         tracked.spec_read = now;
         let mut state = tracked.container.lock();
         if state.created == Timestamp::ZERO {
             state.created = tracked
                 .spec
-                .created(self.machine.now(), self.machine.boot());
+                .created(self.machine.now(), self.machine.fixed().boot);
         }
         state.spec = spec;
         if tracked.is_root() {
-            // The root has no limit files worth the name on v2: its limit is the machine.
-            let capacity = self.machine.memory_capacity();
-            if !state.spec.has_memory && capacity > 0 {
+            // Whatever the root's own files say (v1) or lack (v2): its limit is the machine.
+            let machine = self.machine.info();
+            if machine.memory_capacity > 0 {
                 state.spec.has_memory = true;
-                state.spec.memory_limit = capacity;
-                state.spec.memory_swap_limit = self.machine.swap_capacity();
+                state.spec.memory_limit = machine.memory_capacity;
+                state.spec.memory_swap_limit = machine.swap_capacity;
             }
         }
         state.created

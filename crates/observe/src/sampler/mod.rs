@@ -113,7 +113,6 @@ impl Sampler {
         hierarchies: Arc<Hierarchies>,
         root: &HostRoot,
         descriptors: Arc<Descriptors>,
-        machine: Arc<crate::machine::MachineState>,
     ) -> Self {
         let counters = Arc::new(Counters::default());
         counters.stretch_milli.store(1000, Ordering::Relaxed);
@@ -123,7 +122,7 @@ impl Sampler {
             descriptors,
             observer.groups,
             &config,
-            machine,
+            Arc::clone(&observer.machine),
             Arc::clone(&counters),
         );
         Self {
