@@ -20,6 +20,6 @@ pub mod surroundings;
 pub mod symbols;
 
 pub use groups::{Group, GroupSet};
-pub use observer::{Observer, PassRequest};
+pub use observer::{Observer, PassLine, PassRequest};
 pub use sample::Sample;
 pub use symbols::Symbol;

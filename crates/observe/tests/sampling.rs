@@ -15,7 +15,7 @@ use plimsoll_observe::machine::{Fixed, MachineState};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{Config, Sampler};
 use plimsoll_observe::store::Store;
-use plimsoll_observe::{GroupSet, Observer, PassRequest};
+use plimsoll_observe::{GroupSet, Observer, PassLine, PassRequest};
 
 struct Rig {
     dir: tempfile::TempDir,
@@ -30,16 +30,17 @@ impl Rig {
         let clock = Clock::stepped(Timestamp::from_secs(1_700_000_000));
         let root = HostRoot::new(dir.path());
         let machine = MachineState::new(clock.clone(), Fixed::default(), MachineInfo::default());
-        let observer = Arc::new(Observer::new(
-            Arc::new(Store::new(Duration::from_secs(120))),
-            Arc::new(EventStore::new(Limits::default())),
-            Arc::new(OomCounters::default()),
-            Arc::new(machine),
-            clock.clone(),
-            root.clone(),
-            GroupSet::from_flags(None, None).unwrap(),
-            true,
-        ));
+        let observer = Arc::new(Observer {
+            store: Arc::new(Store::new(Duration::from_secs(120))),
+            events: Arc::new(EventStore::new(Limits::default())),
+            oom: Arc::new(OomCounters::default()),
+            machine: Arc::new(machine),
+            clock: clock.clone(),
+            root: root.clone(),
+            groups: GroupSet::from_flags(None, None).unwrap(),
+            is_v2: true,
+            passes: PassLine::default(),
+        });
         let sampler = Sampler::new(
             config,
             Arc::clone(&observer),

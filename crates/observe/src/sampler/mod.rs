@@ -433,19 +433,7 @@ impl Handle {
 pub fn spawn(sampler: Sampler) -> std::io::Result<Handle> {
     let (sender, receiver) = channel();
     let counters = sampler.counters();
-    let (passes, pass_receiver) = channel();
-    sampler.observer.connect(passes);
-    let forward = sender.clone();
-    std::thread::Builder::new()
-        .name("passes".into())
-        .stack_size(64 * 1024)
-        .spawn(move || {
-            while let Ok(pass) = pass_receiver.recv() {
-                if forward.send(Message::Pass(pass)).is_err() {
-                    return;
-                }
-            }
-        })?;
+    sampler.observer.passes.connect(sender.clone());
     let thread = std::thread::Builder::new()
         .name("sampler".into())
         .spawn(move || run(sampler, &receiver))?;
