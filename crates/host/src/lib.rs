@@ -15,6 +15,7 @@ pub mod kmsg;
 pub mod machine;
 pub mod oom;
 pub mod parse;
+pub mod perf;
 pub mod proc;
 pub mod psi_trigger;
 mod read;
