@@ -10,8 +10,10 @@ use rustix::io::Errno;
 
 use crate::error::is_gone;
 use crate::parse::{self, Malformed};
-use crate::wake::{Waker, timespec};
+use crate::wake::timespec;
 use crate::{Clock, HostError, HostRoot, Result, Timestamp};
+
+pub use crate::wake::Waker;
 
 /// Longer than any record: a read into less fails.
 const MOST_RECORD: usize = 16 * 1024;

@@ -21,7 +21,7 @@ pub enum Stall {
 }
 
 /// Fires when stalls add up to `stalled` within any `window`. The kernel takes windows from 500 ms to 10 s, and from
-/// programs without privileges only multiples of 2 s.
+/// programs without CAP_SYS_RESOURCE only multiples of 2 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
     pub stall: Stall,
@@ -30,6 +30,22 @@ pub struct Threshold {
 }
 
 impl Threshold {
+    /// The same share of stalls in a window that everybody may ask for; `None` if this one is such already.
+    fn coarser(&self) -> Option<Self> {
+        const STEP: u128 = 2_000_000;
+        let window = self.window.as_micros();
+        let wider = window.next_multiple_of(STEP);
+        if window == 0 || wider == window {
+            return None;
+        }
+        let micros = |value: u128| Duration::from_micros(u64::try_from(value).unwrap_or(u64::MAX));
+        Some(Self {
+            stalled: micros(self.stalled.as_micros().saturating_mul(wider) / window),
+            window: micros(wider),
+            ..*self
+        })
+    }
+
     /// As the kernel wants it written, in microseconds.
     pub fn text(&self) -> String {
         let stall = match self.stall {
@@ -59,30 +75,46 @@ pub enum Fired {
 pub struct PsiTrigger {
     file: OwnedFd,
     path: PathBuf,
+    threshold: Threshold,
     waker: Waker,
 }
 
 impl PsiTrigger {
-    /// `Ok(None)`: no such file, or a kernel without stall information.
+    /// `Ok(None)`: no such file, or a kernel without stall information. Without the privilege for a short window the
+    /// next longer one is armed, for the same share of stalls: see [`Self::threshold`].
     pub fn arm(path: &Path, threshold: Threshold) -> Result<Option<Self>> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(file) => file,
             Err(error) => return absent(error).ok_or_else(|| HostError::io("open", path, error)),
         };
-        // The kernel reads a C string and wants its end.
-        let text = threshold.text() + "\0";
-        match rustix::io::write(&file, text.as_bytes()) {
-            // An invalid window is our caller's mistake, not a missing feature.
-            Err(Errno::INVAL) => return Err(HostError::io("arm", path, Errno::INVAL)),
-            Err(error) => return absent(error).ok_or_else(|| HostError::io("arm", path, error)),
-            Ok(_) => {}
+        let mut threshold = threshold;
+        loop {
+            // The kernel reads a C string and wants its end.
+            let text = threshold.text() + "\0";
+            match rustix::io::write(&file, text.as_bytes()) {
+                Ok(_) => break,
+                Err(Errno::INVAL) => match threshold.coarser() {
+                    Some(coarser) => threshold = coarser,
+                    // Not a missing feature but a threshold that no kernel takes.
+                    None => return Err(HostError::io("arm", path, Errno::INVAL)),
+                },
+                Err(error) => {
+                    return absent(error).ok_or_else(|| HostError::io("arm", path, error));
+                }
+            }
         }
         Ok(Some(Self {
             file,
             path: path.to_owned(),
+            threshold,
             waker: Waker::new(path)?,
         }))
+    }
+
+    /// What was armed.
+    pub fn threshold(&self) -> Threshold {
+        self.threshold
     }
 
     pub fn path(&self) -> &Path {
@@ -168,6 +200,18 @@ mod tests {
         let woken = trigger.wait(Duration::from_secs(20)).unwrap();
         assert_eq!(woken, Fired::Woken);
         assert_eq!(trigger.wait(Duration::ZERO).unwrap(), Fired::No);
+    }
+
+    #[test]
+    fn windows_for_programs_without_privileges() {
+        let coarser = MEMORY.coarser().unwrap();
+        assert_eq!(coarser.text(), "some 300000 2000000");
+        assert_eq!(coarser.coarser(), None);
+        let none = Threshold {
+            window: Duration::ZERO,
+            ..MEMORY
+        };
+        assert_eq!(none.coarser(), None);
     }
 
     #[test]

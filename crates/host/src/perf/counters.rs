@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -10,7 +11,8 @@ use super::pmu::{Pmu, pmus};
 use super::sys::{self, Target};
 use super::{EventGroup, EventSet};
 use crate::machine::Topology;
-use crate::{HostError, HostRoot, ReadBuf, Result};
+use crate::read::Reserved;
+use crate::{Descriptors, HostError, HostRoot, ReadBuf, Result};
 
 /// One group on one CPU: reading the leader reads them all.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ struct OpenGroup {
     events: Vec<usize>,
     /// For uncore groups, the place of the unit.
     pmu: usize,
+    _room: Reserved,
 }
 
 /// A group that this machine or kernel would not count.
@@ -115,12 +118,14 @@ pub struct CgroupCounters {
 
 impl CgroupCounters {
     /// Starts counting. `dir` is the cgroup's directory in the unified or the `perf_event` hierarchy. A group that
-    /// cannot be counted is refused as a whole; the others go on.
+    /// cannot be counted, or has no room in the budget of descriptors (one an event and CPU), is refused as a whole;
+    /// the others go on.
     pub fn open(
         root: &HostRoot,
         dir: &Path,
         set: &EventSet,
         cpus: &[u32],
+        descriptors: &Arc<Descriptors>,
         buf: &mut ReadBuf,
     ) -> Result<Opened<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -136,9 +141,14 @@ impl CgroupCounters {
         for group in &set.groups {
             let opened = resolve_core(group, set, &units, buf).and_then(|codes| {
                 let first = this.events.len();
-                let target = Target::Cgroup(cgroup.as_fd());
+                let place = Place {
+                    target: Target::Cgroup(cgroup.as_fd()),
+                    pmu: 0,
+                    path: dir,
+                    descriptors,
+                };
                 cpus.iter()
-                    .map(|&cpu| open_group(&codes, first, target, cpu, 0, dir))
+                    .map(|&cpu| open_group(&codes, first, cpu, &place))
                     .collect::<Result<Vec<_>>>()
             });
             match opened {
@@ -203,6 +213,7 @@ impl UncoreCounters {
         root: &HostRoot,
         set: &EventSet,
         topology: &Topology,
+        descriptors: &Arc<Descriptors>,
         buf: &mut ReadBuf,
     ) -> Result<Option<Opened<Self>>> {
         let mut units = pmus(root, buf)?;
@@ -224,7 +235,7 @@ impl UncoreCounters {
         let mut refused = Vec::new();
         for group in &set.groups {
             let first = this.events.len();
-            match open_uncore(group, set, &units, first, buf) {
+            match open_uncore(group, set, &units, first, descriptors, buf) {
                 Ok(opened) => {
                     let name = |event: &String| plain_name(event).to_owned();
                     this.events.extend(group.events.iter().map(name));
@@ -284,19 +295,26 @@ fn read_group<'s>(
         .ok_or_else(|| HostError::io("read counters of", path, std::io::ErrorKind::InvalidData))
 }
 
-fn open_group(
-    codes: &[EventCode],
-    first: usize,
-    target: Target<'_>,
-    cpu: u32,
+/// Where a group is opened.
+struct Place<'a> {
+    target: Target<'a>,
     pmu: usize,
-    path: &Path,
-) -> Result<OpenGroup> {
-    let fail = |source: std::io::Error| HostError::io("count events of", path, source);
+    /// For errors.
+    path: &'a Path,
+    descriptors: &'a Arc<Descriptors>,
+}
+
+fn open_group(codes: &[EventCode], first: usize, cpu: u32, place: &Place<'_>) -> Result<OpenGroup> {
+    let fail = |source: std::io::Error| HostError::io("count events of", place.path, source);
+    let Some(room) = place.descriptors.reserve(codes.len()) else {
+        let problem =
+            "the descriptor limit leaves no room for counters; raise the open-files limit";
+        return Err(HostError::Unsupported(problem.into()));
+    };
     let mut fds: Vec<OwnedFd> = Vec::with_capacity(codes.len());
     for code in codes {
         let leader = fds.first().map(AsFd::as_fd);
-        fds.push(sys::open(*code, target, cpu, leader).map_err(fail)?);
+        fds.push(sys::open(*code, place.target, cpu, leader).map_err(fail)?);
     }
     let others = fds.split_off(fds.len().min(1));
     let Some(leader) = fds.pop() else {
@@ -308,7 +326,8 @@ fn open_group(
         leader,
         _others: others,
         events: (first..first + codes.len()).collect(),
-        pmu,
+        pmu: place.pmu,
+        _room: room,
     })
 }
 
@@ -342,6 +361,7 @@ fn open_uncore(
     set: &EventSet,
     units: &[Pmu],
     first: usize,
+    descriptors: &Arc<Descriptors>,
     buf: &mut ReadBuf,
 ) -> Result<Vec<OpenGroup>> {
     let Some(leading) = group.events.first() else {
@@ -365,16 +385,14 @@ fn open_uncore(
             };
             codes.push(code.ok_or_else(|| unknown(name))?);
         }
-        let place = Path::new(&unit.name);
+        let place = Place {
+            target: Target::Everything,
+            pmu: at,
+            path: Path::new(&unit.name),
+            descriptors,
+        };
         for &cpu in &unit.cpus {
-            opened.push(open_group(
-                &codes,
-                first,
-                Target::Everything,
-                cpu,
-                at,
-                place,
-            )?);
+            opened.push(open_group(&codes, first, cpu, &place)?);
         }
     }
     match opened.is_empty() {

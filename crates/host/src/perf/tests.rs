@@ -1,7 +1,7 @@
 use super::counters::decode_group;
 use super::*;
 use crate::machine::Topology;
-use crate::{HostRoot, ReadBuf};
+use crate::{Descriptors, HostRoot, ReadBuf};
 use proptest::prelude::*;
 
 fn group(events: &[&str]) -> EventGroup {
@@ -90,7 +90,14 @@ fn uncore_groups_that_cannot_be() {
     let (_temp, root) = tree(&[]);
     let mut buf = ReadBuf::default();
     let set = EventSet::default();
-    let none = UncoreCounters::open(&root, &set, &Topology::default(), &mut buf).unwrap();
+    let none = UncoreCounters::open(
+        &root,
+        &set,
+        &Topology::default(),
+        &Descriptors::new(99),
+        &mut buf,
+    )
+    .unwrap();
     assert!(none.is_none());
 
     let (_temp, root) = tree(&[
@@ -111,7 +118,13 @@ fn uncore_groups_that_cannot_be() {
             name: "mixed".to_owned(),
         }],
     };
-    let opened = UncoreCounters::open(&root, &set, &Topology::default(), &mut buf);
+    let opened = UncoreCounters::open(
+        &root,
+        &set,
+        &Topology::default(),
+        &Descriptors::new(99),
+        &mut buf,
+    );
     let opened = opened.unwrap().unwrap();
     let why: Vec<String> = opened.refused.iter().map(|r| r.why.to_string()).collect();
     assert_eq!(
@@ -136,7 +149,15 @@ fn unknown_names_are_refused_group_by_group() {
     };
     // A plain directory is no cgroup, so the kernel refuses the known event as well.
     let mut buf = ReadBuf::default();
-    let opened = CgroupCounters::open(&root, temp.path(), &set, &[0], &mut buf).unwrap();
+    let opened = CgroupCounters::open(
+        &root,
+        temp.path(),
+        &set,
+        &[0],
+        &Descriptors::new(99),
+        &mut buf,
+    )
+    .unwrap();
     assert_eq!(opened.refused.len(), 2);
     assert_eq!(
         opened.refused[0].why.to_string(),
@@ -144,7 +165,8 @@ fn unknown_names_are_refused_group_by_group() {
     );
     assert!(opened.counters.is_empty() && opened.counters.events().is_empty());
     let missing = temp.path().join("none");
-    let error = CgroupCounters::open(&root, &missing, &set, &[0], &mut buf).unwrap_err();
+    let error = CgroupCounters::open(&root, &missing, &set, &[0], &Descriptors::new(99), &mut buf)
+        .unwrap_err();
     assert!(error.is_gone());
 }
 
@@ -161,7 +183,8 @@ fn this_machine_counts_software_events_if_it_may() {
         groups: vec![group(&["context-switches", "page-faults"])],
         custom: Vec::new(),
     };
-    let Ok(opened) = CgroupCounters::open(&root, &dir, &set, &[0], &mut buf) else {
+    let Ok(opened) = CgroupCounters::open(&root, &dir, &set, &[0], &Descriptors::new(99), &mut buf)
+    else {
         return;
     };
     let mut out = Vec::new();
