@@ -250,12 +250,14 @@ impl Desk {
     pub fn down(&mut self, runtime: RuntimeIndex, now: Duration) {
         self.reach[runtime] = Reach::Down;
         self.listing[runtime] = false;
+        // With the last one gone nobody is left to wait for.
+        let last = !self.reachable();
         let mut idle = Vec::new();
         for (path, entry) in &mut self.entries {
             let waited = (entry.asked | entry.listed) & bit(runtime) != 0;
             entry.asked &= !bit(runtime);
             entry.listed &= !bit(runtime);
-            if entry.identity.is_none() && (waited || entry.due.is_none()) {
+            if entry.identity.is_none() && (waited || last || entry.due.is_none()) {
                 idle.push(CgroupPath::clone(path));
             }
         }
