@@ -1,5 +1,10 @@
 //! The whole room on a temporary tree, with engines that are well, late, silent or mad.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test says by panicking that something is wrong"
+)]
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::super::{Listing, RuntimeError, Seen};
 use super::*;
 use crate::identity::tests::identity;
 
@@ -208,6 +209,16 @@ fn many_at_once_are_one_listing_and_only_the_listed_are_inspected() {
     let ids: HashSet<String> = [id(2), id(51)].into();
     rig.desk.listed(0, Ok(Listing::Ids(ids)), rig.now);
     assert_eq!(rig.calls(), ["inspect 2 at 0"]);
+}
+
+#[test]
+fn where_listing_fails_questions_go_one_by_one() {
+    let mut rig = Rig::up(1);
+    (1..=50).for_each(|n| rig.want(n));
+    assert_eq!(rig.after(Duration::ZERO), ["list at 0"]);
+    let too_large = Err(RuntimeError::TooLarge(1));
+    rig.desk.listed(0, too_large, rig.now);
+    assert_eq!(rig.after(FIRST_PAUSE).len(), 50);
 }
 
 #[test]
