@@ -81,12 +81,22 @@ impl Rung {
         match self {
             Self::Format => {
                 component("rustfmt", "fmt")?;
-                whole(progress, workspace::cargo()?.args(["fmt", "--all", "--check"]))
+                whole(
+                    progress,
+                    workspace::cargo()?.args(["fmt", "--all", "--check"]),
+                )
             }
             Self::Clippy => {
                 component("clippy", "clippy")?;
                 let mut cargo = workspace::cargo()?;
-                cargo.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+                cargo.args([
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--",
+                    "-D",
+                    "warnings",
+                ]);
                 whole(progress, &mut cargo)
             }
             Self::Unit => unit_tests(progress),
@@ -224,14 +234,20 @@ fn climb(rung: Rung, options: &Options) -> Climbed {
 
 /// Prints what failed, what was left out, the table, and the counts as the last line.
 fn conclude(climbed: &[Climbed], in_ci: bool) -> bool {
-    let failures: Vec<&String> = climbed.iter().flat_map(|rung| &rung.progress.failures).collect();
+    let failures: Vec<&String> = climbed
+        .iter()
+        .flat_map(|rung| &rung.progress.failures)
+        .collect();
     if !failures.is_empty() {
         println!("\nfailures:");
         for failure in failures {
             println!("    {failure}");
         }
     }
-    println!("\n{:<20} {:<9} {:>7} {:>7} {:>8}", "rung", "", "passed", "failed", "seconds");
+    println!(
+        "\n{:<20} {:<9} {:>7} {:>7} {:>8}",
+        "rung", "", "passed", "failed", "seconds"
+    );
     for rung in climbed {
         println!(
             "{:<20} {:<9} {:>7} {:>7} {:>8.1}",
@@ -246,7 +262,11 @@ fn conclude(climbed: &[Climbed], in_ci: bool) -> bool {
     let mut skipped: Vec<String> = Vec::new();
     for rung in climbed {
         skipped.extend(rung.progress.left_out.iter().cloned());
-        skipped.extend(rung.left_out.iter().map(|reason| format!("{}: {reason}", rung.rung)));
+        skipped.extend(
+            rung.left_out
+                .iter()
+                .map(|reason| format!("{}: {reason}", rung.rung)),
+        );
     }
     if !skipped.is_empty() {
         println!("\n!!! LEFT OUT, NOT TESTED:");
@@ -257,13 +277,19 @@ fn conclude(climbed: &[Climbed], in_ci: bool) -> bool {
 
     let passed: usize = climbed.iter().map(|rung| rung.progress.passed).sum();
     let mut failed: usize = climbed.iter().map(|rung| rung.progress.failed).sum();
-    let whole_rungs = climbed.iter().filter(|rung| rung.left_out.is_some()).count();
+    let whole_rungs = climbed
+        .iter()
+        .filter(|rung| rung.left_out.is_some())
+        .count();
     if in_ci && whole_rungs > 0 {
         println!("!!! In CI nothing may be left out: {whole_rungs} rungs count as failed.");
         failed += whole_rungs;
     }
     let word = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {word}. {passed} passed; {failed} failed; {} ignored", skipped.len());
+    println!(
+        "\ntest result: {word}. {passed} passed; {failed} failed; {} ignored",
+        skipped.len()
+    );
     println!("{passed} passed, {failed} failed");
     failed == 0
 }
@@ -281,7 +307,9 @@ fn whole(progress: &mut Progress, command: &mut Command) -> Result<()> {
 /// A toolchain without rustfmt or clippy gets them from rustup, or the advice to.
 fn component(name: &str, subcommand: &str) -> Result<()> {
     let works = || -> Result<bool> {
-        let output = workspace::cargo()?.args([subcommand, "--version"]).output()?;
+        let output = workspace::cargo()?
+            .args([subcommand, "--version"])
+            .output()?;
         Ok(output.status.success())
     };
     if works()? {
@@ -301,7 +329,9 @@ fn component(name: &str, subcommand: &str) -> Result<()> {
 /// `cargo test`, with its output shown and its counts taken.
 fn unit_tests(progress: &mut Progress) -> Result<()> {
     let mut cargo = workspace::cargo()?;
-    cargo.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
+    cargo
+        .args(["test", "--workspace", "--no-fail-fast"])
+        .stdout(Stdio::piped());
     let mut child = cargo.spawn().context("start cargo test")?;
     let output = child.stdout.take().context("no output of cargo test")?;
     for line in BufReader::new(output).lines() {
@@ -359,7 +389,11 @@ mod tests {
 
     #[test]
     fn a_verdict_that_disagrees_is_a_failure() {
-        let fine = progress_of(&["TEST a ok", "TEST b LEFT-OUT no disk", "VERDICT 1 passed 0 failed"]);
+        let fine = progress_of(&[
+            "TEST a ok",
+            "TEST b LEFT-OUT no disk",
+            "VERDICT 1 passed 0 failed",
+        ]);
         assert_eq!((fine.passed, fine.failed, fine.left_out.len()), (1, 0, 1));
         assert!(fine.has_verdict());
         let lost = progress_of(&["TEST a ok", "VERDICT 2 passed 0 failed"]);

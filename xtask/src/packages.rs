@@ -134,7 +134,13 @@ pub fn unpack(package: &str, into: &Path) -> Result<PathBuf> {
     }
     fs::create_dir_all(&partial)?;
     // Anyone may download, and the lists are there: whoever asked for this package read its name from them.
-    let download = || workspace::run(apt_get().current_dir(&partial).args(["download", "-qq", package]));
+    let download = || {
+        workspace::run(
+            apt_get()
+                .current_dir(&partial)
+                .args(["download", "-qq", package]),
+        )
+    };
     if download().is_err() {
         refresh_lists(true)?;
         download().with_context(|| format!("download {package}"))?;
@@ -145,7 +151,12 @@ pub fn unpack(package: &str, into: &Path) -> Result<PathBuf> {
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
         .with_context(|| format!("apt-get download left no {package}"))?;
     let contents = partial.join("contents");
-    workspace::run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&contents))?;
+    workspace::run(
+        Command::new("dpkg-deb")
+            .arg("-x")
+            .arg(&archive)
+            .arg(&contents),
+    )?;
     // The rename is what makes it complete: an interrupted run leaves only the partial folder.
     fs::rename(&contents, &folder)?;
     fs::remove_dir_all(&partial)?;

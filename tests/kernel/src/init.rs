@@ -95,7 +95,10 @@ fn mount_cgroups_v1() -> Result<()> {
 }
 
 fn load_modules() -> Result<()> {
-    let mut modules: Vec<_> = fs::read_dir("/modules")?.flatten().map(|entry| entry.path()).collect();
+    let mut modules: Vec<_> = fs::read_dir("/modules")?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     modules.sort();
     for module in modules {
         load_module(&module).with_context(|| format!("load {}", module.display()))?;

@@ -113,8 +113,20 @@ impl Mounts {
 
 fn is_controller(option: &&str) -> bool {
     const KNOWN: &[&str] = &[
-        "cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "hugetlb",
-        "perf_event", "net_cls", "net_prio", "rdma", "misc",
+        "cpu",
+        "cpuacct",
+        "cpuset",
+        "memory",
+        "devices",
+        "freezer",
+        "blkio",
+        "pids",
+        "hugetlb",
+        "perf_event",
+        "net_cls",
+        "net_prio",
+        "rdma",
+        "misc",
     ];
     KNOWN.contains(option)
 }
@@ -160,8 +172,7 @@ impl Group {
                     Ok(()) => init_cpuset(&directory)?,
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(error) => {
-                        return Err(error)
-                            .with_context(|| format!("make {}", directory.display()));
+                        return Err(error).with_context(|| format!("make {}", directory.display()));
                     }
                 }
             }
@@ -210,7 +221,13 @@ impl Group {
     pub fn keyed(&self, controller: &str, file: &str, key: &str) -> Result<u64> {
         let text = self.read(controller, file)?;
         text.lines()
-            .find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+            .find_map(|line| {
+                line.strip_prefix(key)?
+                    .strip_prefix(' ')?
+                    .trim()
+                    .parse()
+                    .ok()
+            })
             .with_context(|| format!("no {key} in {file}"))
     }
 
@@ -266,10 +283,9 @@ fn init_cpuset(directory: &Path) -> Result<()> {
             continue;
         }
         let parent = directory.parent().unwrap_or(directory).join(file);
-        let inherited = fs::read_to_string(&parent)
-            .with_context(|| format!("read {}", parent.display()))?;
-        fs::write(&path, inherited.trim())
-            .with_context(|| format!("write {}", path.display()))?;
+        let inherited =
+            fs::read_to_string(&parent).with_context(|| format!("read {}", parent.display()))?;
+        fs::write(&path, inherited.trim()).with_context(|| format!("write {}", path.display()))?;
     }
     Ok(())
 }
@@ -295,7 +311,9 @@ pub fn remove_below(mounts: &Mounts, path: &str) -> Vec<PathBuf> {
     for mount in &mounts.all {
         let top = mount.join(path.trim_start_matches('/'));
         let mut directories = Vec::new();
-        let _ = walk(&top, &mut |directory| directories.push(directory.to_owned()));
+        let _ = walk(&top, &mut |directory| {
+            directories.push(directory.to_owned())
+        });
         for directory in directories.into_iter().rev() {
             let removed = fs::remove_dir(&directory);
             if removed.is_err() && directory.exists() {

@@ -97,7 +97,9 @@ fn parse_sample(line: &str) -> Result<Sample> {
     let value = match value {
         "+Inf" => f64::INFINITY,
         "-Inf" => f64::NEG_INFINITY,
-        number => number.parse().with_context(|| format!("value {number:?}"))?,
+        number => number
+            .parse()
+            .with_context(|| format!("value {number:?}"))?,
     };
     let timestamp = words
         .next()
@@ -115,10 +117,7 @@ fn parse_sample(line: &str) -> Result<Sample> {
 }
 
 /// Reads `k="v",…}` and gives what follows the brace.
-fn parse_labels<'a>(
-    mut rest: &'a str,
-    labels: &mut BTreeMap<String, String>,
-) -> Result<&'a str> {
+fn parse_labels<'a>(mut rest: &'a str, labels: &mut BTreeMap<String, String>) -> Result<&'a str> {
     loop {
         if let Some(after) = rest.strip_prefix('}') {
             return Ok(after);
@@ -164,9 +163,18 @@ mod tests {
 
     #[test]
     fn broken_lines_are_named() {
-        for line in ["a{b=\"c} 1", "a{b=\"c\"} x", "a", "a 1 2 3", "a{b=\"\",b=\"\"} 1"] {
+        for line in [
+            "a{b=\"c} 1",
+            "a{b=\"c\"} x",
+            "a",
+            "a 1 2 3",
+            "a{b=\"\",b=\"\"} 1",
+        ] {
             let error = Exposition::parse(line).unwrap_err();
-            assert!(error.to_string().starts_with("exposition line 1"), "{error}");
+            assert!(
+                error.to_string().starts_with("exposition line 1"),
+                "{error}"
+            );
         }
     }
 }

@@ -256,7 +256,10 @@ mod tests {
         let address = serve(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n5\r\n:1}\n{\r\n7\r\n\"b\":2}\n\r\n0\r\n\r\n",
         );
-        let mut lines = Connection::open(address).unwrap().stream("/events").unwrap();
+        let mut lines = Connection::open(address)
+            .unwrap()
+            .stream("/events")
+            .unwrap();
         assert_eq!(lines.next_line().unwrap().unwrap(), "{\"a\":1}");
         assert_eq!(lines.next_line().unwrap().unwrap(), "{\"b\":2}");
         assert_eq!(lines.next_line().unwrap(), None);

@@ -40,7 +40,11 @@ impl CpuTime {
         let mut threads = BTreeMap::new();
         for entry in fs::read_dir(&tasks).with_context(|| format!("list {tasks}"))? {
             let entry = entry?;
-            let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            let Some(tid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
                 continue;
             };
             let Ok(text) = fs::read_to_string(entry.path().join("schedstat")) else {
@@ -69,7 +73,14 @@ pub fn rss_kib(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     status
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
+        .find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .trim()
+                .strip_suffix(" kB")?
+                .trim()
+                .parse()
+                .ok()
+        })
         .with_context(|| format!("no VmRSS in {path}"))
 }
 

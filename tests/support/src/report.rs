@@ -112,7 +112,11 @@ impl<W: Write> Runner<W> {
 
     /// The case's `Ok` text is shown beside its name: put what was measured there.
     pub fn case(&mut self, name: &str, body: impl FnOnce() -> Result<String>) {
-        if self.filter.as_ref().is_some_and(|wanted| !name.contains(wanted.as_str())) {
+        if self
+            .filter
+            .as_ref()
+            .is_some_and(|wanted| !name.contains(wanted.as_str()))
+        {
             return;
         }
         let started = Instant::now();
@@ -171,7 +175,10 @@ mod tests {
         assert!(!runner.finish());
 
         let text = String::from_utf8(wire).unwrap();
-        let lines: Vec<Line> = text.lines().map(|line| Line::parse(line).unwrap()).collect();
+        let lines: Vec<Line> = text
+            .lines()
+            .map(|line| Line::parse(line).unwrap())
+            .collect();
         let outcome = |index: usize| match &lines[index] {
             Line::Test { outcome, .. } => outcome.clone(),
             Line::Verdict { .. } => panic!("a verdict"),
@@ -180,12 +187,24 @@ mod tests {
         assert_eq!(outcome(1), Outcome::Failed("two | lines".to_owned()));
         assert_eq!(outcome(2), Outcome::LeftOut("no daemon".to_owned()));
         assert!(matches!(outcome(3), Outcome::Failed(_)));
-        assert_eq!(lines[4], Line::Verdict { passed: 1, failed: 2 });
+        assert_eq!(
+            lines[4],
+            Line::Verdict {
+                passed: 1,
+                failed: 2
+            }
+        );
     }
 
     #[test]
     fn other_lines_are_not_ours() {
-        for line in ["", "TEST", "TEST x maybe", "VERDICT all fine", "[    1.0] TESTING"] {
+        for line in [
+            "",
+            "TEST",
+            "TEST x maybe",
+            "VERDICT all fine",
+            "[    1.0] TESTING",
+        ] {
             assert_eq!(Line::parse(line), None, "{line}");
         }
     }

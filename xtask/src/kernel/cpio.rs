@@ -38,7 +38,13 @@ impl<W: Write> Archive<W> {
         Ok(self.out)
     }
 
-    fn entry(&mut self, path: &str, mode: u32, device: (u32, u32), contents: &[u8]) -> io::Result<()> {
+    fn entry(
+        &mut self,
+        path: &str,
+        mode: u32,
+        device: (u32, u32),
+        contents: &[u8],
+    ) -> io::Result<()> {
         let name = path.trim_start_matches('/');
         let too_long = |_| io::Error::other(format!("{path} is too long for cpio"));
         let size = u32::try_from(contents.len()).map_err(too_long)?;
@@ -87,7 +93,8 @@ mod tests {
             };
             let (mode, size, name_size) = (field(1), field(6) as usize, field(11) as usize);
             let name_at = at + 110;
-            let name = String::from_utf8(archive[name_at..name_at + name_size - 1].to_vec()).unwrap();
+            let name =
+                String::from_utf8(archive[name_at..name_at + name_size - 1].to_vec()).unwrap();
             assert_eq!(archive[name_at + name_size - 1], 0);
             let data_at = (name_at + name_size).next_multiple_of(4);
             if name == "TRAILER!!!" {

@@ -48,13 +48,18 @@ impl Cgroups {
 /// Boots one kernel and runs its tests.
 pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> Result<()> {
     if std::env::consts::ARCH != "x86_64" {
-        return Err(LeaveOut("kernel tests boot an amd64 kernel with programs of this machine".into()).into());
+        return Err(LeaveOut(
+            "kernel tests boot an amd64 kernel with programs of this machine".into(),
+        )
+        .into());
     }
     packages::ensure(NEEDS).map_err(LeaveOut::because)?;
     let kernel = Kernel::get().map_err(LeaveOut::because)?;
     let programs = build_static()?;
 
-    let folder = workspace::target()?.join("kernel-tests").join(cgroups.name());
+    let folder = workspace::target()?
+        .join("kernel-tests")
+        .join(cgroups.name());
     fs::create_dir_all(&folder)?;
     let initramfs = folder.join("initramfs.cpio");
     write_initramfs(&initramfs, &kernel, &programs)?;
@@ -80,7 +85,10 @@ pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> 
         .arg(format!("file:{}", console.display()))
         .args(["-serial", "stdio"])
         .arg("-drive")
-        .arg(format!("file={},if=virtio,format=raw,cache=unsafe", disk.display()))
+        .arg(format!(
+            "file={},if=virtio,format=raw,cache=unsafe",
+            disk.display()
+        ))
         .args(["-nic", "user,restrict=on,model=virtio-net-pci"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -204,7 +212,13 @@ fn build_static() -> Result<Programs> {
     let target = workspace::target()?.join("static");
     let mut cargo = workspace::cargo()?;
     cargo
-        .args(["build", "--package", "plimsoll", "--package", "plimsoll-kernel-tests"])
+        .args([
+            "build",
+            "--package",
+            "plimsoll",
+            "--package",
+            "plimsoll-kernel-tests",
+        ])
         // Naming the target keeps the flags from build scripts and procedural macros.
         .args(["--target", TARGET, "--target-dir"])
         .arg(&target)
@@ -225,14 +239,19 @@ fn build_static() -> Result<Programs> {
 fn write_initramfs(path: &Path, kernel: &Kernel, programs: &Programs) -> Result<()> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("read {}", path.display()));
     let mut archive = cpio::Archive::new(std::io::BufWriter::new(File::create(path)?));
-    for directory in ["bin", "dev", "proc", "sys", "tmp", "run", "etc", "data", "modules"] {
+    for directory in [
+        "bin", "dev", "proc", "sys", "tmp", "run", "etc", "data", "modules",
+    ] {
         archive.directory(directory)?;
     }
     archive.character_device("dev/console", 5, 1)?;
     archive.file("init", &read(&programs.tests)?)?;
     archive.file("bin/plimsoll", &read(&programs.plimsoll)?)?;
     archive.file("bin/busybox", &read(Path::new("/bin/busybox"))?)?;
-    for (index, module) in modules::load_order(&kernel.modules, MODULES)?.iter().enumerate() {
+    for (index, module) in modules::load_order(&kernel.modules, MODULES)?
+        .iter()
+        .enumerate()
+    {
         // The guest loads them in the order of their names.
         archive.file(&format!("modules/{index:02}.ko"), &read(module)?)?;
     }

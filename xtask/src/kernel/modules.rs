@@ -88,7 +88,12 @@ mod tests {
             .collect();
         assert_eq!(
             names,
-            ["virtio.ko", "virtio_ring.ko", "virtio-pci.ko", "virtio_blk.ko"]
+            [
+                "virtio.ko",
+                "virtio_ring.ko",
+                "virtio-pci.ko",
+                "virtio_blk.ko"
+            ]
         );
     }
 
