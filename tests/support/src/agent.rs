@@ -1,6 +1,6 @@
 //! The program under test as a child process.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::cgroup::Group;
 use crate::exposition::Exposition;
-use crate::{http, janitor, poll, proc};
+use crate::{http, janitor, log, poll, proc};
 
 /// Generous because the kernel tests run it under emulation; a healthy start takes a fraction of a second.
 const READY: Duration = Duration::from_secs(30);
@@ -73,9 +73,7 @@ impl Agent {
 
     /// The end of its log, for a failure's message.
     pub fn log_tail(&self) -> String {
-        let text = fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
+        log::tail(&self.log, 8)
     }
 
     /// Asks it to end; the exit status must be a success.
@@ -108,7 +106,7 @@ impl Agent {
         match ready {
             Ok(Ok(())) => Ok(()),
             Ok(Err(status)) => bail!("the agent ended with {status}: {}", self.log_tail()),
-            Err(error) => Err(error).with_context(|| format!("agent's log: {}", self.log_tail())),
+            Err(error) => bail!("{error:#}; agent's log: {}", self.log_tail()),
         }
     }
 }

@@ -70,6 +70,17 @@ impl Janitor {
         self.tell("directory", &path.display().to_string())
     }
 
+    /// A file that something is mounted on, as network namespaces are.
+    pub fn mount_point(&mut self, path: &Path) -> Result<()> {
+        self.tell("mount-point", &path.display().to_string())
+    }
+
+    /// A kernel setting that others may change meanwhile: it gets back the value that it has now.
+    pub fn setting(&mut self, path: &Path) -> Result<()> {
+        let value = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        self.tell("setting", &format!("{} {}", path.display(), value.trim()))
+    }
+
     pub fn process(&mut self, pid: u32) -> Result<()> {
         let start = proc::start_time(pid).with_context(|| format!("process {pid} has ended"))?;
         self.tell("process", &format!("{pid} {start}"))
@@ -140,11 +151,18 @@ fn clean_after_parent() -> Result<()> {
     let mut processes = BTreeMap::new();
     let mut cgroups = Vec::new();
     let mut directories = Vec::new();
+    let mut mount_points = Vec::new();
+    let mut settings = Vec::new();
     for line in BufReader::new(std::io::stdin()).lines() {
         let line = line?;
         match line.split_once(' ') {
             Some(("cgroup", path)) => cgroups.push(path.to_owned()),
             Some(("directory", path)) => directories.push(PathBuf::from(path)),
+            Some(("mount-point", path)) => mount_points.push(PathBuf::from(path)),
+            Some(("setting", setting)) => {
+                let (path, value) = setting.split_once(' ').context("setting line")?;
+                settings.push((PathBuf::from(path), value.to_owned()));
+            }
             Some(("process", process)) => {
                 let (pid, start) = process.split_once(' ').context("process line")?;
                 processes.insert(pid.parse::<u32>()?, start.parse::<u64>()?);
@@ -157,6 +175,13 @@ fn clean_after_parent() -> Result<()> {
     let mut left = Vec::new();
     for path in &cgroups {
         left.extend(clear_cgroup(path)?);
+    }
+    for path in mount_points.iter().filter(|path| path.exists()) {
+        unmount_below(path)?;
+        fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
+    }
+    for (path, value) in &settings {
+        fs::write(path, value).with_context(|| format!("restore {}", path.display()))?;
     }
     // Newest first: a later directory may be mounted inside an earlier one.
     for directory in directories.iter().rev() {

@@ -8,6 +8,7 @@ pub mod cgroup;
 pub mod exposition;
 pub mod http;
 pub mod janitor;
+pub mod log;
 pub mod poll;
 pub mod proc;
 pub mod report;

@@ -11,6 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use plimsoll_test_support::log;
 use plimsoll_test_support::report::Line;
 
 use crate::ladder::{LeaveOut, Progress};
@@ -98,7 +99,7 @@ pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> 
         format!(
             "end of the kernel's console ({}):\n{}",
             console.display(),
-            tail(&console)
+            log::tail(&console, 25)
         )
     })
 }
@@ -153,13 +154,6 @@ fn make_disk(folder: &Path) -> Result<PathBuf> {
         .unwrap_or("mkfs.ext4");
     workspace::run(Command::new(mkfs).args(["-q", "-F"]).arg(&disk)).context("format the disk")?;
     Ok(disk)
-}
-
-fn tail(path: &Path) -> String {
-    let text = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(25)..].join("\n")
 }
 
 struct Kernel {

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use plimsoll_test_support::agent::Agent;
 use plimsoll_test_support::cgroup::{Group, Mode, Mounts};
 use plimsoll_test_support::exposition::Exposition;
@@ -78,7 +78,7 @@ impl Rig {
             let taken = sample.and_then(|sample| sample.timestamp);
             Ok(taken.is_some_and(|taken| taken > asked).then_some(page))
         })
-        .with_context(|| format!("agent's log: {}", self.agent.log_tail()))
+        .map_err(|error| anyhow!("{error:#}; agent's log: {}", self.agent.log_tail()))
     }
 
     /// Reads the kernel before and after a sample was taken: the agent's figure must lie between.
