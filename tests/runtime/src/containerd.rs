@@ -37,8 +37,7 @@ pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
     runner.case("cri_pod", || cri_pod(stage, scene));
     runner.case("containerd_restarts", || restart(stage, scene));
     runner.case("removed_containers_go", || removed(stage));
-    runner.case("agent_stops_beside_containerd", || {
-        // A second agent sees everything at once, with the runtime there from the beginning.
+    runner.case("containerd_starts_before_agent", || {
         let agent = scene.agent(&[&stage.flag()])?;
         for plain in &stage.plain {
             plain.is_named(&agent)?;

@@ -40,7 +40,16 @@ impl Running {
         let id = output(
             engine
                 .client()
-                .args(["run", "--detach", "--network", "none", "--name", name])
+                .args([
+                    "run",
+                    "--detach",
+                    "--network",
+                    "none",
+                    "--stop-timeout",
+                    "1",
+                    "--name",
+                    name,
+                ])
                 .args([
                     "--label",
                     &format!("test.purpose={name}"),
@@ -125,16 +134,29 @@ pub fn engine_cases(runner: &mut Runner<impl Write>, scene: &mut Scene, engine: 
 
     runner.case(&format!("{}_restarts", engine.name()), || {
         daemon.stop()?;
-        for container in running.iter() {
-            container.is_named(agent)?;
-        }
+        let known = |agent: &Agent| {
+            running
+                .iter()
+                .try_for_each(|container| container.is_named(agent))
+        };
+        let meanwhile = known(agent);
+        // First of all the engine is back, whatever was found without it: later cases need it.
         *daemon = engine.start(scene)?;
-        for container in running.iter() {
-            container.is_named(agent)?;
-        }
+        meanwhile.context("while the engine was away")?;
+        known(agent)?;
         let container = Running::start(engine, "after-restart")?;
-        container.is_named(agent)?;
+        let named = container.is_named(agent);
         running.push(container);
+        named?;
+        Ok(String::new())
+    });
+
+    runner.case(&format!("{}_starts_before_agent", engine.name()), || {
+        let second = scene.agent(&[&engine.flag()])?;
+        for container in running.iter() {
+            container.is_named(&second)?;
+        }
+        second.stop()?;
         Ok(String::new())
     });
 
@@ -170,6 +192,7 @@ pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
 #[derive(Debug)]
 struct Docker {
     daemon: PathBuf,
+    client: PathBuf,
     socket: PathBuf,
     cgroup: String,
 }
@@ -178,6 +201,7 @@ impl Docker {
     fn new(scene: &Scene) -> Result<Self> {
         Ok(Self {
             daemon: program("dockerd").context("docker.io is not installed")?,
+            client: program("docker").context("docker.io has no client")?,
             socket: scene.path("docker.sock"),
             cgroup: format!("{}/docker", scene.cgroup),
         })
@@ -234,7 +258,7 @@ impl Engine for Docker {
     }
 
     fn client(&self) -> Command {
-        let mut docker = Command::new("docker");
+        let mut docker = Command::new(&self.client);
         docker.args(["--host", &format!("unix://{}", self.socket.display())]);
         docker
     }

@@ -34,7 +34,10 @@ impl Podman {
         let path = directory.display();
         // Files of its own for everything that would otherwise be shared with the machine's podman.
         let config = format!(
-            r#"[engine]
+            r#"[containers]
+# Its own defaults are above what a process without CAP_SYS_RESOURCE may set.
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 lock_type = "file"
