@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -22,6 +22,7 @@ use crate::{poll, proc};
 
 const JANITOR: &str = "__janitor";
 const ENTER: &str = "__enter";
+const WAIT: &str = "__wait";
 /// What a daemon gets to end by itself before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -31,6 +32,7 @@ pub fn helper() -> Option<ExitCode> {
     let outcome = match arguments.next()?.to_str()? {
         JANITOR => clean_after_parent(),
         ENTER => enter(arguments.collect()),
+        WAIT => wait_for_parent(),
         _ => return None,
     };
     Some(match outcome {
@@ -114,6 +116,21 @@ pub fn command_in(group: Option<&Group>, program: impl Into<OsString>) -> Comman
     }
     command.arg("--").arg(program.into());
     command
+}
+
+/// A process that does nothing inside a cgroup until its standard input closes.
+pub fn sleeper(group: &Group) -> Result<Child> {
+    command_in(Some(group), own_program())
+        .arg(WAIT)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("start a process in {}", group.path()))
+}
+
+fn wait_for_parent() -> Result<()> {
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
 }
 
 /// `/proc/self/exe` rather than the path: the file may have been rebuilt or renamed meanwhile.
