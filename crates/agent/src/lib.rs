@@ -1,1 +1,11 @@
+//! The node role: discovery, sampling and serving put together.
+//!
+//! Nothing here reads flags, the environment or the real clock; it is told everything through [`Config`] and
+//! [`World`].
 
+mod agent;
+mod config;
+mod self_metrics;
+
+pub use agent::{Agent, BuildError, Running, World};
+pub use config::Config;

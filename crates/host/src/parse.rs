@@ -88,6 +88,33 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
+/// Lines with their index (from 0), as errors need it.
+#[inline]
+pub fn numbered(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    text.split(|&b| b == b'\n')
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty())
+}
+
+/// Parses hexadecimal digits without a prefix; `None` on anything else, overflow included.
+#[inline]
+pub fn hex(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 16 {
+        return None;
+    }
+    let mut value = 0;
+    for &byte in text {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u64::from(digit);
+    }
+    Some(value)
+}
+
 /// Walks a flat-keyed file (`key value` a line). `each` returns `false` to stop early.
 #[inline]
 pub fn flat_keyed(text: &[u8], mut each: impl FnMut(&[u8], u64) -> bool) -> Result<(), Malformed> {
@@ -154,6 +181,10 @@ mod tests {
         assert_eq!(u64(b""), None);
         assert_eq!(u64(b"12a"), None);
         assert_eq!(i64(b"-1"), Some(-1));
+        assert_eq!(hex(b"0aF"), Some(0xaf));
+        assert_eq!(hex(b"ffffffffffffffff"), Some(u64::MAX));
+        assert_eq!(hex(b"10000000000000000"), None);
+        assert_eq!(hex(b"0x1"), None);
     }
 
     #[test]
@@ -183,10 +214,17 @@ mod tests {
         }
 
         #[test]
+        fn any_hex_number_survives(value: u64) {
+            prop_assert_eq!(hex(format!("{value:x}").as_bytes()), Some(value));
+            prop_assert_eq!(hex(format!("{value:016X}").as_bytes()), Some(value));
+        }
+
+        #[test]
         fn no_input_panics(text: Vec<u8>) {
             let _ = index_list(&text);
             let _ = flat_keyed(&text, |_, _| true);
             let _ = limit(&text);
+            let _ = hex(&text);
         }
     }
 }

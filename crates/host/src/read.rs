@@ -237,6 +237,11 @@ impl Source {
             .map_err(|at| HostError::malformed(&self.path, at))
     }
 
+    /// Known not to exist, or not to answer.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.state, State::Absent)
+    }
+
     /// Forgets that the file was absent (a controller may have been enabled since).
     pub fn retry_absent(&mut self) {
         if matches!(self.state, State::Absent) {
@@ -267,6 +272,22 @@ pub fn read_file<'b>(path: &Path, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8
         Ok(len) => Ok(Some(buf.text(len))),
         Err(error) if is_unsupported(&error) || is_gone(&error) => Ok(None),
         Err(source) => Err(HostError::io("read", path, source)),
+    }
+}
+
+/// `read_file` relative to an open directory, so that a thousand `/proc/PID/…` reads build no thousand paths.
+/// The error is the bare one: only the caller knows the whole name.
+pub(crate) fn read_at<'b>(
+    dir: &OwnedFd,
+    name: &str,
+    buf: &'b mut ReadBuf,
+) -> std::io::Result<Option<&'b [u8]>> {
+    let opened = rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let outcome = opened.and_then(|file| buf.fill(&file, Shape::Records));
+    match outcome.map_err(std::io::Error::from) {
+        Ok(len) => Ok(Some(buf.text(len))),
+        Err(error) if is_unsupported(&error) || is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

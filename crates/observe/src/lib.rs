@@ -1,1 +1,25 @@
+//! From kernel figures to what people and programs look at: the sampling round, history, derived statistics, OOM
+//! events, exposition text, REST and summary shapes.
+//!
+//! Kernel reads happen on one plain thread ([`sampler`]); everything that answers a request works from what that
+//! thread left in the [`store`]. Nothing here writes a cgroup file.
 
+pub mod events;
+pub mod exposition;
+pub mod groups;
+pub mod history;
+pub mod machine;
+pub mod observer;
+pub mod oom;
+pub mod oom_watch;
+pub mod sample;
+pub mod sampler;
+pub mod store;
+pub mod summary;
+pub mod surroundings;
+pub mod symbols;
+
+pub use groups::{Group, GroupSet};
+pub use observer::{Observer, PassLine, PassRequest};
+pub use sample::Sample;
+pub use symbols::Symbol;

@@ -4,9 +4,14 @@
 //! v1 hierarchy, so a container is one thing although v1 keeps its files in many directories.
 
 pub(crate) mod hierarchy;
+mod reader;
+mod spec;
 mod stats;
+mod text;
 
-pub use hierarchy::{Controller, Hierarchies, Mode};
+pub use hierarchy::{Controller, Hierarchies, Mode, unescape};
+pub use reader::{CgroupReader, Wanted, procs_file};
+pub use spec::SpecReader;
 pub use stats::{
     Cfs, Cpu, Hugetlb, Io, IoOp, IoRow, Memory, MemoryEvents, NumaNode, NumaPages, Pids, Pressure,
     Psi, Spec,

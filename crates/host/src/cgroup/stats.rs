@@ -214,3 +214,30 @@ pub struct Spec {
     pub pids_limit: u64,
     pub has_diskio: bool,
 }
+
+impl Io {
+    /// Empties the lists and keeps their room.
+    pub fn clear(&mut self) {
+        for list in self.lists_mut() {
+            list.clear();
+        }
+    }
+
+    /// The lists in the order of the fields.
+    pub fn lists_mut(&mut self) -> [&mut Vec<IoRow>; 12] {
+        [
+            &mut self.service_bytes,
+            &mut self.serviced,
+            &mut self.queued,
+            &mut self.sectors,
+            &mut self.service_time_ns,
+            &mut self.wait_time_ns,
+            &mut self.merged,
+            &mut self.time_ms,
+            &mut self.cost_usage_us,
+            &mut self.cost_wait_us,
+            &mut self.cost_indebt_us,
+            &mut self.cost_indelay_us,
+        ]
+    }
+}

@@ -1,0 +1,174 @@
+//! The limits set on a cgroup, and when it was made.
+
+use std::path::{Path, PathBuf};
+
+use super::stats::Spec;
+use super::{Controller, Hierarchies};
+use crate::parse::{self, Limit};
+use crate::{ReadBuf, Timestamp, read_file};
+
+/// Reads a cgroup's limits now and then; holds no files open, since they change seldom.
+#[derive(Debug)]
+pub struct SpecReader {
+    v2: bool,
+    is_root: bool,
+    cpu: Option<PathBuf>,
+    cpuset: Option<PathBuf>,
+    memory: Option<PathBuf>,
+    pids: Option<PathBuf>,
+    hugetlb: Option<PathBuf>,
+    blkio: Option<PathBuf>,
+}
+
+impl SpecReader {
+    /// `with_cpuset`, `with_pids`: those figures belong to groups that may be off, and then are not read.
+    pub fn new(
+        hierarchies: &Hierarchies,
+        cgroup: &str,
+        with_cpuset: bool,
+        with_pids: bool,
+    ) -> Self {
+        let v2 = hierarchies.is_v2();
+        let dir = |controller| hierarchies.dir(controller, cgroup);
+        Self {
+            v2,
+            is_root: cgroup == "/",
+            cpu: dir(Controller::Cpu),
+            cpuset: dir(Controller::Cpuset).filter(|_| with_cpuset || v2),
+            memory: dir(Controller::Memory),
+            pids: dir(Controller::Pids).filter(|_| with_pids || v2),
+            hugetlb: dir(Controller::Hugetlb),
+            blkio: dir(Controller::Blkio),
+        }
+    }
+
+    /// A file that cannot be read counts as not set: the cgroup may be ending.
+    /// `all_cpus` stands in for an empty CPU mask, which means "as the parent".
+    pub fn read(&self, buf: &mut ReadBuf, all_cpus: &str) -> Spec {
+        let mut spec = Spec::default();
+        self.cpu(buf, &mut spec);
+        if let Some(dir) = self.cpuset.as_deref().filter(|d| d.exists()) {
+            let file = if self.v2 {
+                "cpuset.cpus.effective"
+            } else {
+                "cpuset.cpus"
+            };
+            spec.has_cpu = true;
+            let mask = text(dir, file, buf).unwrap_or_default();
+            spec.cpu_mask = Some(if mask.is_empty() {
+                all_cpus.to_owned()
+            } else {
+                mask
+            });
+        }
+        self.memory(buf, &mut spec);
+        if let Some(dir) = self.pids.as_deref().filter(|d| d.exists()) {
+            spec.has_processes = true;
+            spec.pids_limit = number(dir, "pids.max", buf);
+        }
+        // v2 keeps hugetlb files in the one directory; whether any exists is the question there.
+        spec.has_hugetlb = self.hugetlb.as_deref().is_some_and(|dir| {
+            if self.v2 {
+                dir.join("hugetlb.2MB.current").exists()
+            } else {
+                dir.exists()
+            }
+        });
+        spec.has_diskio = self.blkio.as_deref().is_some_and(Path::exists);
+        spec
+    }
+
+    fn cpu(&self, buf: &mut ReadBuf, spec: &mut Spec) {
+        let Some(dir) = self.cpu.as_deref().filter(|d| d.exists()) else {
+            return;
+        };
+        spec.has_cpu = true;
+        if self.v2 {
+            let weight = number(dir, "cpu.weight", buf);
+            if (1..=10_000).contains(&weight) {
+                spec.cpu_shares = 2 + (weight - 1) * 262_142 / 9_999;
+            }
+            if let Some(max) = text(dir, "cpu.max", buf)
+                && let Some((quota, period)) = max.split_once(' ')
+            {
+                spec.cpu_quota_us = quota.parse().unwrap_or(0);
+                spec.cpu_period_us = period.parse().unwrap_or(0);
+            }
+        } else {
+            spec.cpu_shares = number(dir, "cpu.shares", buf);
+            spec.cpu_period_us = number(dir, "cpu.cfs_period_us", buf);
+            // -1 means no quota, and does not parse as a number here: zero, which means the same.
+            spec.cpu_quota_us = text(dir, "cpu.cfs_quota_us", buf)
+                .and_then(|quota| quota.parse().ok())
+                .unwrap_or(0);
+        }
+    }
+
+    fn memory(&self, buf: &mut ReadBuf, spec: &mut Spec) {
+        let Some(dir) = self.memory.as_deref() else {
+            return;
+        };
+        if self.v2 {
+            if dir.join("memory.max").exists() {
+                spec.has_memory = true;
+                spec.memory_limit = number(dir, "memory.max", buf);
+                spec.memory_reservation = number(dir, "memory.min", buf);
+                spec.memory_swap_limit = number(dir, "memory.swap.max", buf);
+            }
+        } else if dir.exists() {
+            spec.has_memory = true;
+            spec.memory_limit = number(dir, "memory.limit_in_bytes", buf);
+            spec.memory_reservation = number(dir, "memory.soft_limit_in_bytes", buf);
+            spec.memory_swap_limit = number(dir, "memory.memsw.limit_in_bytes", buf);
+        }
+    }
+
+    /// When the cgroup was made: the oldest of its directories' times, and not before the machine was.
+    ///
+    /// A directory's own time moves when a child is made in it; a file that nobody writes keeps the first one.
+    pub fn created(&self, now: Timestamp, boot: Timestamp) -> Timestamp {
+        let witness = if self.v2 {
+            "cgroup.events"
+        } else {
+            "cgroup.clone_children"
+        };
+        let mut oldest = now;
+        for dir in [&self.cpu, &self.memory, &self.blkio, &self.pids]
+            .into_iter()
+            .flatten()
+        {
+            for path in [dir.clone(), dir.join(witness)] {
+                let modified = std::fs::metadata(path).and_then(|m| m.modified());
+                if let Ok(modified) = modified {
+                    oldest = oldest.min(modified.into());
+                }
+            }
+            if self.v2 {
+                break;
+            }
+        }
+        oldest.max(boot)
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.is_root
+    }
+}
+
+fn text(dir: &Path, file: &str, buf: &mut ReadBuf) -> Option<String> {
+    let text = read_file(&dir.join(file), buf).ok().flatten()?;
+    Some(String::from_utf8_lossy(parse::trim(text)).into_owned())
+}
+
+/// `max` is the largest number there is; absent or unreadable is zero.
+fn number(dir: &Path, file: &str, buf: &mut ReadBuf) -> u64 {
+    match read_file(&dir.join(file), buf)
+        .ok()
+        .flatten()
+        .and_then(parse::limit)
+    {
+        Some(Limit::At(value)) => value,
+        Some(Limit::Max) => u64::MAX,
+        None => 0,
+    }
+}

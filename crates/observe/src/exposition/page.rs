@@ -1,0 +1,306 @@
+//! A page of container metrics, written one container at a time into one buffer a family.
+//!
+//! The format wants all series of a family together, while everything a container needs (its lock, its label text,
+//! its timestamp) is best touched once. So each family collects its lines in a buffer of its own, and the page is the
+//! buffers in order. Nothing is allocated for a series.
+
+use plimsoll_host::Timestamp;
+use plimsoll_host::cgroup::{IoRow, Spec};
+
+use super::families::{CONTAINER_FAMILIES, Family, Kind, When};
+use super::labels::{LabelNames, Rendered, write_escaped};
+use super::number::Number;
+use crate::store::DeviceNames;
+use crate::{Group, GroupSet, Sample};
+
+macro_rules! extras {
+    ($($variant:ident = $name:literal,)*) => {
+        /// The label keys that families add to the container's own, in alphabetical order.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Extra { $($variant),* }
+
+        const EXTRA_NAMES: &[&str] = &[$($name),*];
+    };
+}
+
+extras! {
+    Cpu = "cpu",
+    Device = "device",
+    Event = "event",
+    FailureType = "failure_type",
+    Interface = "interface",
+    Major = "major",
+    Minor = "minor",
+    Node = "node",
+    NodeId = "node_id",
+    Operation = "operation",
+    Pagesize = "pagesize",
+    Pmu = "pmu",
+    Scope = "scope",
+    Socket = "socket",
+    State = "state",
+    TcpState = "tcp_state",
+    Type = "type",
+    UdpState = "udp_state",
+    Ulimit = "ulimit",
+}
+
+/// Where each extra label goes among a page's labels.
+#[derive(Debug, Clone)]
+struct Places([u16; EXTRA_NAMES.len()]);
+
+impl Places {
+    fn of(names: &LabelNames) -> Self {
+        let mut places = [0; EXTRA_NAMES.len()];
+        for (place, extra) in places.iter_mut().zip(EXTRA_NAMES) {
+            *place = names.place(extra) as u16;
+        }
+        Self(places)
+    }
+}
+
+/// What the families look at.
+#[derive(Debug)]
+pub struct ContainerView<'a> {
+    pub sample: &'a Sample,
+    pub spec: &'a Spec,
+    pub created: Timestamp,
+    pub started: Timestamp,
+    pub health: &'a str,
+    pub oom_events: u64,
+    pub now: Timestamp,
+    /// One CPU series a CPU, or one in all.
+    pub per_cpu: bool,
+    pub devices: &'a DeviceNames,
+}
+
+impl ContainerView<'_> {
+    pub fn has_quota(&self) -> bool {
+        self.spec.cpu_quota_us != 0
+    }
+
+    pub fn created_secs(&self) -> u64 {
+        self.created.secs().max(0) as u64
+    }
+
+    pub fn started_secs(&self) -> u64 {
+        self.started.secs().max(0) as u64
+    }
+
+    pub fn health(&self) -> f64 {
+        match self.health {
+            "healthy" => 1.0,
+            "" => -1.0,
+            _ => 0.0,
+        }
+    }
+
+    /// Hands over the device's name, `/dev/vda`; a number the machine has no name for stays a number, so that two
+    /// such devices remain two series.
+    pub fn device(&self, row: &IoRow, use_name: impl FnOnce(&str)) {
+        match self.devices.get(row.major, row.minor) {
+            Some(name) => use_name(name),
+            None => use_name(&format!("{}:{}", row.major, row.minor)),
+        }
+    }
+}
+
+/// Appends the series of one family for one container.
+#[derive(Debug)]
+pub struct Out<'a> {
+    buf: &'a mut Vec<u8>,
+    name: &'static str,
+    labels: &'a Rendered,
+    places: &'a Places,
+    /// ` 1794773054818\n`.
+    at_sample: &'a [u8],
+    at_now: &'a [u8],
+}
+
+impl Out<'_> {
+    pub fn plain(&mut self, value: Number) {
+        self.open();
+        self.buf.extend_from_slice(self.labels.text());
+        self.close(value, self.at_sample);
+    }
+
+    pub fn untimed(&mut self, value: Number) {
+        self.open();
+        self.buf.extend_from_slice(self.labels.text());
+        self.close(value, b"\n");
+    }
+
+    pub fn at_now(&mut self, value: Number) {
+        self.open();
+        self.buf.extend_from_slice(self.labels.text());
+        self.close(value, self.at_now);
+    }
+
+    /// With further labels, in alphabetical order of their keys.
+    pub fn with(&mut self, extra: &[(Extra, &str)], value: Number) {
+        debug_assert!(extra.windows(2).all(|w| w[0].0 < w[1].0));
+        self.open();
+        let mut from = 0;
+        for (key, text) in extra {
+            let to = usize::from(self.places.0[*key as usize]);
+            self.buf.extend_from_slice(self.labels.between(from, to));
+            self.buf
+                .extend_from_slice(EXTRA_NAMES[*key as usize].as_bytes());
+            self.buf.extend_from_slice(b"=\"");
+            write_escaped(text, self.buf);
+            self.buf.extend_from_slice(b"\",");
+            from = to;
+        }
+        let rest = self.labels.between(from, self.labels.count());
+        self.buf.extend_from_slice(rest);
+        self.close(value, self.at_sample);
+    }
+
+    #[inline]
+    fn open(&mut self) {
+        self.buf.extend_from_slice(self.name.as_bytes());
+        self.buf.push(b'{');
+    }
+
+    #[inline]
+    fn close(&mut self, value: Number, end: &[u8]) {
+        // Every label ends in a comma; the last one's becomes the brace.
+        match self.buf.last_mut() {
+            Some(comma @ b',') => *comma = b'}',
+            _ => self.buf.push(b'}'),
+        }
+        self.buf.push(b' ');
+        value.write(self.buf);
+        self.buf.extend_from_slice(end);
+    }
+}
+
+/// Collects a page.
+#[derive(Debug)]
+pub struct Page {
+    families: Vec<(&'static Family, Vec<u8>)>,
+    places: Places,
+    at_now: Vec<u8>,
+    at_sample: Vec<u8>,
+}
+
+impl Page {
+    /// `sizes`: how large each family was last time, so that nothing grows while writing.
+    pub fn new(names: &LabelNames, groups: GroupSet, now: Timestamp, sizes: &PageSizes) -> Self {
+        let families = CONTAINER_FAMILIES
+            .iter()
+            .enumerate()
+            .filter(|(_, family)| match family.when {
+                When::Always | When::Sampled => true,
+                When::Group(group) => groups.has(group),
+            })
+            .map(|(index, family)| (family, Vec::with_capacity(sizes.room(index))))
+            .collect();
+        let mut page = Self {
+            families,
+            places: Places::of(names),
+            at_now: Vec::new(),
+            at_sample: Vec::new(),
+        };
+        write_timestamp(now, &mut page.at_now);
+        page
+    }
+
+    /// `sampled`: the container has a sample; without one only its spec is shown.
+    pub fn add(&mut self, view: &ContainerView<'_>, labels: &Rendered, sampled: bool) {
+        self.at_sample.clear();
+        write_timestamp(view.sample.at, &mut self.at_sample);
+        for (family, buf) in &mut self.families {
+            let shown = match family.when {
+                When::Always => true,
+                When::Sampled => sampled,
+                When::Group(group) => sampled && shows(view.sample, group),
+            };
+            if !shown {
+                continue;
+            }
+            let mut out = Out {
+                buf,
+                name: family.name,
+                labels,
+                places: &self.places,
+                at_sample: &self.at_sample,
+                at_now: &self.at_now,
+            };
+            (family.emit)(view, &mut out);
+        }
+    }
+
+    /// The families that have series, with their headers, in order.
+    pub fn finish(self, sizes: &mut PageSizes) -> Vec<FamilyText> {
+        let mut out = Vec::with_capacity(self.families.len());
+        for (family, body) in self.families {
+            if let Some(index) = CONTAINER_FAMILIES
+                .iter()
+                .position(|f| std::ptr::eq(f, family))
+            {
+                sizes.note(index, body.len());
+            }
+            if !body.is_empty() {
+                out.push(FamilyText {
+                    name: family.name,
+                    header: header(family.name, family.kind, family.help),
+                    body,
+                });
+            }
+        }
+        out
+    }
+}
+
+/// Groups whose figures hang on something other than the cgroup are shown whenever they are on the page.
+fn shows(sample: &Sample, group: Group) -> bool {
+    matches!(group, Group::OomEvent | Group::CpuLoad) || sample.has(group)
+}
+
+fn write_timestamp(at: Timestamp, out: &mut Vec<u8>) {
+    out.push(b' ');
+    out.extend_from_slice(itoa::Buffer::new().format(at.millis()).as_bytes());
+    out.push(b'\n');
+}
+
+pub fn header(name: &str, kind: Kind, help: &str) -> Vec<u8> {
+    let kind = match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+    };
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n").into_bytes()
+}
+
+/// One family ready to be sent.
+#[derive(Debug)]
+pub struct FamilyText {
+    pub name: &'static str,
+    pub header: Vec<u8>,
+    pub body: Vec<u8>,
+}
+
+/// The sizes of the last page's families.
+#[derive(Debug, Clone)]
+pub struct PageSizes(Vec<usize>);
+
+impl Default for PageSizes {
+    fn default() -> Self {
+        Self(vec![0; CONTAINER_FAMILIES.len()])
+    }
+}
+
+impl PageSizes {
+    fn room(&self, index: usize) -> usize {
+        // A little more than last time: counters grow digits.
+        let last = self.0.get(index).copied().unwrap_or(0);
+        last + last / 64
+    }
+
+    fn note(&mut self, index: usize, len: usize) {
+        if let Some(size) = self.0.get_mut(index) {
+            *size = len;
+        }
+    }
+}
