@@ -6,6 +6,7 @@
 mod agent;
 mod config;
 mod self_metrics;
+mod surface;
 mod validate;
 mod view;
 
