@@ -10,6 +10,7 @@ pub mod groups;
 pub mod history;
 pub mod observer;
 pub mod oom;
+pub mod rest;
 pub mod sample;
 pub mod store;
 pub mod summary;
