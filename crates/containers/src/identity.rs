@@ -90,3 +90,27 @@ impl Identity {
 /// A container's health check, as Docker words it; empty where there is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Health(pub String);
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A container that is nothing but its id.
+    pub(crate) fn identity(id: &str) -> Identity {
+        Identity {
+            namespace: Namespace::Docker,
+            id: id.to_owned(),
+            aliases: Vec::new(),
+            image: String::new(),
+            labels: BTreeMap::new(),
+            envs: BTreeMap::new(),
+            created: None,
+            started: None,
+            pid: None,
+            owns_network: true,
+            health: Health::default(),
+            writable_layer: None,
+            log_dir: None,
+        }
+    }
+}

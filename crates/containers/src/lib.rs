@@ -6,6 +6,14 @@
 //!
 //! This crate takes no samples.
 
+mod discovery;
+mod herald;
 mod identity;
+pub mod names;
+pub mod runtime;
+mod service;
 
+pub use discovery::Counters as DiscoveryCounters;
 pub use identity::{CgroupPath, Change, Health, Identity, Namespace};
+pub use names::Rules;
+pub use service::{BuildError, Config, Containers, Counters, Handle};

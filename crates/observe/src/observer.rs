@@ -10,16 +10,18 @@ use plimsoll_host::{Clock, HostRoot};
 
 use crate::GroupSet;
 use crate::events::EventStore;
+use crate::machine::MachineState;
 use crate::oom::OomCounters;
+use crate::sampler::Message;
 use crate::store::Store;
 
 /// Asks the sampler for a fresh reading before a request is answered.
 pub struct PassRequest {
     pub containers: Vec<CgroupPath>,
-    /// A container sampled within this time is left alone; `None` reads the process group too (the kubelet's page
-    /// wants it although it is off by default).
+    /// A container sampled within this time is left alone.
     pub max_age: Duration,
-    /// Groups wanted beyond those that are always on, for this pass and a few minutes more.
+    /// Groups wanted beyond those that are always on, for this pass and a few minutes more: the kubelet's page has
+    /// the process group, which is off by default.
     pub also: GroupSet,
     /// Called on the sampler's thread when the pass is over.
     pub done: Box<dyn FnOnce() + Send>,
@@ -34,53 +36,37 @@ impl std::fmt::Debug for PassRequest {
     }
 }
 
+/// Everything a request handler may look at.
 #[derive(Debug)]
 pub struct Observer {
     pub store: Arc<Store>,
     pub events: Arc<EventStore>,
     pub oom: Arc<OomCounters>,
+    pub machine: Arc<MachineState>,
     pub clock: Clock,
     pub root: HostRoot,
     /// The groups that are switched on.
     pub groups: GroupSet,
     pub is_v2: bool,
-    passes: RwLock<Option<Sender<PassRequest>>>,
+    pub passes: PassLine,
 }
 
-impl Observer {
-    pub fn new(
-        store: Arc<Store>,
-        events: Arc<EventStore>,
-        oom: Arc<OomCounters>,
-        clock: Clock,
-        root: HostRoot,
-        groups: GroupSet,
-        is_v2: bool,
-    ) -> Self {
-        Self {
-            store,
-            events,
-            oom,
-            clock,
-            root,
-            groups,
-            is_v2,
-            passes: RwLock::new(None),
-        }
-    }
+/// The line to the sampler; open once the sampler runs.
+#[derive(Debug, Default)]
+pub struct PassLine(RwLock<Option<Sender<Message>>>);
 
-    /// Where on-demand passes go; set once the sampler runs.
-    pub fn connect(&self, passes: Sender<PassRequest>) {
-        *self.passes.write() = Some(passes);
+impl PassLine {
+    pub fn connect(&self, sampler: Sender<Message>) {
+        *self.0.write() = Some(sampler);
     }
 
     /// Hands a request to the sampler; without a sampler it is done at once.
-    pub fn request_pass(&self, request: PassRequest) {
-        let refused = match self.passes.read().as_ref() {
-            Some(sender) => sender.send(request).err().map(|e| e.0),
-            None => Some(request),
+    pub fn request(&self, request: PassRequest) {
+        let refused = match self.0.read().as_ref() {
+            Some(sender) => sender.send(Message::Pass(request)).err().map(|e| e.0),
+            None => Some(Message::Pass(request)),
         };
-        if let Some(request) = refused {
+        if let Some(Message::Pass(request)) = refused {
             (request.done)();
         }
     }

@@ -3,7 +3,7 @@
 //! A cgroup is named by its path below the hierarchy root (`/`, `/system.slice/ssh.service`): the same name in every
 //! v1 hierarchy, so a container is one thing although v1 keeps its files in many directories.
 
-mod hierarchy;
+pub(crate) mod hierarchy;
 mod reader;
 mod spec;
 mod stats;

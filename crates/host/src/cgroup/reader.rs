@@ -161,6 +161,23 @@ impl CgroupReader {
         }
     }
 
+    /// Adds the task count to what is read, for a group that is switched on later.
+    pub fn want_pids(
+        &mut self,
+        hierarchies: &Hierarchies,
+        cgroup: &str,
+        descriptors: &Arc<Descriptors>,
+    ) {
+        let files = Files {
+            hierarchies,
+            cgroup,
+            descriptors,
+        };
+        if self.pids.is_none() && (hierarchies.is_v2() || cgroup != "/") {
+            self.pids = files.pids();
+        }
+    }
+
     /// `Ok(false)`: this machine has no such figures for this cgroup, and `out` is untouched.
     pub fn cpu(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
         out.per_cpu_ns.clear();

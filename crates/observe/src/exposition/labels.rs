@@ -56,24 +56,15 @@ impl Rendered {
         &self.text
     }
 
-    /// The text up to the `place`-th label, and from there on.
-    #[inline]
-    pub fn split(&self, place: usize) -> (&[u8], &[u8]) {
-        self.text.split_at(self.starts[place] as usize)
-    }
-
     /// The text between two places.
     #[inline]
     pub fn between(&self, from: usize, to: usize) -> &[u8] {
         &self.text[self.starts[from] as usize..self.starts[to] as usize]
     }
 
-    pub fn len(&self) -> usize {
+    /// How many labels there are.
+    pub fn count(&self) -> usize {
         self.starts.len() - 1
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -122,9 +113,10 @@ mod tests {
             rendered.text(),
             br#"container_label_a="",id="/a\"b",name="","#
         );
-        let (before, after) = rendered.split(names.place("device"));
-        assert_eq!(before, br#"container_label_a="","#);
-        assert_eq!(after, br#"id="/a\"b",name="","#);
+        let place = names.place("device");
+        assert_eq!(rendered.between(0, place), br#"container_label_a="","#);
+        assert_eq!(rendered.between(place, 3), br#"id="/a\"b",name="","#);
+        assert_eq!(rendered.count(), 3);
         assert_eq!(names.place("scope"), 3);
         assert_eq!(sanitize("io.kubernetes.pod/name"), "io_kubernetes_pod_name");
     }

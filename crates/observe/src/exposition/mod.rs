@@ -1,6 +1,295 @@
-//! Prometheus text pages.
+//! Prometheus text pages, rendered from the store alone: no kernel read, no allocation a series.
 
 mod families;
 mod labels;
-mod number;
+mod machine;
+pub mod number;
 mod page;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use plimsoll_containers::{CgroupPath, Identity, names};
+use rustc_hash::FxHashMap;
+
+pub use families::{Kind, TCP_STATES};
+pub use machine::{Version, machine_families};
+pub use page::FamilyText;
+pub use text::Text;
+
+use crate::store::{Container, State};
+use crate::{Group, GroupSet, Observer};
+use labels::{LabelNames, Rendered, sanitize};
+use page::{ContainerView, Page, PageSizes};
+
+/// Which container labels become metric labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelPolicy {
+    /// All of them, or only those named below.
+    pub store_all: bool,
+    pub whitelist: BTreeSet<String>,
+}
+
+impl Default for LabelPolicy {
+    fn default() -> Self {
+        Self {
+            store_all: true,
+            whitelist: BTreeSet::new(),
+        }
+    }
+}
+
+/// The two pages people scrape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// cAdvisor's own: `id`, `name`, `image`, and every container label.
+    Cadvisor,
+    /// The kubelet's: `container`, `id`, `image`, `name`, `namespace`, `pod`.
+    Kubelet,
+}
+
+/// Renders pages, keeping each container's label text from one scrape to the next.
+#[derive(Debug)]
+pub struct Exporter {
+    observer: Arc<Observer>,
+    policy: LabelPolicy,
+    cadvisor: Mutex<LabelView>,
+    kubelet: Mutex<LabelView>,
+}
+
+#[derive(Debug, Default)]
+struct LabelView {
+    generation: Option<u64>,
+    names: LabelNames,
+    rendered: FxHashMap<CgroupPath, Entry>,
+    sizes: PageSizes,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// To see whether the labels may have changed.
+    identity: Option<Arc<Identity>>,
+    labels: BTreeMap<String, String>,
+    text: Rendered,
+}
+
+impl Exporter {
+    pub fn new(observer: Arc<Observer>, policy: LabelPolicy) -> Self {
+        Self {
+            observer,
+            policy,
+            cadvisor: Mutex::default(),
+            kubelet: Mutex::default(),
+        }
+    }
+
+    /// The container families for `containers`, in order of name.
+    pub fn containers(&self, dialect: Dialect, containers: &[Arc<Container>]) -> Vec<FamilyText> {
+        let mut view = match dialect {
+            Dialect::Cadvisor => self.cadvisor.lock(),
+            Dialect::Kubelet => self.kubelet.lock(),
+        };
+        self.refresh(dialect, &mut view);
+        let view = &mut *view;
+        let groups = self.groups(dialect);
+        let now = self.observer.clock.now();
+        let devices = self.observer.store.devices();
+        let mut page = Page::new(&view.names, groups, now, &view.sizes);
+        for container in containers {
+            let Some(entry) = view.rendered.get(container.path()) else {
+                continue;
+            };
+            let state = container.lock();
+            let identity = state.identity.as_deref();
+            let created = state.created();
+            let shown = ContainerView {
+                sample: &state.latest,
+                spec: &state.spec,
+                created,
+                started: state.started().unwrap_or(created),
+                health: identity.map_or("", |i| i.health.0.as_str()),
+                oom_events: self.observer.oom.count(container.path(), identity),
+                now,
+                per_cpu: dialect == Dialect::Cadvisor && groups.has(Group::PerCpu),
+                devices: &devices,
+            };
+            page.add(&shown, &entry.text, state.sampled);
+        }
+        page.finish(&mut view.sizes)
+    }
+
+    /// The groups on a page.
+    pub fn groups(&self, dialect: Dialect) -> GroupSet {
+        match dialect {
+            Dialect::Cadvisor => self.observer.groups,
+            Dialect::Kubelet => {
+                let mut groups = GroupSet::of(&[
+                    Group::Cpu,
+                    Group::Memory,
+                    Group::DiskIo,
+                    Group::Disk,
+                    Group::Network,
+                    Group::Process,
+                    Group::OomEvent,
+                ]);
+                if self.observer.is_v2 {
+                    groups = groups.with(Group::Pressure);
+                }
+                groups
+            }
+        }
+    }
+
+    /// Brings label texts up to date with the store: all of them when the set of label names changed, else only those
+    /// of new or renamed containers.
+    fn refresh(&self, dialect: Dialect, view: &mut LabelView) {
+        let generation = self.observer.store.generation();
+        if view.generation == Some(generation) {
+            return;
+        }
+        let containers = self.observer.store.all();
+        let pods = match dialect {
+            Dialect::Kubelet => pod_names(&containers),
+            Dialect::Cadvisor => FxHashMap::default(),
+        };
+        let mut kept = std::mem::take(&mut view.rendered);
+        let mut fresh = Vec::new();
+        for container in &containers {
+            let state = container.lock();
+            let path = Arc::clone(container.path());
+            match kept.remove(&path) {
+                Some(entry) if same(&entry.identity, &state.identity) && pods.is_empty() => {
+                    view.rendered.insert(path, entry);
+                }
+                _ => {
+                    let labels = match dialect {
+                        Dialect::Cadvisor => self.cadvisor_labels(&path, &state),
+                        Dialect::Kubelet => kubelet_labels(&path, &state, &pods),
+                    };
+                    fresh.push((path, state.identity.clone(), labels));
+                }
+            }
+        }
+        let old = view.rendered.values().map(|entry| &entry.labels);
+        let new = fresh.iter().map(|(_, _, labels)| labels);
+        let names = LabelNames::new(old.chain(new).flat_map(|l| l.keys().cloned()));
+        if names != view.names {
+            view.names = names;
+            for entry in view.rendered.values_mut() {
+                entry.text = view.names.render(&entry.labels);
+            }
+        }
+        for (path, identity, labels) in fresh {
+            let text = view.names.render(&labels);
+            view.rendered.insert(
+                path,
+                Entry {
+                    identity,
+                    labels,
+                    text,
+                },
+            );
+        }
+        view.generation = Some(generation);
+    }
+
+    fn cadvisor_labels(&self, path: &str, state: &State) -> BTreeMap<String, String> {
+        let mut labels = BTreeMap::from([("id".to_owned(), path.to_owned())]);
+        let Some(identity) = &state.identity else {
+            // The page always has these two, container or not, so that queries can rely on them.
+            labels.insert("image".to_owned(), String::new());
+            labels.insert("name".to_owned(), String::new());
+            return labels;
+        };
+        labels.insert("image".to_owned(), identity.image.clone());
+        labels.insert("name".to_owned(), identity.name().to_owned());
+        for (key, value) in &identity.labels {
+            if self.policy.store_all || self.policy.whitelist.contains(key) {
+                let name = sanitize(&format!("container_label_{key}"));
+                labels.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+        for (key, value) in &identity.envs {
+            let name = sanitize(&format!("container_env_{key}"));
+            labels.entry(name).or_insert_with(|| value.clone());
+        }
+        labels
+    }
+}
+
+fn same(a: &Option<Arc<Identity>>, b: &Option<Arc<Identity>>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
+}
+
+/// (pod name, namespace) by pod uid, from whatever container of the pod the runtime has named.
+fn pod_names(containers: &[Arc<Container>]) -> FxHashMap<String, (String, String)> {
+    let mut pods = FxHashMap::default();
+    for container in containers {
+        let state = container.lock();
+        let Some(identity) = &state.identity else {
+            continue;
+        };
+        let uid = identity.label("io.kubernetes.pod.uid");
+        if !uid.is_empty() {
+            let name = identity.label("io.kubernetes.pod.name").to_owned();
+            let namespace = identity.label("io.kubernetes.pod.namespace").to_owned();
+            pods.insert(uid.to_owned(), (name, namespace));
+        }
+    }
+    pods
+}
+
+fn kubelet_labels(
+    path: &str,
+    state: &State,
+    pods: &FxHashMap<String, (String, String)>,
+) -> BTreeMap<String, String> {
+    let identity = state.identity.as_deref();
+    let label = |key| identity.map_or("", |i| i.label(key)).to_owned();
+    let mut pod = label("io.kubernetes.pod.name");
+    let mut namespace = label("io.kubernetes.pod.namespace");
+    if pod.is_empty()
+        && let Some(of_path) = names::pod(path).filter(|p| p.is_self)
+        && let Some((name, space)) = pods.get(&of_path.uid)
+    {
+        pod.clone_from(name);
+        namespace.clone_from(space);
+    }
+    BTreeMap::from([
+        (
+            "container".to_owned(),
+            label("io.kubernetes.container.name"),
+        ),
+        ("id".to_owned(), path.to_owned()),
+        (
+            "image".to_owned(),
+            identity.map_or("", |i| &i.image).to_owned(),
+        ),
+        (
+            "name".to_owned(),
+            identity.map_or("", |i| i.name()).to_owned(),
+        ),
+        ("namespace".to_owned(), namespace),
+        ("pod".to_owned(), pod),
+    ])
+}
+
+/// Whether the kubelet would show this cgroup: the machine, everything of pods, and the node's own services.
+pub fn kubelet_shows(path: &str, state: &State) -> bool {
+    const SERVICES: [&str; 4] = [
+        "/system.slice/kubelet.service",
+        "/system.slice/containerd.service",
+        "/system.slice/crio.service",
+        "/system.slice/docker.service",
+    ];
+    path == "/"
+        || path.starts_with("/kubepods")
+        || state.identity.is_some()
+        || SERVICES.contains(&path)
+}

@@ -113,7 +113,7 @@ pub struct Out<'a> {
     name: &'static str,
     labels: &'a Rendered,
     places: &'a Places,
-    /// ` 1794773054818\n`, or just the line end.
+    /// ` 1794773054818\n`.
     at_sample: &'a [u8],
     at_now: &'a [u8],
 }
@@ -152,7 +152,7 @@ impl Out<'_> {
             self.buf.extend_from_slice(b"\",");
             from = to;
         }
-        let rest = self.labels.between(from, self.labels.len());
+        let rest = self.labels.between(from, self.labels.count());
         self.buf.extend_from_slice(rest);
         self.close(value, self.at_sample);
     }
@@ -181,21 +181,13 @@ impl Out<'_> {
 pub struct Page {
     families: Vec<(&'static Family, Vec<u8>)>,
     places: Places,
-    now: Timestamp,
     at_now: Vec<u8>,
     at_sample: Vec<u8>,
-    timestamps: bool,
 }
 
 impl Page {
     /// `sizes`: how large each family was last time, so that nothing grows while writing.
-    pub fn new(
-        names: &LabelNames,
-        groups: GroupSet,
-        now: Timestamp,
-        timestamps: bool,
-        sizes: &PageSizes,
-    ) -> Self {
+    pub fn new(names: &LabelNames, groups: GroupSet, now: Timestamp, sizes: &PageSizes) -> Self {
         let families = CONTAINER_FAMILIES
             .iter()
             .enumerate()
@@ -208,10 +200,8 @@ impl Page {
         let mut page = Self {
             families,
             places: Places::of(names),
-            now,
             at_now: Vec::new(),
             at_sample: Vec::new(),
-            timestamps,
         };
         write_timestamp(now, &mut page.at_now);
         page
@@ -220,11 +210,7 @@ impl Page {
     /// `sampled`: the container has a sample; without one only its spec is shown.
     pub fn add(&mut self, view: &ContainerView<'_>, labels: &Rendered, sampled: bool) {
         self.at_sample.clear();
-        if self.timestamps {
-            write_timestamp(view.sample.at, &mut self.at_sample);
-        } else {
-            self.at_sample.push(b'\n');
-        }
+        write_timestamp(view.sample.at, &mut self.at_sample);
         for (family, buf) in &mut self.families {
             let shown = match family.when {
                 When::Always => true,
@@ -244,10 +230,6 @@ impl Page {
             };
             (family.emit)(view, &mut out);
         }
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.now
     }
 
     /// The families that have series, with their headers, in order.

@@ -1,0 +1,218 @@
+//! The kernel's side of discovery: inotify watches and directory listings, nothing remembered.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::known::{Notice, Place, WatchId};
+
+/// Room for some hundred notices, or for the entries of a cgroup directory in one go.
+const BUFFER: usize = 32 * 1024;
+
+pub(super) struct Kernel {
+    trees: Vec<PathBuf>,
+    /// `None` where no inotify instance could be had: everything is then found by rescans.
+    inotify: Option<OwnedFd>,
+    buffer: Box<[MaybeUninit<u8>]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watched {
+    As(WatchId),
+    /// The directory has gone.
+    Gone,
+    /// `fs.inotify.max_user_watches` is used up.
+    NoRoom,
+    Failed(Errno),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listed {
+    Done,
+    Gone,
+    /// Nothing was learnt; what is known of this directory must stand.
+    Failed(Errno),
+}
+
+/// How reading notices ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drained {
+    Empty,
+    /// The limit was reached; there may be more.
+    More,
+    /// The kernel dropped notices because nobody read them in time.
+    Overflowed,
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernel")
+            .field("trees", &self.trees)
+            .field("inotify", &self.inotify)
+            .finish()
+    }
+}
+
+impl Kernel {
+    pub fn new(trees: Vec<PathBuf>) -> (Self, Option<Errno>) {
+        let (inotify, error) = match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
+            Ok(fd) => (Some(fd), None),
+            Err(error) => (None, Some(error)),
+        };
+        let kernel = Self {
+            trees,
+            inotify,
+            buffer: vec![MaybeUninit::uninit(); BUFFER].into_boxed_slice(),
+        };
+        (kernel, error)
+    }
+
+    #[cfg(test)]
+    pub fn without_inotify(trees: Vec<PathBuf>) -> Self {
+        let (mut kernel, _) = Self::new(trees);
+        kernel.inotify = None;
+        kernel
+    }
+
+    pub fn trees(&self) -> u8 {
+        u8::try_from(self.trees.len()).unwrap_or(u8::MAX)
+    }
+
+    pub fn inotify(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(AsFd::as_fd)
+    }
+
+    fn dir(&self, place: &Place) -> PathBuf {
+        let mount: &Path = self
+            .trees
+            .get(usize::from(place.tree))
+            .map_or(Path::new(""), |p| p);
+        mount.join(place.path.trim_start_matches('/'))
+    }
+
+    pub fn watch(&self, place: &Place) -> Watched {
+        let Some(inotify) = &self.inotify else {
+            return Watched::NoRoom;
+        };
+        let flags = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::ONLYDIR
+            // A removed directory that someone still holds open would go on sending.
+            | WatchFlags::EXCL_UNLINK;
+        match inotify::add_watch(inotify, self.dir(place), flags) {
+            Ok(watch) => Watched::As(watch),
+            Err(error) if is_gone(error) => Watched::Gone,
+            Err(Errno::NOSPC) => Watched::NoRoom,
+            Err(error) => Watched::Failed(error),
+        }
+    }
+
+    pub fn unwatch(&self, watch: WatchId) {
+        if let Some(inotify) = &self.inotify {
+            // Fails where the directory is gone already, and with it the watch.
+            let _ = inotify::remove_watch(inotify, watch);
+        }
+    }
+
+    /// The directories inside one.
+    pub fn list(&mut self, place: &Place, names: &mut Vec<String>) -> Listed {
+        names.clear();
+        let path = self.dir(place);
+        match rustix::fs::stat(&path) {
+            // kernfs and most others count a directory's subdirectories in its links: two means none, which spares
+            // the reading of dozens of control files in every leaf.
+            Ok(stat) if stat.st_nlink == 2 => return Listed::Done,
+            Ok(_) => {}
+            Err(error) if is_gone(error) => return Listed::Gone,
+            Err(error) => return Listed::Failed(error),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(dir) => dir,
+            Err(error) if is_gone(error) => return Listed::Gone,
+            Err(error) => return Listed::Failed(error),
+        };
+        let mut entries = RawDir::new(&dir, &mut self.buffer);
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) if is_gone(error) => return Listed::Gone,
+                Err(error) => return Listed::Failed(error),
+            };
+            let name = entry.file_name();
+            let is_dir = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::Unknown => is_dir(&dir, name),
+                _ => false,
+            };
+            if is_dir && let Some(name) = usable(name) {
+                names.push(name.to_owned());
+            }
+        }
+        Listed::Done
+    }
+
+    /// Hands over up to `most` notices about directories, without waiting for any.
+    pub fn drain(&mut self, most: usize, mut each: impl FnMut(WatchId, Notice<'_>)) -> Drained {
+        let Some(inotify) = &self.inotify else {
+            return Drained::Empty;
+        };
+        let mut reader = inotify::Reader::new(inotify, &mut self.buffer);
+        let mut seen = 0;
+        let mut overflowed = false;
+        loop {
+            // What one read brought must be handed over entirely: the reader forgets it when it is dropped.
+            if seen >= most && reader.is_buffer_empty() {
+                return if overflowed {
+                    Drained::Overflowed
+                } else {
+                    Drained::More
+                };
+            }
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(_) if overflowed => return Drained::Overflowed,
+                Err(_) => return Drained::Empty,
+            };
+            seen += 1;
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                overflowed = true;
+            } else if flags.contains(ReadFlags::IGNORED) {
+                each(event.wd(), Notice::Unwatched);
+            } else if flags.contains(ReadFlags::ISDIR)
+                && let Some(name) = event.file_name().and_then(usable)
+            {
+                if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+                    each(event.wd(), Notice::Arrived(name));
+                } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                    each(event.wd(), Notice::Left(name));
+                }
+            }
+        }
+    }
+}
+
+/// Names that are no UTF-8 cannot be told to anyone; no runtime or systemd makes them.
+fn usable(name: &CStr) -> Option<&str> {
+    name.to_str()
+        .ok()
+        .filter(|name| *name != "." && *name != "..")
+}
+
+fn is_dir(dir: &OwnedFd, name: &CStr) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}
+
+fn is_gone(error: Errno) -> bool {
+    // ENODEV: a cgroup directory that was removed while it was open.
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::NODEV)
+}

@@ -1,0 +1,159 @@
+//! Keeps one runtime connected: tells when it comes and goes, and passes on what it tells unasked.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::timeout;
+
+use super::{Client, Counters, Endpoint, Event, Options, RuntimeError};
+
+/// A socket that is not there costs one failing system call: it is tried this often.
+const ABSENT_PAUSE: Duration = Duration::from_millis(500);
+/// A runtime that took our connection and then failed us is left alone for longer and longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Without an event stream a runtime is asked for a sign of life this often, and for everything this often.
+const PING_EVERY: Duration = Duration::from_secs(10);
+const REFRESH_EVERY: Duration = Duration::from_secs(60);
+/// Questions that one runtime gets at the same time.
+const PARALLEL: usize = 8;
+
+/// One connection to a runtime, from the moment it answered until it failed.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub client: Client,
+    pub permits: Semaphore,
+    /// A call took too long: is the runtime still there?
+    pub suspect: Notify,
+    over: watch::Sender<bool>,
+}
+
+impl Session {
+    fn new(client: Client) -> Self {
+        Self {
+            client,
+            permits: Semaphore::new(PARALLEL),
+            suspect: Notify::new(),
+            over: watch::Sender::new(false),
+        }
+    }
+
+    /// Ends when the runtime is given up, so that nothing goes on waiting for it.
+    pub async fn over(&self) {
+        let mut over = self.over.subscribe();
+        // An error means that the session itself is gone.
+        let _ = over.wait_for(|over| *over).await;
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Report {
+    Up(Arc<Session>),
+    Down(RuntimeError),
+    Event(Event),
+}
+
+pub(super) struct Link {
+    pub index: usize,
+    pub endpoint: Endpoint,
+    pub options: Options,
+    pub counters: Arc<Counters>,
+    pub reports: mpsc::UnboundedSender<(usize, Report)>,
+}
+
+impl Link {
+    /// Runs until the resolver is gone.
+    pub async fn run(self) {
+        let deadline = self.endpoint.deadline();
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let connecting = timeout(deadline, Client::connect(&self.endpoint, &self.options));
+            let error = match connecting.await {
+                Ok(Ok(client)) => {
+                    self.counters.connects.fetch_add(1, Relaxed);
+                    let session = Arc::new(Session::new(client));
+                    if !self.report(Report::Up(Arc::clone(&session))) {
+                        return;
+                    }
+                    let started = tokio::time::Instant::now();
+                    let error = self.attend(&session, deadline).await;
+                    session.over.send_replace(true);
+                    // A connection that held is no reason to be wary of the next one.
+                    if started.elapsed() > LONGEST_PAUSE {
+                        pause = FIRST_PAUSE;
+                    }
+                    error
+                }
+                Ok(Err(error)) => error,
+                Err(_) => RuntimeError::Timeout(deadline),
+            };
+            let wait = match &error {
+                RuntimeError::Connect { .. } => {
+                    pause = FIRST_PAUSE;
+                    ABSENT_PAUSE
+                }
+                _ => {
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause / 2
+                }
+            };
+            if !self.report(Report::Down(error)) {
+                return;
+            }
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn report(&self, report: Report) -> bool {
+        self.reports.send((self.index, report)).is_ok()
+    }
+
+    /// Follows a connected runtime; returns why it had to be given up.
+    async fn attend(&self, session: &Session, deadline: Duration) -> RuntimeError {
+        let events = session.client.follow(|event| {
+            self.counters.events.fetch_add(1, Relaxed);
+            self.report(Report::Event(event));
+        });
+        tokio::select! {
+            ended = events => match ended {
+                Err(RuntimeError::Unsupported) => self.attend_by_asking(session, deadline).await,
+                Err(error) => error,
+                Ok(()) => RuntimeError::Broken("event stream ended".into()),
+            },
+            error = self.watch_suspicion(session, deadline) => error,
+        }
+    }
+
+    async fn watch_suspicion(&self, session: &Session, deadline: Duration) -> RuntimeError {
+        loop {
+            session.suspect.notified().await;
+            if let Err(error) = ping(session, deadline).await {
+                return error;
+            }
+        }
+    }
+
+    async fn attend_by_asking(&self, session: &Session, deadline: Duration) -> RuntimeError {
+        let mut since_refresh = Duration::ZERO;
+        loop {
+            let _ = timeout(PING_EVERY, session.suspect.notified()).await;
+            if let Err(error) = ping(session, deadline).await {
+                return error;
+            }
+            since_refresh += PING_EVERY;
+            if since_refresh >= REFRESH_EVERY {
+                since_refresh = Duration::ZERO;
+                self.report(Report::Event(Event::Refresh));
+            }
+        }
+    }
+}
+
+async fn ping(session: &Session, deadline: Duration) -> Result<(), RuntimeError> {
+    match timeout(deadline, session.client.ping()).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(RuntimeError::Timeout(deadline)),
+    }
+}

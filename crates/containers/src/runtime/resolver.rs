@@ -1,0 +1,416 @@
+//! The asynchronous shell around the [`Desk`]: makes its calls, feeds it what comes back, posts its answers.
+
+use std::future::Future;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::{Clock, Timestamp};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::desk::{Call, Desk};
+use super::link::{Link, Report, Session};
+use super::{Counters, Endpoint, Listing, Options, RuntimeError, Seen};
+use crate::discovery::{Registrar, Wake};
+use crate::herald::{Answer, Ask, Life};
+use crate::{CgroupPath, Identity, Namespace};
+
+/// A runtime has this long to say how a container ended; discovery waits a little longer.
+const EXIT_DEADLINE: Duration = Duration::from_millis(250);
+const EXIT_PAUSE: Duration = Duration::from_millis(40);
+/// Questions taken at once, so that the first walk's hundreds become one listing.
+const BATCH: usize = 4096;
+/// A listing of everything may take longer than one question.
+const LIST_DEADLINE_FACTOR: u32 = 3;
+
+/// Discovery's end of the resolver.
+#[derive(Debug)]
+pub(crate) struct Clerk {
+    asks: mpsc::UnboundedSender<Ask>,
+    reachable: Arc<AtomicBool>,
+}
+
+impl Registrar for Clerk {
+    fn reachable(&self) -> bool {
+        self.reachable.load(Ordering::Acquire)
+    }
+
+    fn ask(&self, ask: Ask) {
+        // Fails only when the resolver was shut down; containers keep their paths then.
+        let _ = self.asks.send(ask);
+    }
+}
+
+struct Done {
+    runtime: usize,
+    /// The session that was asked; what an earlier one says late is not taken.
+    session: Arc<Session>,
+    result: Outcome,
+}
+
+enum Outcome {
+    Inspected(CgroupPath, Life, Result<Seen, RuntimeError>),
+    Listed(Result<Listing, RuntimeError>),
+    Ended(CgroupPath, Life, Option<i32>),
+}
+
+struct Runtime {
+    endpoint: Endpoint,
+    counters: Arc<Counters>,
+    session: Option<Arc<Session>>,
+    /// The last thing that was logged about it; `None` at the start.
+    logged_up: Option<bool>,
+    failing: bool,
+}
+
+pub(crate) struct Resolver {
+    desk: Desk,
+    runtimes: Vec<Runtime>,
+    options: Options,
+    hierarchies: Hierarchies,
+    clock: Clock,
+    asks: mpsc::UnboundedReceiver<Ask>,
+    reachable: Arc<AtomicBool>,
+    answers: Sender<Answer>,
+    wake: Wake,
+    done: mpsc::UnboundedSender<Done>,
+    finished: mpsc::UnboundedReceiver<Done>,
+}
+
+impl Resolver {
+    pub fn new(
+        endpoints: Vec<Endpoint>,
+        counters: &[Arc<Counters>],
+        options: Options,
+        hierarchies: Hierarchies,
+        clock: Clock,
+        answers: Sender<Answer>,
+        wake: Wake,
+    ) -> (Self, Clerk) {
+        let (ask_sender, asks) = mpsc::unbounded_channel();
+        let (done, finished) = mpsc::unbounded_channel();
+        let reachable = Arc::new(AtomicBool::new(!endpoints.is_empty()));
+        let runtimes: Vec<Runtime> = endpoints
+            .into_iter()
+            .zip(counters)
+            .map(|(endpoint, counters)| Runtime {
+                endpoint,
+                counters: Arc::clone(counters),
+                session: None,
+                logged_up: None,
+                failing: false,
+            })
+            .collect();
+        let clerk = Clerk {
+            asks: ask_sender,
+            reachable: Arc::clone(&reachable),
+        };
+        let resolver = Self {
+            desk: Desk::new(runtimes.len()),
+            runtimes,
+            options,
+            hierarchies,
+            clock,
+            asks,
+            reachable,
+            answers,
+            wake,
+            done,
+            finished,
+        };
+        (resolver, clerk)
+    }
+
+    /// Runs until `stop`, or until discovery is gone.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let mut links = JoinSet::new();
+        let mut calls = JoinSet::new();
+        let (reports, mut reported) = mpsc::unbounded_channel();
+        for (index, runtime) in self.runtimes.iter().enumerate() {
+            let link = Link {
+                index,
+                endpoint: runtime.endpoint.clone(),
+                options: self.options.clone(),
+                counters: Arc::clone(&runtime.counters),
+                reports: reports.clone(),
+            };
+            links.spawn(link.run());
+        }
+        tokio::pin!(stop);
+        let mut batch = Vec::new();
+        loop {
+            let due = self.desk.next_due();
+            let now = self.clock.monotonic();
+            let pause = due.map_or(Duration::from_secs(3600), |due| due.saturating_sub(now));
+            tokio::select! {
+                () = &mut stop => return,
+                taken = self.asks.recv_many(&mut batch, BATCH) => {
+                    if taken == 0 {
+                        return;
+                    }
+                    let now = self.clock.monotonic();
+                    for ask in batch.drain(..) {
+                        self.desk.ask(ask, now);
+                    }
+                }
+                Some((runtime, report)) = reported.recv() => self.reported(runtime, report),
+                Some(done) = self.finished.recv() => self.finished(done),
+                // Keeps the set from growing; what the calls bring comes by their channel.
+                Some(_) = calls.join_next() => continue,
+                () = tokio::time::sleep(pause) => {}
+            }
+            self.turn(&mut calls);
+        }
+    }
+
+    /// Lets the desk act on what it was told.
+    fn turn(&mut self, calls: &mut JoinSet<()>) {
+        let now = self.clock.monotonic();
+        let runtimes = &self.runtimes;
+        self.desk.tick(now, &|runtime, path| {
+            let session = runtimes.get(runtime).and_then(|r| r.session.as_ref());
+            session.is_some_and(|session| session.client.may_own(path))
+        });
+        for call in self.desk.take_calls() {
+            self.call(call, calls);
+        }
+        self.reachable
+            .store(self.desk.reachable(), Ordering::Release);
+        let answers = self.desk.take_answers();
+        if answers.is_empty() {
+            return;
+        }
+        for answer in answers {
+            // Fails when discovery is gone, and then this loop ends by itself.
+            let _ = self.answers.send(answer);
+        }
+        self.wake.wake();
+    }
+
+    fn reported(&mut self, index: usize, report: Report) {
+        let now = self.clock.monotonic();
+        let runtime = &mut self.runtimes[index];
+        match report {
+            Report::Up(session) => {
+                runtime.session = Some(session);
+                runtime.failing = false;
+                runtime.counters.up.store(true, Ordering::Relaxed);
+                runtime.log(true, None);
+                self.desk.up(index);
+            }
+            Report::Down(error) => {
+                runtime.session = None;
+                runtime.counters.up.store(false, Ordering::Relaxed);
+                if !matches!(error, RuntimeError::Connect { .. }) {
+                    runtime.counters.count(&error);
+                }
+                runtime.log(false, Some(&error));
+                self.desk.down(index, now);
+            }
+            Report::Event(event) => self.desk.event(index, event, now),
+        }
+    }
+
+    fn finished(&mut self, done: Done) {
+        let now = self.clock.monotonic();
+        let runtime = &mut self.runtimes[done.runtime];
+        let current = runtime
+            .session
+            .as_ref()
+            .is_some_and(|session| Arc::ptr_eq(session, &done.session));
+        if !current {
+            return;
+        }
+        match done.result {
+            Outcome::Inspected(path, life, mut seen) => {
+                runtime.judge(&seen, &done.session);
+                if let Ok(Seen::Known(found) | Seen::Starting(found)) = &mut seen {
+                    self.place(found, &path);
+                }
+                self.desk.inspected(done.runtime, &path, life, seen, now);
+            }
+            Outcome::Listed(listing) => {
+                runtime.judge(&listing, &done.session);
+                runtime.counters.lists.fetch_add(1, Ordering::Relaxed);
+                let paths = |id: &str| self.desk.paths_of(id);
+                let listing = listing.map(|listing| place_all(listing, &paths, &self.hierarchies));
+                self.desk.listed(done.runtime, listing, now);
+            }
+            Outcome::Ended(path, life, code) => self.desk.ended(path, life, code),
+        }
+    }
+
+    fn place(&self, identity: &mut Identity, path: &str) {
+        place(identity, path, &self.hierarchies);
+    }
+
+    fn call(&self, call: Call, calls: &mut JoinSet<()>) {
+        let index = match &call {
+            Call::Inspect { runtime, .. } | Call::List { runtime } | Call::Exit { runtime, .. } => {
+                *runtime
+            }
+        };
+        let runtime = &self.runtimes[index];
+        // The desk asks only runtimes that are up; one that went down this very moment was told to it already.
+        let Some(session) = runtime.session.clone() else {
+            return;
+        };
+        runtime.counters.calls.fetch_add(1, Ordering::Relaxed);
+        let deadline = runtime.endpoint.deadline();
+        let done = self.done.clone();
+        calls.spawn(async move {
+            let asked = Arc::clone(&session);
+            let result = match call {
+                Call::Inspect { path, life, id, .. } => {
+                    let seen = bounded(&asked, deadline, asked.client.inspect(&id)).await;
+                    Outcome::Inspected(path, life, seen)
+                }
+                Call::List { .. } => {
+                    let deadline = deadline * LIST_DEADLINE_FACTOR;
+                    Outcome::Listed(bounded(&asked, deadline, asked.client.list()).await)
+                }
+                Call::Exit { path, life, id, .. } => {
+                    let code = timeout(EXIT_DEADLINE, exit_code(&asked, &id)).await;
+                    Outcome::Ended(path, life, code.ok().flatten())
+                }
+            };
+            let _ = done.send(Done {
+                runtime: index,
+                session,
+                result,
+            });
+        });
+    }
+}
+
+/// Makes one call among few, gives it up at its deadline or when the runtime is given up.
+async fn bounded<T>(
+    session: &Session,
+    deadline: Duration,
+    call: impl Future<Output = Result<T, RuntimeError>>,
+) -> Result<T, RuntimeError> {
+    let Ok(_permit) = session.permits.acquire().await else {
+        return Err(RuntimeError::Broken("shutting down".into()));
+    };
+    tokio::select! {
+        outcome = timeout(deadline, call) => match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => Err(RuntimeError::Timeout(deadline)),
+        },
+        () = session.over() => Err(RuntimeError::Broken("runtime went away".into())),
+    }
+}
+
+/// A runtime removes the cgroup first and writes down the exit code after: it is asked until it has done so.
+async fn exit_code(session: &Session, id: &str) -> Option<i32> {
+    loop {
+        match session.client.exit_code(id).await {
+            Ok(None) => tokio::time::sleep(EXIT_PAUSE).await,
+            Ok(code) => return code,
+            Err(_) => return None,
+        }
+    }
+}
+
+impl Runtime {
+    /// Says what changed, once.
+    fn log(&mut self, up: bool, error: Option<&RuntimeError>) {
+        if self.logged_up == Some(up) {
+            return;
+        }
+        let first = self.logged_up.replace(up).is_none();
+        let kind = self.endpoint.kind();
+        let socket = self.endpoint.socket().display();
+        match error {
+            None => tracing::info!(runtime = kind, %socket, "runtime answers"),
+            // Most machines have one of the runtimes; that the others are absent is no news.
+            Some(error @ RuntimeError::Connect { .. }) if first => {
+                tracing::debug!(runtime = kind, %socket, %error, "runtime is not there");
+            }
+            Some(error) => {
+                tracing::warn!(runtime = kind, %socket, %error, "runtime lost, its new containers stay unnamed until it is back");
+            }
+        }
+    }
+
+    fn judge<T>(&mut self, outcome: &Result<T, RuntimeError>, session: &Session) {
+        match outcome {
+            Ok(_) if self.failing => {
+                self.failing = false;
+                tracing::info!(
+                    runtime = self.endpoint.kind(),
+                    "runtime calls succeed again"
+                );
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.counters.count(error);
+                if matches!(error, RuntimeError::Timeout(_) | RuntimeError::Broken(_)) {
+                    session.suspect.notify_one();
+                }
+                if !std::mem::replace(&mut self.failing, true) {
+                    tracing::warn!(runtime = self.endpoint.kind(), %error, "runtime call failed");
+                }
+            }
+        }
+    }
+}
+
+fn place_all(
+    listing: Listing,
+    paths: &dyn Fn(&str) -> Vec<CgroupPath>,
+    hierarchies: &Hierarchies,
+) -> Listing {
+    match listing {
+        Listing::Full(mut all) => {
+            for seen in &mut all {
+                if let Seen::Known(found) | Seen::Starting(found) = seen
+                    && let Some(path) = paths(&found.id).first()
+                {
+                    place(found, path, hierarchies);
+                }
+            }
+            Listing::Full(all)
+        }
+        ids => ids,
+    }
+}
+
+/// Adds what only the place of a container says. containerd keeps no start time, so the cgroup's age stands for it, and
+/// the cgroup's path is its second alias.
+fn place(identity: &mut Identity, path: &str, hierarchies: &Hierarchies) {
+    if identity.namespace != Namespace::Containerd {
+        return;
+    }
+    identity.aliases = vec![identity.id.clone(), path.to_owned()];
+    identity.started = identity.started.or_else(|| cgroup_age(path, hierarchies));
+}
+
+/// When a cgroup was made: the earliest change of its directories or of a file in them that nobody writes. A directory
+/// alone will not do, because it also changes when something is made inside it.
+fn cgroup_age(path: &str, hierarchies: &Hierarchies) -> Option<Timestamp> {
+    let untouched = match hierarchies.is_v2() {
+        true => "cgroup.events",
+        false => "cgroup.clone_children",
+    };
+    let mut earliest: Option<i64> = None;
+    for tree in hierarchies.trees() {
+        let dir = tree.join(path.trim_start_matches('/'));
+        for file in [dir.join(untouched), dir] {
+            let Ok(meta) = std::fs::metadata(&file) else {
+                continue;
+            };
+            let nanos = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
+            earliest = Some(earliest.map_or(nanos, |e| e.min(nanos)));
+        }
+    }
+    earliest.map(Timestamp)
+}
+
+#[cfg(test)]
+mod tests;

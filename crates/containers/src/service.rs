@@ -1,0 +1,233 @@
+//! Configuration, start and end of the whole.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::{Clock, HostRoot};
+use tokio::sync::watch;
+
+use crate::discovery::{self, Discovery, Intervals, Nobody, Wake};
+use crate::names::Rules;
+use crate::runtime::docker::Docker;
+use crate::runtime::{self, Endpoint, Options, Resolver, RuntimeError};
+use crate::{Change, Namespace};
+
+/// One bit each in the resolver's books.
+const MOST_RUNTIMES: usize = 32;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub root: HostRoot,
+    pub hierarchies: Hierarchies,
+    pub clock: Clock,
+    /// Not applied here: a consumer asks them, because only it knows when a container's name may still come.
+    pub rules: Rules,
+    /// Asked all alike; the order means nothing.
+    pub runtimes: Vec<Endpoint>,
+    /// Prefixes of the environment variables to export.
+    pub env_whitelist: Vec<String>,
+    /// Everything is walked again this often (`--global_housekeeping_interval`).
+    pub rescan_interval: Duration,
+    /// What the kernel refuses to watch is listed this often.
+    pub poll_interval: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error("{0} runtimes are configured, more than {MOST_RUNTIMES} cannot be asked")]
+    TooManyRuntimes(usize),
+    #[error("cannot make a wake-up descriptor")]
+    Wake(#[source] std::io::Error),
+}
+
+impl Config {
+    /// The original's intervals, and no runtimes.
+    pub fn new(root: HostRoot, hierarchies: Hierarchies) -> Self {
+        Self {
+            root,
+            hierarchies,
+            clock: Clock::Real,
+            rules: Rules::default(),
+            runtimes: Vec::new(),
+            env_whitelist: Vec::new(),
+            rescan_interval: Duration::from_secs(60),
+            poll_interval: Duration::from_millis(500),
+        }
+    }
+
+    /// Checks; starts nothing.
+    pub fn build(self) -> Result<Containers, BuildError> {
+        if self.runtimes.len() > MOST_RUNTIMES {
+            return Err(BuildError::TooManyRuntimes(self.runtimes.len()));
+        }
+        let wake = Wake::new().map_err(|error| BuildError::Wake(error.into()))?;
+        let runtimes = self.runtimes.iter().map(|endpoint| {
+            Arc::new(runtime::Counters {
+                kind: endpoint.kind(),
+                ..Default::default()
+            })
+        });
+        let counters = Counters {
+            discovery: Arc::default(),
+            runtimes: runtimes.collect(),
+        };
+        Ok(Containers {
+            config: self,
+            wake,
+            counters,
+        })
+    }
+}
+
+/// What this room does on its own account.
+#[derive(Debug, Clone)]
+pub struct Counters {
+    pub discovery: Arc<discovery::Counters>,
+    /// In the order of the configuration.
+    pub runtimes: Vec<Arc<runtime::Counters>>,
+}
+
+/// Built, not started.
+#[derive(Debug)]
+pub struct Containers {
+    config: Config,
+    wake: Wake,
+    counters: Counters,
+}
+
+impl Containers {
+    /// Starts the discovery thread, and on `tokio` the tasks that talk to runtimes. The receiver is handed out once.
+    pub fn spawn(
+        self,
+        tokio: &tokio::runtime::Handle,
+    ) -> std::io::Result<(Handle, Receiver<Change>)> {
+        let Config {
+            root,
+            hierarchies,
+            clock,
+            rules,
+            runtimes,
+            env_whitelist,
+            rescan_interval,
+            poll_interval,
+        } = self.config;
+        let options = Options {
+            env_whitelist,
+            root,
+        };
+        let intervals = Intervals {
+            rescan: rescan_interval,
+            poll: poll_interval,
+        };
+        let (change_sender, changes) = channel();
+        let (answer_sender, answers) = channel();
+        let (stop, mut stopped) = watch::channel(false);
+        let discovery_counters = Arc::clone(&self.counters.discovery);
+        let parts = discovery::Parts {
+            intervals,
+            clock: clock.clone(),
+            counters: discovery_counters,
+            wake: self.wake.clone(),
+            answers,
+            changes: change_sender,
+        };
+        let endpoints = runtimes.clone();
+        let (thread, task) = if runtimes.is_empty() {
+            (Discovery::new(&hierarchies, parts, Nobody).spawn()?, None)
+        } else {
+            let (resolver, clerk) = Resolver::new(
+                runtimes,
+                &self.counters.runtimes,
+                options.clone(),
+                hierarchies.clone(),
+                clock,
+                answer_sender,
+                self.wake.clone(),
+            );
+            let thread = Discovery::new(&hierarchies, parts, clerk).spawn()?;
+            let task = tokio.spawn(resolver.run(async move {
+                let _ = stopped.wait_for(|stop| *stop).await;
+            }));
+            (thread, Some(task))
+        };
+        let handle = Handle {
+            rules,
+            counters: self.counters,
+            endpoints,
+            options,
+            wake: self.wake,
+            stop,
+            thread: Some(thread),
+            task,
+        };
+        Ok((handle, changes))
+    }
+}
+
+/// The running whole. Dropping it stops discovery without waiting.
+#[derive(Debug)]
+pub struct Handle {
+    rules: Rules,
+    counters: Counters,
+    endpoints: Vec<Endpoint>,
+    options: Options,
+    wake: Wake,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Handle {
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A connection to the configured Docker, or Podman, for what pages show beyond containers. `Ok(None)`: none is
+    /// configured.
+    pub async fn engine(&self, namespace: Namespace) -> Result<Option<Docker>, RuntimeError> {
+        let socket = self.endpoints.iter().find_map(|endpoint| match endpoint {
+            Endpoint::Docker { socket } if namespace == Namespace::Docker => Some(socket),
+            Endpoint::Podman { socket } if namespace == Namespace::Podman => Some(socket),
+            _ => None,
+        });
+        let Some(socket) = socket else {
+            return Ok(None);
+        };
+        Docker::connect(socket, namespace, &self.options)
+            .await
+            .map(Some)
+    }
+
+    /// Stops everything; false where something did not end within `deadline` and was left behind.
+    pub async fn shutdown(mut self, deadline: Duration) -> bool {
+        self.request_stop();
+        let thread = self.thread.take();
+        let task = self.task.take();
+        let ending = async move {
+            if let Some(task) = task {
+                let _ = task.await;
+            }
+            let joining = tokio::task::spawn_blocking(move || thread.map(JoinHandle::join));
+            joining.await.is_ok()
+        };
+        tokio::time::timeout(deadline, ending).await == Ok(true)
+    }
+
+    fn request_stop(&self) {
+        self.stop.send_replace(true);
+        self.wake.stop();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.request_stop();
+    }
+}

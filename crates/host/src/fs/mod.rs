@@ -1,0 +1,21 @@
+//! File systems and the disks under them: what is mounted, how full it is, how busy the devices are.
+
+mod block;
+mod diskstats;
+mod mountinfo;
+mod partitions;
+mod statfs;
+mod tools;
+mod walk;
+
+pub use block::{DeviceNames, Disk, disks, filesystem_uuids};
+pub use diskstats::{
+    DeviceName, DiskCounters, DiskRow, find_disk, parse_diskstats, read_diskstats,
+};
+pub use mountinfo::{Mount, parse_mountinfo, read_mounts};
+pub use partitions::{
+    CrioStorage, DockerStorage, FsKind, ImageStorage, Label, Partition, Partitions,
+};
+pub use statfs::{FsUsage, Prober, statfs};
+pub use tools::{DmPool, DmTable, parse_dm_status, parse_dm_table, parse_zfs_list};
+pub use walk::{Ended, Walk, Walked, dir_usage};

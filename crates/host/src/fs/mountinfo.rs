@@ -1,0 +1,125 @@
+//! The mount table, `/proc/PID/mountinfo`.
+
+use crate::cgroup::hierarchy::unescape;
+use crate::parse::{self, Malformed};
+use crate::{HostError, HostRoot, ReadBuf, Result, read_file};
+
+/// One line of the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    pub major: u32,
+    pub minor: u32,
+    /// The directory of the file system that is mounted: not `/` for bind mounts and subvolumes.
+    pub root: String,
+    pub point: String,
+    pub kind: String,
+    pub source: String,
+}
+
+pub fn parse_mountinfo(text: &[u8]) -> Result<Vec<Mount>, Malformed> {
+    parse::numbered(text)
+        .map(|(index, line)| parse_line(line).ok_or_else(|| Malformed::at(index, line)))
+        .collect()
+}
+
+/// `36 35 98:0 /root /point options [tag…] - kind source super-options`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let line = String::from_utf8_lossy(line);
+    let (head, tail) = line.split_once(" - ")?;
+    let mut head = head.split(' ').skip(2);
+    let (major, minor) = head.next()?.split_once(':')?;
+    let mut tail = tail.split(' ');
+    Some(Mount {
+        major: major.parse().ok()?,
+        minor: minor.parse().ok()?,
+        root: unescape(head.next()?),
+        point: unescape(head.next()?),
+        kind: unescape(tail.next()?),
+        // A source may be empty: then two blanks follow each other and the field is still there.
+        source: unescape(tail.next()?),
+    })
+}
+
+/// The mounts of the observed machine, as of now.
+pub fn read_mounts(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<Mount>> {
+    // Below another root the machine's table is that of its first process; our own shows the container's mounts.
+    let files: &[&str] = match root.is_own() {
+        true => &["self/mountinfo"],
+        false => &["1/mountinfo", "self/mountinfo"],
+    };
+    for file in files {
+        let path = root.proc(file);
+        if let Some(text) = read_file(&path, buf)? {
+            return parse_mountinfo(text).map_err(|at| HostError::malformed(&path, at));
+        }
+    }
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn lines_of_all_shapes() {
+        let mounts = parse_mountinfo(
+            b"27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard\n\
+              42 27 254:0 /srv/k /srv/k rw shared:1 master:2 - ext4 /dev/vda rw\n\
+              51 27 0:42 / /a\\040b rw,relatime - overlay overlay rw,lowerdir=/l\n\
+              60 27 0:50 / /mnt rw - tmpfs  rw\n",
+        )
+        .unwrap();
+        assert_eq!(mounts.len(), 4);
+        assert_eq!((mounts[0].major, mounts[0].minor), (254, 0));
+        assert_eq!((&*mounts[1].root, &*mounts[1].kind), ("/srv/k", "ext4"));
+        assert_eq!((&*mounts[2].point, &*mounts[2].source), ("/a b", "overlay"));
+        assert_eq!((&*mounts[3].kind, &*mounts[3].source), ("tmpfs", ""));
+    }
+
+    #[test]
+    fn bad_lines_are_named() {
+        let error =
+            parse_mountinfo(b"27 1 254:0 / / rw - ext4 /dev/vda rw\n27 1 254 / / rw - x y z\n")
+                .unwrap_err();
+        assert_eq!(error.line, 2);
+        assert!(parse_mountinfo(b"27 1 254:0 / / rw\n").is_err());
+    }
+
+    #[test]
+    fn this_machine() {
+        let mounts = read_mounts(&HostRoot::new("/"), &mut ReadBuf::default()).unwrap();
+        assert!(mounts.iter().any(|mount| mount.point == "/"));
+    }
+
+    #[test]
+    fn a_container_sees_the_table_of_the_first_process() {
+        let temp = tempfile::tempdir().unwrap();
+        for (pid, point) in [("1", "/host"), ("self", "/own")] {
+            let dir = temp.path().join("proc").join(pid);
+            std::fs::create_dir_all(&dir).unwrap();
+            let line = format!("1 0 8:1 / {point} rw - ext4 /dev/sda1 rw\n");
+            std::fs::write(dir.join("mountinfo"), line).unwrap();
+        }
+        let root = HostRoot::new(temp.path());
+        let mounts = read_mounts(&root, &mut ReadBuf::default()).unwrap();
+        assert_eq!(mounts[0].point, "/host");
+    }
+
+    proptest! {
+        #[test]
+        fn any_mount_survives(major: u32, minor: u32, point in "/[a-z]{0,9}", source in "[a-z/]{1,9}") {
+            let line = format!("1 2 {major}:{minor} / {point} rw shared:3 - xfs {source} rw\n");
+            let mounts = parse_mountinfo(line.as_bytes()).unwrap();
+            let expected = Mount {
+                major, minor, root: "/".into(), point, kind: "xfs".into(), source,
+            };
+            prop_assert_eq!(mounts, [expected]);
+        }
+
+        #[test]
+        fn no_input_panics(text: Vec<u8>) {
+            let _ = parse_mountinfo(&text);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What is true of the machine as a whole, as last seen.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use plimsoll_containers::CgroupPath;
+use plimsoll_host::machine::MachineInfo;
+use plimsoll_host::{Clock, Timestamp};
+use rustc_hash::FxHashMap;
+
+use crate::sample::Filesystem;
+
+/// Written by the [surroundings](crate::surroundings) thread, read by the sampler and by requests.
+#[derive(Debug)]
+pub struct MachineState {
+    clock: Clock,
+    fixed: Fixed,
+    info: RwLock<Arc<MachineInfo>>,
+    filesystems: RwLock<Vec<Filesystem>>,
+    storage: RwLock<Arc<Vec<Storage>>>,
+    layers: RwLock<FxHashMap<CgroupPath, Filesystem>>,
+}
+
+/// One file system as the storage API tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Storage {
+    pub at: Timestamp,
+    pub device: String,
+    pub mount_point: String,
+    pub capacity: u64,
+    pub available: u64,
+    pub usage: u64,
+    pub labels: Vec<&'static str>,
+    /// (total, free), where the file system has them.
+    pub inodes: Option<(u64, u64)>,
+    pub uuid: Option<String>,
+}
+
+/// What never changes while the machine is up.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fixed {
+    pub boot: Timestamp,
+    /// Every CPU as a list, `0-3`.
+    pub all_cpus: String,
+    pub kernel_version: String,
+    pub os_version: String,
+}
+
+impl MachineState {
+    pub fn new(clock: Clock, fixed: Fixed, info: MachineInfo) -> Self {
+        Self {
+            clock,
+            fixed,
+            info: RwLock::new(Arc::new(info)),
+            filesystems: RwLock::default(),
+            storage: RwLock::default(),
+            layers: RwLock::default(),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn fixed(&self) -> &Fixed {
+        &self.fixed
+    }
+
+    pub fn info(&self) -> Arc<MachineInfo> {
+        Arc::clone(&self.info.read())
+    }
+
+    pub fn set_info(&self, info: MachineInfo) {
+        *self.info.write() = Arc::new(info);
+    }
+
+    /// The machine's file systems, as rows of the root container's sample.
+    pub fn filesystems(&self, out: &mut Vec<Filesystem>) {
+        out.extend_from_slice(&self.filesystems.read());
+    }
+
+    pub fn storage(&self) -> Arc<Vec<Storage>> {
+        Arc::clone(&self.storage.read())
+    }
+
+    pub fn set_filesystems(&self, rows: Vec<Filesystem>, storage: Vec<Storage>) {
+        *self.filesystems.write() = rows;
+        *self.storage.write() = Arc::new(storage);
+    }
+
+    /// What a container's writable layer takes, where that has been counted.
+    pub fn layer_usage(&self, path: &str, out: &mut Vec<Filesystem>) {
+        out.extend(self.layers.read().get(path));
+    }
+
+    pub fn set_layer(&self, path: CgroupPath, usage: Filesystem) {
+        self.layers.write().insert(path, usage);
+    }
+
+    pub fn retain_layers(&self, keep: impl Fn(&str) -> bool) {
+        self.layers.write().retain(|path, _| keep(path));
+    }
+}

@@ -1,0 +1,522 @@
+//! Reads one container: every group that is on, and nothing else.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use plimsoll_host::cgroup::{
+    CgroupReader, Controller, Hierarchies, SpecReader, Wanted, procs_file,
+};
+use plimsoll_host::proc::Procfs;
+use plimsoll_host::proc::net::{AdvancedTcp, Interface as HostInterface, NetFiles};
+use plimsoll_host::proc::process::{UNLIMITED, parse_pids};
+use plimsoll_host::proc::taskstats::{TaskStates, TaskstatsSocket, count_states};
+use plimsoll_host::{
+    Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp, list_dir, read_file,
+};
+
+use super::tracked::Tracked;
+use super::{Config, Counters, EXTRA_EVERY};
+use crate::machine::MachineState;
+use crate::sample::{Interface, Load, Processes, Schedstat, Udp};
+use crate::store::Container;
+use crate::{Group, GroupSet, Sample, Symbol};
+
+/// Errors of one container are logged at most this often.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub struct Collector {
+    hierarchies: Arc<Hierarchies>,
+    root: HostRoot,
+    descriptors: Arc<Descriptors>,
+    groups: GroupSet,
+    wanted: Wanted,
+    machine: Arc<MachineState>,
+    counters: Arc<Counters>,
+    procfs: Option<Procfs>,
+    taskstats: Option<TaskstatsSocket>,
+    load_reader: bool,
+    referenced_reset: u64,
+    back_off: bool,
+    // Scratch, reused for every container.
+    buf: ReadBuf,
+    sample: Sample,
+    interfaces: Vec<HostInterface>,
+    advanced: AdvancedTcp,
+    pids: Vec<u32>,
+}
+
+impl Collector {
+    pub fn new(
+        hierarchies: Arc<Hierarchies>,
+        root: &HostRoot,
+        descriptors: Arc<Descriptors>,
+        groups: GroupSet,
+        config: &Config,
+        machine: Arc<MachineState>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let wanted = Wanted {
+            cpu: groups.has(Group::Cpu),
+            per_cpu: groups.has(Group::PerCpu),
+            memory: groups.has(Group::Memory),
+            io: groups.has(Group::DiskIo),
+            pressure: groups.has(Group::Pressure),
+            pids: groups.has(Group::Process),
+            hugetlb: groups.has(Group::Hugetlb),
+            numa: groups.has(Group::MemoryNuma),
+            cpuset: groups.has(Group::Cpuset),
+        };
+        let load_reader = config.load_reader && groups.has(Group::CpuLoad);
+        Self {
+            taskstats: (load_reader && !hierarchies.is_v2())
+                .then(|| TaskstatsSocket::open().ok().flatten())
+                .flatten(),
+            procfs: Procfs::open(root).ok(),
+            hierarchies,
+            root: root.clone(),
+            descriptors,
+            groups,
+            wanted,
+            machine,
+            counters,
+            load_reader,
+            referenced_reset: config.referenced_reset,
+            back_off: config.back_off,
+            buf: ReadBuf::default(),
+            sample: Sample::default(),
+            interfaces: Vec::new(),
+            advanced: AdvancedTcp::default(),
+            pids: Vec::new(),
+        }
+    }
+
+    pub fn net_files(&self, pid: u32) -> NetFiles {
+        NetFiles::of(&self.root, pid)
+    }
+
+    pub fn open(&mut self, container: Arc<Container>, now: Duration) -> Tracked {
+        let path = Arc::clone(container.path());
+        Tracked {
+            reader: CgroupReader::new(
+                &self.hierarchies,
+                &self.root,
+                &path,
+                self.wanted,
+                &self.descriptors,
+                &mut self.buf,
+            ),
+            spec: SpecReader::new(
+                &self.hierarchies,
+                &path,
+                self.groups.has(Group::Cpuset),
+                self.groups.has(Group::Process),
+            ),
+            spec_read: now,
+            net: None,
+            pid: None,
+            schedstat: Default::default(),
+            load: Default::default(),
+            samples: 0,
+            due: now,
+            interval: Duration::ZERO,
+            epoch: 0,
+            sampled_at: None,
+            hidden_until: None,
+            extra_read: None,
+            processes: Processes::default(),
+            pids_wanted: self.wanted.pids,
+            last_complaint: None,
+            container,
+        }
+    }
+
+    /// Reads the limits; returns when the cgroup was made.
+    pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) -> Timestamp {
+        let spec = tracked
+            .spec
+            .read(&mut self.buf, &self.machine.fixed().all_cpus);
+        tracked.spec_read = now;
+        let mut state = tracked.container.lock();
+        if state.created == Timestamp::ZERO {
+            state.created = tracked
+                .spec
+                .created(self.machine.now(), self.machine.fixed().boot);
+        }
+        state.spec = spec;
+        if tracked.is_root() {
+            // Whatever the root's own files say (v1) or lack (v2): its limit is the machine.
+            let machine = self.machine.info();
+            if machine.memory_capacity > 0 {
+                state.spec.has_memory = true;
+                state.spec.memory_limit = machine.memory_capacity;
+                state.spec.memory_swap_limit = machine.swap_capacity;
+            }
+        }
+        state.created
+    }
+
+    /// Takes one sample and puts it in the store. True: nothing moved since the last one.
+    pub fn sample(
+        &mut self,
+        tracked: &mut Tracked,
+        extra: GroupSet,
+        now: Duration,
+        clock: &Clock,
+    ) -> bool {
+        self.sample.clear();
+        self.sample.at = clock.now();
+        let outcome = self.read_cgroup(tracked);
+        if let Err(error) = outcome {
+            if error.is_gone() {
+                // It ended while being read; discovery will say so.
+                self.counters.gone.fetch_add(1, Ordering::Relaxed);
+                return true;
+            }
+            self.complain(tracked, now, &error);
+        }
+        self.read_network(tracked, now);
+        self.read_tasks(tracked, extra, now);
+        if tracked.is_root() && self.groups.has(Group::Disk) {
+            self.machine.filesystems(&mut self.sample.filesystems);
+        } else if self.groups.has(Group::Disk) {
+            self.machine
+                .layer_usage(tracked.container.path(), &mut self.sample.filesystems);
+        }
+        if self.groups.has(Group::Disk) {
+            self.sample.groups = self.sample.groups.with(Group::Disk);
+        }
+
+        tracked.samples += 1;
+        tracked.sampled_at = Some(now);
+        self.counters.samples.fetch_add(1, Ordering::Relaxed);
+        let mut state = tracked.container.lock();
+        let state = &mut *state;
+        let quiet = self.back_off && state.sampled && same_figures(&state.latest, &self.sample);
+        state.latest.clone_from(&self.sample);
+        state.sampled = true;
+        state.history.push(&mut self.sample);
+        state.derived.add(
+            state.latest.at,
+            state.latest.cpu.total_ns,
+            state.latest.memory.working_set,
+        );
+        quiet
+    }
+
+    /// The cgroup's own files. A group that cannot be understood is left out; the others still count.
+    fn read_cgroup(&mut self, tracked: &mut Tracked) -> Result<(), HostError> {
+        let (reader, buf, sample) = (&mut tracked.reader, &mut self.buf, &mut self.sample);
+        let mut first_error = None;
+        let mut note =
+            |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| match outcome {
+                Ok(true) => sample.groups = sample.groups.with(group),
+                Ok(false) => {}
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            };
+        if self.wanted.cpu {
+            let outcome = reader.cpu(buf, &mut sample.cpu);
+            note(Group::Cpu, sample, outcome);
+        }
+        if self.wanted.memory {
+            let outcome = reader.memory(buf, &mut sample.memory);
+            note(Group::Memory, sample, outcome);
+        }
+        if self.wanted.io {
+            let outcome = reader.io(buf, &mut sample.io);
+            note(Group::DiskIo, sample, outcome);
+        }
+        if self.wanted.pressure {
+            let outcome = reader.pressure(buf).map(|(cpu, memory, io)| {
+                sample.cpu_psi = cpu;
+                sample.memory_psi = memory;
+                sample.io_psi = io;
+                true
+            });
+            note(Group::Pressure, sample, outcome);
+        }
+        if self.wanted.hugetlb {
+            let outcome = reader.hugetlb(buf, &mut sample.hugetlb).map(|()| true);
+            note(Group::Hugetlb, sample, outcome);
+        }
+        if self.wanted.numa {
+            let outcome = reader.numa(buf, &mut sample.numa);
+            note(Group::MemoryNuma, sample, outcome);
+        }
+        if self.wanted.cpuset {
+            let outcome = reader.memory_migrate(buf).map(|value| {
+                sample.memory_migrate = value;
+                true
+            });
+            note(Group::Cpuset, sample, outcome);
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    fn read_network(&mut self, tracked: &mut Tracked, now: Duration) {
+        let Some(net) = &tracked.net else { return };
+        let (buf, sample) = (&mut self.buf, &mut self.sample);
+        let mut errors = Vec::new();
+        sample.has_network = true;
+        if self.groups.has(Group::Network) {
+            match net.interfaces(buf, &mut self.interfaces) {
+                Ok(_) => {
+                    let rows = self.interfaces.iter().map(interface);
+                    sample.network.interfaces.extend(rows);
+                    sample.groups = sample.groups.with(Group::Network);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        if self.groups.has(Group::Tcp) {
+            for (outcome, into) in [
+                (net.tcp(buf), &mut sample.network.tcp),
+                (net.tcp6(buf), &mut sample.network.tcp6),
+            ] {
+                match outcome {
+                    Ok(states) => *into = states.unwrap_or_default().each().map(|(_, n)| n),
+                    Err(error) => errors.push(error),
+                }
+            }
+            sample.groups = sample.groups.with(Group::Tcp);
+        }
+        if self.groups.has(Group::Udp) {
+            for (outcome, into) in [
+                (net.udp(buf), &mut sample.network.udp),
+                (net.udp6(buf), &mut sample.network.udp6),
+            ] {
+                match outcome.map(Option::unwrap_or_default) {
+                    Ok(udp) => {
+                        *into = Udp {
+                            listen: udp.listen,
+                            dropped: udp.dropped,
+                            rx_queued: udp.rx_queued,
+                            tx_queued: udp.tx_queued,
+                        }
+                    }
+                    Err(error) => errors.push(error),
+                }
+            }
+            sample.groups = sample.groups.with(Group::Udp);
+        }
+        if self.groups.has(Group::AdvancedTcp) {
+            match net.advanced_tcp(buf, &mut self.advanced) {
+                Ok(_) => {
+                    let values = self.advanced.values.iter().map(|v| *v as u64);
+                    sample.network.advanced_tcp.extend(values);
+                    sample.groups = sample.groups.with(Group::AdvancedTcp);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        for error in errors {
+            self.complain(tracked, now, &error);
+        }
+    }
+
+    /// Whatever is counted process by process.
+    fn read_tasks(&mut self, tracked: &mut Tracked, extra: GroupSet, now: Duration) {
+        let standing = self.groups.has(Group::Process);
+        if standing || extra.has(Group::Process) {
+            let due = tracked
+                .extra_read
+                .is_none_or(|at| now.saturating_sub(at) >= EXTRA_EVERY);
+            if standing || due {
+                tracked.processes = self.processes(tracked);
+                tracked.extra_read = Some(now);
+            }
+            self.sample.processes = tracked.processes;
+            self.sample.groups = self.sample.groups.with(Group::Process);
+        }
+        if self.groups.has(Group::Sched) {
+            self.subtree_pids(tracked.container.path(), "cgroup.procs");
+            if let Some(procfs) = &self.procfs {
+                let sum = tracked.schedstat.read(procfs, &self.pids, &mut self.buf);
+                self.sample.schedstat = Schedstat {
+                    run_ns: sum.run_ns,
+                    wait_ns: sum.wait_ns,
+                    slices: sum.slices,
+                };
+                self.sample.groups = self.sample.groups.with(Group::Sched);
+            }
+        }
+        if self.groups.has(Group::ReferencedMemory) {
+            self.sample.referenced_bytes = self.referenced(tracked);
+            self.sample.groups = self.sample.groups.with(Group::ReferencedMemory);
+        }
+        if self.load_reader {
+            let states = self.task_states(tracked.container.path());
+            let elapsed = tracked
+                .sampled_at
+                .map_or(Duration::ZERO, |at| now.saturating_sub(at));
+            let (average, average_uninterruptible) =
+                tracked
+                    .load
+                    .add(elapsed, states.running, states.uninterruptible);
+            self.sample.load = Load {
+                average,
+                average_uninterruptible,
+                sleeping: states.sleeping,
+                running: states.running,
+                stopped: states.stopped,
+                uninterruptible: states.uninterruptible,
+                io_wait: states.io_wait,
+            };
+            self.sample.groups = self.sample.groups.with(Group::CpuLoad);
+        }
+    }
+
+    fn processes(&mut self, tracked: &mut Tracked) -> Processes {
+        if !tracked.pids_wanted {
+            tracked.pids_wanted = true;
+            tracked.reader.want_pids(
+                &self.hierarchies,
+                tracked.container.path(),
+                &self.descriptors,
+            );
+        }
+        let mut out = Processes::default();
+        if let Ok(Some(pids)) = tracked.reader.pids(&mut self.buf) {
+            out.threads = pids.current;
+            out.threads_max = pids.max.unwrap_or(0);
+        }
+        self.own_pids(tracked.container.path());
+        out.count = self.pids.len() as u64;
+        let Some(procfs) = &self.procfs else {
+            return out;
+        };
+        for &pid in &self.pids {
+            if let Ok(Some(fds)) = procfs.fd_count(pid) {
+                out.fds += fds.fds;
+                out.sockets += fds.sockets;
+            }
+        }
+        if let Some(pid) = tracked.pid
+            && let Ok(Some(limit)) = procfs.open_files_limit(pid, &mut self.buf)
+        {
+            let wire = |value: i64| {
+                if value == UNLIMITED {
+                    u64::MAX
+                } else {
+                    value as u64
+                }
+            };
+            out.max_open_files = Some((wire(limit.soft), wire(limit.hard)));
+        }
+        out
+    }
+
+    /// The processes of the cgroup itself, into the scratch list.
+    fn own_pids(&mut self, path: &str) {
+        self.pids.clear();
+        let Ok(file) = procs_file(&self.hierarchies, path) else {
+            return;
+        };
+        if let Ok(Some(text)) = read_file(&file, &mut self.buf) {
+            // A cgroup being torn down may list nothing sensible; then it has no processes worth counting.
+            let _ = parse_pids(text, &mut self.pids);
+        }
+    }
+
+    /// The processes (or threads) of the cgroup and everything below it.
+    fn subtree_pids(&mut self, path: &str, file: &str) {
+        self.pids.clear();
+        let Some(top) = self.hierarchies.dir(Controller::Cpu, path) else {
+            return;
+        };
+        let mut found = Vec::new();
+        let mut queue: VecDeque<PathBuf> = VecDeque::from([top]);
+        while let Some(dir) = queue.pop_front() {
+            if let Ok(Some(text)) = read_file(&dir.join(file), &mut self.buf)
+                && parse_pids(text, &mut found).is_ok()
+            {
+                self.pids.extend_from_slice(&found);
+            }
+            let children = list_dir(&dir).unwrap_or_default();
+            let children = children.into_iter().filter(|name| {
+                !name.contains('.')
+                    || name.ends_with(".slice")
+                    || name.ends_with(".scope")
+                    || name.ends_with(".service")
+            });
+            queue.extend(children.map(|name| dir.join(name)).filter(|d| d.is_dir()));
+        }
+    }
+
+    fn referenced(&mut self, tracked: &Tracked) -> u64 {
+        self.own_pids(tracked.container.path());
+        let Some(procfs) = &self.procfs else { return 0 };
+        let mut total = 0;
+        for &pid in &self.pids {
+            if let Ok(Some(bytes)) = procfs.referenced_bytes(pid, &mut self.buf) {
+                total += bytes;
+            }
+        }
+        let reset = self.referenced_reset;
+        if reset > 0 && tracked.samples % reset == reset - 1 {
+            for &pid in &self.pids {
+                // A process that ended has nothing left to clear.
+                let _ = procfs.write_clear_refs(pid);
+            }
+        }
+        total
+    }
+
+    fn task_states(&mut self, path: &str) -> TaskStates {
+        if self.hierarchies.is_v2() {
+            self.subtree_pids(path, "cgroup.threads");
+            return match &self.procfs {
+                Some(procfs) => count_states(procfs, &self.pids, &mut self.buf),
+                None => TaskStates::default(),
+            };
+        }
+        let dir = self.hierarchies.dir(Controller::Cpu, path);
+        match (&mut self.taskstats, dir) {
+            (Some(socket), Some(dir)) => socket.states(&dir).ok().flatten().unwrap_or_default(),
+            _ => TaskStates::default(),
+        }
+    }
+
+    fn complain(&self, tracked: &mut Tracked, now: Duration, error: &HostError) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        let quiet = tracked
+            .last_complaint
+            .is_some_and(|at| now.saturating_sub(at) < COMPLAIN_EVERY);
+        if quiet {
+            return;
+        }
+        tracked.last_complaint = Some(now);
+        let error: &dyn std::error::Error = error;
+        tracing::warn!(container = %tracked.container.path(), error, "cannot read all figures of a container");
+    }
+}
+
+fn interface(found: &HostInterface) -> Interface {
+    Interface {
+        name: Symbol::new(found.name.as_str()),
+        rx_bytes: found.rx_bytes,
+        rx_packets: found.rx_packets,
+        rx_errors: found.rx_errors,
+        rx_dropped: found.rx_dropped,
+        tx_bytes: found.tx_bytes,
+        tx_packets: found.tx_packets,
+        tx_errors: found.tx_errors,
+        tx_dropped: found.tx_dropped,
+    }
+}
+
+/// Whether anything that a person would call activity moved. Averages that only fade do not count.
+fn same_figures(a: &Sample, b: &Sample) -> bool {
+    a.cpu == b.cpu
+        && a.memory == b.memory
+        && a.io == b.io
+        && a.network == b.network
+        && a.processes == b.processes
+        && a.filesystems == b.filesystems
+        && a.hugetlb == b.hugetlb
+}

@@ -1,0 +1,476 @@
+//! The sampling round: one plain thread that reads every container when it is due.
+//!
+//! [`Sampler`] itself has no thread, no clock of its own and no channel: it is told what changed and what time it is,
+//! and says when it wants to be called again. [`spawn`] is the thin shell around it.
+
+mod budget;
+mod collect;
+mod tracked;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use plimsoll_containers::{CgroupPath, Change, Identity, names::Rules};
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::{Clock, Descriptors, HostRoot};
+use rustc_hash::FxHashMap;
+
+use crate::events::{Detail, Event};
+use crate::{GroupSet, Observer, PassRequest};
+pub use budget::Budget;
+use collect::Collector;
+use tracked::Tracked;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub interval: Duration,
+    /// The longest interval that idle back-off may reach.
+    pub max_interval: Duration,
+    /// Double the interval of a container whose figures do not move, up to the longest.
+    pub back_off: bool,
+    /// Each wait is lengthened by up to this share of the interval, so that many machines do not sample in step.
+    pub jitter: f64,
+    /// How old limits may be before they are read again.
+    pub spec_refresh: Duration,
+    /// Skip the figures of `/`.
+    pub no_root_stats: bool,
+    /// Share of one core that the whole process may use before intervals stretch; zero: no limit.
+    pub cpu_budget: f64,
+    /// Count tasks by state and average the load.
+    pub load_reader: bool,
+    /// Clear the referenced bits every so many samples; zero: never.
+    pub referenced_reset: u64,
+    pub rules: Rules,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(1),
+            max_interval: Duration::from_secs(60),
+            back_off: false,
+            jitter: 0.0,
+            spec_refresh: Duration::from_secs(10),
+            no_root_stats: false,
+            cpu_budget: 0.0,
+            load_reader: false,
+            referenced_reset: 0,
+            rules: Rules::default(),
+        }
+    }
+}
+
+/// What the sampler has done, for `/metrics/self`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub samples: AtomicU64,
+    /// Figures that could not be read or understood.
+    pub errors: AtomicU64,
+    /// Containers that ended while they were being read.
+    pub gone: AtomicU64,
+    pub on_demand: AtomicU64,
+    /// How far intervals are stretched to stay within the budget, in thousandths.
+    pub stretch_milli: AtomicU64,
+    pub rounds: AtomicU64,
+    /// Time spent in the last round that sampled something, in nanoseconds.
+    pub last_round_ns: AtomicU64,
+    pub history_bytes: AtomicU64,
+}
+
+/// A container may stay unnamed this long before it is shown without a name.
+const NAMELESS_FOR: Duration = Duration::from_secs(2);
+/// Groups that somebody asked for beyond the standing ones are read this often, and for this long after.
+const EXTRA_EVERY: Duration = Duration::from_secs(10);
+const EXTRA_FOR: Duration = Duration::from_secs(300);
+
+#[derive(Debug)]
+pub struct Sampler {
+    config: Config,
+    observer: Arc<Observer>,
+    collector: Collector,
+    tracked: Vec<Option<Tracked>>,
+    free: Vec<usize>,
+    by_path: FxHashMap<CgroupPath, usize>,
+    /// Containers that the rules refuse as long as no runtime claims them.
+    refused: FxHashMap<CgroupPath, ()>,
+    due: BinaryHeap<Reverse<(Duration, usize, u64)>>,
+    next_epoch: u64,
+    budget: Budget,
+    counters: Arc<Counters>,
+    extra: GroupSet,
+    extra_until: Duration,
+}
+
+impl Sampler {
+    pub fn new(
+        config: Config,
+        observer: Arc<Observer>,
+        hierarchies: Arc<Hierarchies>,
+        root: &HostRoot,
+        descriptors: Arc<Descriptors>,
+    ) -> Self {
+        let counters = Arc::new(Counters::default());
+        counters.stretch_milli.store(1000, Ordering::Relaxed);
+        let collector = Collector::new(
+            hierarchies,
+            root,
+            descriptors,
+            observer.groups,
+            &config,
+            Arc::clone(&observer.machine),
+            Arc::clone(&counters),
+        );
+        Self {
+            budget: Budget::new(config.cpu_budget),
+            config,
+            collector,
+            observer,
+            tracked: Vec::new(),
+            free: Vec::new(),
+            by_path: FxHashMap::default(),
+            refused: FxHashMap::default(),
+            due: BinaryHeap::new(),
+            next_epoch: 0,
+            counters,
+            extra: GroupSet::EMPTY,
+            extra_until: Duration::ZERO,
+        }
+    }
+
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Takes note of one change; `now` is monotonic.
+    pub fn apply(&mut self, change: Change, now: Duration) {
+        match change {
+            Change::Appeared {
+                path,
+                awaiting_runtime,
+            } => {
+                if self.config.rules.accepts(&path, false) {
+                    self.track(path, None, awaiting_runtime, now);
+                } else {
+                    self.refused.insert(path, ());
+                }
+            }
+            Change::Unclaimed { path } => self.show(&path),
+            Change::Identified { path, identity } => self.identify(path, identity, now),
+            Change::Vanished { path, exit_code } => self.forget(&path, exit_code),
+        }
+    }
+
+    fn track(
+        &mut self,
+        path: CgroupPath,
+        identity: Option<Arc<Identity>>,
+        awaiting: bool,
+        now: Duration,
+    ) {
+        if self.by_path.contains_key(&path) {
+            return;
+        }
+        let container = self.observer.store.insert(Arc::clone(&path));
+        let mut tracked = self.collector.open(container, now);
+        tracked.set_identity(identity.as_ref(), &self.collector);
+        tracked.hidden_until = awaiting.then_some(now + NAMELESS_FOR);
+        {
+            let mut state = tracked.container.lock();
+            state.visible = !awaiting;
+            state.identity = identity;
+        }
+        let created = self.collector.read_spec(&mut tracked, now);
+        self.observer.events.add(Event {
+            container: Arc::clone(&path),
+            at: created,
+            detail: Detail::ContainerCreation,
+        });
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.tracked[slot] = Some(tracked);
+                slot
+            }
+            None => {
+                self.tracked.push(Some(tracked));
+                self.tracked.len() - 1
+            }
+        };
+        self.by_path.insert(path, slot);
+        self.schedule(slot, now);
+    }
+
+    fn schedule(&mut self, slot: usize, at: Duration) {
+        self.next_epoch += 1;
+        if let Some(tracked) = &mut self.tracked[slot] {
+            tracked.epoch = self.next_epoch;
+            tracked.due = at;
+            self.due.push(Reverse((at, slot, self.next_epoch)));
+        }
+    }
+
+    fn identify(&mut self, path: CgroupPath, identity: Arc<Identity>, now: Duration) {
+        self.observer.oom.known_as(&path, &identity);
+        let Some(&slot) = self.by_path.get(&path) else {
+            self.refused.remove(&path);
+            self.track(path, Some(identity), false, now);
+            return;
+        };
+        if let Some(tracked) = &mut self.tracked[slot] {
+            tracked.set_identity(Some(&identity), &self.collector);
+            tracked.hidden_until = None;
+            let mut state = tracked.container.lock();
+            state.identity = Some(identity);
+            state.visible = true;
+            drop(state);
+            self.observer.store.touch();
+        }
+    }
+
+    fn show(&mut self, path: &str) {
+        let Some(&slot) = self.by_path.get(path) else {
+            return;
+        };
+        if let Some(tracked) = &mut self.tracked[slot]
+            && tracked.hidden_until.take().is_some()
+        {
+            tracked.container.lock().visible = true;
+            self.observer.store.touch();
+        }
+    }
+
+    fn forget(&mut self, path: &CgroupPath, exit_code: Option<i32>) {
+        self.refused.remove(path);
+        let Some(slot) = self.by_path.remove(path) else {
+            return;
+        };
+        self.tracked[slot] = None;
+        self.free.push(slot);
+        self.observer.store.remove(path);
+        self.observer.events.add(Event {
+            container: Arc::clone(path),
+            at: self.observer.clock.now(),
+            detail: Detail::ContainerDeletion {
+                exit_code: exit_code.unwrap_or(-1),
+            },
+        });
+    }
+
+    /// Samples everything that is due; returns when to be called again.
+    pub fn run_due(&mut self, now: Duration) -> Option<Duration> {
+        let started = self.observer.clock.monotonic();
+        let mut sampled = 0u64;
+        while let Some(Reverse((at, slot, epoch))) = self.due.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.due.pop();
+            let current = self.tracked[slot]
+                .as_ref()
+                .is_some_and(|t| t.epoch == epoch);
+            if !current {
+                continue;
+            }
+            let quiet = self.sample(slot, now);
+            sampled += 1;
+            let wait = self.wait_after(slot, quiet);
+            // From the time it was due, not from now: rounds do not drift. After a stall the missed ones are skipped.
+            let next = (at + wait).max(now + wait / 2);
+            self.schedule(slot, next);
+        }
+        if sampled > 0 {
+            let spent = self.observer.clock.monotonic().saturating_sub(started);
+            self.counters.rounds.fetch_add(1, Ordering::Relaxed);
+            self.counters
+                .last_round_ns
+                .store(spent.as_nanos() as u64, Ordering::Relaxed);
+            if let Some(stretch) = self.budget.update(now) {
+                self.counters
+                    .stretch_milli
+                    .store((stretch * 1000.0) as u64, Ordering::Relaxed);
+            }
+        }
+        self.due.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    fn sample(&mut self, slot: usize, now: Duration) -> bool {
+        let extra = if now < self.extra_until {
+            self.extra
+        } else {
+            GroupSet::EMPTY
+        };
+        let Some(tracked) = &mut self.tracked[slot] else {
+            return true;
+        };
+        if tracked.hidden_until.is_some_and(|until| now >= until) {
+            tracked.hidden_until = None;
+            tracked.container.lock().visible = true;
+            self.observer.store.touch();
+        }
+        if now.saturating_sub(tracked.spec_read) >= self.config.spec_refresh {
+            self.collector.read_spec(tracked, now);
+        }
+        let skip = self.config.no_root_stats && tracked.is_root();
+        if skip {
+            return true;
+        }
+        self.collector
+            .sample(tracked, extra, now, &self.observer.clock)
+    }
+
+    fn wait_after(&mut self, slot: usize, quiet: bool) -> Duration {
+        let base = self.config.interval;
+        let Some(tracked) = &mut self.tracked[slot] else {
+            return base;
+        };
+        tracked.interval = if self.config.back_off && quiet {
+            // Stays at the longest until something moves; it does not start over.
+            (tracked.interval * 2)
+                .min(self.config.max_interval)
+                .max(base)
+        } else {
+            base
+        };
+        let jitter = 1.0 + self.config.jitter * fastrand::f64();
+        tracked.interval.mul_f64(jitter * self.budget.stretch())
+    }
+
+    /// An on-demand pass: whatever is older than asked for is read now.
+    pub fn pass(&mut self, request: PassRequest, now: Duration) {
+        self.counters.on_demand.fetch_add(1, Ordering::Relaxed);
+        let beyond = request.also.without(self.observer.groups);
+        if beyond != GroupSet::EMPTY {
+            let news = now >= self.extra_until || self.extra.union(beyond) != self.extra;
+            self.extra = if now < self.extra_until {
+                self.extra.union(beyond)
+            } else {
+                beyond
+            };
+            self.extra_until = now + EXTRA_FOR;
+            if news {
+                for tracked in self.tracked.iter_mut().flatten() {
+                    tracked.extra_read = None;
+                }
+            }
+        }
+        let slots: Vec<usize> = if request.containers.is_empty() {
+            self.by_path.values().copied().collect()
+        } else {
+            request
+                .containers
+                .iter()
+                .filter_map(|path| self.by_path.get(path).copied())
+                .collect()
+        };
+        for slot in slots {
+            let stale = self.tracked[slot].as_ref().is_some_and(|t| {
+                let wants_extra = beyond != GroupSet::EMPTY && t.extra_read.is_none();
+                wants_extra
+                    || t.sampled_at
+                        .is_none_or(|at| now.saturating_sub(at) > request.max_age)
+            });
+            if stale {
+                self.sample(slot, now);
+            }
+        }
+        (request.done)();
+    }
+
+    /// The files that are read for one container.
+    pub fn sources(&self, path: &str) -> Vec<String> {
+        let Some(&slot) = self.by_path.get(path) else {
+            return Vec::new();
+        };
+        self.tracked[slot]
+            .as_ref()
+            .map(Tracked::sources)
+            .unwrap_or_default()
+    }
+}
+
+/// What reaches the sampler's thread.
+#[derive(Debug)]
+pub enum Message {
+    Change(Change),
+    Pass(PassRequest),
+    /// Which files are read for a container.
+    Sources(String, Sender<Vec<String>>),
+    Stop,
+}
+
+/// A running sampler.
+#[derive(Debug)]
+pub struct Handle {
+    sender: Sender<Message>,
+    thread: Option<JoinHandle<()>>,
+    counters: Arc<Counters>,
+}
+
+impl Handle {
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    pub fn sender(&self) -> Sender<Message> {
+        self.sender.clone()
+    }
+
+    /// Ends the thread after the container it is reading.
+    pub fn stop(mut self) {
+        // Already gone is as good as stopped.
+        let _ = self.sender.send(Message::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs the sampler on a thread of its own.
+pub fn spawn(sampler: Sampler) -> std::io::Result<Handle> {
+    let (sender, receiver) = channel();
+    let counters = sampler.counters();
+    sampler.observer.passes.connect(sender.clone());
+    let thread = std::thread::Builder::new()
+        .name("sampler".into())
+        .spawn(move || run(sampler, &receiver))?;
+    Ok(Handle {
+        sender,
+        thread: Some(thread),
+        counters,
+    })
+}
+
+fn run(mut sampler: Sampler, receiver: &Receiver<Message>) {
+    let clock: Clock = sampler.observer.clock.clone();
+    loop {
+        let next = sampler.run_due(clock.monotonic());
+        let wait = next.map_or(Duration::from_secs(3600), |at| {
+            at.saturating_sub(clock.monotonic())
+        });
+        let mut message = match receiver.recv_timeout(wait) {
+            Ok(message) => Some(message),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        // Everything that has piled up, before the next reading: a storm of short-lived cgroups is mostly over by now.
+        while let Some(received) = message {
+            match received {
+                Message::Change(change) => sampler.apply(change, clock.monotonic()),
+                Message::Pass(request) => sampler.pass(request, clock.monotonic()),
+                Message::Sources(path, reply) => {
+                    let _ = reply.send(sampler.sources(&path));
+                }
+                Message::Stop => return,
+            }
+            message = match receiver.try_recv() {
+                Ok(more) => Some(more),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => return,
+            };
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The slow sources, on a thread of their own: file systems that may hang, directory walks that take minutes, facts
+//! about the machine that hardly change. The sampler only ever takes what is there.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use plimsoll_host::fs::{
+    DiskRow, FsUsage, ImageStorage, Partitions, Prober, Walk, dir_usage, filesystem_uuids,
+    find_disk, read_diskstats,
+};
+use plimsoll_host::machine::{self, IdFiles, MachineInfo};
+use plimsoll_host::{HostRoot, ReadBuf};
+
+use crate::machine::{MachineState, Storage};
+use crate::sample::Filesystem;
+use crate::store::{DeviceNames, Store};
+use crate::{Group, GroupSet, Symbol};
+
+/// Mounts come and go seldom; the table of a busy node is long.
+const MOUNTS_EVERY: Duration = Duration::from_secs(30);
+/// A writable layer is walked this often, or less if walking takes long.
+const LAYERS_EVERY: Duration = Duration::from_secs(60);
+/// At most this share of the time is spent asking for usage: many mounts are asked less often.
+const SHARE: u32 = 100;
+const MOST_ENTRIES: u64 = 5_000_000;
+
+#[derive(Debug)]
+pub struct Surroundings {
+    root: HostRoot,
+    machine: Arc<MachineState>,
+    store: Arc<Store>,
+    groups: GroupSet,
+    id_files: IdFiles,
+    storage: ImageStorage,
+    prober: Prober,
+    partitions: Partitions,
+    disks: Vec<DiskRow>,
+    buf: ReadBuf,
+}
+
+impl Surroundings {
+    pub fn new(
+        root: HostRoot,
+        machine: Arc<MachineState>,
+        store: Arc<Store>,
+        groups: GroupSet,
+        id_files: IdFiles,
+    ) -> Self {
+        Self {
+            id_files,
+            root,
+            machine,
+            store,
+            groups,
+            storage: ImageStorage::default(),
+            prober: Prober::default(),
+            partitions: Partitions::default(),
+            disks: Vec::new(),
+            buf: ReadBuf::default(),
+        }
+    }
+
+    /// Reads the mount table again.
+    pub fn refresh_mounts(&mut self) {
+        match Partitions::read(&self.root, &self.storage, &mut self.buf) {
+            Ok(partitions) => self.partitions = partitions,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the mount table, keeping the last one")
+            }
+        }
+    }
+
+    /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
+    pub fn refresh_machine(&mut self) {
+        let now = self.machine.now();
+        match MachineInfo::read(&self.root, &self.id_files, now, &mut self.buf) {
+            Ok(mut info) => {
+                info.filesystems =
+                    machine::filesystems(&self.root, &self.partitions, &mut self.prober);
+                self.machine.set_info(info);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the machine's facts, keeping the last ones");
+            }
+        }
+    }
+
+    /// Asks every file system how full it is, and every disk what it did.
+    pub fn refresh_filesystems(&mut self) {
+        let disks = read_diskstats(&self.root, &mut self.buf, &mut self.disks);
+        if let Err(error) = disks {
+            tracing::debug!(%error, "cannot read disk statistics");
+        }
+        self.name_devices();
+        if !self.groups.has(Group::Disk) {
+            return;
+        }
+        let uuids = filesystem_uuids(&self.root).unwrap_or_default();
+        let mut rows = Vec::new();
+        let mut storage = Vec::new();
+        for (device, partition) in self.partitions.iter() {
+            let mount_point = self.root.path(&partition.mount_point);
+            // A mount that does not answer is left out until it does.
+            let Ok(usage) = self.prober.usage(&mount_point) else {
+                continue;
+            };
+            let disk = find_disk(&self.disks, device, partition.major, partition.minor);
+            rows.push(row(device, partition.kind.name(), usage, disk));
+            storage.push(Storage {
+                at: self.machine.now(),
+                device: device.to_owned(),
+                mount_point: partition.mount_point.clone(),
+                capacity: usage.capacity,
+                available: usage.available,
+                usage: usage.used(),
+                labels: self
+                    .partitions
+                    .labels_of(device)
+                    .map(|label| label.name())
+                    .collect(),
+                inodes: usage.inodes,
+                uuid: uuids
+                    .iter()
+                    .find(|(_, named)| *named == device)
+                    .map(|(uuid, _)| uuid.clone()),
+            });
+        }
+        self.machine.set_filesystems(rows, storage);
+    }
+
+    fn name_devices(&self) {
+        let names = DeviceNames::new(self.disks.iter().map(|disk| {
+            let number = (u64::from(disk.major), u64::from(disk.minor));
+            (number, format!("/dev/{}", disk.name.as_str()))
+        }));
+        if *self.store.devices() != names {
+            self.store.set_devices(names);
+        }
+    }
+
+    /// Walks the writable layers of the containers that have one.
+    pub fn refresh_layers(&mut self, cancel: &AtomicBool) {
+        if !self.groups.has(Group::Disk) {
+            return;
+        }
+        for container in self.store.all() {
+            let identity = container.lock().identity.clone();
+            let Some(identity) = identity else { continue };
+            let Some(layer) = &identity.writable_layer else {
+                continue;
+            };
+            let walk = Walk {
+                cancel,
+                most_entries: MOST_ENTRIES,
+            };
+            let Ok(base) = dir_usage(&self.root.path(layer), walk) else {
+                continue;
+            };
+            let logs = identity
+                .log_dir
+                .as_ref()
+                .and_then(|dir| dir_usage(&self.root.path(dir), walk).ok())
+                .map_or(0, |walked| walked.bytes);
+            let (device, capacity) = self.device_of(layer);
+            let usage = Filesystem {
+                device: Symbol::new(&device),
+                kind: Symbol::new("vfs"),
+                capacity,
+                usage: base.bytes + logs,
+                base_usage: base.bytes,
+                // The original says "inodes used" here, and clients read it so.
+                inodes: base.inodes,
+                has_inodes: 1,
+                ..Filesystem::default()
+            };
+            self.machine.set_layer(Arc::clone(container.path()), usage);
+        }
+        self.machine
+            .retain_layers(|path| self.store.get(path).is_some());
+    }
+
+    fn device_of(&mut self, dir: &Path) -> (String, u64) {
+        let device = self.partitions.device_of_dir(&self.root, dir);
+        let Some(device) = device.ok().flatten().map(str::to_owned) else {
+            return (String::new(), 0);
+        };
+        let mount = self
+            .partitions
+            .get(&device)
+            .map(|p| self.root.path(&p.mount_point));
+        let capacity = mount.and_then(|m| self.prober.usage(&m).ok());
+        (device, capacity.map_or(0, |usage| usage.capacity))
+    }
+}
+
+fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> Filesystem {
+    let (inodes, inodes_free) = usage.inodes.unwrap_or((0, 0));
+    let mut row = Filesystem {
+        device: Symbol::new(device),
+        kind: Symbol::new(kind),
+        capacity: usage.capacity,
+        usage: usage.used(),
+        available: usage.available,
+        has_inodes: u64::from(usage.has_inodes()),
+        inodes,
+        inodes_free,
+        ..Filesystem::default()
+    };
+    if let Some(disk) = disk {
+        let c = &disk.counters;
+        row.reads_completed = c.reads_completed;
+        row.reads_merged = c.reads_merged;
+        row.sectors_read = c.sectors_read;
+        row.read_ms = c.read_ms;
+        row.writes_completed = c.writes_completed;
+        row.writes_merged = c.writes_merged;
+        row.sectors_written = c.sectors_written;
+        row.write_ms = c.write_ms;
+        row.io_in_progress = c.io_in_progress;
+        row.io_ms = c.io_ms;
+        row.weighted_io_ms = c.weighted_io_ms;
+    }
+    row
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub struct Handle {
+    stop: Sender<()>,
+    cancel: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Handle {
+    pub fn stop(self) {
+        self.cancel
+            .store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(self.stop);
+        // A mount that hangs must not hang the exit; the process takes the thread along.
+        if self.thread.is_finished() {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+/// How often each thing is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Intervals {
+    pub filesystems: Duration,
+    pub machine: Duration,
+}
+
+/// Reads everything once, so that the first answer is complete, then goes on in a thread.
+pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::Result<Handle> {
+    surroundings.refresh_mounts();
+    surroundings.refresh_machine();
+    surroundings.refresh_filesystems();
+    let (stop, stopped) = channel();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let cancelled = Arc::clone(&cancel);
+    let thread = std::thread::Builder::new()
+        .name("surroundings".into())
+        .spawn(move || run(surroundings, intervals, &stopped, &cancelled))?;
+    Ok(Handle {
+        stop,
+        cancel,
+        thread,
+    })
+}
+
+fn run(
+    mut surroundings: Surroundings,
+    intervals: Intervals,
+    stopped: &Receiver<()>,
+    cancel: &AtomicBool,
+) {
+    let mut mounts_at = Instant::now();
+    let mut machine_at = Instant::now();
+    let mut layers_at = Instant::now();
+    let mut layers_pause = Duration::from_secs(1);
+    let mut pause = intervals.filesystems;
+    loop {
+        match stopped.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if mounts_at.elapsed() >= MOUNTS_EVERY {
+            surroundings.refresh_mounts();
+            mounts_at = Instant::now();
+        }
+        if machine_at.elapsed() >= intervals.machine {
+            surroundings.refresh_machine();
+            machine_at = Instant::now();
+        }
+        let started = Instant::now();
+        surroundings.refresh_filesystems();
+        pause = intervals.filesystems.max(started.elapsed() * SHARE);
+        if layers_at.elapsed() >= layers_pause {
+            let started = Instant::now();
+            surroundings.refresh_layers(cancel);
+            layers_pause = LAYERS_EVERY.max(started.elapsed() * 10);
+            layers_at = Instant::now();
+        }
+    }
+}

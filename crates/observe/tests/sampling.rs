@@ -1,0 +1,255 @@
+//! The sampling round on a fixture tree, with a clock that only moves when told to.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use plimsoll_containers::{Change, Health, Identity, Namespace};
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::MachineInfo;
+use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
+use plimsoll_observe::events::{EventStore, Limits};
+use plimsoll_observe::exposition::{Dialect, Exporter, LabelPolicy};
+use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::oom::OomCounters;
+use plimsoll_observe::sampler::{Config, Sampler};
+use plimsoll_observe::store::Store;
+use plimsoll_observe::{GroupSet, Observer, PassLine, PassRequest};
+
+struct Rig {
+    dir: tempfile::TempDir,
+    clock: Clock,
+    observer: Arc<Observer>,
+    sampler: Sampler,
+}
+
+impl Rig {
+    fn new(config: Config) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::stepped(Timestamp::from_secs(1_700_000_000));
+        let root = HostRoot::new(dir.path());
+        let machine = MachineState::new(clock.clone(), Fixed::default(), MachineInfo::default());
+        let observer = Arc::new(Observer {
+            store: Arc::new(Store::new(Duration::from_secs(120))),
+            events: Arc::new(EventStore::new(Limits::default())),
+            oom: Arc::new(OomCounters::default()),
+            machine: Arc::new(machine),
+            clock: clock.clone(),
+            root: root.clone(),
+            groups: GroupSet::from_flags(None, None).unwrap(),
+            is_v2: true,
+            passes: PassLine::default(),
+        });
+        let sampler = Sampler::new(
+            config,
+            Arc::clone(&observer),
+            Arc::new(Hierarchies::v2(dir.path().join("cg"))),
+            &root,
+            Descriptors::new(1000),
+        );
+        Self {
+            dir,
+            clock,
+            observer,
+            sampler,
+        }
+    }
+
+    fn write(&self, cgroup: &str, file: &str, text: &str) {
+        let dir = self.dir.path().join("cg").join(cgroup);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(file), text).unwrap();
+    }
+
+    fn apply(&mut self, change: Change) {
+        self.sampler.apply(change, self.clock.monotonic());
+    }
+
+    fn appear(&mut self, path: &str, awaiting_runtime: bool) {
+        self.apply(Change::Appeared {
+            path: path.into(),
+            awaiting_runtime,
+        });
+    }
+
+    /// Lets time pass in small steps, running whatever becomes due; returns how many samples were taken.
+    fn run(&mut self, time: Duration) -> u64 {
+        let step = Duration::from_millis(100);
+        let before = self.samples();
+        for _ in 0..time.as_millis() / step.as_millis() {
+            self.sampler.run_due(self.clock.monotonic());
+            self.clock.step(step);
+        }
+        self.samples() - before
+    }
+
+    fn samples(&self) -> u64 {
+        self.sampler.counters().samples.load(Ordering::Relaxed)
+    }
+
+    fn page(&self) -> String {
+        let exporter = Exporter::new(Arc::clone(&self.observer), LabelPolicy::default());
+        let families = exporter.containers(Dialect::Cadvisor, &self.observer.store.all());
+        let bodies = families
+            .iter()
+            .map(|f| std::str::from_utf8(&f.body).unwrap());
+        bodies.collect()
+    }
+
+    #[track_caller]
+    fn check(&self, present: &[&str], absent: &[&str]) {
+        let page = self.page();
+        for text in present {
+            assert!(page.contains(text), "{text} is not on\n{page}");
+        }
+        for text in absent {
+            assert!(!page.contains(text), "{text} is on\n{page}");
+        }
+    }
+}
+
+fn identity(pod: &str) -> Arc<Identity> {
+    Arc::new(Identity {
+        namespace: Namespace::Containerd,
+        id: "abc".into(),
+        aliases: vec!["abc".into(), "/a".into()],
+        image: "box:1".into(),
+        labels: [("io.kubernetes.pod.name".to_owned(), pod.to_owned())].into(),
+        envs: Default::default(),
+        created: Some(Timestamp::from_secs(5)),
+        started: None,
+        pid: None,
+        owns_network: false,
+        health: Health::default(),
+        writable_layer: None,
+        log_dir: None,
+    })
+}
+
+#[test]
+fn samples_every_second_without_drift() {
+    let mut rig = Rig::new(Config::default());
+    rig.write(
+        "a",
+        "cpu.stat",
+        "usage_usec 1000000\nuser_usec 2\nsystem_usec 1\n",
+    );
+    rig.appear("/a", false);
+    assert_eq!(rig.run(Duration::from_secs(10)), 10);
+    let container = rig.observer.store.get("/a").unwrap();
+    assert_eq!(container.lock().history.samples().len(), 10);
+    rig.check(
+        &["container_cpu_usage_seconds_total{cpu=\"total\",id=\"/a\",image=\"\",name=\"\"} 1 1700000009000\n"],
+        &[],
+    );
+}
+
+#[test]
+fn an_idle_container_backs_off_and_stays_there_until_it_moves() {
+    let mut rig = Rig::new(Config {
+        back_off: true,
+        max_interval: Duration::from_secs(8),
+        ..Config::default()
+    });
+    rig.write("a", "cpu.stat", "usage_usec 1\n");
+    rig.appear("/a", false);
+    // At 0, 1, 3, 7, 15, 23, … : no saw-tooth back to one second.
+    assert_eq!(rig.run(Duration::from_secs(64)), 11);
+    rig.write("a", "cpu.stat", "usage_usec 2\n");
+    rig.run(Duration::from_secs(8));
+    rig.write("a", "cpu.stat", "usage_usec 3\n");
+    assert!(rig.run(Duration::from_secs(4)) >= 2);
+}
+
+#[test]
+fn one_broken_file_costs_one_group() {
+    let mut rig = Rig::new(Config::default());
+    rig.write("a", "cpu.stat", "usage_usec what\n");
+    rig.write("a", "memory.current", "4096\n");
+    rig.write("b", "memory.current", "8192\n");
+    rig.appear("/a", false);
+    rig.appear("/b", false);
+    rig.run(Duration::from_secs(2));
+    rig.check(
+        &[
+            "container_memory_usage_bytes{id=\"/a\",image=\"\",name=\"\"} 4096 ",
+            "container_memory_usage_bytes{id=\"/b\",image=\"\",name=\"\"} 8192 ",
+        ],
+        &["container_cpu_user_seconds_total{id=\"/a\""],
+    );
+    assert_eq!(rig.sampler.counters().errors.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_container_waits_for_its_name_but_not_for_ever() {
+    let mut rig = Rig::new(Config::default());
+    for name in ["a", "b"] {
+        rig.write(name, "memory.current", "1\n");
+        rig.appear(&format!("/{name}"), true);
+    }
+    rig.run(Duration::from_secs(1));
+    rig.check(&[], &["id=\"/a\"", "id=\"/b\""]);
+    rig.apply(Change::Identified {
+        path: "/a".into(),
+        identity: identity("web-0"),
+    });
+    let labels =
+        "container_label_io_kubernetes_pod_name=\"web-0\",id=\"/a\",image=\"box:1\",name=\"abc\"";
+    rig.check(
+        &[
+            &format!("container_memory_usage_bytes{{{labels}}} 1 "),
+            &format!("container_creation_time_seconds{{{labels}}} 5\n"),
+        ],
+        &["id=\"/b\""],
+    );
+    rig.run(Duration::from_secs(2));
+    rig.check(
+        &["container_label_io_kubernetes_pod_name=\"\",id=\"/b\""],
+        &[],
+    );
+}
+
+#[test]
+fn an_on_demand_pass_reads_only_what_is_stale() {
+    let mut rig = Rig::new(Config {
+        interval: Duration::from_secs(60),
+        ..Config::default()
+    });
+    rig.write("a", "memory.current", "1\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(5));
+    rig.write("a", "memory.current", "2\n");
+    let (done, finished) = std::sync::mpsc::channel();
+    for (max_age, expected) in [(60, "1"), (1, "2")] {
+        let done = done.clone();
+        let pass = PassRequest {
+            containers: vec!["/a".into()],
+            max_age: Duration::from_secs(max_age),
+            also: GroupSet::EMPTY,
+            done: Box::new(move || done.send(()).unwrap()),
+        };
+        rig.sampler.pass(pass, rig.clock.monotonic());
+        finished.try_recv().unwrap();
+        let usage = "container_memory_usage_bytes{id=\"/a\",image=\"\",name=\"\"}";
+        rig.check(&[&format!("{usage} {expected} ")], &[]);
+    }
+}
+
+#[test]
+fn a_vanished_container_is_gone_and_its_deletion_told() {
+    let mut rig = Rig::new(Config::default());
+    rig.write("a", "memory.current", "1\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(1));
+    std::fs::remove_dir_all(rig.dir.path().join("cg/a")).unwrap();
+    rig.run(Duration::from_secs(1));
+    rig.apply(Change::Vanished {
+        path: "/a".into(),
+        exit_code: Some(137),
+    });
+    assert_eq!(rig.page(), "");
+    assert!(rig.observer.store.get("/a").is_none());
+    assert_eq!(rig.observer.events.added(), 2);
+    assert_eq!(rig.run(Duration::from_secs(3)), 0);
+}
