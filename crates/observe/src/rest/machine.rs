@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_host::machine as host;
 use serde::{Serialize, Serializer};
 
 use super::json::Time;
@@ -71,6 +72,118 @@ impl Default for MachineInfo {
     }
 }
 
+impl From<&host::MachineInfo> for MachineInfo {
+    fn from(info: &host::MachineInfo) -> Self {
+        let by_type = info.memory_by_type.iter().map(|(kind, dimms)| {
+            let memory = MemoryType {
+                capacity: dimms.capacity,
+                dimm_count: dimms.dimm_count,
+            };
+            (kind.clone(), memory)
+        });
+        let disks = info.disk_map.iter().map(|(&(major, minor), disk)| {
+            let disk = DiskInfo {
+                name: disk.name.clone(),
+                major: u64::from(major),
+                minor: u64::from(minor),
+                size: disk.size_bytes,
+                scheduler: disk.scheduler.clone(),
+            };
+            (format!("{major}:{minor}"), disk)
+        });
+        Self {
+            timestamp: info.timestamp.into(),
+            vendor_id: info.vendor_id.clone(),
+            num_cores: info.num_cores as u64,
+            num_physical_cores: info.num_physical_cores as u64,
+            num_sockets: info.num_sockets as u64,
+            num_books: info.num_books as u64,
+            num_drawers: info.num_drawers as u64,
+            cpu_frequency_khz: info.cpu_frequency_khz,
+            memory_capacity: info.memory_capacity,
+            swap_capacity: info.swap_capacity,
+            memory_by_type: by_type.collect(),
+            hugepages: hugepages(&info.hugepages),
+            machine_id: info.machine_id.clone(),
+            system_uuid: info.system_uuid.clone(),
+            boot_id: info.boot_id.clone(),
+            filesystems: info.filesystems.iter().map(FilesystemInfo::from).collect(),
+            disk_map: disks.collect(),
+            network_devices: info.network_devices.iter().map(NetInfo::from).collect(),
+            topology: info.topology.iter().map(Node::from).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+fn hugepages(pages: &[host::HugePages]) -> Vec<Hugepages> {
+    let shape = |p: &host::HugePages| Hugepages {
+        page_size: p.page_size_kib,
+        num_pages: p.num_pages,
+    };
+    pages.iter().map(shape).collect()
+}
+
+impl From<&host::FilesystemInfo> for FilesystemInfo {
+    fn from(fs: &host::FilesystemInfo) -> Self {
+        Self {
+            device: fs.device.clone(),
+            capacity: fs.capacity,
+            r#type: fs.kind.to_owned(),
+            inodes: fs.inodes,
+            has_inodes: fs.has_inodes,
+        }
+    }
+}
+
+impl From<&host::NetworkDevice> for NetInfo {
+    fn from(device: &host::NetworkDevice) -> Self {
+        Self {
+            name: device.name.clone(),
+            mac_address: device.mac_address.clone(),
+            speed: device.speed,
+            mtu: device.mtu,
+        }
+    }
+}
+
+impl From<&host::Node> for Node {
+    fn from(node: &host::Node) -> Self {
+        Self {
+            node_id: node.id,
+            memory: node.memory,
+            hugepages: hugepages(&node.hugepages),
+            cores: node.cores.iter().map(Core::from).collect(),
+            caches: caches(&node.caches),
+            distances: node.distances.clone(),
+        }
+    }
+}
+
+impl From<&host::Core> for Core {
+    fn from(core: &host::Core) -> Self {
+        Self {
+            core_id: core.id,
+            thread_ids: core.thread_ids.clone(),
+            caches: caches(&core.caches),
+            uncore_caches: caches(&core.uncore_caches),
+            socket_id: core.socket_id,
+            book_id: core.book_id.clone().unwrap_or_default(),
+            drawer_id: core.drawer_id.clone().unwrap_or_default(),
+        }
+    }
+}
+
+fn caches(caches: &[host::Cache]) -> Vec<Cache> {
+    let shape = |c: &host::Cache| Cache {
+        id: c.id,
+        size: c.size,
+        r#type: c.kind.clone(),
+        level: c.level,
+    };
+    caches.iter().map(shape).collect()
+}
+
 const UNKNOWN: &str = "Unknown";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -130,7 +243,7 @@ pub struct NetInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Node {
-    pub node_id: u64,
+    pub node_id: i64,
     pub memory: u64,
     #[serde(serialize_with = "null_if_empty")]
     pub hugepages: Vec<Hugepages>,
@@ -145,9 +258,9 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(serde::Deserialize))]
 pub struct Core {
-    pub core_id: u64,
+    pub core_id: i64,
     #[serde(serialize_with = "null_if_empty")]
-    pub thread_ids: Vec<u64>,
+    pub thread_ids: Vec<u32>,
     #[serde(serialize_with = "null_if_empty")]
     pub caches: Vec<Cache>,
     #[serde(serialize_with = "null_if_empty")]
@@ -155,8 +268,10 @@ pub struct Core {
     pub uncore_caches: Vec<Cache>,
     pub socket_id: i64,
     #[serde(skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(test, serde(default))]
     pub book_id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
+    #[cfg_attr(test, serde(default))]
     pub drawer_id: String,
 }
 

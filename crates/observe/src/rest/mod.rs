@@ -32,5 +32,5 @@ pub use select::{By, Missing, by_alias, by_path, by_prefix, select};
 pub use snapshot::{Range, Snapshot, Surroundings};
 pub use spec::write_v2 as write_spec;
 pub use stats::{CpuInst, CpuInstUsage, PsiPair, cpu_inst, psi};
-pub use storage::{FsInfo, Mounted, StorageError};
+pub use storage::{FsInfo, StorageError};
 pub use text::quote;

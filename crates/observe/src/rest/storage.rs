@@ -4,28 +4,18 @@ use serde::Serialize;
 
 use super::json::Time;
 use super::text::quote;
-use crate::Sample;
-
-/// What is known of a file system beyond its figures.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Mounted {
-    pub device: String,
-    pub mountpoint: String,
-    /// `root`, `docker-images`, …
-    pub labels: Vec<String>,
-    pub uuid: Option<String>,
-}
+use crate::machine::Storage;
 
 #[derive(Debug, PartialEq, Serialize)]
 pub struct FsInfo<'a> {
     timestamp: Time,
-    device: &'static str,
+    device: &'a str,
     mountpoint: &'a str,
     capacity: u64,
     available: u64,
     usage: u64,
     /// `null` where there is none.
-    labels: Option<&'a [String]>,
+    labels: Option<&'a [&'static str]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inodes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,105 +30,64 @@ pub enum StorageError {
     NoDevice,
 }
 
-/// All file systems of the root's newest sample.
-pub fn all<'a>(sample: &Sample, mounts: &'a [Mounted]) -> Vec<FsInfo<'a>> {
-    rows(sample, mounts, |_| true)
-}
-
-pub fn labelled<'a>(
-    sample: &Sample,
-    mounts: &'a [Mounted],
-    label: &str,
-) -> Result<Vec<FsInfo<'a>>, StorageError> {
-    let mounted = mounts
-        .iter()
-        .find(|m| m.labels.iter().any(|l| l == label))
-        .ok_or_else(|| StorageError::NoLabel(label.to_owned()))?;
-    Ok(rows(sample, mounts, |device| device == mounted.device))
-}
-
-pub fn with_uuid<'a>(
-    sample: &Sample,
-    mounts: &'a [Mounted],
-    uuid: &str,
-) -> Result<FsInfo<'a>, StorageError> {
-    let mounted = mounts
-        .iter()
-        .find(|m| m.uuid.as_deref() == Some(uuid))
-        .ok_or(StorageError::NoDevice)?;
-    rows(sample, mounts, |device| device == mounted.device)
-        .pop()
-        .ok_or(StorageError::NoDevice)
-}
-
-fn rows<'a>(
-    sample: &Sample,
-    mounts: &'a [Mounted],
-    wanted: impl Fn(&str) -> bool,
-) -> Vec<FsInfo<'a>> {
-    let wanted = sample
-        .filesystems
-        .iter()
-        .filter(|fs| wanted(fs.device.as_str()));
-    let row = |fs: &crate::sample::Filesystem| {
-        let device = fs.device.as_str();
-        let mounted = mounts.iter().find(|m| m.device == device);
-        FsInfo {
-            timestamp: sample.at.into(),
-            device,
-            mountpoint: mounted.map_or("", |m| &m.mountpoint),
+impl<'a> From<&'a Storage> for FsInfo<'a> {
+    fn from(fs: &'a Storage) -> Self {
+        Self {
+            timestamp: fs.at.into(),
+            device: &fs.device,
+            mountpoint: &fs.mount_point,
             capacity: fs.capacity,
             available: fs.available,
             usage: fs.usage,
-            labels: mounted
-                .map(|m| m.labels.as_slice())
-                .filter(|labels| !labels.is_empty()),
-            inodes: (fs.has_inodes != 0).then_some(fs.inodes),
-            inodes_free: (fs.has_inodes != 0).then_some(fs.inodes_free),
+            labels: Some(fs.labels.as_slice()).filter(|labels| !labels.is_empty()),
+            inodes: fs.inodes.map(|(total, _)| total),
+            inodes_free: fs.inodes.map(|(_, free)| free),
         }
-    };
-    wanted.map(row).collect()
+    }
+}
+
+pub fn all(storage: &[Storage]) -> Vec<FsInfo<'_>> {
+    storage.iter().map(FsInfo::from).collect()
+}
+
+pub fn labelled<'a>(storage: &'a [Storage], label: &str) -> Result<Vec<FsInfo<'a>>, StorageError> {
+    let found = storage.iter().find(|fs| fs.labels.contains(&label));
+    match found {
+        Some(fs) => Ok(vec![FsInfo::from(fs)]),
+        None => Err(StorageError::NoLabel(label.to_owned())),
+    }
+}
+
+pub fn with_uuid<'a>(storage: &'a [Storage], uuid: &str) -> Result<FsInfo<'a>, StorageError> {
+    let found = storage.iter().find(|fs| fs.uuid.as_deref() == Some(uuid));
+    found.map(FsInfo::from).ok_or(StorageError::NoDevice)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Symbol;
     use crate::rest::json;
-    use crate::sample::Filesystem;
     use plimsoll_host::Timestamp;
 
-    fn machine() -> (Sample, Vec<Mounted>) {
-        let mut sample = Sample {
+    fn storage() -> Vec<Storage> {
+        let root = Storage {
             at: Timestamp(1_794_778_560_815_753_964),
-            ..Sample::default()
-        };
-        for device in ["/dev/vda", "/dev/shm"] {
-            sample.filesystems.push(Filesystem {
-                device: Symbol::new(device),
-                kind: Symbol::new("vfs"),
-                capacity: 270_553_174_016,
-                usage: 18_897_776_640,
-                available: 78_895_517_696,
-                has_inodes: 1,
-                inodes: 16_777_216,
-                inodes_free: 16_256_135,
-                ..Filesystem::default()
-            });
-        }
-        let mounts = vec![Mounted {
             device: "/dev/vda".to_owned(),
-            mountpoint: "/".to_owned(),
-            labels: vec!["root".to_owned()],
+            mount_point: "/".to_owned(),
+            capacity: 270_553_174_016,
+            available: 78_895_517_696,
+            usage: 18_897_776_640,
+            labels: vec!["root"],
+            inodes: Some((16_777_216, 16_256_135)),
             uuid: Some("u-1".to_owned()),
-        }];
-        (sample, mounts)
+        };
+        vec![root, Storage::default()]
     }
 
     #[test]
     fn by_label_uuid_and_all() {
-        let (sample, mounts) = machine();
-        let root = labelled(&sample, &mounts, "root").unwrap();
+        let storage = storage();
+        let root = labelled(&storage, "root").unwrap();
         let expected = concat!(
             r#"[{"timestamp":"2026-11-15T21:36:00.815753964Z","device":"/dev/vda","mountpoint":"/","#,
             r#""capacity":270553174016,"available":78895517696,"usage":18897776640,"labels":["root"],"#,
@@ -148,12 +97,12 @@ mod tests {
             String::from_utf8(json::to_vec(&root).unwrap()).unwrap(),
             expected
         );
-        assert_eq!(with_uuid(&sample, &mounts, "u-1").unwrap(), root[0]);
-        let all = all(&sample, &mounts);
+        assert_eq!(with_uuid(&storage, "u-1").unwrap(), root[0]);
+        let all = all(&storage);
         assert_eq!((all.len(), all[1].labels), (2, None));
-        let error = labelled(&sample, &mounts, "nope").unwrap_err();
+        let error = labelled(&storage, "nope").unwrap_err();
         assert_eq!(error.to_string(), r#"non-existent label "nope""#);
-        let error = with_uuid(&sample, &mounts, "nope").unwrap_err();
+        let error = with_uuid(&storage, "nope").unwrap_err();
         assert_eq!(error.to_string(), "cadvisor: no such device");
     }
 }
