@@ -8,6 +8,7 @@ pub mod events;
 pub mod exposition;
 pub mod groups;
 pub mod history;
+pub mod kubelet;
 pub mod machine;
 pub mod observer;
 pub mod oom;

@@ -351,8 +351,10 @@ mod tests {
 
     #[test]
     fn rates_between_samples() {
-        let mut first = Sample::default();
-        first.at = Timestamp::from_secs(10);
+        let mut first = Sample {
+            at: Timestamp::from_secs(10),
+            ..Sample::default()
+        };
         first.cpu.total_ns = 1_000;
         first.cpu.per_cpu_ns = vec![400, 600];
         let mut second = first.clone();
