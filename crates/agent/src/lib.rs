@@ -5,6 +5,7 @@
 
 mod agent;
 mod config;
+pub mod http;
 mod self_metrics;
 mod surface;
 mod validate;
