@@ -21,7 +21,7 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// These run on an agent with its defaults.
 pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
     let mut rig = None;
-    runner.case("agent_starts_with_defaults", || {
+    runner.setup("agent_starts_with_defaults", || {
         rig = Some(Rig::start(mounts, &[])?);
         Ok(String::new())
     });
