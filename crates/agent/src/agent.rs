@@ -176,12 +176,14 @@ impl Agent {
         let kernel_log = match kernel_log {
             Ok(Some(handle)) => Some(handle),
             Ok(None) => {
+                self.observer.oom.set_blind();
                 tracing::warn!(
                     "no kernel log to read: out of memory kills will not be seen; give the agent /dev/kmsg"
                 );
                 None
             }
             Err(error) => {
+                self.observer.oom.set_blind();
                 tracing::warn!(%error, "cannot read the kernel log: out of memory kills will not be seen");
                 None
             }

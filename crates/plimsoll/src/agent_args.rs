@@ -3,7 +3,7 @@
 //! Flags that cAdvisor has keep its names and meaning, underscores and all; ours have dashes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,7 +17,7 @@ use plimsoll_observe::events::{EventType, Limits};
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
-use crate::go;
+use crate::{go, perf_config};
 
 /// Watches every container on this machine and serves what it sees.
 #[derive(Debug, Args)]
@@ -111,6 +111,9 @@ pub struct SamplingArgs {
     /// With the referenced_memory group: clear referenced bits every so many samples; 0: never
     #[arg(long = "referenced_reset_interval", value_name = "SAMPLES", default_value_t = 0)]
     referenced_reset_interval: u64,
+    /// Perf events to count, as JSON
+    #[arg(long = "perf_events_config", value_name = "FILE", default_value = "", hide_default_value = true)]
+    perf_events_config: String,
     /// How long events are kept, by type: oom=24h,default=1h
     #[arg(long = "event_storage_age_limit", value_name = "LIST", default_value = "default=24h")]
     event_storage_age_limit: String,
@@ -188,8 +191,6 @@ pub struct AcceptedArgs {
     pub verbosity: Option<i32>,
     #[arg(long = "storage_driver", default_value = "", hide = true)]
     storage_driver: String,
-    #[arg(long = "perf_events_config", default_value = "", hide = true)]
-    perf_events_config: String,
     #[arg(long = "http_digest_file", default_value = "", hide = true)]
     http_digest_file: String,
     /// Everything else that a cAdvisor command line may carry.
@@ -275,7 +276,8 @@ impl AgentArgs {
                 .split(',')
                 .map(str::to_owned)
                 .collect(),
-            crio: false,
+            // Its quirks only matter where it runs.
+            crio: list(&containers.cri).any(|cri| socket_path(&cri).is_some_and(|s| s.exists())),
         };
         Ok(Config {
             sampling: sampler::Config {
@@ -288,6 +290,10 @@ impl AgentArgs {
                 no_root_stats: sampling.disable_root_cgroup_stats,
                 load_reader: sampling.enable_load_reader,
                 referenced_reset: sampling.referenced_reset_interval,
+                perf: match sampling.perf_events_config.as_str() {
+                    "" => None,
+                    file => Some(perf_config::read(Path::new(file))?),
+                },
                 rules: rules.clone(),
                 ..sampler::Config::default()
             },

@@ -260,6 +260,12 @@ mod tests {
         }
 
         #[test]
+        fn any_uptime_survives(secs in 0_u64..1 << 40, centis in 0_u64..100) {
+            let parsed = parse_uptime(format!("{secs}.{centis:02} 1.00\n").as_bytes()).unwrap();
+            prop_assert_eq!(parsed, Duration::from_millis(secs * 1000 + centis * 10));
+        }
+
+        #[test]
         fn no_input_panics(text: Vec<u8>) {
             let _ = ProcStat::default().parse(&text);
             let _ = parse_uptime(&text);
