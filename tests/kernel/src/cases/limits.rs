@@ -290,8 +290,9 @@ fn oom_restart(rig: Rig, arguments: &[&str]) -> Result<String> {
 
 /// Writes more than the kernel's log can hold.
 fn flood_kernel_log() -> Result<()> {
-    // Without this the kernel drops most of what programs write.
-    fs::write("/proc/sys/kernel/printk_devkmsg", "on").context("let programs write to the log")?;
+    // Without this the kernel drops most of what programs write. It insists on the end of the line.
+    fs::write("/proc/sys/kernel/printk_devkmsg", "on\n")
+        .context("let programs write to the log")?;
     let mut log = OpenOptions::new().write(true).open("/dev/kmsg")?;
     let line = [b'x'; 900];
     for _ in 0..2000 {
