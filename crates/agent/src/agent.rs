@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use plimsoll_containers::{Change, Containers};
@@ -19,7 +19,7 @@ use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Observer, PassLine, oom_watch};
 
-use crate::Config;
+use crate::{Config, View};
 
 /// Everything the agent may touch beyond its own memory.
 #[derive(Debug, Clone)]
@@ -128,14 +128,6 @@ fn boot_time(root: &HostRoot, buf: &mut ReadBuf) -> Timestamp {
 }
 
 impl Agent {
-    pub fn observer(&self) -> Arc<Observer> {
-        Arc::clone(&self.observer)
-    }
-
-    pub fn exporter(&self) -> Arc<Exporter> {
-        Arc::clone(&self.exporter)
-    }
-
     /// Starts the threads and tasks. Must be called within a tokio runtime.
     pub fn spawn(self) -> std::io::Result<Running> {
         let started = self.world.clock.now();
@@ -188,13 +180,21 @@ impl Agent {
                 None
             }
         };
-        Ok(Running {
+        let view = View {
             started,
             observer: self.observer,
             exporter: self.exporter,
+            hierarchies: self.hierarchies,
             descriptors,
-            sampler,
+            sampling: sampler.counters(),
+            sampler: sampler.sender(),
             containers,
+            kernel_log: kernel_log.as_ref().map(oom_watch::Handle::counters),
+            tokio: tokio::runtime::Handle::current(),
+        };
+        Ok(Running {
+            view: Arc::new(view),
+            sampler,
             surroundings,
             kernel_log,
         })
@@ -212,45 +212,24 @@ fn forward_changes(changes: &Receiver<Change>, sampler: &std::sync::mpsc::Sender
 /// The running agent.
 #[derive(Debug)]
 pub struct Running {
-    pub(crate) started: Timestamp,
-    pub(crate) observer: Arc<Observer>,
-    pub(crate) exporter: Arc<Exporter>,
-    pub(crate) descriptors: Arc<Descriptors>,
-    pub(crate) sampler: sampler::Handle,
-    pub(crate) containers: plimsoll_containers::Handle,
+    view: Arc<View>,
+    sampler: sampler::Handle,
     surroundings: surroundings::Handle,
-    pub(crate) kernel_log: Option<oom_watch::Handle>,
+    kernel_log: Option<oom_watch::Handle>,
 }
 
 impl Running {
-    /// The files that are read for one container; waits for the sampler's answer.
-    pub fn sources(&self, path: &str) -> Vec<String> {
-        let (reply, answer) = channel();
-        let asked = self
-            .sampler
-            .sender()
-            .send(Message::Sources(path.to_owned(), reply));
-        match asked {
-            Ok(()) => answer
-                .recv_timeout(Duration::from_secs(5))
-                .unwrap_or_default(),
-            Err(_) => Vec::new(),
-        }
+    /// What requests may look at.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
     }
 
-    /// Ready: the machine's own cgroup has been sampled, so the first walk is done.
-    pub fn ready(&self) -> Result<(), String> {
-        let root = self.observer.store.get("/");
-        if root.is_some_and(|root| root.lock().sampled) {
-            Ok(())
-        } else {
-            Err("the first round of sampling is not over".to_owned())
-        }
-    }
-
-    /// Stops everything, saves what is to be saved, and waits no longer than `deadline` for it.
+    /// Stops everything, saves what is to be saved, and waits no longer than `deadline` for it. Requests must be over.
     pub async fn drain(self, deadline: Duration) {
-        if !self.containers.shutdown(deadline).await {
+        // A request that is still looking keeps the handle; then discovery ends when that request does.
+        if let Some(view) = Arc::into_inner(self.view)
+            && !view.containers.shutdown(deadline).await
+        {
             tracing::warn!("discovery did not end in time");
         }
         let threads = tokio::task::spawn_blocking(move || {

@@ -6,6 +6,9 @@
 mod agent;
 mod config;
 mod self_metrics;
+mod validate;
+mod view;
 
 pub use agent::{Agent, BuildError, Running, World};
 pub use config::Config;
+pub use view::View;

@@ -2,32 +2,32 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll_host::ReadBuf;
 use plimsoll_host::proc::stat::SelfUsage;
+use plimsoll_host::{ReadBuf, Timestamp};
 use plimsoll_observe::exposition::Kind::{Counter, Gauge};
 use plimsoll_observe::exposition::Text;
 use plimsoll_observe::exposition::number::Number::{Float, Whole};
 
-use crate::Running;
+use crate::View;
 
 fn load(counter: &AtomicU64) -> plimsoll_observe::exposition::number::Number {
     Whole(counter.load(Ordering::Relaxed))
 }
 
-impl Running {
+impl View {
     /// The families about sampling, discovery, runtimes and the kernel log.
-    pub fn self_metrics(&self) -> Vec<u8> {
+    pub(crate) fn own_families(&self) -> Vec<u8> {
         let mut text = Text::default();
         self.sampling(&mut text);
         self.discovery(&mut text);
         self.runtimes(&mut text);
         self.kernel_log(&mut text);
-        process(&mut text, self.started_secs());
+        process(&mut text, self.started);
         text.into_bytes()
     }
 
     fn sampling(&self, text: &mut Text) {
-        let c = self.sampler.counters();
+        let c = &self.sampling;
         let containers = self.observer.store.len() as u64;
         let stretch = c.stretch_milli.load(Ordering::Relaxed) as f64 / 1000.0;
         let round = c.last_round_ns.load(Ordering::Relaxed) as f64 / 1e9;
@@ -200,7 +200,7 @@ impl Running {
     }
 
     fn kernel_log(&self, text: &mut Text) {
-        let Some(log) = &self.kernel_log else {
+        let Some(c) = &self.kernel_log else {
             text.single(
                 "plimsoll_kernel_log_up",
                 Gauge,
@@ -209,7 +209,6 @@ impl Running {
             );
             return;
         };
-        let c = log.counters();
         text.single(
             "plimsoll_kernel_log_up",
             Gauge,
@@ -247,14 +246,10 @@ impl Running {
             load(&c.save_errors),
         );
     }
-
-    fn started_secs(&self) -> f64 {
-        self.started.nanos() as f64 / 1e9
-    }
 }
 
 /// The families every exporter of this ecosystem has about its own process.
-pub fn process(text: &mut Text, started: f64) {
+pub fn process(text: &mut Text, started: Timestamp) {
     let mut buf = ReadBuf::default();
     let Ok(usage) = SelfUsage::now(&mut buf) else {
         return;
@@ -289,7 +284,7 @@ pub fn process(text: &mut Text, started: f64) {
         "process_start_time_seconds",
         Gauge,
         "When this process was started, in Unix seconds.",
-        Float(started),
+        Float(started.nanos() as f64 / 1e9),
     )
     .single(
         "process_virtual_memory_bytes",

@@ -127,6 +127,8 @@ impl Exporter {
             Dialect::Kubelet => {
                 let mut groups = GroupSet::of(&[
                     Group::Cpu,
+                    // Constant zeros on some kubelets, absent on others: present suits both kinds of client.
+                    Group::CpuLoad,
                     Group::Memory,
                     Group::DiskIo,
                     Group::Disk,

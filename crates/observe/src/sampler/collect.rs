@@ -239,8 +239,9 @@ impl Collector {
         let mut first_error = None;
         let mut note =
             |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| match outcome {
-                Ok(true) => sample.groups = sample.groups.with(group),
-                Ok(false) => {}
+                // A cgroup that a controller does not have (v1 trees differ, v2 enables them one by one) counts as one
+                // that used nothing, as in the original: queries that join families keep their rows.
+                Ok(_) => sample.groups = sample.groups.with(group),
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }
