@@ -58,10 +58,13 @@ pub fn test(runtime: Runtime, filter: Option<&str>, progress: &mut Progress) -> 
         "plimsoll",
         "--package",
         "plimsoll-runtime-tests",
+        "--target-dir",
     ]);
+    let target = workspace::target()?;
+    cargo.arg(&target);
     workspace::run(&mut cargo).context("build the agent and its tests")?;
 
-    let programs = workspace::target()?.join("debug");
+    let programs = target.join("debug");
     let mut tests = Command::new(programs.join("plimsoll-runtime-tests"));
     tests
         .arg(runtime.name())
