@@ -5,7 +5,9 @@
 
 mod agent;
 mod config;
+pub mod http;
 mod self_metrics;
+mod surface;
 mod validate;
 mod view;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use plimsoll_agent::Config;
+use plimsoll_agent::{Config, http};
 use plimsoll_containers::Rules;
 use plimsoll_containers::runtime::{Endpoint, socket_path};
 use plimsoll_host::machine::IdFiles;
@@ -64,7 +64,7 @@ pub struct ServingArgs {
     /// Only let in requests that bear the token in this file (health checks excepted)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Only let in the users of this htpasswd file
+    /// Ask for a password of this htpasswd file on the pages for people; the API and metrics stay open (see --token-file)
     #[arg(long = "http_auth_file", value_name = "FILE", default_value = "", hide_default_value = true)]
     pub http_auth_file: String,
     /// Realm shown when a password is asked for
@@ -254,6 +254,28 @@ impl AgentArgs {
                 .with_context(|| format!("--listen_ip {text:?} is not an IP address"))?,
         };
         Ok(SocketAddr::new(ip, port))
+    }
+
+    pub fn http(&self, listen: SocketAddr) -> http::Config {
+        let serving = &self.serving;
+        let tls = serving.tls_cert.clone().zip(serving.tls_key.clone());
+        http::Config {
+            url_base_prefix: serving.url_base_prefix.clone(),
+            prometheus_endpoint: serving.prometheus_endpoint.clone(),
+            tls: tls.map(|(cert, key)| http::TlsFiles {
+                cert,
+                key,
+                client_ca: serving.client_ca.clone(),
+            }),
+            token_file: serving.token_file.clone(),
+            basic: (!serving.http_auth_file.is_empty()).then(|| http::BasicConfig {
+                file: PathBuf::from(&serving.http_auth_file),
+                realm: serving.http_auth_realm.clone(),
+                // As in the original, whose scrapers send no password; --token-file guards everything.
+                everything: false,
+            }),
+            ..http::Config::new(listen)
+        }
     }
 
     pub fn config(&self) -> Result<Config> {

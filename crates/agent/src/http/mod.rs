@@ -1,0 +1,30 @@
+//! The agent's HTTP server: cAdvisor's interfaces and the kubelet's, on one port.
+//!
+//! [`Config::bind`] binds and checks, [`Server::spawn`] serves, [`Running::drain`] stops. What is shown comes through
+//! the [`Surface`]; everything else here is the contract with clients: paths, statuses, headers, error texts. Nothing
+//! that can take long runs on a network thread, and no client can hold up another.
+
+mod api;
+mod auth;
+mod body;
+mod counters;
+mod duration;
+mod pace;
+mod pages;
+mod reply;
+mod route;
+mod server;
+mod service;
+mod surface;
+mod target;
+mod tls;
+
+#[cfg(test)]
+mod tests;
+
+pub use auth::{AuthError, BasicConfig};
+pub use counters::Counters;
+pub use server::{BindError, Config, Running, Server};
+pub use service::Limits;
+pub use surface::Surface;
+pub use tls::{TlsError, TlsFiles};

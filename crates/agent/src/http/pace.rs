@@ -1,0 +1,186 @@
+//! A connection that may not dawdle: a request's head must arrive in time, an idle connection ends some day, and a
+//! client that takes no bytes is dropped.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    pub head: Duration,
+    pub idle: Duration,
+    pub stalled: Duration,
+}
+
+/// The requests being answered on one connection; while there is one, nothing is expected from the client.
+#[derive(Debug, Clone, Default)]
+pub struct Busy(Arc<Requests>);
+
+#[derive(Debug, Default)]
+struct Requests {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub struct BusyGuard(Arc<Requests>);
+
+impl Busy {
+    pub fn begin(&self) -> BusyGuard {
+        self.0.begun.fetch_add(1, Ordering::AcqRel);
+        BusyGuard(Arc::clone(&self.0))
+    }
+
+    fn begun(&self) -> usize {
+        self.0.begun.load(Ordering::Acquire)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.begun() != self.0.ended.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for BusyGuard {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[derive(Debug)]
+pub struct Paced<S> {
+    inner: S,
+    patience: Patience,
+    busy: Busy,
+    /// When what is being waited for must have come.
+    reading: Wait,
+    writing: Wait,
+    /// Requests seen so far. A first one is expected at once; a further one may take its time.
+    seen: usize,
+    /// Part of the next head has come.
+    begun: bool,
+}
+
+/// A deadline that is set once and stays until it is cleared.
+#[derive(Debug, Default)]
+struct Wait(Option<Pin<Box<Sleep>>>);
+
+impl Wait {
+    fn is_over(&mut self, patience: Duration, cx: &mut Context<'_>) -> bool {
+        let sleep = self
+            .0
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + patience)));
+        sleep.as_mut().poll(cx).is_ready()
+    }
+
+    fn clear(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl<S> Paced<S> {
+    pub fn new(inner: S, patience: Patience, busy: Busy) -> Self {
+        Self {
+            inner,
+            patience,
+            busy,
+            reading: Wait::default(),
+            writing: Wait::default(),
+            seen: 0,
+            begun: false,
+        }
+    }
+
+    /// What a write came to; progress of any kind starts the time anew.
+    fn written<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.writing.clear();
+            return poll;
+        }
+        match self.writing.is_over(self.patience.stalled, cx) {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buf.filled().len();
+        let poll = Pin::new(&mut this.inner).poll_read(cx, buf);
+        let seen = this.busy.begun();
+        if this.seen != seen {
+            this.seen = seen;
+            this.begun = false;
+            this.reading.clear();
+        }
+        // Bodies have a deadline of their own.
+        if this.busy.is_busy() {
+            this.reading.clear();
+            return poll;
+        }
+        if poll.is_ready() {
+            if !this.begun && buf.filled().len() > before {
+                this.begun = true;
+                this.reading.clear();
+            }
+            return poll;
+        }
+        let patience = match this.begun || this.seen == 0 {
+            true => this.patience.head,
+            false => this.patience.idle,
+        };
+        match this.reading.is_over(patience, cx) {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.written(cx, poll)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        self.written(cx, poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.written(cx, poll)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
+        self.written(cx, poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}

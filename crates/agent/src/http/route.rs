@@ -1,0 +1,259 @@
+//! From a path to what answers it. Pure: no request is needed to know where one goes.
+
+use plimsoll_containers::Namespace;
+
+use super::target::{clean, decode};
+
+/// Where the interface hangs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// Empty, or `/prefix` without a slash at the end.
+    prefix: String,
+    prometheus: String,
+}
+
+impl Places {
+    pub fn new(prefix: &str, prometheus: &str) -> Self {
+        let trimmed = prefix.trim_matches('/');
+        Self {
+            prefix: match trimmed {
+                "" => String::new(),
+                trimmed => format!("/{trimmed}"),
+            },
+            prometheus: format!("/{}", prometheus.trim_start_matches('/')),
+        }
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self::new("", "/metrics")
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    Healthz,
+    Readyz,
+    Metrics,
+    MetricsCadvisor,
+    MetricsResource,
+    MetricsSelf,
+    StatsSummary,
+    Sources,
+    Validate,
+    /// The decoded path from `/api/` on.
+    Api(String),
+    /// The decoded path below `/containers`, with its slash.
+    ContainersPage(String),
+    RuntimePage(Namespace, String),
+    Static(String),
+    Redirect {
+        to: String,
+        permanent: bool,
+    },
+    NotFound,
+    /// A path that cannot be decoded.
+    Malformed,
+}
+
+impl Route {
+    /// People's pages, as opposed to what programs read.
+    pub fn is_page(&self) -> bool {
+        matches!(
+            self,
+            Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_)
+        )
+    }
+
+    /// What it is counted under.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Healthz | Self::Readyz => "health",
+            Self::Metrics | Self::MetricsCadvisor => "metrics",
+            Self::MetricsResource => "resource",
+            Self::MetricsSelf => "self",
+            Self::StatsSummary => "summary",
+            Self::Sources | Self::Validate => "debug",
+            Self::Api(_) => "api",
+            Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
+            Self::Redirect { .. } => "redirect",
+            Self::NotFound | Self::Malformed => "unknown",
+        }
+    }
+}
+
+/// `path` and `query` as they were sent.
+pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
+    let cleaned = clean(path);
+    let with_query = |path: String| match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    if cleaned != path {
+        return permanent(with_query(cleaned.into_owned()));
+    }
+    let Some(inner) = cleaned.strip_prefix(places.prefix.as_str()) else {
+        return Route::NotFound;
+    };
+    if inner.is_empty() {
+        return permanent(with_query(format!("{}/", places.prefix)));
+    }
+    if !inner.starts_with('/') {
+        return Route::NotFound;
+    }
+    let Some(decoded) = decode(inner) else {
+        return Route::Malformed;
+    };
+    if decoded == places.prometheus {
+        return Route::Metrics;
+    }
+    match decoded.as_str() {
+        "/healthz" => return Route::Healthz,
+        "/readyz" => return Route::Readyz,
+        "/metrics/cadvisor" => return Route::MetricsCadvisor,
+        "/metrics/resource" => return Route::MetricsResource,
+        "/metrics/self" => return Route::MetricsSelf,
+        "/stats/summary" => return Route::StatsSummary,
+        "/debug/sources" => return Route::Sources,
+        "/api" | "/validate" | "/static" => {
+            return permanent(with_query(format!("{}{inner}/", places.prefix)));
+        }
+        "/containers" | "/docker" | "/podman" => {
+            return permanent(format!("{}{inner}/", places.prefix));
+        }
+        _ => {}
+    }
+    let below = |top: &str| {
+        let rest = decoded.strip_prefix(top)?;
+        rest.starts_with('/').then(|| rest.to_owned())
+    };
+    if below("/api").is_some() {
+        return Route::Api(decoded);
+    }
+    if below("/validate").is_some() {
+        return Route::Validate;
+    }
+    if let Some(rest) = below("/containers") {
+        return Route::ContainersPage(rest);
+    }
+    if let Some(rest) = below("/docker") {
+        return Route::RuntimePage(Namespace::Docker, rest);
+    }
+    if let Some(rest) = below("/podman") {
+        return Route::RuntimePage(Namespace::Podman, rest);
+    }
+    if below("/static").is_some() {
+        return Route::Static(decoded);
+    }
+    Route::Redirect {
+        to: format!("{}/containers/", places.prefix),
+        permanent: false,
+    }
+}
+
+fn permanent(to: String) -> Route {
+    Route::Redirect {
+        to,
+        permanent: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn to(path: &str) -> Route {
+        let (path, query) = path
+            .split_once('?')
+            .map_or((path, None), |(p, q)| (p, Some(q)));
+        route(&Places::default(), path, query)
+    }
+
+    fn unknown() -> Route {
+        Route::Redirect {
+            to: "/containers/".to_owned(),
+            permanent: false,
+        }
+    }
+
+    #[test]
+    fn as_the_original_answers() {
+        for (path, expected) in [
+            ("/", unknown()),
+            ("/unknown", unknown()),
+            ("/unknown/", unknown()),
+            ("/apix", unknown()),
+            ("/healthz/", unknown()),
+            ("/metrics/", unknown()),
+            ("/favicon.ico", unknown()),
+            ("/debug/pprof/", unknown()),
+            ("/index.html", unknown()),
+            ("/%2e%2e/api", unknown()),
+            ("/API/v1.3/machine", unknown()),
+            ("/api", permanent("/api/".to_owned())),
+            ("/api//", permanent("/api/".to_owned())),
+            ("/api?x=1", permanent("/api/?x=1".to_owned())),
+            ("/validate", permanent("/validate/".to_owned())),
+            ("/static", permanent("/static/".to_owned())),
+            ("/containers", permanent("/containers/".to_owned())),
+            ("/containers?x", permanent("/containers/".to_owned())),
+            ("/docker", permanent("/docker/".to_owned())),
+            ("/podman", permanent("/podman/".to_owned())),
+            ("/..", permanent("/".to_owned())),
+            (
+                "//api/v1.3/machine",
+                permanent("/api/v1.3/machine".to_owned()),
+            ),
+            ("/validate/x", Route::Validate),
+            ("/healthz?x", Route::Healthz),
+            ("/api/", Route::Api("/api/".to_owned())),
+            (
+                "/api/v1.3/containers/%6b",
+                Route::Api("/api/v1.3/containers/k".to_owned()),
+            ),
+            ("/containers/a/", Route::ContainersPage("/a/".to_owned())),
+            (
+                "/docker/a/b",
+                Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
+            ),
+            ("/metrics", Route::Metrics),
+            ("/api/%zz", Route::Malformed),
+        ] {
+            assert_eq!(to(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn below_a_prefix() {
+        let places = Places::new("/pre/", "m");
+        let to = |path: &str| route(&places, path, None);
+        assert_eq!(to("/"), Route::NotFound);
+        assert_eq!(to("/prefix"), Route::NotFound);
+        assert_eq!(to("/metrics"), Route::NotFound);
+        assert_eq!(to("/pre"), permanent("/pre/".to_owned()));
+        assert_eq!(to("/pre/m"), Route::Metrics);
+        // The original forgets its prefix here and sends people to a page that does not exist.
+        assert_eq!(to("/pre/api"), permanent("/pre/api/".to_owned()));
+        assert_eq!(
+            to("/pre/containers"),
+            permanent("/pre/containers/".to_owned())
+        );
+        assert_eq!(
+            to("/pre/x"),
+            Route::Redirect {
+                to: "/pre/containers/".to_owned(),
+                permanent: false
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_path_goes_somewhere(path: String, query: Option<String>) {
+            route(&Places::default(), &path, query.as_deref());
+            route(&Places::new("/a", "/b"), &path, query.as_deref());
+        }
+    }
+}

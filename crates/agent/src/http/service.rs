@@ -1,0 +1,391 @@
+//! One request in, one answer out. Knows no sockets, so that it can be asked directly.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{ACCEPT, ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body as HttpBody, Bytes};
+use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::rest::By;
+use plimsoll_observe::{Group, GroupSet, kubelet};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use super::api::{self, Hub, Options, blocking, fresh, too_busy};
+use super::auth::{Auth, Verdict};
+use super::body::{Body, made};
+use super::counters::Counters;
+use super::pages;
+use super::reply::{self, EXPOSITION, EXPOSITION_UTF8, Failure, Reply};
+use super::route::{Places, Route, route};
+use super::surface::Surface;
+use super::target::Query;
+
+/// So many large answers are made at once; the others wait their turn.
+const MAKERS: usize = 16;
+const STREAMS: usize = 256;
+
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub connections: usize,
+    pub header_bytes: usize,
+    pub body_bytes: usize,
+    /// For a request's head, and a TLS handshake, to arrive.
+    pub head: Duration,
+    /// For a request's body to arrive.
+    pub body: Duration,
+    /// Between requests on one connection.
+    pub idle: Duration,
+    /// For a client to take any byte of an answer.
+    pub stalled: Duration,
+    /// For the sampler to take the pass that a request asks for.
+    pub pass: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            header_bytes: 64 << 10,
+            body_bytes: 1 << 20,
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            idle: Duration::from_secs(180),
+            stalled: Duration::from_secs(30),
+            pass: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What every request shares.
+pub struct Shared {
+    pub surface: Arc<dyn Surface>,
+    pub places: Places,
+    pub limits: Limits,
+    pub auth: Arc<Auth>,
+    pub counters: Arc<Counters>,
+    pub hub: Arc<Hub>,
+    pub streams: Arc<Semaphore>,
+    makers: Arc<Semaphore>,
+    /// Turns true once, when the server begins to stop.
+    pub draining: watch::Receiver<bool>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("places", &self.places)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub fn new(
+        surface: Arc<dyn Surface>,
+        places: Places,
+        limits: Limits,
+        auth: Arc<Auth>,
+        counters: Arc<Counters>,
+        draining: watch::Receiver<bool>,
+    ) -> Self {
+        let hub = Hub::listen(&surface.observer().events);
+        Self {
+            surface,
+            places,
+            limits,
+            auth,
+            counters,
+            hub,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            makers: Arc::new(Semaphore::new(MAKERS)),
+            draining,
+        }
+    }
+
+    pub async fn maker(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let turn = Arc::clone(&self.makers).acquire_owned();
+        match tokio::time::timeout(self.limits.pass, turn).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(too_busy()),
+        }
+    }
+}
+
+/// Returns when the server begins to stop, at once if it already has.
+pub async fn drain_begins(draining: &mut watch::Receiver<bool>) {
+    // A server that is gone without a word has stopped too.
+    let _ = draining.wait_for(|draining| *draining).await;
+}
+
+/// Answers whatever comes, a defect of ours included.
+pub async fn serve<B>(shared: Arc<Shared>, request: Request<B>) -> Reply
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let in_flight = shared.counters.request();
+    let counters = Arc::clone(&shared.counters);
+    let path = request.uri().path();
+    let to = route(&shared.places, path, request.uri().query());
+    let class = to.class();
+    let outcome = Caught(Box::pin(answer(shared, request, to))).await;
+    let reply = match outcome {
+        Ok(reply) => reply,
+        Err(panic) => {
+            tracing::error!(class, cause = cause(&*panic), "a request ended in a panic");
+            counters.panicked();
+            reply::error(&Failure::defect())
+        }
+    };
+    counters.answered(class, reply.status().as_u16());
+    reply::with_length(reply).map(|body| body.accounted(counters, in_flight))
+}
+
+fn cause(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("unknown")
+}
+
+/// A panic as a value.
+struct Caught<F>(Pin<Box<F>>);
+
+impl<F: Future> Future for Caught<F> {
+    type Output = Result<F::Output, Box<dyn Any + Send>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let inner = self.0.as_mut();
+        match std::panic::catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
+            Ok(poll) => poll.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
+}
+
+async fn answer<B>(shared: Arc<Shared>, request: Request<B>, to: Route) -> Reply
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    if let Some(refusal) = refused(&shared.auth, request.headers(), &to) {
+        return refusal;
+    }
+    match try_answer(shared, request, to).await {
+        Ok(reply) => reply,
+        Err(failure) => reply::error(&failure),
+    }
+}
+
+fn refused(auth: &Auth, headers: &HeaderMap, to: &Route) -> Option<Reply> {
+    let challenge = match auth.judge(headers.get(AUTHORIZATION), to) {
+        Verdict::Welcome => return None,
+        Verdict::Refused { challenge } => challenge,
+    };
+    let mut reply = reply::plain("401 Unauthorized\n");
+    *reply.status_mut() = StatusCode::UNAUTHORIZED;
+    if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    Some(reply)
+}
+
+async fn try_answer<B>(
+    shared: Arc<Shared>,
+    request: Request<B>,
+    to: Route,
+) -> Result<Reply, Failure>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let (head, body) = request.into_parts();
+    let query = Query::parse(head.uri.query().unwrap_or(""));
+    match to {
+        Route::Healthz => Ok(reply::plain("ok")),
+        Route::Readyz => ready(shared).await,
+        Route::Metrics => metrics(&shared, Dialect::Cadvisor, &head.headers, &query).await,
+        Route::MetricsCadvisor => metrics(&shared, Dialect::Kubelet, &head.headers, &query).await,
+        Route::MetricsResource => resource(shared, &head.headers).await,
+        Route::MetricsSelf => own_metrics(shared, &head.headers).await,
+        Route::StatsSummary => summary(&shared, &head.method, &query).await,
+        Route::Sources => sources(shared, query).await,
+        Route::Validate => {
+            let report = blocking(move || shared.surface.validate()).await?;
+            Ok(reply::plain(report))
+        }
+        Route::Api(path) => {
+            let body = match api::reads_body(&path) {
+                true => read_body(&shared.limits, body).await?,
+                false => Bytes::new(),
+            };
+            api::answer(&shared, &path, query, body).await
+        }
+        Route::ContainersPage(path) => pages::container(shared, path).await,
+        Route::RuntimePage(namespace, rest) => pages::runtime(shared, namespace, rest).await,
+        Route::Static(path) => Err(Failure::new(
+            StatusCode::NOT_FOUND,
+            format!(
+                "unknown static resource {}",
+                plimsoll_observe::rest::quote(&path)
+            ),
+        )),
+        Route::Redirect { to, permanent } => Ok(reply::redirect(&head.method, &to, permanent)),
+        Route::NotFound => Err(Failure::new(StatusCode::NOT_FOUND, "404 page not found")),
+        Route::Malformed => Err(Failure::bad("400 Bad Request: malformed path")),
+    }
+}
+
+async fn read_body<B>(limits: &Limits, body: B) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: std::error::Error + Send + Sync + 'static,
+{
+    let whole = Limited::new(body, limits.body_bytes).collect();
+    match tokio::time::timeout(limits.body, whole).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the request is too large",
+        )),
+        Ok(Err(_)) => Err(Failure::bad("the request's body could not be read")),
+        Err(_) => Err(Failure::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the request's body took too long",
+        )),
+    }
+}
+
+async fn ready(shared: Arc<Shared>) -> Result<Reply, Failure> {
+    if *shared.draining.borrow() {
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping"));
+    }
+    match blocking(move || shared.surface.ready()).await? {
+        Ok(()) => Ok(reply::plain("ok")),
+        Err(missing) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, missing)),
+    }
+}
+
+/// A scraper that can read names beyond ASCII is told that it may; ours are all within.
+fn exposition_type(headers: &HeaderMap) -> &'static str {
+    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    match accepted {
+        Some(accept) if accept.contains("escaping=allow-utf-8") => EXPOSITION_UTF8,
+        _ => EXPOSITION,
+    }
+}
+
+/// Long enough that only containers never read are read again.
+const ANY_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+async fn metrics(
+    shared: &Arc<Shared>,
+    dialect: Dialect,
+    headers: &HeaderMap,
+    query: &Query,
+) -> Result<Reply, Failure> {
+    let options = Options::parse(query).map_err(|error| {
+        Failure::internal(format!("No metrics gathered, last error:\n\n{error}"))
+    })?;
+    let also = match dialect {
+        Dialect::Cadvisor => GroupSet::EMPTY,
+        // On that page although it is off by default.
+        Dialect::Kubelet => GroupSet::of(&[Group::Process]),
+    };
+    if options.max_age.is_some() || also != GroupSet::EMPTY {
+        let all = shared.surface.observer().store.all();
+        let paths = all.iter().map(|c| Arc::clone(c.path())).collect();
+        fresh(shared, paths, options.max_age.unwrap_or(ANY_AGE), also).await;
+    }
+    let only = match options.by {
+        By::Path => None,
+        By::Alias(namespace) => Some(namespace),
+    };
+    let shared = Arc::clone(shared);
+    exposition(headers, move || {
+        let page = shared.surface.metrics_page(dialect, only);
+        page.map_err(|error| {
+            Failure::internal(format!("No metrics gathered, last error:\n\n{error}"))
+        })
+    })
+    .await
+}
+
+async fn resource(shared: Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+    exposition(headers, move || {
+        Ok(vec![kubelet::resource(shared.surface.observer()).into()])
+    })
+    .await
+}
+
+async fn own_metrics(shared: Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+    exposition(headers, move || {
+        let agent = shared.surface.self_metrics();
+        Ok(vec![agent.into(), shared.counters.render().into()])
+    })
+    .await
+}
+
+async fn exposition(
+    headers: &HeaderMap,
+    page: impl FnOnce() -> Result<Vec<Bytes>, Failure> + Send + 'static,
+) -> Result<Reply, Failure> {
+    let zipped = reply::wants_gzip(headers);
+    let chunks = blocking(move || {
+        let chunks = page()?;
+        match zipped {
+            true => Ok(reply::zip(&chunks)?),
+            false => Ok(chunks),
+        }
+    });
+    let chunks: Result<Vec<Bytes>, Failure> = chunks.await?;
+    Ok(reply::exposition(chunks?, exposition_type(headers), zipped))
+}
+
+async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result<Reply, Failure> {
+    if !matches!(*method, Method::GET | Method::POST | Method::HEAD) {
+        let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
+        let mut reply = reply::error(&failure);
+        reply
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static("GET, POST"));
+        return Ok(reply);
+    }
+    let brief = query.get("only_cpu_and_memory") == Some("true");
+    let permit = shared.maker().await?;
+    let shared = Arc::clone(shared);
+    let body: Body = made(move |out| {
+        let _permit = permit;
+        let surface = &shared.surface;
+        let node = surface.node_name();
+        Ok(kubelet::write_summary(
+            surface.observer(),
+            &node,
+            brief,
+            out,
+        )?)
+    })
+    .await?;
+    Ok(reply::json(body))
+}
+
+async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
+    let container = query.filled("container").unwrap_or("/").to_owned();
+    let asked = container.clone();
+    let found = blocking(move || shared.surface.sources(&asked)).await?;
+    let Some(paths) = found else {
+        let name = plimsoll_observe::rest::quote(&container);
+        return Err(Failure::new(
+            StatusCode::NOT_FOUND,
+            format!("unknown container {name}"),
+        ));
+    };
+    let mut text = paths.join("\n");
+    text.push('\n');
+    Ok(reply::plain(text))
+}

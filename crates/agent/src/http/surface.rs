@@ -1,0 +1,39 @@
+//! What the server shows: everything it cannot know by itself, in one trait.
+
+use std::sync::Arc;
+
+use hyper::body::Bytes;
+use plimsoll_containers::Namespace;
+use plimsoll_observe::Observer;
+use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::rest::Versions;
+
+/// The agent as the server sees it. Every method may take its time: it is called on a thread that may wait.
+pub trait Surface: Send + Sync + 'static {
+    /// Containers, events, the machine, and the line to the sampler.
+    fn observer(&self) -> &Arc<Observer>;
+
+    fn versions(&self) -> Versions;
+
+    /// The name under which the cluster knows this machine.
+    fn node_name(&self) -> String;
+
+    /// A page of metrics; `only`: the containers of one runtime.
+    fn metrics_page(&self, dialect: Dialect, only: Option<Namespace>)
+    -> Result<Vec<Bytes>, String>;
+
+    /// Families about the agent itself; the server adds its own.
+    fn self_metrics(&self) -> Vec<u8>;
+
+    /// `Err` says what is still missing.
+    fn ready(&self) -> Result<(), String>;
+
+    /// The report of `/validate/`.
+    fn validate(&self) -> String;
+
+    /// Which kernel files a container's figures come from; `None`: no such container.
+    fn sources(&self, container: &str) -> Option<Vec<String>>;
+
+    /// What a runtime says of itself, name and value by line; `Err` where it cannot be reached.
+    fn runtime(&self, namespace: Namespace) -> Result<Vec<(String, String)>, String>;
+}

@@ -1,0 +1,138 @@
+//! Which pods there are, and which cgroup is whose, from what the runtimes say.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use plimsoll_containers::{Identity, names};
+
+use crate::Sample;
+use crate::rest::{CpuInst, Range, Snapshot, cpu_inst};
+use crate::store::Store;
+
+/// One pod with what is known of it. Sorted by namespace and name.
+#[derive(Debug)]
+pub struct Pod {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// The pod's own cgroup.
+    pub cgroup: Option<Snapshot>,
+    /// The container that holds the pod's network.
+    pub sandbox: Option<Snapshot>,
+    /// By name.
+    pub containers: BTreeMap<String, Snapshot>,
+}
+
+/// Two samples tell a rate.
+pub fn snapshot(store: &Store, path: &str) -> Option<Snapshot> {
+    let container = store.get(path)?;
+    Some(Snapshot::take(&container, &Range::newest(2)))
+}
+
+/// The newest sample, and the rate since the one before.
+pub fn latest(snapshot: &Snapshot) -> Option<(&Sample, Option<CpuInst>)> {
+    match snapshot.samples.as_slice() {
+        [] => None,
+        [newest] => Some((newest, None)),
+        [.., last, newest] => Some((newest, cpu_inst(Some(last), newest))),
+    }
+}
+
+pub fn pods(store: &Store) -> Vec<Pod> {
+    let mut pods: BTreeMap<(String, String, String), Pod> = BTreeMap::new();
+    let mut cgroups: BTreeMap<String, Snapshot> = BTreeMap::new();
+    for container in store.all() {
+        let identity = container.lock().identity.clone();
+        let Some(identity) = identity else {
+            if let Some(pod) = names::pod(container.path()).filter(|pod| pod.is_self) {
+                let snapshot = Snapshot::take(&container, &Range::newest(2));
+                cgroups.insert(pod.uid, snapshot);
+            }
+            continue;
+        };
+        let Some(key) = pod_of(&identity) else {
+            continue;
+        };
+        let pod = pods
+            .entry(key)
+            .or_insert_with_key(|(namespace, name, uid)| Pod {
+                namespace: namespace.clone(),
+                name: name.clone(),
+                uid: uid.clone(),
+                cgroup: None,
+                sandbox: None,
+                containers: BTreeMap::new(),
+            });
+        pod.add(Snapshot::take(&container, &Range::newest(2)), &identity);
+    }
+    for pod in pods.values_mut() {
+        pod.cgroup = cgroups.remove(&pod.uid);
+    }
+    without_doubles(pods.into_values().collect())
+}
+
+fn pod_of(identity: &Arc<Identity>) -> Option<(String, String, String)> {
+    let label = |key| identity.label(key).to_owned();
+    let name = label("io.kubernetes.pod.name");
+    let namespace = label("io.kubernetes.pod.namespace");
+    if name.is_empty() || namespace.is_empty() {
+        return None;
+    }
+    Some((namespace, name, label("io.kubernetes.pod.uid")))
+}
+
+/// containerd's sandboxes have no container name, CRI-O's and Docker's are called `POD`.
+fn is_sandbox(identity: &Identity) -> bool {
+    identity.label("io.cri-containerd.kind") == "sandbox"
+        || matches!(identity.label("io.kubernetes.container.name"), "" | "POD")
+}
+
+impl Pod {
+    fn add(&mut self, snapshot: Snapshot, identity: &Identity) {
+        if is_sandbox(identity) {
+            self.sandbox = Some(snapshot);
+            return;
+        }
+        if is_over(&snapshot) {
+            return;
+        }
+        let name = identity.label("io.kubernetes.container.name").to_owned();
+        // A restarted container's cgroup may outlive it for a while.
+        match self.containers.get(&name) {
+            Some(known) if known.created > snapshot.created => {}
+            _ => {
+                self.containers.insert(name, snapshot);
+            }
+        }
+    }
+
+    pub fn created(&self) -> Option<plimsoll_host::Timestamp> {
+        let of = self.sandbox.as_ref().or(self.cgroup.as_ref());
+        of.map(|snapshot| snapshot.created)
+    }
+}
+
+/// The leftover cgroup of a container that has ended: it holds nothing and does nothing.
+fn is_over(snapshot: &Snapshot) -> bool {
+    let Some((sample, rate)) = latest(snapshot) else {
+        return true;
+    };
+    let idle = rate.is_none_or(|rate| rate.usage.total == 0);
+    idle && sample.memory.rss == 0 && sample.memory.working_set == 0
+}
+
+/// Of two pods of one name (a static pod made anew), the newer: the page may not hold a series twice.
+fn without_doubles(pods: Vec<Pod>) -> Vec<Pod> {
+    let mut kept: Vec<Pod> = Vec::with_capacity(pods.len());
+    for pod in pods {
+        match kept.last_mut() {
+            Some(last) if (&last.namespace, &last.name) == (&pod.namespace, &pod.name) => {
+                if pod.created() > last.created() {
+                    *last = pod;
+                }
+            }
+            _ => kept.push(pod),
+        }
+    }
+    kept
+}

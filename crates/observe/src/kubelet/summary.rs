@@ -1,0 +1,383 @@
+//! `/stats/summary`.
+
+use std::io::{self, Write};
+
+use plimsoll_host::{ReadBuf, Timestamp, read_file};
+
+use super::pods::{self, latest, snapshot};
+use super::shapes::{
+    Container, Cpu, Fs, Interface, Io, Memory, Network, Node, Pod, PodRef, ProcessCount, Rlimit,
+    Runtime, Summary, Swap,
+};
+use super::{UNLIMITED, swap_available};
+use crate::machine::Storage;
+use crate::rest::json::{self, Seconds};
+use crate::rest::{Snapshot, Surroundings, psi};
+use crate::sample::Filesystem;
+use crate::{Group, Observer, Sample};
+
+/// The interface whose figures stand for the pod's.
+const MAIN_INTERFACE: &str = "eth0";
+
+/// `brief`: only CPU, memory and swap.
+pub fn write_summary(
+    observer: &Observer,
+    node_name: &str,
+    brief: bool,
+    out: impl Write,
+) -> io::Result<()> {
+    let view = View::new(observer, brief);
+    let Some(root) = snapshot(&observer.store, "/") else {
+        return Err(io::Error::other("failed to get root cgroup stats"));
+    };
+    let services = view.services();
+    let pods = pods::pods(&observer.store);
+    let summary = Summary {
+        node: view.node(node_name, &root, &services),
+        pods: pods.iter().map(|pod| view.pod(pod)).collect(),
+    };
+    json::write(&summary, out)
+}
+
+struct View<'a> {
+    observer: &'a Observer,
+    around: Surroundings,
+    storage: std::sync::Arc<Vec<Storage>>,
+    brief: bool,
+}
+
+impl<'a> View<'a> {
+    fn new(observer: &'a Observer, brief: bool) -> Self {
+        let machine = observer.machine.info();
+        Self {
+            observer,
+            around: Surroundings {
+                memory_capacity: machine.memory_capacity,
+                swap_capacity: machine.swap_capacity,
+                devices: observer.store.devices(),
+            },
+            storage: observer.machine.storage(),
+            brief,
+        }
+    }
+
+    /// The cgroups that the node itself needs, by the kubelet's names for them.
+    fn services(&self) -> Vec<(&'static str, Snapshot)> {
+        const SERVICES: [(&str, &[&str]); 3] = [
+            ("kubelet", &["/system.slice/kubelet.service", "/kubelet"]),
+            (
+                "runtime",
+                &[
+                    "/system.slice/containerd.service",
+                    "/system.slice/crio.service",
+                    "/system.slice/docker.service",
+                ],
+            ),
+            ("pods", &["/kubepods", "/kubepods.slice"]),
+        ];
+        let first = |paths: &[&str]| {
+            paths
+                .iter()
+                .find_map(|path| snapshot(&self.observer.store, path))
+        };
+        SERVICES
+            .iter()
+            .filter_map(|(name, paths)| Some((*name, first(paths)?)))
+            .collect()
+    }
+
+    fn node<'n>(
+        &self,
+        name: &'n str,
+        root: &Snapshot,
+        services: &[(&'n str, Snapshot)],
+    ) -> Node<'n> {
+        let boot = self.observer.machine.fixed().boot;
+        let full = !self.brief;
+        let fs = self.labelled("root");
+        Node {
+            node_name: name,
+            system_containers: services
+                .iter()
+                .map(|(name, snapshot)| self.service(name, snapshot))
+                .collect(),
+            start_time: if full {
+                boot.into()
+            } else {
+                root.created.into()
+            },
+            cpu: cpu(root),
+            memory: self.memory(root),
+            io: full.then(|| io_of(root)).flatten(),
+            network: full.then(|| network(root)).flatten(),
+            fs: fs.filter(|_| full).map(whole_fs),
+            runtime: self.runtime().filter(|_| full),
+            rlimit: full.then(|| rlimit(self.observer)),
+            swap: self.swap(root),
+        }
+    }
+
+    fn service<'n>(&self, name: &'n str, snapshot: &Snapshot) -> Container<'n> {
+        Container {
+            name,
+            start_time: snapshot.created.into(),
+            cpu: cpu(snapshot),
+            memory: self.memory(snapshot),
+            io: io_of(snapshot).filter(|_| !self.brief),
+            rootfs: None,
+            logs: None,
+            swap: self.swap(snapshot),
+        }
+    }
+
+    fn pod<'p>(&self, pod: &'p pods::Pod) -> Pod<'p> {
+        let containers: Vec<Container<'p>> = pod
+            .containers
+            .iter()
+            .map(|(name, snapshot)| self.container(name, snapshot))
+            .collect();
+        let cgroup = pod.cgroup.as_ref();
+        let network = pod.sandbox.as_ref().and_then(network);
+        Pod {
+            pod_ref: PodRef {
+                name: &pod.name,
+                namespace: &pod.namespace,
+                uid: &pod.uid,
+            },
+            start_time: Seconds(pod.created()),
+            cpu: cgroup.and_then(cpu),
+            memory: cgroup.and_then(|c| self.memory(c)),
+            io: cgroup.and_then(io_of).filter(|_| !self.brief),
+            network: network.filter(|_| !self.brief),
+            ephemeral_storage: self.ephemeral(&containers).filter(|_| !self.brief),
+            process_stats: process_count(pod).filter(|_| !self.brief),
+            swap: cgroup.and_then(|c| self.swap(c)),
+            containers,
+        }
+    }
+
+    fn container<'p>(&self, name: &'p str, snapshot: &Snapshot) -> Container<'p> {
+        let (rootfs, logs) = match self.brief {
+            true => (None, None),
+            false => self.layers(snapshot),
+        };
+        let mut memory = self.memory(snapshot);
+        if let Some(memory) = &mut memory {
+            // Of a container without a limit the runtime says zero, and the kubelet passes it on.
+            memory.available_bytes = memory.available_bytes.or(Some(0));
+        }
+        let swap = latest(snapshot).map(|(sample, _)| Swap {
+            time: sample.at.into(),
+            swap_available_bytes: Some(swap_available(snapshot, sample, self.observer)),
+            swap_usage_bytes: sample.memory.swap,
+        });
+        Container {
+            name,
+            start_time: snapshot.created.into(),
+            cpu: cpu(snapshot),
+            memory,
+            io: io_of(snapshot).filter(|_| !self.brief),
+            rootfs,
+            logs,
+            swap,
+        }
+    }
+
+    fn memory(&self, snapshot: &Snapshot) -> Option<Memory> {
+        let (sample, _) = latest(snapshot)?;
+        let limit = snapshot.limits(&self.around).memory_limit;
+        let m = &sample.memory;
+        Some(Memory {
+            time: sample.at.into(),
+            available_bytes: (limit <= UNLIMITED).then(|| limit.saturating_sub(m.working_set)),
+            usage_bytes: m.usage,
+            working_set_bytes: m.working_set,
+            rss_bytes: m.rss,
+            page_faults: m.pgfault,
+            major_page_faults: m.pgmajfault,
+            psi: sample.has(Group::Pressure).then(|| psi(&sample.memory_psi)),
+        })
+    }
+
+    fn swap(&self, snapshot: &Snapshot) -> Option<Swap> {
+        let (sample, _) = latest(snapshot)?;
+        let limit = snapshot.limits(&self.around).memory_swap_limit;
+        let used = sample.memory.swap;
+        Some(Swap {
+            time: sample.at.into(),
+            swap_available_bytes: (limit <= UNLIMITED).then(|| limit.saturating_sub(used)),
+            swap_usage_bytes: used,
+        })
+    }
+
+    fn labelled(&self, label: &str) -> Option<&Storage> {
+        self.storage.iter().find(|fs| fs.labels.contains(&label))
+    }
+
+    /// Where images and writable layers live; how much of it is theirs only the runtime knows.
+    fn runtime(&self) -> Option<Runtime> {
+        let images = ["crio-images", "docker-images", "root"];
+        let layers = ["crio-containers", "docker-images", "root"];
+        let of = |labels: &[&str]| labels.iter().find_map(|label| self.labelled(label));
+        Some(Runtime {
+            image_fs: place(of(&images)?),
+            container_fs: place(of(&layers)?),
+        })
+    }
+
+    /// The writable layer and the logs, where their bytes have been counted.
+    fn layers(&self, snapshot: &Snapshot) -> (Option<Fs>, Option<Fs>) {
+        let Some((sample, _)) = latest(snapshot) else {
+            return (None, None);
+        };
+        let [layer] = sample.filesystems.as_slice() else {
+            return (None, None);
+        };
+        let on = self
+            .storage
+            .iter()
+            .find(|fs| fs.device == layer.device.as_str());
+        let rootfs = Fs {
+            used_bytes: Some(layer.base_usage),
+            inodes_used: Some(layer.inodes),
+            ..self.base(on, sample.at)
+        };
+        let logs = Fs {
+            used_bytes: Some(log_bytes(layer)),
+            ..self.base(self.labelled("root"), sample.at)
+        };
+        (Some(rootfs), Some(logs))
+    }
+
+    fn base(&self, on: Option<&Storage>, at: Timestamp) -> Fs {
+        Fs {
+            time: at.into(),
+            available_bytes: on.map(|fs| fs.available),
+            capacity_bytes: on.map(|fs| fs.capacity),
+            used_bytes: None,
+            inodes_free: on.and_then(|fs| fs.inodes).map(|(_, free)| free),
+            inodes: on.and_then(|fs| fs.inodes).map(|(total, _)| total),
+            inodes_used: None,
+        }
+    }
+
+    fn ephemeral(&self, containers: &[Container<'_>]) -> Option<Fs> {
+        let layers = || {
+            containers
+                .iter()
+                .flat_map(|c| c.rootfs.iter().chain(&c.logs))
+        };
+        let newest = layers().filter_map(|fs| fs.time.0).max()?;
+        let sum = |of: fn(&Fs) -> Option<u64>| Some(layers().filter_map(of).sum());
+        Some(Fs {
+            used_bytes: sum(|fs| fs.used_bytes),
+            inodes_used: sum(|fs| fs.inodes_used),
+            ..self.base(self.labelled("root"), newest)
+        })
+    }
+}
+
+fn log_bytes(layer: &Filesystem) -> u64 {
+    layer.usage.saturating_sub(layer.base_usage)
+}
+
+fn cpu(snapshot: &Snapshot) -> Option<Cpu> {
+    let (sample, rate) = latest(snapshot)?;
+    Some(Cpu {
+        time: sample.at.into(),
+        usage_nano_cores: rate.map_or(0, |rate| rate.usage.total),
+        usage_core_nano_seconds: sample.cpu.total_ns,
+        psi: sample.has(Group::Pressure).then(|| psi(&sample.cpu_psi)),
+    })
+}
+
+fn io_of(snapshot: &Snapshot) -> Option<Io> {
+    let (sample, _) = latest(snapshot)?;
+    sample.has(Group::DiskIo).then(|| Io {
+        time: sample.at.into(),
+        psi: sample.has(Group::Pressure).then(|| psi(&sample.io_psi)),
+    })
+}
+
+fn network(snapshot: &Snapshot) -> Option<Network> {
+    let (sample, _): (&Sample, _) = latest(snapshot)?;
+    if !snapshot.owns_network || !sample.has_network {
+        return None;
+    }
+    let interfaces: Vec<Interface> = sample
+        .network
+        .interfaces
+        .iter()
+        .map(|i| Interface {
+            name: i.name.as_str(),
+            rx_bytes: Some(i.rx_bytes),
+            rx_errors: Some(i.rx_errors),
+            tx_bytes: Some(i.tx_bytes),
+            tx_errors: Some(i.tx_errors),
+        })
+        .collect();
+    let main = interfaces.iter().find(|i| i.name == MAIN_INTERFACE);
+    Some(Network {
+        time: sample.at.into(),
+        main: main.cloned().unwrap_or_default(),
+        interfaces,
+    })
+}
+
+fn process_count(pod: &pods::Pod) -> Option<ProcessCount> {
+    let all = pod.containers.values().chain(&pod.sandbox);
+    let counted = all.filter_map(|snapshot| {
+        let (sample, _) = latest(snapshot)?;
+        sample.has(Group::Process).then_some(sample.processes.count)
+    });
+    let counts: Vec<u64> = counted.collect();
+    (!counts.is_empty()).then(|| ProcessCount {
+        process_count: counts.iter().sum(),
+    })
+}
+
+fn whole_fs(fs: &Storage) -> Fs {
+    Fs {
+        used_bytes: Some(fs.usage),
+        inodes_used: fs.inodes.map(|(total, free)| total.saturating_sub(free)),
+        ..place(fs)
+    }
+}
+
+fn place(fs: &Storage) -> Fs {
+    Fs {
+        time: fs.at.into(),
+        available_bytes: Some(fs.available),
+        capacity_bytes: Some(fs.capacity),
+        used_bytes: None,
+        inodes_free: fs.inodes.map(|(_, free)| free),
+        inodes: fs.inodes.map(|(total, _)| total),
+        inodes_used: None,
+    }
+}
+
+fn rlimit(observer: &Observer) -> Rlimit {
+    let mut buf = ReadBuf::default();
+    let mut text = |file: &str| {
+        let bytes = read_file(&observer.root.proc(file), &mut buf)
+            .ok()
+            .flatten()?;
+        Some(String::from_utf8_lossy(bytes).into_owned())
+    };
+    let number = |text: Option<String>| text.and_then(|t| t.trim().parse::<u64>().ok());
+    let most = [
+        number(text("sys/kernel/pid_max")),
+        number(text("sys/kernel/threads-max")),
+    ];
+    Rlimit {
+        time: observer.clock.now().into(),
+        maxpid: most.into_iter().flatten().min(),
+        curproc: text("loadavg").and_then(|load| tasks(&load)),
+    }
+}
+
+/// The fourth figure of `loadavg` is `running/all`.
+fn tasks(loadavg: &str) -> Option<u64> {
+    let (_, all) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
+    all.parse().ok()
+}
