@@ -5,6 +5,7 @@ mod go;
 mod perf_config;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +31,13 @@ const BAD_USAGE: u8 = 64;
 #[command(version, about, propagate_version = true, disable_version_flag = true)]
 struct CommandLine {
     /// How much to log: error, warn, info, debug, trace, or a filter like plimsoll_containers=debug
-    #[arg(long, global = true, value_name = "FILTER", default_value = "info", env = "PLIMSOLL_LOG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        default_value = "info",
+        env = "PLIMSOLL_LOG"
+    )]
     log: String,
     /// How log lines look
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
@@ -113,6 +120,7 @@ fn start_logging(line: &CommandLine, verbosity: i32) {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match line.log_format {
         LogFormat::Text => builder.init(),
@@ -209,7 +217,10 @@ mod tests {
         check_listen("plimsoll agent", "127.0.0.1:9120");
         check_listen("plimsoll agent --listen 127.0.0.1:0", "127.0.0.1:0");
         check_listen("plimsoll agent -port=8081", "[::]:8081");
-        check_listen("plimsoll agent --port 80 --listen_ip 10.0.0.1", "10.0.0.1:80");
+        check_listen(
+            "plimsoll agent --port 80 --listen_ip 10.0.0.1",
+            "10.0.0.1:80",
+        );
         check_listen("/usr/bin/cadvisor -logtostderr", "[::]:8080");
     }
 
@@ -233,17 +244,33 @@ mod tests {
     #[test]
     fn bad_values_are_named() {
         for (line, expected) in [
-            ("plimsoll agent --enable_metrics=cpus", "unknown metric group \"cpus\""),
-            ("plimsoll agent --storage_driver=influxdb", "scrape /metrics"),
-            ("plimsoll agent --docker=tcp://127.0.0.1:2375", "unix socket"),
-            ("plimsoll agent --event_storage_age_limit=oomm=1h", "unknown event type"),
+            (
+                "plimsoll agent --enable_metrics=cpus",
+                "unknown metric group \"cpus\"",
+            ),
+            (
+                "plimsoll agent --storage_driver=influxdb",
+                "scrape /metrics",
+            ),
+            (
+                "plimsoll agent --docker=tcp://127.0.0.1:2375",
+                "unix socket",
+            ),
+            (
+                "plimsoll agent --event_storage_age_limit=oomm=1h",
+                "unknown event type",
+            ),
         ] {
             let (line, _) = parse(line);
             let Role::Agent(agent) = &line.role;
             let error = format!("{:#}", agent.config().unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
-        let (bad, _) = arguments(["plimsoll", "agent", "--housekeeping_interval=10"].map(OsString::from).to_vec());
+        let (bad, _) = arguments(
+            ["plimsoll", "agent", "--housekeeping_interval=10"]
+                .map(OsString::from)
+                .to_vec(),
+        );
         let error = CommandLine::try_parse_from(bad).unwrap_err().to_string();
         assert!(error.contains("10s, 500ms or 1m30s"), "{error}");
     }
