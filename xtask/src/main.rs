@@ -1,1 +1,53 @@
-fn main() {}
+//! The workspace's own tools: `cargo xtask test` and `cargo xtask bench`.
+
+mod bench;
+mod kernel;
+mod ladder;
+mod packages;
+mod runtime;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use plimsoll_test_support::janitor;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tests and benches of the workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the whole test ladder: format, clippy, unit tests, kernel tests, runtime tests.
+    Test(ladder::Options),
+    /// Measures the agent against the floor of bare kernel reads.
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
+}
+
+fn main() -> ExitCode {
+    if let Some(code) = janitor::helper() {
+        return code;
+    }
+    match run(Arguments::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<bool> {
+    match command {
+        Command::Test(options) => ladder::run(&options),
+        Command::Bench { bench } => bench.run().map(|()| true),
+    }
+}

@@ -1,1 +1,15 @@
+//! The node role: discovery, sampling and serving put together.
+//!
+//! Nothing here reads flags, the environment or the real clock; it is told everything through [`Config`] and
+//! [`World`].
+
+mod agent;
+mod config;
 pub mod http;
+mod self_metrics;
+mod validate;
+mod view;
+
+pub use agent::{Agent, BuildError, Running, World};
+pub use config::Config;
+pub use view::View;

@@ -2,7 +2,7 @@
 //!
 //! One plain thread owns everything here: it waits for inotify and for its wake-up descriptor, nothing else. inotify is
 //! the fast path and is never trusted alone: where the kernel gives no more watches the rest is listed again and again,
-//! where it drops notices everything is, and in any case everything is confirmed each [`Config::rescan_interval`].
+//! where it drops notices everything is, and in any case everything is confirmed once a minute.
 //!
 //! [`known`] holds the state and is pure, [`kernel`] makes the system calls, [`walker`] joins them.
 

@@ -1,6 +1,6 @@
 //! Joins "it exists" and "this is its name" into one ordered stream, as a pure state machine.
 //!
-//! For each path: `Appeared`, then any number of `Unclaimed` and `Identified`, then `Vanished`, and nothing after it
+//! For each path: `Appeared`, then at most one `Unclaimed` and any number of `Identified`, then `Vanished`, and nothing after it
 //! until it appears again. Runtimes answer late and out of order, so each life of a path has a generation, and an answer
 //! about a former life is dropped.
 
@@ -57,6 +57,8 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 struct Live {
     life: Life,
+    /// A name was promised: if none comes, that must be said, once.
+    awaited: bool,
     named: bool,
 }
 
@@ -85,9 +87,10 @@ impl Herald {
     pub fn appeared(&mut self, path: CgroupPath, reachable: bool) {
         self.end(&path, None);
         let id = container_id(&path);
+        let awaited = reachable && id.is_some();
         self.changes.push(Change::Appeared {
             path: CgroupPath::clone(&path),
-            awaiting_runtime: reachable && id.is_some(),
+            awaiting_runtime: awaited,
         });
         let Some(id) = id else { return };
         self.next_life += 1;
@@ -97,7 +100,12 @@ impl Herald {
             life,
             id: id.into(),
         });
-        self.live.insert(path, Live { life, named: false });
+        let live = Live {
+            life,
+            awaited,
+            named: false,
+        };
+        self.live.insert(path, live);
     }
 
     pub fn vanished(&mut self, path: CgroupPath, now: Duration) {
@@ -138,8 +146,8 @@ impl Herald {
                 }
             }
             Answer::Unclaimed { path, life } => {
-                let live = self.live.get(&path);
-                if live.is_some_and(|live| live.life == life && !live.named) {
+                let live = self.live.get_mut(&path).filter(|live| live.life == life);
+                if live.is_some_and(|live| !live.named && std::mem::take(&mut live.awaited)) {
                     self.changes.push(Change::Unclaimed { path });
                 }
             }

@@ -1,8 +1,8 @@
 //! Asks the container runtimes who a container is.
 //!
-//! Discovery never waits for anything in here. Each configured runtime has a [`link`] task that connects, tells when the
-//! runtime comes and goes, and follows its event stream; one [`resolver`] task holds the pure bookkeeping of the
-//! [`desk`], makes the calls, each with a deadline, and posts the answers. A runtime that hangs, talks nonsense or is
+//! Discovery never waits for anything in here. Each configured runtime has a `link` task that connects, tells when the
+//! runtime comes and goes, and follows its event stream; one `resolver` task holds the pure bookkeeping of the
+//! `desk`, makes the calls, each with a deadline, and posts the answers. A runtime that hangs, talks nonsense or is
 //! absent costs its own containers their names and nobody else anything.
 
 mod containerd;

@@ -2,16 +2,18 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::error::is_gone;
 use crate::parse::{self, Malformed};
+use crate::wake::timespec;
 use crate::{Clock, HostError, HostRoot, Result, Timestamp};
+
+pub use crate::wake::Waker;
 
 /// Longer than any record: a read into less fails.
 const MOST_RECORD: usize = 16 * 1024;
@@ -124,24 +126,13 @@ pub enum Next {
     Woken,
 }
 
-/// Ends a wait from another thread.
-#[derive(Debug, Clone)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    pub fn wake(&self) {
-        // The counter can only be full if it was never read, and then the reader is awake already.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
-    }
-}
-
 /// A reader of the log.
 #[derive(Debug)]
 pub struct Kmsg {
     file: OwnedFd,
     path: PathBuf,
     clock: Clock,
-    wake: Arc<OwnedFd>,
+    waker: Waker,
     space: Vec<u8>,
     /// Read but not returned yet: the device gives one record a read, a fixture any number.
     from: usize,
@@ -172,13 +163,11 @@ impl Kmsg {
                 Err(error) => return Err(HostError::io("seek", path, error)),
             }
         }
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| HostError::io("make a waker for", path, error))?;
         Ok(Some(Self {
             file,
             path: path.to_owned(),
             clock,
-            wake: Arc::new(wake),
+            waker: Waker::new(path)?,
             space: vec![0; MOST_RECORD],
             from: 0,
             to: 0,
@@ -189,7 +178,7 @@ impl Kmsg {
     }
 
     pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.wake))
+        self.waker.clone()
     }
 
     /// How often the kernel overwrote records before they were read.
@@ -259,16 +248,12 @@ impl Kmsg {
     }
 
     fn wait(&self, within: Duration, for_file: bool) -> Result<Wait> {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(within.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(within.subsec_nanos()),
-        };
         let interest = match for_file {
             true => PollFlags::IN,
             false => PollFlags::empty(),
         };
         let mut fds = [
-            PollFd::new(&*self.wake, PollFlags::IN),
+            PollFd::new(&self.waker, PollFlags::IN),
             PollFd::new(&self.file, interest),
         ];
         // A pipe that its writer left reports that for ever, which would end every wait at once.
@@ -277,10 +262,10 @@ impl Kmsg {
         } else {
             &mut fds[..1]
         };
-        match poll(watched, Some(&timeout)) {
+        match poll(watched, Some(&timespec(within))) {
             Ok(0) | Err(Errno::INTR) => Ok(Wait::TimedOut),
             Ok(_) if fds[0].revents().contains(PollFlags::IN) => {
-                let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+                self.waker.settle();
                 Ok(Wait::Woken)
             }
             Ok(_) => Ok(Wait::Readable),

@@ -2,7 +2,8 @@
 //!
 //! Every reader here takes a [`HostRoot`], so it runs on the real machine, on a container's view of it
 //! (`/rootfs`, `/host`) and on a fixture tree alike. Nothing in this crate knows Kubernetes, nothing awaits, and
-//! nothing writes a kernel file (the one exception, clearing referenced bits, is asked for by name).
+//! nothing changes the machine, with two exceptions that are asked for by name: clearing referenced bits and making
+//! resctrl monitoring groups.
 //!
 //! Three outcomes everywhere: a value; `None`, meaning this kernel or this cgroup has no such figure; and an error
 //! that names the file and, where there is one, the line.
@@ -14,12 +15,17 @@ pub mod kmsg;
 pub mod machine;
 pub mod oom;
 pub mod parse;
+pub mod perf;
 pub mod proc;
+pub mod psi_trigger;
 mod read;
+pub mod resctrl;
 mod root;
 pub mod time;
+mod wake;
 
 pub use error::{HostError, Result};
 pub use read::{Descriptors, ReadBuf, Source, list_dir, read_file, read_text};
 pub use root::HostRoot;
 pub use time::{Clock, Timestamp};
+pub use wake::Waker;

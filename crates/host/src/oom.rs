@@ -81,13 +81,35 @@ pub struct OomParser {
     told: VecDeque<(u32, Timestamp)>,
     last: Option<Group>,
     group: Option<Group>,
+    /// Why the next `Killed process` line happens, where an old kernel says it on the line before.
+    reason: Option<Reason>,
     /// The beginning of a line that came in pieces.
     pieces: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    Memcg,
+    Machine,
+}
+
+impl Reason {
+    fn of(text: &str) -> Option<Self> {
+        if text.contains("Memory cgroup out of memory:") {
+            Some(Self::Memcg)
+        } else if text.contains("Out of memory:") {
+            Some(Self::Machine)
+        } else {
+            None
+        }
+    }
 }
 
 /// More unfinished kills than this are leftovers of lines that were lost.
 const MOST_OPEN: usize = 64;
 const MOST_TOLD: usize = 4096;
+/// No line of the kernel is longer.
+const MOST_PIECES: usize = 8192;
 /// Process numbers are given again; all lines of one kill come within moments.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 
@@ -114,10 +136,11 @@ impl OomParser {
             // Newer kernels do not mark a piece that another record parted from its beginning.
             || (record.part == Part::Whole && is_piece(&pieces) && record.text.starts_with(','));
         match (follows, is_piece(&pieces)) {
-            (true, _) => {
+            (true, _) if pieces.len() < MOST_PIECES => {
                 pieces.push_str(&record.text);
                 Some(pieces)
             }
+            (true, _) => None,
             (false, true) if !is_about_oom(&record.text) => {
                 // Somebody else's line in between.
                 self.pieces = pieces;
@@ -159,6 +182,11 @@ impl OomParser {
             });
             return None;
         }
+        // Kernels before 5.0 say why on a line of its own: `Out of memory: Kill process 5 (x) score 9 or …`.
+        if text.contains(": Kill process ") {
+            self.reason = Reason::of(text);
+            return None;
+        }
         let (pid, name) = parse_killed(text)?;
         self.killed(line, text, pid, name)
     }
@@ -184,12 +212,10 @@ impl OomParser {
         if let Some(group) = self.group.clone() {
             return Some(self.kill(line, group, pid, name));
         }
-        let in_memcg = text.contains("Memory cgroup out of memory:");
-        let global = text.contains("Out of memory:");
-        // Kernels before 5.0 say which of the two it is on a line before this one, and only `Killed process` here.
+        let reason = Reason::of(text).or(self.reason.take());
         let fits = |instance: &Instance| match instance.cgroups {
-            Some(_) => !global,
-            None => !in_memcg,
+            Some(_) => reason != Some(Reason::Machine),
+            None => reason != Some(Reason::Memcg),
         };
         let found = self
             .oldest(line, |instance| {
@@ -206,7 +232,7 @@ impl OomParser {
             // A machine that ran out, told by an old kernel, which does not name the victim's cgroup.
             Some(None) => everywhere(),
             // Reading began in the middle of it.
-            None if in_memcg || global => everywhere(),
+            None if reason.is_some() => everywhere(),
             None => return None,
         };
         Some(self.kill(line, group, pid, name))

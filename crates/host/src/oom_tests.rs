@@ -174,7 +174,21 @@ T1| Killed process 1 (a) total-vm:1kB",
             5 "a" pid=1 in=/a limit=/a CONSTRAINT_MEMCG
         "#]],
     );
-    // The machine and a limit together.
+    // The machine and a limit together, on an old kernel.
+    check(
+        "a invoked oom-killer: gfp_mask=0xd0, order=0, oom_score_adj=0
+b invoked oom-killer: gfp_mask=0xd0, order=0, oom_score_adj=0
+Task in /b killed as a result of limit of /b
+Out of memory: Kill process 7 (x) score 9 or sacrifice child
+Killed process 7 (x) total-vm:1kB
+Memory cgroup out of memory: Kill process 8 (b) score 9 or sacrifice child
+Killed process 8 (b) total-vm:1kB",
+        expect![[r#"
+            4 "x" pid=7 in=/ limit=/ 
+            6 "b" pid=8 in=/b limit=/b CONSTRAINT_MEMCG
+        "#]],
+    );
+    // And on a newer one.
     check(
         "a invoked oom-killer: gfp_mask=0xd0, order=0, oom_score_adj=0
 b invoked oom-killer: gfp_mask=0xd0, order=0, oom_score_adj=0

@@ -110,6 +110,16 @@ impl Descriptors {
         self.free.load(Ordering::Relaxed)
     }
 
+    /// Room for descriptors that cannot be opened for each reading, all of them or none.
+    pub(crate) fn reserve(self: &Arc<Self>, count: usize) -> Option<Reserved> {
+        self.free
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| {
+                free.checked_sub(count)
+            })
+            .ok()
+            .map(|_| Reserved(Arc::clone(self), count))
+    }
+
     fn take(self: &Arc<Self>) -> Option<Permit> {
         let taken = self
             .free
@@ -131,6 +141,16 @@ struct Permit(Arc<Descriptors>);
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.free.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Returned to the budget when dropped.
+#[derive(Debug)]
+pub(crate) struct Reserved(Arc<Descriptors>, usize);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.0.free.fetch_add(self.1, Ordering::Relaxed);
     }
 }
 
@@ -343,6 +363,16 @@ mod tests {
         assert_eq!(budget.free(), 0);
         drop(sources);
         assert_eq!(budget.free(), 1);
+    }
+
+    #[test]
+    fn reservations_are_whole_and_returned() {
+        let budget = Descriptors::new(5);
+        let three = budget.reserve(3).unwrap();
+        assert!(budget.reserve(3).is_none());
+        assert_eq!(budget.free(), 2);
+        drop(three);
+        assert_eq!(budget.free(), 5);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::events::EventStore;
 use crate::machine::MachineState;
 use crate::oom::OomCounters;
 use crate::sampler::Message;
-use crate::store::Store;
+use crate::store::{State, Store};
 
 /// Asks the sampler for a fresh reading before a request is answered.
 pub struct PassRequest {
@@ -49,6 +49,17 @@ pub struct Observer {
     pub groups: GroupSet,
     pub is_v2: bool,
     pub passes: PassLine,
+}
+
+impl Observer {
+    /// OOM kills of a container. Without a kernel log to read, v2's own count stands in: it dies with the cgroup and
+    /// adds up the whole subtree, which is still better than zero.
+    pub fn oom_events(&self, path: &str, state: &State) -> u64 {
+        if self.oom.is_blind() {
+            return state.latest.memory.events.oom_kill;
+        }
+        self.oom.count(path, state.identity.as_deref())
+    }
 }
 
 /// The line to the sampler; open once the sampler runs.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use plimsoll_containers::{CgroupPath, Identity};
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct OomCounters {
     inner: Mutex<Inner>,
     file: Option<PathBuf>,
+    /// The kernel log cannot be read, so nothing is ever booked here.
+    blind: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +69,16 @@ impl OomCounters {
                 ..Inner::default()
             }),
             file: Some(file),
+            blind: AtomicBool::new(false),
         }
+    }
+
+    pub fn set_blind(&self) {
+        self.blind.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_blind(&self) -> bool {
+        self.blind.load(Ordering::Relaxed)
     }
 
     pub fn count(&self, path: &str, identity: Option<&Identity>) -> u64 {

@@ -15,10 +15,18 @@ use super::known::{Notice, Place, WatchId};
 const BUFFER: usize = 32 * 1024;
 
 pub(super) struct Kernel {
-    trees: Vec<PathBuf>,
+    trees: Vec<Tree>,
     /// `None` where no inotify instance could be had: everything is then found by rescans.
     inotify: Option<OwnedFd>,
     buffer: Box<[MaybeUninit<u8>]>,
+}
+
+#[derive(Debug)]
+struct Tree {
+    root: PathBuf,
+    /// A directory's link count tells how many directories are in it. cgroupfs keeps that promise; imitations of it
+    /// say two for everything.
+    counts_links: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +72,12 @@ impl Kernel {
             Ok(fd) => (Some(fd), None),
             Err(error) => (None, Some(error)),
         };
+        let trees = trees.into_iter().map(|root| Tree {
+            counts_links: is_cgroupfs(&root),
+            root,
+        });
         let kernel = Self {
-            trees,
+            trees: trees.collect(),
             inotify,
             buffer: vec![MaybeUninit::uninit(); BUFFER].into_boxed_slice(),
         };
@@ -88,11 +100,9 @@ impl Kernel {
     }
 
     fn dir(&self, place: &Place) -> PathBuf {
-        let mount: &Path = self
-            .trees
-            .get(usize::from(place.tree))
-            .map_or(Path::new(""), |p| p);
-        mount.join(place.path.trim_start_matches('/'))
+        let tree = self.trees.get(usize::from(place.tree));
+        let root = tree.map_or(Path::new(""), |tree| &tree.root);
+        root.join(place.path.trim_start_matches('/'))
     }
 
     pub fn watch(&self, place: &Place) -> Watched {
@@ -124,13 +134,15 @@ impl Kernel {
     pub fn list(&mut self, place: &Place, names: &mut Vec<String>) -> Listed {
         names.clear();
         let path = self.dir(place);
-        match rustix::fs::stat(&path) {
-            // kernfs and most others count a directory's subdirectories in its links: two means none, which spares
-            // the reading of dozens of control files in every leaf.
-            Ok(stat) if stat.st_nlink == 2 => return Listed::Done,
-            Ok(_) => {}
-            Err(error) if is_gone(error) => return Listed::Gone,
-            Err(error) => return Listed::Failed(error),
+        let tree = self.trees.get(usize::from(place.tree));
+        if tree.is_some_and(|tree| tree.counts_links) {
+            match rustix::fs::stat(&path) {
+                // Its own two: this spares the reading of dozens of control files in every leaf.
+                Ok(stat) if stat.st_nlink == 2 => return Listed::Done,
+                Ok(_) => {}
+                Err(error) if is_gone(error) => return Listed::Gone,
+                Err(error) => return Listed::Failed(error),
+            }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
@@ -205,6 +217,13 @@ fn usable(name: &CStr) -> Option<&str> {
     name.to_str()
         .ok()
         .filter(|name| *name != "." && *name != "..")
+}
+
+fn is_cgroupfs(root: &Path) -> bool {
+    const CGROUP: u32 = 0x0027_e0eb;
+    const CGROUP2: u32 = 0x6367_7270;
+    rustix::fs::statfs(root)
+        .is_ok_and(|fs| u32::try_from(fs.f_type).is_ok_and(|t| t == CGROUP || t == CGROUP2))
 }
 
 fn is_dir(dir: &OwnedFd, name: &CStr) -> bool {

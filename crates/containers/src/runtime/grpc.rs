@@ -48,6 +48,14 @@ impl Rpc {
         })
     }
 
+    #[cfg(test)]
+    pub fn of(channel: Channel) -> Self {
+        Self {
+            channel,
+            header: None,
+        }
+    }
+
     /// Sends this header with every call.
     pub fn with_header(mut self, key: &'static str, value: &str) -> Result<Self, RuntimeError> {
         let value = value

@@ -411,6 +411,3 @@ fn cgroup_age(path: &str, hierarchies: &Hierarchies) -> Option<Timestamp> {
     }
     earliest.map(Timestamp)
 }
-
-#[cfg(test)]
-mod tests;

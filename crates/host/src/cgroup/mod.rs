@@ -8,6 +8,8 @@ mod reader;
 mod spec;
 mod stats;
 mod text;
+mod v1;
+mod v2;
 
 pub use hierarchy::{Controller, Hierarchies, Mode, unescape};
 pub use reader::{CgroupReader, Wanted, procs_file};

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::stats::{Cpu, Hugetlb, Io, Memory, NumaPages, Pids, Psi};
+use super::v1::{BlkioV1, CpuV1, MemoryV1};
+use super::v2::{MemoryV2, PressureV2};
 use super::{Controller, Hierarchies, text};
 use crate::parse::{self, Limit};
 use crate::{Descriptors, HostError, HostRoot, ReadBuf, Result, Source, list_dir};
@@ -32,7 +34,7 @@ pub struct CgroupReader {
 }
 
 #[derive(Debug)]
-enum Version {
+pub(super) enum Version {
     V1 {
         cpu: Option<CpuV1>,
         memory: Option<MemoryV1>,
@@ -44,44 +46,6 @@ enum Version {
         io: Option<Source>,
         pressure: Option<PressureV2>,
     },
-}
-
-#[derive(Debug)]
-struct CpuV1 {
-    /// One of the two: with per-CPU figures their sum is the total, and one file is read instead of two.
-    usage: Option<Source>,
-    per_cpu: Option<Source>,
-    stat: Source,
-    cfs: Option<Source>,
-}
-
-#[derive(Debug)]
-struct MemoryV1 {
-    usage: Source,
-    max_usage: Source,
-    failcnt: Source,
-    kernel: Source,
-    stat: Source,
-    /// Only kernels before 5.11 can say no.
-    hierarchical: bool,
-}
-
-#[derive(Debug)]
-struct MemoryV2 {
-    current: Source,
-    peak: Source,
-    swap: Source,
-    stat: Source,
-    events: Source,
-    /// The root cgroup has no `memory.current` and no swap figure: both come from elsewhere.
-    root_meminfo: Option<Source>,
-}
-
-#[derive(Debug)]
-struct PressureV2 {
-    cpu: Source,
-    memory: Source,
-    io: Source,
 }
 
 #[derive(Debug)]
@@ -100,23 +64,6 @@ struct HugetlbFiles {
     max_usage: Option<Source>,
     /// v1: a number; v2: the `max` key of the events file.
     failcnt: Source,
-}
-
-/// The families of blkio files, best first. Which one counts depends on the disk's I/O scheduler: the first whose
-/// leading file names a device.
-#[derive(Debug)]
-struct BlkioV1 {
-    families: Vec<BlkioFamily>,
-    active: Option<usize>,
-    rounds: u32,
-}
-
-/// Picks the list of [`Io`] that a file fills.
-type IoList = fn(&mut Io) -> &mut Vec<super::IoRow>;
-
-#[derive(Debug)]
-struct BlkioFamily {
-    files: Vec<(Source, IoList)>,
 }
 
 impl CgroupReader {
@@ -239,14 +186,7 @@ impl CgroupReader {
         else {
             return Ok(Default::default());
         };
-        let mut one = |source: &mut Source| -> Result<Psi> {
-            Ok(source.parse(buf, text::psi)?.unwrap_or_default())
-        };
-        Ok((
-            one(&mut files.cpu)?,
-            one(&mut files.memory)?,
-            one(&mut files.io)?,
-        ))
+        files.read(buf)
     }
 
     pub fn pids(&mut self, buf: &mut ReadBuf) -> Result<Option<Pids>> {
@@ -330,17 +270,9 @@ impl CgroupReader {
         let mut out: Vec<&Source> = Vec::new();
         match &self.version {
             Version::V1 { cpu, memory, io } => {
-                if let Some(cpu) = cpu {
-                    out.extend(cpu.usage.iter().chain(&cpu.per_cpu));
-                    out.push(&cpu.stat);
-                    out.extend(&cpu.cfs);
-                }
-                if let Some(m) = memory {
-                    out.extend([&m.usage, &m.max_usage, &m.failcnt, &m.kernel, &m.stat]);
-                }
-                if let Some(io) = io {
-                    out.extend(io.read_now());
-                }
+                out.extend(cpu.iter().flat_map(CpuV1::sources));
+                out.extend(memory.iter().flat_map(MemoryV1::sources));
+                out.extend(io.iter().flat_map(BlkioV1::sources));
             }
             Version::V2 {
                 cpu,
@@ -349,12 +281,8 @@ impl CgroupReader {
                 pressure,
             } => {
                 out.extend(cpu.iter().chain(io));
-                if let Some(m) = memory {
-                    out.extend([&m.current, &m.peak, &m.swap, &m.stat, &m.events]);
-                }
-                if let Some(p) = pressure {
-                    out.extend([&p.cpu, &p.memory, &p.io]);
-                }
+                out.extend(memory.iter().flat_map(MemoryV2::sources));
+                out.extend(pressure.iter().flat_map(PressureV2::sources));
             }
         }
         if let Some(pids) = &self.pids {
@@ -376,264 +304,23 @@ fn limit(text: &[u8]) -> Result<Limit, parse::Malformed> {
     parse::limit(text).ok_or_else(|| parse::Malformed::at(0, text))
 }
 
-impl CpuV1 {
-    fn read(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
-        if let Some(per_cpu) = &mut self.per_cpu {
-            let found = per_cpu.parse(buf, |t| text::per_cpu(t, &mut out.per_cpu_ns))?;
-            if found.is_none() {
-                return Ok(false);
-            }
-            out.total_ns = out.per_cpu_ns.iter().sum();
-        } else if let Some(usage) = &mut self.usage {
-            let Some(total) = usage.parse(buf, parse::single)? else {
-                return Ok(false);
-            };
-            out.total_ns = total;
-        }
-        if let Some((user, system)) = self.stat.parse(buf, text::cpuacct_stat)? {
-            out.user_ns = user;
-            out.system_ns = system;
-        }
-        out.cfs = match &mut self.cfs {
-            Some(cfs) => cfs.parse(buf, text::cpu_stat_v1)?.unwrap_or_default(),
-            None => super::Cfs::default(),
-        };
-        Ok(true)
-    }
-}
-
-impl MemoryV1 {
-    fn read(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
-        let Some(usage) = self.usage.parse(buf, parse::single)? else {
-            return Ok(false);
-        };
-        out.usage = usage;
-        out.max_usage = self.max_usage.parse(buf, parse::single)?.unwrap_or(0);
-        out.failcnt = self.failcnt.parse(buf, parse::single)?.unwrap_or(0);
-        out.kernel = self.kernel.parse(buf, parse::single)?.unwrap_or(0);
-        let hierarchical = self.hierarchical;
-        self.stat
-            .parse(buf, |t| text::memory_stat_v1(t, hierarchical, out))?;
-        Ok(true)
-    }
-}
-
-impl MemoryV2 {
-    fn read(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
-        let stat = self.stat.parse(buf, |t| text::memory_stat_v2(t, out))?;
-        match self.current.parse(buf, parse::single)? {
-            Some(current) => out.usage = current,
-            None if self.root_meminfo.is_some() => out.usage = out.rss + out.cache,
-            None if stat.is_none() => return Ok(false),
-            None => {}
-        }
-        out.max_usage = self.peak.parse(buf, parse::single)?.unwrap_or(0);
-        match &mut self.root_meminfo {
-            Some(meminfo) => {
-                out.swap = meminfo.read(buf)?.map(swap_used).unwrap_or(0);
-            }
-            None => out.swap = self.swap.parse(buf, parse::single)?.unwrap_or(0),
-        }
-        if let Some(events) = self.events.parse(buf, text::memory_events)? {
-            out.events = events;
-        }
-        Ok(true)
-    }
-}
-
-/// SwapTotal − SwapFree of `/proc/meminfo`, in bytes.
-fn swap_used(meminfo: &[u8]) -> u64 {
-    let kilobytes = |key: &[u8]| {
-        parse::lines(meminfo)
-            .find_map(|line| line.strip_prefix(key))
-            .and_then(|rest| parse::words(rest).next())
-            .and_then(parse::u64)
-            .unwrap_or(0)
-    };
-    kilobytes(b"SwapTotal:").saturating_sub(kilobytes(b"SwapFree:")) * 1024
-}
-
-impl BlkioV1 {
-    /// How often a lower-ranked family is questioned (a disk's scheduler may change under us).
-    const RECONSIDER_EVERY: u32 = 60;
-
-    fn read(&mut self, buf: &mut ReadBuf, out: &mut Io) -> Result<()> {
-        self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds.is_multiple_of(Self::RECONSIDER_EVERY) {
-            self.active = None;
-        }
-        if let Some(active) = self.active {
-            if self.families[active].read(buf, out)? {
-                return Ok(());
-            }
-            self.active = None;
-        }
-        for (index, family) in self.families.iter_mut().enumerate() {
-            out.clear();
-            if family.read(buf, out)? {
-                self.active = Some(index);
-                return Ok(());
-            }
-        }
-        out.clear();
-        Ok(())
-    }
-
-    fn read_now(&self) -> Vec<&Source> {
-        match self.active {
-            Some(active) => self.families[active].files.iter().map(|f| &f.0).collect(),
-            None => self
-                .families
-                .iter()
-                .filter_map(|f| f.files.first().map(|f| &f.0))
-                .collect(),
-        }
-    }
-}
-
-impl BlkioFamily {
-    /// False where the leading file names no device: the rest is not worth reading.
-    fn read(&mut self, buf: &mut ReadBuf, out: &mut Io) -> Result<bool> {
-        for (index, (source, list)) in self.files.iter_mut().enumerate() {
-            let rows = list(out);
-            let found = source.parse(buf, |t| text::blkio(t, rows))?;
-            if index == 0 && (found.is_none() || rows.is_empty()) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-}
-
 /// Finds the files of one cgroup.
-struct Files<'a> {
-    hierarchies: &'a Hierarchies,
-    cgroup: &'a str,
-    descriptors: &'a Arc<Descriptors>,
+pub(super) struct Files<'a> {
+    pub(super) hierarchies: &'a Hierarchies,
+    pub(super) cgroup: &'a str,
+    pub(super) descriptors: &'a Arc<Descriptors>,
 }
 
 impl Files<'_> {
-    fn dir(&self, controller: Controller) -> Option<PathBuf> {
+    pub(super) fn dir(&self, controller: Controller) -> Option<PathBuf> {
         self.hierarchies.dir(controller, self.cgroup)
     }
 
-    fn source(&self, controller: Controller, file: &str) -> Option<Source> {
+    pub(super) fn source(&self, controller: Controller, file: &str) -> Option<Source> {
         Some(Source::new(
             self.dir(controller)?.join(file),
             self.descriptors,
         ))
-    }
-
-    fn v1(&self, wanted: Wanted, buf: &mut ReadBuf) -> Version {
-        Version::V1 {
-            cpu: wanted.cpu.then(|| self.cpu_v1(wanted.per_cpu)).flatten(),
-            memory: wanted.memory.then(|| self.memory_v1(buf)).flatten(),
-            io: wanted.io.then(|| self.blkio_v1()).flatten(),
-        }
-    }
-
-    fn cpu_v1(&self, per_cpu: bool) -> Option<CpuV1> {
-        let file = |name| self.source(Controller::Cpuacct, name);
-        Some(CpuV1 {
-            usage: if per_cpu { None } else { file("cpuacct.usage") },
-            per_cpu: if per_cpu {
-                file("cpuacct.usage_percpu")
-            } else {
-                None
-            },
-            stat: file("cpuacct.stat")?,
-            cfs: self.source(Controller::Cpu, "cpu.stat"),
-        })
-    }
-
-    fn memory_v1(&self, buf: &mut ReadBuf) -> Option<MemoryV1> {
-        let file = |name| self.source(Controller::Memory, name);
-        let use_hierarchy = self.dir(Controller::Memory)?.join("memory.use_hierarchy");
-        let says = crate::read_file(&use_hierarchy, buf).ok().flatten();
-        Some(MemoryV1 {
-            hierarchical: says.is_none_or(|text| parse::trim(text) != b"0"),
-            usage: file("memory.usage_in_bytes")?,
-            max_usage: file("memory.max_usage_in_bytes")?,
-            failcnt: file("memory.failcnt")?,
-            kernel: file("memory.kmem.usage_in_bytes")?,
-            stat: file("memory.stat")?,
-        })
-    }
-
-    fn blkio_v1(&self) -> Option<BlkioV1> {
-        const DETAILS: [(&str, IoList); 6] = [
-            ("sectors_recursive", |io| &mut io.sectors),
-            ("io_service_time_recursive", |io| &mut io.service_time_ns),
-            ("io_wait_time_recursive", |io| &mut io.wait_time_ns),
-            ("io_merged_recursive", |io| &mut io.merged),
-            ("io_queued_recursive", |io| &mut io.queued),
-            ("time_recursive", |io| &mut io.time_ms),
-        ];
-        const TRAFFIC: [(&str, IoList); 2] = [
-            ("io_serviced_recursive", |io| &mut io.serviced),
-            ("io_service_bytes_recursive", |io| &mut io.service_bytes),
-        ];
-        const OWN_TRAFFIC: [(&str, IoList); 2] = [
-            ("io_serviced", |io| &mut io.serviced),
-            ("io_service_bytes", |io| &mut io.service_bytes),
-        ];
-        let dir = self.dir(Controller::Blkio)?;
-        let mut families = Vec::new();
-        let mut offer = |prefix: &str, lists: &mut dyn Iterator<Item = &(&str, IoList)>| -> bool {
-            let files: Vec<(Source, IoList)> = lists
-                .map(|(name, list)| {
-                    let path = dir.join(format!("{prefix}{name}"));
-                    (Source::new(path, self.descriptors), *list)
-                })
-                .collect();
-            let there = files.first().is_some_and(|(s, _)| s.path().exists());
-            if there {
-                families.push(BlkioFamily { files });
-            }
-            there
-        };
-        if !offer("blkio.bfq.", &mut DETAILS.iter().chain(&TRAFFIC)) {
-            offer("blkio.bfq.", &mut TRAFFIC.iter());
-        }
-        offer("blkio.", &mut DETAILS.iter().chain(&TRAFFIC));
-        // Where the recursive files exist, the plain ones can add nothing.
-        if !offer("blkio.throttle.", &mut TRAFFIC.iter()) {
-            offer("blkio.throttle.", &mut OWN_TRAFFIC.iter());
-        }
-        Some(BlkioV1 {
-            families,
-            active: None,
-            rounds: 0,
-        })
-    }
-
-    fn v2(&self, root: &HostRoot, wanted: Wanted) -> Version {
-        // On v2 every controller lives in the one directory, whichever is named.
-        let file = |name| self.source(Controller::Cpu, name);
-        let memory = || {
-            Some(MemoryV2 {
-                current: file("memory.current")?,
-                peak: file("memory.peak")?,
-                swap: file("memory.swap.current")?,
-                stat: file("memory.stat")?,
-                events: file("memory.events")?,
-                root_meminfo: (self.cgroup == "/")
-                    .then(|| Source::new(root.proc("meminfo"), self.descriptors)),
-            })
-        };
-        let pressure = || {
-            Some(PressureV2 {
-                cpu: file("cpu.pressure")?,
-                memory: file("memory.pressure")?,
-                io: file("io.pressure")?,
-            })
-        };
-        Version::V2 {
-            cpu: wanted.cpu.then(|| file("cpu.stat")).flatten(),
-            memory: wanted.memory.then(memory).flatten(),
-            io: wanted.io.then(|| file("io.stat")).flatten(),
-            pressure: wanted.pressure.then(pressure).flatten(),
-        }
     }
 
     fn pids(&self) -> Option<PidsFiles> {

@@ -5,22 +5,29 @@ use std::fmt;
 use crate::parse::{self, Malformed};
 use crate::{HostError, HostRoot, ReadBuf, Result, read_file};
 
-/// A block device's name held in place: the kernel's limit is 31 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+/// A block device's name held in place: the kernel's limit is 31 bytes and a partition's number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceName {
-    bytes: [u8; 31],
+    bytes: [u8; 47],
     len: u8,
+}
+
+impl Default for DeviceName {
+    fn default() -> Self {
+        Self {
+            bytes: [0; 47],
+            len: 0,
+        }
+    }
 }
 
 impl DeviceName {
     pub fn new(name: &[u8]) -> Option<Self> {
-        let mut bytes = [0; 31];
-        bytes.get_mut(..name.len())?.copy_from_slice(name);
         std::str::from_utf8(name).ok()?;
-        Some(Self {
-            bytes,
-            len: name.len() as u8,
-        })
+        let mut this = Self::default();
+        this.bytes.get_mut(..name.len())?.copy_from_slice(name);
+        this.len = name.len() as u8;
+        Some(this)
     }
 
     pub fn as_str(&self) -> &str {

@@ -114,6 +114,17 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_pool_survives(used: u64, total: u64, major: u32, minor: u32, sectors: u64) {
+            let status = format!("0 9 thin-pool 1 2/3 {used}/{total} - rw\n");
+            let pool = DmPool { used_blocks: used, total_blocks: total };
+            prop_assert_eq!(parse_dm_status(status.as_bytes()).unwrap(), pool);
+            let _ = pool.usage(sectors);
+            let table = format!("0 9 thin-pool 1:2 {major}:{minor} {sectors} 0 0\n");
+            let expected = DmTable { major, minor, block_sectors: sectors };
+            prop_assert_eq!(parse_dm_table(table.as_bytes()).unwrap(), expected);
+        }
+
+        #[test]
         fn no_input_panics(text: Vec<u8>) {
             let _ = parse_zfs_list(&text);
             let _ = parse_dm_status(&text);

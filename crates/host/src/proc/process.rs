@@ -264,6 +264,20 @@ mod tests {
         }
 
         #[test]
+        fn any_limit_survives(soft in 0..i64::MAX, hard in prop::option::of(0..i64::MAX)) {
+            let word = hard.map_or("unlimited".to_owned(), |hard| hard.to_string());
+            let text = format!("Max open files            {soft:<20} {word:<20} files     \n");
+            let limit = parse_limits(text.as_bytes()).unwrap().unwrap();
+            prop_assert_eq!((limit.soft, limit.hard), (soft, hard.unwrap_or(UNLIMITED)));
+        }
+
+        #[test]
+        fn any_referenced_sum_survives(kib in prop::collection::vec(0_u64..1 << 40, 0..9)) {
+            let text: String = kib.iter().map(|k| format!("Rss: 1 kB\nReferenced: {k:10} kB\n")).collect();
+            prop_assert_eq!(parse_referenced(text.as_bytes()).unwrap(), kib.iter().sum::<u64>() * 1024);
+        }
+
+        #[test]
         fn no_input_panics(text: Vec<u8>) {
             let _ = parse_pids(&text, &mut Vec::new());
             let _ = parse_limits(&text);

@@ -167,6 +167,7 @@ pub struct SelfUsage {
     /// All threads, since the start.
     pub cpu: Duration,
     pub rss_bytes: u64,
+    pub virtual_bytes: u64,
 }
 
 impl SelfUsage {
@@ -175,16 +176,20 @@ impl SelfUsage {
         let time = clock_gettime(ClockId::ProcessCPUTime);
         let path = std::path::Path::new("/proc/self/statm");
         let text = read_file(path, buf)?.unwrap_or(b"");
-        let pages = parse::words(text)
-            .nth(1)
-            .and_then(parse::u64)
+        let mut pages = parse::words(text).map(parse::u64);
+        let (virtual_pages, resident_pages) = pages
+            .next()
+            .flatten()
+            .zip(pages.next().flatten())
             .ok_or_else(|| HostError::malformed(path, Malformed::at(0, text)))?;
+        let page_size = rustix::param::page_size() as u64;
         Ok(Self {
             cpu: Duration::new(
                 u64::try_from(time.tv_sec).unwrap_or(0),
                 u32::try_from(time.tv_nsec).unwrap_or(0),
             ),
-            rss_bytes: pages.saturating_mul(rustix::param::page_size() as u64),
+            rss_bytes: resident_pages.saturating_mul(page_size),
+            virtual_bytes: virtual_pages.saturating_mul(page_size),
         })
     }
 }
@@ -252,6 +257,12 @@ mod tests {
             stat.parse(text.as_bytes()).unwrap();
             prop_assert_eq!(stat.per_cpu[0].0, cpu);
             prop_assert_eq!(stat.per_cpu[0].1.total(), v.iter().map(|t| u64::from(*t)).sum::<u64>());
+        }
+
+        #[test]
+        fn any_uptime_survives(secs in 0_u64..1 << 40, centis in 0_u64..100) {
+            let parsed = parse_uptime(format!("{secs}.{centis:02} 1.00\n").as_bytes()).unwrap();
+            prop_assert_eq!(parsed, Duration::from_millis(secs * 1000 + centis * 10));
         }
 
         #[test]

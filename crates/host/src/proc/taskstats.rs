@@ -170,7 +170,11 @@ impl TaskstatsSocket {
         sendto(&self.socket, request, SendFlags::empty(), &kernel)?;
         let mut answer = [0; 4096];
         loop {
-            let (len, _) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+            let len = match recv(&self.socket, &mut answer[..], RecvFlags::empty()) {
+                Ok((len, _)) => len,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error),
+            };
             match decode_answer(&answer[..len], self.sequence) {
                 Answer::Attributes(attributes) => {
                     return decode(attributes).ok_or(rustix::io::Errno::BADMSG);

@@ -110,7 +110,7 @@ impl Exporter {
                 created,
                 started: state.started().unwrap_or(created),
                 health: identity.map_or("", |i| i.health.0.as_str()),
-                oom_events: self.observer.oom.count(container.path(), identity),
+                oom_events: self.observer.oom_events(container.path(), &state),
                 now,
                 per_cpu: dialect == Dialect::Cadvisor && groups.has(Group::PerCpu),
                 devices: &devices,
@@ -127,6 +127,8 @@ impl Exporter {
             Dialect::Kubelet => {
                 let mut groups = GroupSet::of(&[
                     Group::Cpu,
+                    // Constant zeros on some kubelets, absent on others: present suits both kinds of client.
+                    Group::CpuLoad,
                     Group::Memory,
                     Group::DiskIo,
                     Group::Disk,

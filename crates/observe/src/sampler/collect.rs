@@ -17,6 +17,7 @@ use plimsoll_host::{
     Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp, list_dir, read_file,
 };
 
+use super::hardware::Hardware;
 use super::tracked::Tracked;
 use super::{Config, Counters, EXTRA_EVERY};
 use crate::machine::MachineState;
@@ -41,6 +42,7 @@ pub struct Collector {
     load_reader: bool,
     referenced_reset: u64,
     back_off: bool,
+    hardware: Hardware,
     // Scratch, reused for every container.
     buf: ReadBuf,
     sample: Sample,
@@ -71,7 +73,11 @@ impl Collector {
             cpuset: groups.has(Group::Cpuset),
         };
         let load_reader = config.load_reader && groups.has(Group::CpuLoad);
+        let mut buf = ReadBuf::default();
+        let perf = config.perf.clone().filter(|_| groups.has(Group::PerfEvent));
+        let resctrl = groups.has(Group::Resctrl);
         Self {
+            hardware: Hardware::new(root, &descriptors, perf, resctrl, &mut buf),
             taskstats: (load_reader && !hierarchies.is_v2())
                 .then(|| TaskstatsSocket::open().ok().flatten())
                 .flatten(),
@@ -86,7 +92,7 @@ impl Collector {
             load_reader,
             referenced_reset: config.referenced_reset,
             back_off: config.back_off,
-            buf: ReadBuf::default(),
+            buf,
             sample: Sample::default(),
             interfaces: Vec::new(),
             advanced: AdvancedTcp::default(),
@@ -100,7 +106,13 @@ impl Collector {
 
     pub fn open(&mut self, container: Arc<Container>, now: Duration) -> Tracked {
         let path = Arc::clone(container.path());
+        if self.hardware.has_resctrl() {
+            self.own_pids(&path);
+        }
         Tracked {
+            hardware: self
+                .hardware
+                .open(&self.hierarchies, &path, &self.pids, &mut self.buf),
             reader: CgroupReader::new(
                 &self.hierarchies,
                 &self.root,
@@ -132,6 +144,10 @@ impl Collector {
             last_complaint: None,
             container,
         }
+    }
+
+    pub fn close(&self, tracked: &Tracked) {
+        self.hardware.close(&tracked.hardware);
     }
 
     /// Reads the limits; returns when the cgroup was made.
@@ -180,6 +196,16 @@ impl Collector {
         }
         self.read_network(tracked, now);
         self.read_tasks(tracked, extra, now);
+        if self.hardware.has_perf() || self.hardware.has_resctrl() {
+            self.hardware
+                .read(&tracked.hardware, &mut self.sample, &mut self.buf);
+            if self.hardware.has_perf() {
+                self.sample.groups = self.sample.groups.with(Group::PerfEvent);
+            }
+            if self.hardware.has_resctrl() {
+                self.sample.groups = self.sample.groups.with(Group::Resctrl);
+            }
+        }
         if tracked.is_root() && self.groups.has(Group::Disk) {
             self.machine.filesystems(&mut self.sample.filesystems);
         } else if self.groups.has(Group::Disk) {
@@ -213,8 +239,9 @@ impl Collector {
         let mut first_error = None;
         let mut note =
             |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| match outcome {
-                Ok(true) => sample.groups = sample.groups.with(group),
-                Ok(false) => {}
+                // A cgroup that a controller does not have (v1 trees differ, v2 enables them one by one) counts as one
+                // that used nothing, as in the original: queries that join families keep their rows.
+                Ok(_) => sample.groups = sample.groups.with(group),
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }

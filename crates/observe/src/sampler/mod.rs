@@ -5,6 +5,7 @@
 
 mod budget;
 mod collect;
+mod hardware;
 mod tracked;
 
 use std::cmp::Reverse;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use plimsoll_containers::{CgroupPath, Change, Identity, names::Rules};
 use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::perf::PerfConfig;
 use plimsoll_host::{Clock, Descriptors, HostRoot};
 use rustc_hash::FxHashMap;
 
@@ -45,6 +47,8 @@ pub struct Config {
     pub load_reader: bool,
     /// Clear the referenced bits every so many samples; zero: never.
     pub referenced_reset: u64,
+    /// The perf events to count.
+    pub perf: Option<PerfConfig>,
     pub rules: Rules,
 }
 
@@ -60,6 +64,7 @@ impl Default for Config {
             cpu_budget: 0.0,
             load_reader: false,
             referenced_reset: 0,
+            perf: None,
             rules: Rules::default(),
         }
     }
@@ -248,7 +253,9 @@ impl Sampler {
         let Some(slot) = self.by_path.remove(path) else {
             return;
         };
-        self.tracked[slot] = None;
+        if let Some(tracked) = self.tracked[slot].take() {
+            self.collector.close(&tracked);
+        }
         self.free.push(slot);
         self.observer.store.remove(path);
         self.observer.events.add(Event {

@@ -9,6 +9,7 @@ use plimsoll_host::proc::SchedstatSum;
 use plimsoll_host::proc::net::NetFiles;
 
 use super::collect::Collector;
+use super::hardware::HardwareFiles;
 use crate::sample::Processes;
 use crate::store::Container;
 
@@ -21,6 +22,7 @@ pub struct Tracked {
     pub net: Option<NetFiles>,
     /// The container's first process: whose limits and whose network count.
     pub pid: Option<u32>,
+    pub hardware: HardwareFiles,
     pub schedstat: SchedstatSum,
     pub load: LoadAverage,
     pub samples: u64,

@@ -35,11 +35,17 @@ pub struct InterfaceName {
 }
 
 impl InterfaceName {
-    /// `None` for names that no kernel would give.
+    /// `None` for names longer than a kernel gives. Whoever owns a network namespace may call an interface anything:
+    /// what is not text is shown as question marks.
     pub fn new(name: &[u8]) -> Option<Self> {
         let mut bytes = [0; 15];
-        bytes.get_mut(..name.len())?.copy_from_slice(name);
-        std::str::from_utf8(name).ok()?;
+        let place = bytes.get_mut(..name.len())?;
+        place.copy_from_slice(name);
+        if std::str::from_utf8(place).is_err() {
+            for byte in place.iter_mut().filter(|byte| !byte.is_ascii()) {
+                *byte = b'?';
+            }
+        }
         Some(Self {
             bytes,
             len: name.len() as u8,
@@ -272,6 +278,17 @@ mod tests {
                 line 3: eth0 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1
             "#]],
         );
+    }
+
+    #[test]
+    fn names_that_are_not_text() {
+        let name = InterfaceName::new(b"w\xff\xc3lan").unwrap();
+        assert_eq!(name.as_str(), "w??lan");
+        assert_eq!(
+            InterfaceName::new("wl\u{e4}n".as_bytes()).unwrap().as_str(),
+            "wl\u{e4}n"
+        );
+        assert_eq!(InterfaceName::new(b"sixteen-letters!"), None);
     }
 
     #[test]

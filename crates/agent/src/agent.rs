@@ -1,0 +1,246 @@
+//! Build, spawn, drain: the node role put together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use plimsoll_containers::{Change, Containers};
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
+use plimsoll_host::proc::stat::ProcStat;
+use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp};
+use plimsoll_observe::events::EventStore;
+use plimsoll_observe::exposition::Exporter;
+use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::oom::OomCounters;
+use plimsoll_observe::sampler::{self, Message, Sampler};
+use plimsoll_observe::store::Store;
+use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
+use plimsoll_observe::{Observer, PassLine, oom_watch};
+
+use crate::{Config, View};
+
+/// Everything the agent may touch beyond its own memory.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub clock: Clock,
+    pub root: HostRoot,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(
+        "cannot use the data directory {path}; create it, make it writable, or choose another with --data-dir"
+    )]
+    DataDir {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Containers(#[from] plimsoll_containers::BuildError),
+}
+
+/// Checked and put together, not started.
+#[derive(Debug)]
+pub struct Agent {
+    world: World,
+    config: Config,
+    hierarchies: Arc<Hierarchies>,
+    observer: Arc<Observer>,
+    containers: Containers,
+    exporter: Arc<Exporter>,
+}
+
+impl Config {
+    /// Looks at the machine and checks everything that can be checked; starts nothing.
+    pub fn build(self, world: World) -> Result<Agent, BuildError> {
+        let mut buf = ReadBuf::default();
+        let hierarchies = Hierarchies::detect(&world.root, &mut buf)?;
+        let now = world.clock.now();
+        let info = MachineInfo::read(&world.root, &self.id_files, now, &mut buf)?;
+        let fixed = Fixed {
+            boot: boot_time(&world.root, &mut buf),
+            all_cpus: match info.num_cores {
+                0 | 1 => "0".to_owned(),
+                n => format!("0-{}", n - 1),
+            },
+            kernel_version: kernel_version(&world.root, &mut buf),
+            os_version: os_version(&world.root, &mut buf),
+        };
+        let oom = match &self.data_dir {
+            Some(dir) => OomCounters::open(usable_dir(dir)?.join("oom.json"), &info.boot_id),
+            None => OomCounters::default(),
+        };
+        let observer = Arc::new(Observer {
+            store: Arc::new(Store::new(self.history)),
+            events: Arc::new(EventStore::new(self.events)),
+            oom: Arc::new(oom),
+            machine: Arc::new(MachineState::new(world.clock.clone(), fixed, info)),
+            clock: world.clock.clone(),
+            root: world.root.clone(),
+            groups: self.groups,
+            is_v2: hierarchies.is_v2(),
+            passes: PassLine::default(),
+        });
+        let containers = plimsoll_containers::Config {
+            clock: world.clock.clone(),
+            rules: self.rules.clone(),
+            runtimes: self.runtimes.clone(),
+            env_whitelist: self.env_whitelist.clone(),
+            rescan_interval: self.rescan,
+            ..plimsoll_containers::Config::new(world.root.clone(), hierarchies.clone())
+        };
+        Ok(Agent {
+            containers: containers.build()?,
+            exporter: Arc::new(Exporter::new(Arc::clone(&observer), self.labels.clone())),
+            observer,
+            hierarchies: Arc::new(hierarchies),
+            config: self,
+            world,
+        })
+    }
+}
+
+/// Creates the directory where needed, and proves that it can be written to.
+fn usable_dir(dir: &PathBuf) -> Result<&PathBuf, BuildError> {
+    let wrap = |source| BuildError::DataDir {
+        path: dir.clone(),
+        source,
+    };
+    std::fs::create_dir_all(dir).map_err(wrap)?;
+    let probe = dir.join(".write-test");
+    std::fs::write(&probe, b"").map_err(wrap)?;
+    std::fs::remove_file(&probe).map_err(wrap)?;
+    Ok(dir)
+}
+
+/// When the machine was started, to the minute as the original has it: a cgroup cannot be older.
+fn boot_time(root: &HostRoot, buf: &mut ReadBuf) -> Timestamp {
+    let mut stat = ProcStat::default();
+    match stat.read(root, buf) {
+        Ok(true) => Timestamp::from_secs(stat.boot().secs().div_euclid(60) * 60),
+        Ok(false) | Err(_) => Timestamp::ZERO,
+    }
+}
+
+impl Agent {
+    /// Starts the threads and tasks. Must be called within a tokio runtime.
+    pub fn spawn(self) -> std::io::Result<Running> {
+        let started = self.world.clock.now();
+        let surroundings = Surroundings::new(
+            self.world.root.clone(),
+            Arc::clone(&self.observer.machine),
+            Arc::clone(&self.observer.store),
+            self.config.groups,
+            self.config.id_files.clone(),
+        );
+        let surroundings = surroundings::spawn(
+            surroundings,
+            Intervals {
+                filesystems: self.config.sampling.interval,
+                machine: self.config.machine_refresh,
+            },
+        )?;
+        let descriptors = Descriptors::from_limit();
+        let sampler = Sampler::new(
+            self.config.sampling.clone(),
+            Arc::clone(&self.observer),
+            Arc::clone(&self.hierarchies),
+            &self.world.root,
+            Arc::clone(&descriptors),
+        );
+        let sampler = sampler::spawn(sampler)?;
+        let (containers, changes) = self.containers.spawn(&tokio::runtime::Handle::current())?;
+        let forward = sampler.sender();
+        std::thread::Builder::new()
+            .name("changes".into())
+            .spawn(move || forward_changes(&changes, &forward))?;
+        let kernel_log = oom_watch::spawn(
+            &self.world.root,
+            self.world.clock.clone(),
+            Arc::clone(&self.observer.events),
+            Arc::clone(&self.observer.oom),
+        );
+        let kernel_log = match kernel_log {
+            Ok(Some(handle)) => Some(handle),
+            Ok(None) => {
+                self.observer.oom.set_blind();
+                tracing::warn!(
+                    "no kernel log to read: out of memory kills will not be seen; give the agent /dev/kmsg"
+                );
+                None
+            }
+            Err(error) => {
+                self.observer.oom.set_blind();
+                tracing::warn!(%error, "cannot read the kernel log: out of memory kills will not be seen");
+                None
+            }
+        };
+        let view = View {
+            started,
+            observer: self.observer,
+            exporter: self.exporter,
+            hierarchies: self.hierarchies,
+            descriptors,
+            sampling: sampler.counters(),
+            sampler: sampler.sender(),
+            containers,
+            kernel_log: kernel_log.as_ref().map(oom_watch::Handle::counters),
+            tokio: tokio::runtime::Handle::current(),
+        };
+        Ok(Running {
+            view: Arc::new(view),
+            sampler,
+            surroundings,
+            kernel_log,
+        })
+    }
+}
+
+fn forward_changes(changes: &Receiver<Change>, sampler: &std::sync::mpsc::Sender<Message>) {
+    while let Ok(change) = changes.recv() {
+        if sampler.send(Message::Change(change)).is_err() {
+            return;
+        }
+    }
+}
+
+/// The running agent.
+#[derive(Debug)]
+pub struct Running {
+    view: Arc<View>,
+    sampler: sampler::Handle,
+    surroundings: surroundings::Handle,
+    kernel_log: Option<oom_watch::Handle>,
+}
+
+impl Running {
+    /// What requests may look at.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    /// Stops everything, saves what is to be saved, and waits no longer than `deadline` for it. Requests must be over.
+    pub async fn drain(self, deadline: Duration) {
+        // A request that is still looking keeps the handle; then discovery ends when that request does.
+        if let Some(view) = Arc::into_inner(self.view)
+            && !view.containers.shutdown(deadline).await
+        {
+            tracing::warn!("discovery did not end in time");
+        }
+        let threads = tokio::task::spawn_blocking(move || {
+            self.sampler.stop();
+            self.surroundings.stop();
+            if let Some(kernel_log) = self.kernel_log {
+                kernel_log.stop();
+            }
+        });
+        if tokio::time::timeout(deadline, threads).await.is_err() {
+            tracing::warn!("some threads did not end in time and are left behind");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What the agent is told to do.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_containers::Rules;
+use plimsoll_containers::runtime::Endpoint;
+use plimsoll_host::machine::IdFiles;
+use plimsoll_observe::GroupSet;
+use plimsoll_observe::events::Limits;
+use plimsoll_observe::exposition::LabelPolicy;
+use plimsoll_observe::sampler;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub sampling: sampler::Config,
+    pub groups: GroupSet,
+    /// How much history each container keeps.
+    pub history: Duration,
+    pub events: Limits,
+    pub labels: LabelPolicy,
+    pub rules: Rules,
+    pub runtimes: Vec<Endpoint>,
+    pub env_whitelist: Vec<String>,
+    /// How often the whole cgroup tree is walked again.
+    pub rescan: Duration,
+    /// How often the machine's facts are read again.
+    pub machine_refresh: Duration,
+    pub id_files: IdFiles,
+    /// Where counts live that outlast the process; `None`: in memory only.
+    pub data_dir: Option<PathBuf>,
+}

@@ -1,0 +1,295 @@
+//! `/metrics/self`: the agent on itself — what it costs, what it saw, what went wrong.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_host::proc::stat::SelfUsage;
+use plimsoll_host::{ReadBuf, Timestamp};
+use plimsoll_observe::exposition::Kind::{Counter, Gauge};
+use plimsoll_observe::exposition::Text;
+use plimsoll_observe::exposition::number::Number::{Float, Whole};
+
+use crate::View;
+
+fn load(counter: &AtomicU64) -> plimsoll_observe::exposition::number::Number {
+    Whole(counter.load(Ordering::Relaxed))
+}
+
+impl View {
+    /// The families about sampling, discovery, runtimes and the kernel log.
+    pub(crate) fn own_families(&self) -> Vec<u8> {
+        let mut text = Text::default();
+        self.sampling(&mut text);
+        self.discovery(&mut text);
+        self.runtimes(&mut text);
+        self.kernel_log(&mut text);
+        process(&mut text, self.started);
+        text.into_bytes()
+    }
+
+    fn sampling(&self, text: &mut Text) {
+        let c = &self.sampling;
+        let containers = self.observer.store.len() as u64;
+        let stretch = c.stretch_milli.load(Ordering::Relaxed) as f64 / 1000.0;
+        let round = c.last_round_ns.load(Ordering::Relaxed) as f64 / 1e9;
+        text.single(
+            "plimsoll_containers",
+            Gauge,
+            "Containers that are being sampled.",
+            Whole(containers),
+        )
+        .single(
+            "plimsoll_samples_total",
+            Counter,
+            "Samples taken.",
+            load(&c.samples),
+        )
+        .single(
+            "plimsoll_sample_errors_total",
+            Counter,
+            "Figures that could not be read or understood.",
+            load(&c.errors),
+        )
+        .single(
+            "plimsoll_sample_vanished_total",
+            Counter,
+            "Containers that ended while they were being read.",
+            load(&c.gone),
+        )
+        .single(
+            "plimsoll_on_demand_passes_total",
+            Counter,
+            "Passes made because a request wanted fresh figures.",
+            load(&c.on_demand),
+        )
+        .single(
+            "plimsoll_rounds_total",
+            Counter,
+            "Times the sampler woke up to sample.",
+            load(&c.rounds),
+        )
+        .single(
+            "plimsoll_last_round_seconds",
+            Gauge,
+            "How long the last round took.",
+            Float(round),
+        )
+        .single(
+            "plimsoll_interval_stretch",
+            Gauge,
+            "What intervals are multiplied by to stay within the CPU budget; 1 is not at all.",
+            Float(stretch),
+        )
+        .single(
+            "plimsoll_descriptors_free",
+            Gauge,
+            "Kernel files that may still be held open.",
+            Whole(self.descriptors.free() as u64),
+        )
+        .single(
+            "plimsoll_events_total",
+            Counter,
+            "Events recorded.",
+            Whole(self.observer.events.added()),
+        );
+    }
+
+    fn discovery(&self, text: &mut Text) {
+        let d = &self.containers.counters().discovery;
+        text.single(
+            "plimsoll_discovery_cgroups",
+            Gauge,
+            "Cgroups known to discovery.",
+            load(&d.cgroups),
+        )
+        .single(
+            "plimsoll_discovery_watches",
+            Gauge,
+            "Directories watched by inotify.",
+            load(&d.watches),
+        )
+        .single(
+            "plimsoll_discovery_unwatched",
+            Gauge,
+            "Directories that the kernel refuses to watch; they are listed regularly instead.",
+            load(&d.unwatched),
+        )
+        .single(
+            "plimsoll_discovery_events_total",
+            Counter,
+            "Changes told by inotify.",
+            load(&d.events),
+        )
+        .single(
+            "plimsoll_discovery_rescans_total",
+            Counter,
+            "Walks over all cgroups.",
+            load(&d.rescans),
+        )
+        .single(
+            "plimsoll_discovery_overflows_total",
+            Counter,
+            "Times inotify lost events and a walk made up for it.",
+            load(&d.overflows),
+        )
+        .single(
+            "plimsoll_discovery_failures_total",
+            Counter,
+            "Directories that could not be listed or watched.",
+            load(&d.failures),
+        );
+    }
+
+    fn runtimes(&self, text: &mut Text) {
+        let runtimes = &self.containers.counters().runtimes;
+        let mut each =
+            |name: &str,
+             kind,
+             help: &str,
+             value: &dyn Fn(&plimsoll_containers::runtime::Counters) -> u64| {
+                text.family(name, kind, help);
+                for (index, runtime) in runtimes.iter().enumerate() {
+                    // Two sockets of one kind are told apart by their place on the command line.
+                    let twin = runtimes[..index]
+                        .iter()
+                        .filter(|r| r.kind == runtime.kind)
+                        .count();
+                    let label = match twin {
+                        0 => runtime.kind.to_owned(),
+                        n => format!("{}-{}", runtime.kind, n + 1),
+                    };
+                    text.series(&[("runtime", &label)], Whole(value(runtime)), None);
+                }
+            };
+        let get = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        each(
+            "plimsoll_runtime_up",
+            Gauge,
+            "Whether the runtime answers.",
+            &|r| u64::from(r.up.load(Ordering::Relaxed)),
+        );
+        each(
+            "plimsoll_runtime_calls_total",
+            Counter,
+            "Questions asked.",
+            &|r| get(&r.calls),
+        );
+        each(
+            "plimsoll_runtime_errors_total",
+            Counter,
+            "Questions that failed.",
+            &|r| get(&r.errors),
+        );
+        each(
+            "plimsoll_runtime_timeouts_total",
+            Counter,
+            "Questions that were not answered in time.",
+            &|r| get(&r.timeouts),
+        );
+        each(
+            "plimsoll_runtime_malformed_total",
+            Counter,
+            "Answers that made no sense.",
+            &|r| get(&r.malformed),
+        );
+        each(
+            "plimsoll_runtime_connects_total",
+            Counter,
+            "Connections made.",
+            &|r| get(&r.connects),
+        );
+    }
+
+    fn kernel_log(&self, text: &mut Text) {
+        let Some(c) = &self.kernel_log else {
+            text.single(
+                "plimsoll_kernel_log_up",
+                Gauge,
+                "Whether the kernel log can be read.",
+                Whole(0),
+            );
+            return;
+        };
+        text.single(
+            "plimsoll_kernel_log_up",
+            Gauge,
+            "Whether the kernel log can be read.",
+            Whole(1),
+        )
+        .single(
+            "plimsoll_oom_kills_total",
+            Counter,
+            "Out of memory kills seen.",
+            load(&c.kills),
+        )
+        .single(
+            "plimsoll_kernel_log_overruns_total",
+            Counter,
+            "Times the kernel overwrote records before they were read.",
+            load(&c.overruns),
+        )
+        .single(
+            "plimsoll_kernel_log_missed_total",
+            Counter,
+            "Records lost that way.",
+            load(&c.missed),
+        )
+        .single(
+            "plimsoll_kernel_log_errors_total",
+            Counter,
+            "Records that could not be read.",
+            load(&c.errors),
+        )
+        .single(
+            "plimsoll_oom_save_errors_total",
+            Counter,
+            "Failures to save the out of memory counts.",
+            load(&c.save_errors),
+        );
+    }
+}
+
+/// The families every exporter of this ecosystem has about its own process.
+pub fn process(text: &mut Text, started: Timestamp) {
+    let mut buf = ReadBuf::default();
+    let Ok(usage) = SelfUsage::now(&mut buf) else {
+        return;
+    };
+    let fds = std::fs::read_dir("/proc/self/fd").map_or(0, |dir| dir.count() as u64);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    text.single(
+        "process_cpu_seconds_total",
+        Counter,
+        "CPU time this process has used.",
+        Float(usage.cpu.as_secs_f64()),
+    )
+    .single(
+        "process_max_fds",
+        Gauge,
+        "Files this process may have open.",
+        Whole(limit.current.unwrap_or(0)),
+    )
+    .single(
+        "process_open_fds",
+        Gauge,
+        "Files this process has open.",
+        Whole(fds),
+    )
+    .single(
+        "process_resident_memory_bytes",
+        Gauge,
+        "Memory this process holds.",
+        Whole(usage.rss_bytes),
+    )
+    .single(
+        "process_start_time_seconds",
+        Gauge,
+        "When this process was started, in Unix seconds.",
+        Float(started.nanos() as f64 / 1e9),
+    )
+    .single(
+        "process_virtual_memory_bytes",
+        Gauge,
+        "Address space of this process.",
+        Whole(usage.virtual_bytes),
+    );
+}

@@ -1,0 +1,120 @@
+//! What requests may look at, and the pages made of it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use plimsoll_containers::Namespace;
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::{Descriptors, Timestamp};
+use plimsoll_observe::exposition::number::Number::Whole;
+use plimsoll_observe::exposition::{
+    Dialect, Exporter, Kind, Text, Version, kubelet_shows, machine_families,
+};
+use plimsoll_observe::sampler::{self, Message};
+use plimsoll_observe::store::Container;
+use plimsoll_observe::{Group, Observer, oom_watch};
+
+use crate::self_metrics;
+
+#[derive(Debug)]
+pub struct View {
+    pub(crate) started: Timestamp,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) exporter: Arc<Exporter>,
+    pub(crate) hierarchies: Arc<Hierarchies>,
+    pub(crate) descriptors: Arc<Descriptors>,
+    pub(crate) sampling: Arc<sampler::Counters>,
+    pub(crate) sampler: Sender<Message>,
+    pub(crate) containers: plimsoll_containers::Handle,
+    pub(crate) kernel_log: Option<Arc<oom_watch::Counters>>,
+    pub(crate) tokio: tokio::runtime::Handle,
+}
+
+impl View {
+    /// A whole page, in pieces that need no copying.
+    pub(crate) fn page(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Bytes> {
+        let containers = self.shown(dialect, only);
+        let info = self.observer.machine.info();
+        let timed = dialect == Dialect::Cadvisor;
+        let topology = timed && self.observer.groups.has(Group::CpuTopology);
+        let (version, machine) = machine_families(&info, &self.version(dialect), timed, topology);
+        let mut pieces = vec![Bytes::from(version)];
+        let mut scrape_error = Some(scrape_error());
+        for family in self.exporter.containers(dialect, &containers) {
+            if family.name > "container_scrape_error" {
+                pieces.extend(scrape_error.take());
+            }
+            pieces.push(family.header.into());
+            pieces.push(family.body.into());
+        }
+        pieces.extend(scrape_error);
+        pieces.push(machine.into());
+        if dialect == Dialect::Cadvisor {
+            let mut text = Text::default();
+            self_metrics::process(&mut text, self.started);
+            pieces.push(text.into_bytes().into());
+        }
+        pieces
+    }
+
+    fn shown(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Arc<Container>> {
+        let store = &self.observer.store;
+        let mut containers = match only {
+            Some(namespace) => store.of_namespace(namespace),
+            None => store.all(),
+        };
+        if dialect == Dialect::Kubelet {
+            containers.retain(|c| kubelet_shows(c.path(), &c.lock()));
+        }
+        containers
+    }
+
+    pub(crate) fn version(&self, dialect: Dialect) -> Version {
+        let fixed = self.observer.machine.fixed();
+        let own = |text: &str| match dialect {
+            Dialect::Cadvisor => text.to_owned(),
+            // The kubelet leaves these empty.
+            Dialect::Kubelet => String::new(),
+        };
+        Version {
+            kernel: fixed.kernel_version.clone(),
+            os: fixed.os_version.clone(),
+            docker: String::new(),
+            program: own(concat!("plimsoll-", env!("CARGO_PKG_VERSION"))),
+            revision: String::new(),
+        }
+    }
+
+    /// The files that are read for one container; waits for the sampler's answer.
+    pub(crate) fn files_of(&self, path: &str) -> Option<Vec<String>> {
+        self.observer.store.get(path)?;
+        let (reply, answer) = channel();
+        self.sampler
+            .send(Message::Sources(path.to_owned(), reply))
+            .ok()?;
+        answer.recv_timeout(Duration::from_secs(5)).ok()
+    }
+
+    /// Ready: the machine's own cgroup has been sampled, so the first walk is done.
+    pub(crate) fn first_round_over(&self) -> Result<(), String> {
+        let root = self.observer.store.get("/");
+        if root.is_some_and(|root| root.lock().sampled) {
+            Ok(())
+        } else {
+            Err("the first round of sampling is not over".to_owned())
+        }
+    }
+}
+
+fn scrape_error() -> Bytes {
+    let mut text = Text::default();
+    text.single(
+        "container_scrape_error",
+        Kind::Gauge,
+        "1 if containers could not be listed for this page.",
+        Whole(0),
+    );
+    text.into_bytes().into()
+}

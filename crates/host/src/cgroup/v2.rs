@@ -1,0 +1,119 @@
+//! The files of a v2 cgroup: one directory for all controllers.
+
+use super::reader::{Files, Version, Wanted};
+use super::stats::{Memory, Psi};
+use super::{Controller, text};
+use crate::parse;
+use crate::{HostRoot, ReadBuf, Result, Source};
+
+#[derive(Debug)]
+pub(super) struct MemoryV2 {
+    current: Source,
+    peak: Source,
+    swap: Source,
+    stat: Source,
+    events: Source,
+    /// The root cgroup has no `memory.current` and no swap figure: both come from elsewhere.
+    root_meminfo: Option<Source>,
+}
+
+#[derive(Debug)]
+pub(super) struct PressureV2 {
+    cpu: Source,
+    memory: Source,
+    io: Source,
+}
+
+impl MemoryV2 {
+    pub(super) fn sources(&self) -> [&Source; 5] {
+        [
+            &self.current,
+            &self.peak,
+            &self.swap,
+            &self.stat,
+            &self.events,
+        ]
+    }
+
+    pub(super) fn read(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
+        let stat = self.stat.parse(buf, |t| text::memory_stat_v2(t, out))?;
+        match self.current.parse(buf, parse::single)? {
+            Some(current) => out.usage = current,
+            None if self.root_meminfo.is_some() => out.usage = out.rss + out.cache,
+            None if stat.is_none() => return Ok(false),
+            None => {}
+        }
+        out.max_usage = self.peak.parse(buf, parse::single)?.unwrap_or(0);
+        match &mut self.root_meminfo {
+            Some(meminfo) => {
+                out.swap = meminfo.read(buf)?.map(swap_used).unwrap_or(0);
+            }
+            None => out.swap = self.swap.parse(buf, parse::single)?.unwrap_or(0),
+        }
+        if let Some(events) = self.events.parse(buf, text::memory_events)? {
+            out.events = events;
+        }
+        Ok(true)
+    }
+}
+
+impl PressureV2 {
+    pub(super) fn sources(&self) -> [&Source; 3] {
+        [&self.cpu, &self.memory, &self.io]
+    }
+
+    /// (cpu, memory, io).
+    pub(super) fn read(&mut self, buf: &mut ReadBuf) -> Result<(Psi, Psi, Psi)> {
+        let mut one = |source: &mut Source| -> Result<Psi> {
+            Ok(source.parse(buf, text::psi)?.unwrap_or_default())
+        };
+        Ok((
+            one(&mut self.cpu)?,
+            one(&mut self.memory)?,
+            one(&mut self.io)?,
+        ))
+    }
+}
+
+/// SwapTotal − SwapFree of `/proc/meminfo`, in bytes.
+fn swap_used(meminfo: &[u8]) -> u64 {
+    let kilobytes = |key: &[u8]| {
+        parse::lines(meminfo)
+            .find_map(|line| line.strip_prefix(key))
+            .and_then(|rest| parse::words(rest).next())
+            .and_then(parse::u64)
+            .unwrap_or(0)
+    };
+    kilobytes(b"SwapTotal:").saturating_sub(kilobytes(b"SwapFree:")) * 1024
+}
+
+impl Files<'_> {
+    pub(super) fn v2(&self, root: &HostRoot, wanted: Wanted) -> Version {
+        // On v2 every controller lives in the one directory, whichever is named.
+        let file = |name| self.source(Controller::Cpu, name);
+        let memory = || {
+            Some(MemoryV2 {
+                current: file("memory.current")?,
+                peak: file("memory.peak")?,
+                swap: file("memory.swap.current")?,
+                stat: file("memory.stat")?,
+                events: file("memory.events")?,
+                root_meminfo: (self.cgroup == "/")
+                    .then(|| Source::new(root.proc("meminfo"), self.descriptors)),
+            })
+        };
+        let pressure = || {
+            Some(PressureV2 {
+                cpu: file("cpu.pressure")?,
+                memory: file("memory.pressure")?,
+                io: file("io.pressure")?,
+            })
+        };
+        Version::V2 {
+            cpu: wanted.cpu.then(|| file("cpu.stat")).flatten(),
+            memory: wanted.memory.then(memory).flatten(),
+            io: wanted.io.then(|| file("io.stat")).flatten(),
+            pressure: wanted.pressure.then(pressure).flatten(),
+        }
+    }
+}

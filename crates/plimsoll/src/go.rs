@@ -1,0 +1,135 @@
+//! Go's conventions on the command line, so that a command line written for cAdvisor works as it is: one dash is as
+//! good as two, booleans take `=false`, and durations read `1m30s`.
+
+use std::time::Duration;
+
+/// Parses a Go duration: `300ms`, `1.5h`, `2h45m`, `0`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is not a duration; write it like 10s, 500ms or 1m30s");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = 0.0;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(bad)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| bad())?;
+        rest = &rest[digits..];
+        let unit_len = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        let seconds = match &rest[..unit_len] {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(bad()),
+        };
+        total += number * seconds;
+        rest = &rest[unit_len..];
+    }
+    if text.is_empty() || total > 1e9 {
+        return Err(bad());
+    }
+    Ok(Duration::from_secs_f64(total))
+}
+
+/// A Go boolean flag's value.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        other => Err(format!("{other:?} is neither true nor false")),
+    }
+}
+
+/// Turns `-housekeeping_interval=1s` into `--housekeeping_interval=1s`; leaves `-h`, `-v` and values alone.
+pub fn double_dashes(argument: String) -> String {
+    let long = argument.strip_prefix('-').is_some_and(|rest| {
+        let name = rest.split('=').next().unwrap_or(rest);
+        name.len() > 1 && name.starts_with(|c: char| c.is_ascii_alphabetic())
+    });
+    if long {
+        format!("-{argument}")
+    } else {
+        argument
+    }
+}
+
+/// cAdvisor's `type=value,default=value` lists: the value for each of `types`.
+pub fn by_type<T: Clone>(
+    list: &str,
+    types: &[&str],
+    fallback: T,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let mut default = fallback;
+    let mut named = Vec::new();
+    for part in list.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+        let (key, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part:?} is not of the form type=value"))?;
+        let value = parse(value.trim())?;
+        match key.trim() {
+            "default" => default = value,
+            key if types.contains(&key) => named.push((key.to_owned(), value)),
+            key => {
+                return Err(format!(
+                    "unknown event type {key:?}; the types are {} and default",
+                    types.join(", ")
+                ));
+            }
+        }
+    }
+    let value = |name: &&str| {
+        let own = named.iter().rev().find(|(key, _)| key == name);
+        own.map_or_else(|| default.clone(), |(_, value)| value.clone())
+    };
+    Ok(types.iter().map(value).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, millis) in [
+            ("10s", 10_000),
+            ("500ms", 500),
+            ("1m30s", 90_000),
+            ("1.5h", 5_400_000),
+            ("0", 0),
+            ("2m0s", 120_000),
+        ] {
+            assert_eq!(duration(text).unwrap().as_millis(), millis, "{text}");
+        }
+        for text in ["", "10", "s", "-1s", "1y", "1s2", "99999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn dashes() {
+        let turned = |text: &str| double_dashes(text.to_owned());
+        assert_eq!(turned("-port=80"), "--port=80");
+        assert_eq!(turned("--port"), "--port");
+        assert_eq!(turned("-v=4"), "-v=4");
+        assert_eq!(turned("-h"), "-h");
+        assert_eq!(turned("-1"), "-1");
+        assert_eq!(turned("value"), "value");
+    }
+
+    #[test]
+    fn limits_by_type() {
+        let number = |text: &str| text.parse::<u32>().map_err(|e| e.to_string());
+        let found = by_type("oom=3,default=7", &["oom", "oomKill"], 9, number).unwrap();
+        assert_eq!(found, [3, 7]);
+        assert_eq!(by_type("", &["oom"], 9, number).unwrap(), [9]);
+        assert!(by_type("nope=1", &["oom"], 9, number).is_err());
+    }
+}

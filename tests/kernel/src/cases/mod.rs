@@ -1,0 +1,120 @@
+//! The tests. Each compares what the agent answers with what the test itself reads from the kernel.
+
+mod devices;
+mod limits;
+mod usage;
+mod watcher;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use plimsoll_test_support::agent::Agent;
+use plimsoll_test_support::cgroup::{Group, Mode, Mounts};
+use plimsoll_test_support::exposition::Exposition;
+use plimsoll_test_support::poll;
+use plimsoll_test_support::report::Runner;
+
+use crate::init;
+
+const PROGRAM: &str = "/bin/plimsoll";
+const LOG: &str = "/tmp/agent.log";
+/// Groups that stay off; every other one is on, the ones that are off by default, too.
+const MOST_GROUPS: &str = "--disable_metrics=referenced_memory,resctrl,cpu_topology";
+/// Two sampling rounds, on an emulated machine that may be busy.
+const SAMPLED: Duration = Duration::from_secs(10);
+
+pub fn run() -> Result<()> {
+    let mut runner = Runner::new(std::io::stdout(), init::parameter("plimsoll.filter")?);
+    let mounts = Mounts::detect()?;
+    let data = format!("--data-dir={}/agent", init::DATA);
+    let mut rig = None;
+    runner.case("agent_starts", || {
+        rig = Some(Rig::start(&mounts, &[MOST_GROUPS, &data])?);
+        Ok(format!("cgroup {:?}", mounts.mode))
+    });
+    if let Some(rig) = rig {
+        usage::cases(&mut runner, &rig);
+        limits::cases(&mut runner, &rig);
+        devices::cases(&mut runner, &rig);
+        limits::oom_cases(&mut runner, rig, &[MOST_GROUPS, &data]);
+        watcher::cases(&mut runner, &mounts);
+    }
+    runner.finish();
+    Ok(())
+}
+
+/// A running agent and the hierarchies it watches.
+#[derive(Debug)]
+pub struct Rig {
+    mounts: Mounts,
+    agent: Agent,
+}
+
+impl Rig {
+    fn start(mounts: &Mounts, arguments: &[&str]) -> Result<Self> {
+        let agent = Agent::start(Path::new(PROGRAM), arguments, None, Path::new(LOG))?;
+        Ok(Self {
+            mounts: mounts.clone(),
+            agent,
+        })
+    }
+
+    fn is_v1(&self) -> bool {
+        self.mounts.mode == Mode::V1
+    }
+
+    fn group(&self, name: &str) -> Result<Group> {
+        Group::create(&self.mounts, &format!("/tests/{name}"))
+    }
+
+    /// Takes a page whose samples of this cgroup are all younger than now.
+    fn fresh_metrics(&self, id: &str) -> Result<Exposition> {
+        let asked = now_ms()?;
+        poll::until(&format!("a new sample of {id}"), SAMPLED, || {
+            let page = self.agent.metrics()?;
+            let sample = page.first("container_memory_usage_bytes", &[("id", id)]);
+            let taken = sample.and_then(|sample| sample.timestamp);
+            Ok(taken.is_some_and(|taken| taken > asked).then_some(page))
+        })
+        .map_err(|error| anyhow!("{error:#}; agent's log: {}", self.agent.log_tail()))
+    }
+
+    /// Reads the kernel before and after a sample was taken: the agent's figure must lie between.
+    ///
+    /// Counters and whatever else only grows need no slack that way; `slack` is for figures that the kernel batches.
+    fn between<const N: usize>(
+        &self,
+        id: &str,
+        slack: f64,
+        kernel: impl Fn() -> Result<[f64; N]>,
+        agent: impl Fn(&Exposition) -> Result<[(&'static str, f64); N]>,
+    ) -> Result<String> {
+        let before = kernel()?;
+        let page = self.fresh_metrics(id)?;
+        let after = kernel()?;
+        let mut note = Vec::new();
+        for (index, (name, found)) in agent(&page)?.into_iter().enumerate() {
+            let low = before[index].min(after[index]) - slack;
+            let high = before[index].max(after[index]) + slack;
+            ensure!(
+                (low..=high).contains(&found),
+                "{name} of {id} is {found}, the kernel had {} before and {} after",
+                before[index],
+                after[index]
+            );
+            note.push(format!("{name} {found:.3}"));
+        }
+        Ok(note.join(", "))
+    }
+}
+
+fn now_ms() -> Result<i64> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    Ok(i64::try_from(since.as_millis())?)
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("read {path}"))
+}

@@ -1,0 +1,127 @@
+//! Cgroups that come and go under the watcher.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use plimsoll_test_support::cgroup::{Group, Mounts};
+use plimsoll_test_support::http::Connection;
+use plimsoll_test_support::poll;
+use plimsoll_test_support::report::Runner;
+
+use super::Rig;
+
+const CHURN: usize = 1000;
+/// The bar on a real machine is 100 ms; the emulated one is some ten times slower.
+const FIRST_SAMPLE: Duration = Duration::from_secs(1);
+/// For the watcher to catch up with a thousand changes, on the emulated machine.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// These run on an agent with its defaults.
+pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
+    let mut rig = None;
+    runner.case("agent_starts_with_defaults", || {
+        rig = Some(Rig::start(mounts, &[])?);
+        Ok(String::new())
+    });
+    if let Some(rig) = rig {
+        runner.case("first_sample", || first_sample(&rig));
+        runner.case("thousand_cgroups", || thousand_cgroups(&rig));
+        runner.case("agent_stops", || {
+            rig.agent.stop()?;
+            Ok(String::new())
+        });
+    }
+}
+
+/// From mkdir to the cgroup's first figure in a scrape.
+fn first_sample(rig: &Rig) -> Result<String> {
+    let mut connection = Connection::open(rig.agent.address)?;
+    let mut page = Vec::new();
+    let mut took = Vec::new();
+    for index in 0..10 {
+        let wanted = format!("container_memory_usage_bytes{{id=\"/tests/first-{index}\"");
+        let started = Instant::now();
+        let group = rig.group(&format!("first-{index}"))?;
+        poll::until("the first sample", Duration::from_secs(10), || {
+            connection.get_into("/metrics", &mut page)?;
+            let text = std::str::from_utf8(&page)?;
+            Ok(text.contains(&wanted).then_some(()))
+        })?;
+        took.push(started.elapsed());
+        group.remove()?;
+    }
+    took.sort();
+    let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+    ensure!(median <= FIRST_SAMPLE, "median {} ms", median.as_millis());
+    Ok(format!(
+        "median {} ms, worst {} ms",
+        median.as_millis(),
+        worst.as_millis()
+    ))
+}
+
+fn thousand_cgroups(rig: &Rig) -> Result<String> {
+    let started = Instant::now();
+    let mut standing = Vec::new();
+    for index in 0..CHURN {
+        let group = rig.group(&format!("churn/{}/{index}", index % 7))?;
+        // Some live for an instant, some until later, some stay: the watcher sees every order of events.
+        match index % 4 {
+            0 => group.remove()?,
+            1 => {
+                let same_name = group.clone();
+                group.remove()?;
+                standing.push(Group::create(&rig.mounts, same_name.path())?);
+            }
+            _ => standing.push(group),
+        }
+        if standing.len() > 300 {
+            for group in standing.drain(..200) {
+                group.remove()?;
+            }
+        }
+    }
+    let churned = started.elapsed();
+    let settled = same_as_tree(rig)?;
+    let left = standing.len();
+    for group in standing {
+        group.remove()?;
+    }
+    let emptied = same_as_tree(rig)?;
+    Ok(format!(
+        "{CHURN} made in {:.1} s, list of {left} right after {} ms, empty after {} ms",
+        churned.as_secs_f64(),
+        settled.as_millis(),
+        emptied.as_millis()
+    ))
+}
+
+/// Waits until the agent's lists equal the directory tree; gives how long that took.
+fn same_as_tree(rig: &Rig) -> Result<Duration> {
+    let started = Instant::now();
+    let tree = rig.mounts.tree()?;
+    let compare = |what: &str, listed: BTreeSet<String>| -> Result<()> {
+        let missing: Vec<&String> = tree.difference(&listed).take(3).collect();
+        let stale: Vec<&String> = listed.difference(&tree).take(3).collect();
+        ensure!(
+            missing.is_empty() && stale.is_empty(),
+            "{what} has {} cgroups, the tree {}; missing {missing:?}, stale {stale:?}",
+            listed.len(),
+            tree.len()
+        );
+        Ok(())
+    };
+    poll::until("the agent's list equals the tree", SETTLED, || {
+        let specs = rig.agent.json("/api/v2.0/spec/?recursive=true")?;
+        let specs = specs.as_object().context("spec is no object")?;
+        compare("/api/v2.0/spec", specs.keys().cloned().collect())?;
+        let page = rig.agent.metrics()?;
+        let seen = page
+            .all("container_last_seen", &[])
+            .map(|sample| sample.label("id").to_owned());
+        compare("/metrics", seen.collect())?;
+        Ok(Some(started.elapsed()))
+    })
+}

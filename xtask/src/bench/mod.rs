@@ -1,0 +1,41 @@
+//! Benches. Each measures its floor, too, in the same run on the same machine: the ratio is what can be compared.
+
+mod crowd;
+mod floor;
+mod observe;
+mod subject;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub enum Bench {
+    /// The agent's cost per container-sample and per scrape, its memory, and how soon a new cgroup shows.
+    Observe(observe::Options),
+}
+
+impl Bench {
+    pub fn run(self) -> Result<()> {
+        match self {
+            Self::Observe(options) => observe::run(&options),
+        }
+    }
+}
+
+/// The middle value; of an even number, the upper of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_few() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0]), 4.0);
+        assert!(median(Vec::new()).is_nan());
+    }
+}

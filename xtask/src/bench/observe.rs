@@ -1,0 +1,277 @@
+//! `cargo xtask bench observe`.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use plimsoll_test_support::{http, janitor, proc};
+use rustix::process::Signal;
+use serde_json::{Map, Value, json};
+
+use super::crowd::Crowd;
+use super::floor::Floor;
+use super::subject::{Scrape, Subject, Window};
+use crate::workspace;
+
+/// The history that cAdvisor keeps, and we by default: memory is measured when it is full.
+const HISTORY: Duration = Duration::from_secs(125);
+/// The first rounds find cold caches and make room for history.
+const WARM_UP: Duration = Duration::from_secs(5);
+const PEER: &str = "PLIMSOLL_PEER_CADVISOR";
+
+#[derive(Args, Debug)]
+pub struct Options {
+    /// How many cgroups with a process each.
+    #[arg(long, default_value_t = 500)]
+    containers: usize,
+    /// The length of each measured window.
+    #[arg(long, default_value_t = 20)]
+    seconds: u32,
+    /// Print nothing but the JSON line.
+    #[arg(long)]
+    json_only: bool,
+    /// Measure memory at once instead of after two minutes of history.
+    #[arg(long)]
+    quick: bool,
+    /// Also measure the cost per sample at these counts, with a fresh agent each.
+    #[arg(long, value_delimiter = ',', value_name = "COUNTS")]
+    growth: Vec<usize>,
+}
+
+impl Options {
+    fn window(&self) -> Duration {
+        Duration::from_secs(u64::from(self.seconds))
+    }
+
+    fn say(&self, text: &str) {
+        if !self.json_only {
+            println!("{text}");
+        }
+    }
+}
+
+/// What one program was found to need.
+#[derive(Debug)]
+struct Figures {
+    window: Window,
+    rss_mib: f64,
+    scrape: Scrape,
+    first_sample_ms: f64,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "making cgroups needs root"
+    );
+    ensure!(
+        options.containers > 0 && options.seconds > 0,
+        "nothing to measure"
+    );
+    let program = build(options)?;
+    janitor::raise_file_limit();
+    let line = with_crowd(|crowd| measure(options, &program, crowd))?;
+    if !options.growth.is_empty() {
+        with_crowd(|crowd| growth(options, &program, crowd))?;
+    }
+    println!("{line}");
+    Ok(())
+}
+
+/// Cgroups that are gone afterwards, whatever happened.
+fn with_crowd<T>(body: impl FnOnce(&mut Crowd) -> Result<T>) -> Result<T> {
+    let mut crowd = Crowd::new()?;
+    let outcome = body(&mut crowd);
+    crowd.end()?;
+    outcome
+}
+
+fn build(options: &Options) -> Result<PathBuf> {
+    options.say("building plimsoll in release mode");
+    let mut cargo = workspace::cargo()?;
+    cargo.args(["build", "--release", "--package", "plimsoll"]);
+    if options.json_only {
+        cargo.arg("--quiet");
+    }
+    workspace::run(&mut cargo)?;
+    Ok(workspace::target()?.join("release/plimsoll"))
+}
+
+fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<Value> {
+    let log = workspace::target()?.join("bench-agent.log");
+    options.say(&format!(
+        "making {} cgroups with a process each",
+        options.containers
+    ));
+    crowd.grow(options.containers)?;
+
+    let subject = Subject::ours(program, &log)?;
+    subject.wait_listed(crowd)?;
+    let sources = sources(&subject, crowd)?;
+    let floor = Floor::open(&sources)?;
+    let mut floor_micros = 0.0;
+    let ours = figures(options, crowd, subject, |subject| {
+        options.say(&format!(
+            "floor: {} rounds over {:.1} files a container",
+            options.seconds,
+            floor.files_per_container()
+        ));
+        // The agent holds still meanwhile: two readers of one file would pay for each other's flushes.
+        proc::signal(subject.pid(), Signal::STOP);
+        let measured = floor.measure(options.seconds);
+        proc::signal(subject.pid(), Signal::CONT);
+        floor_micros = measured?.as_secs_f64() * 1e6;
+        Ok(())
+    })?;
+    drop(floor);
+
+    let mut line = Map::new();
+    let mut put = |key: &str, value: f64, digits: i32| {
+        let scale = 10_f64.powi(digits);
+        line.insert(key.to_owned(), json!((value * scale).round() / scale));
+    };
+    let per_sample = ours.window.micros_per_sample();
+    put("cpu_us_per_sample", per_sample, 2);
+    put("floor_us_per_sample", floor_micros, 2);
+    put("ratio", per_sample / floor_micros, 3);
+    put("rss_mib", ours.rss_mib, 1);
+    put("scrape_mb_per_s", ours.scrape.mb_per_s(), 1);
+    put("scrape_cpu_ms", ours.scrape.cpu_ms, 3);
+    put("first_sample_ms", ours.first_sample_ms, 1);
+    line.insert("containers".to_owned(), json!(options.containers));
+    line.insert("scrape_bytes".to_owned(), json!(ours.scrape.bytes));
+
+    let mut table = vec![("plimsoll".to_owned(), ours)];
+    if let Some(peer) = std::env::var_os(PEER).filter(|path| !path.is_empty()) {
+        options.say("the same with the peer");
+        let log = workspace::target()?.join("bench-peer.log");
+        let subject = Subject::peer(Path::new(&peer), &log)?;
+        subject.wait_listed(crowd)?;
+        let found = figures(options, crowd, subject, |_| Ok(()))?;
+        let mut put = |key: &str, value: f64| {
+            line.insert(key.to_owned(), json!((value * 100.0).round() / 100.0));
+        };
+        put("peer_cpu_us_per_sample", found.window.micros_per_sample());
+        put("peer_rss_mib", found.rss_mib);
+        put("peer_scrape_cpu_ms", found.scrape.cpu_ms);
+        put("peer_first_sample_ms", found.first_sample_ms);
+        line.insert("peer_scrape_bytes".to_owned(), json!(found.scrape.bytes));
+        table.push(("cAdvisor".to_owned(), found));
+    }
+    show(options, floor_micros, &table);
+    Ok(Value::Object(line))
+}
+
+/// The files that the agent keeps open for each container, by its own word.
+fn sources(subject: &Subject, crowd: &Crowd) -> Result<Vec<Vec<PathBuf>>> {
+    crowd
+        .paths()
+        .map(|path| {
+            let answer = http::get_ok(subject.address, &format!("/debug/sources?container={path}"))
+                .context("ask the agent what it reads")?;
+            Ok(answer.text()?.lines().map(PathBuf::from).collect())
+        })
+        .collect()
+}
+
+/// Measures and stops the program. `beside` runs right after the sampling window, under the same conditions.
+fn figures(
+    options: &Options,
+    crowd: &Crowd,
+    subject: Subject,
+    beside: impl FnOnce(&Subject) -> Result<()>,
+) -> Result<Figures> {
+    std::thread::sleep(WARM_UP);
+    options.say(&format!("sampling alone for {} s", options.seconds));
+    let window = subject.window(crowd, options.window())?;
+    beside(&subject)?;
+    if !options.quick {
+        let full = subject.started + HISTORY;
+        let left = full.saturating_duration_since(Instant::now());
+        options.say(&format!(
+            "waiting {} s for two minutes of history",
+            left.as_secs()
+        ));
+        std::thread::sleep(left);
+    }
+    let quiet_rss = subject.rss_mib()?;
+    options.say("scraping");
+    let scrape = subject.scrapes(window.share())?;
+    let first_sample_ms = subject.first_sample_ms(crowd)?;
+    // Serving may have needed buffers: the larger figure is what a machine has to have.
+    let rss_mib = subject.rss_mib()?.max(quiet_rss);
+    subject.stop()?;
+    Ok(Figures {
+        window,
+        rss_mib,
+        scrape,
+        first_sample_ms,
+    })
+}
+
+fn show(options: &Options, floor_micros: f64, table: &[(String, Figures)]) {
+    options.say(&format!(
+        "\n{:<28}{}",
+        format!("{} containers", options.containers),
+        table
+            .iter()
+            .map(|(name, _)| format!("{name:>14}"))
+            .collect::<String>()
+    ));
+    let row = |name: &str, value: &dyn Fn(&Figures) -> String| {
+        let cells: String = table
+            .iter()
+            .map(|(_, figures)| format!("{:>14}", value(figures)))
+            .collect();
+        options.say(&format!("{name:<28}{cells}"));
+    };
+    row("CPU per sample, us", &|f| {
+        format!("{:.1}", f.window.micros_per_sample())
+    });
+    row("floor, us", &|_| format!("{floor_micros:.1}"));
+    row("times the floor", &|f| {
+        format!("{:.2}", f.window.micros_per_sample() / floor_micros)
+    });
+    row("share of a core", &|f| {
+        format!("{:.1} %", f.window.share() * 100.0)
+    });
+    row("samples a second", &|f| {
+        format!("{:.0}", f.window.samples / f.window.wall.as_secs_f64())
+    });
+    row("resident memory, MiB", &|f| format!("{:.1}", f.rss_mib));
+    row("scrape, CPU ms", &|f| format!("{:.2}", f.scrape.cpu_ms));
+    row("scrape, wall ms", &|f| format!("{:.2}", f.scrape.wall_ms));
+    row("scrape, bytes", &|f| f.scrape.bytes.to_string());
+    row("scrape, MB/s of CPU", &|f| {
+        format!("{:.1}", f.scrape.mb_per_s())
+    });
+    row("first sample, ms", &|f| format!("{:.0}", f.first_sample_ms));
+    options.say("");
+}
+
+/// Cost per sample at several sizes: linear growth is a constant cost.
+fn growth(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<()> {
+    let log = workspace::target()?.join("bench-agent.log");
+    let mut counts = options.growth.clone();
+    counts.sort_unstable();
+    options.say(&format!(
+        "{:>12}{:>16}{:>16}",
+        "containers", "us per sample", "share of a core"
+    ));
+    for count in counts {
+        crowd.grow(count)?;
+        let subject = Subject::ours(program, &log)?;
+        subject.wait_listed(crowd)?;
+        std::thread::sleep(WARM_UP);
+        let window = subject.window(crowd, options.window())?;
+        subject.stop()?;
+        options.say(&format!(
+            "{count:>12}{:>16.1}{:>14.1} %",
+            window.micros_per_sample(),
+            window.share() * 100.0
+        ));
+    }
+    options.say("");
+    Ok(())
+}
