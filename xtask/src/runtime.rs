@@ -1,9 +1,10 @@
 //! Rung 5a: real container runtimes, started and ended by the tests.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
+use plimsoll_test_support::janitor;
 use plimsoll_test_support::report::Line;
 
 use crate::ladder::{LeaveOut, Progress};
@@ -58,11 +59,14 @@ pub fn test(runtime: Runtime, filter: Option<&str>, progress: &mut Progress) -> 
         "plimsoll",
         "--package",
         "plimsoll-runtime-tests",
+        "--target-dir",
     ]);
+    let target = workspace::target()?;
+    cargo.arg(&target);
     workspace::run(&mut cargo).context("build the agent and its tests")?;
 
-    let programs = workspace::target()?.join("debug");
-    let mut tests = Command::new(programs.join("plimsoll-runtime-tests"));
+    let programs = target.join("debug");
+    let mut tests = janitor::command_in(None, programs.join("plimsoll-runtime-tests"));
     tests
         .arg(runtime.name())
         .arg("--program")

@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use plimsoll_containers::{Change, Containers};
-use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp};
@@ -105,6 +105,23 @@ impl Config {
     }
 }
 
+impl Config {
+    /// One line a person can check at a glance: what will be seen, and what this machine does not offer.
+    fn say_what_is_on(&self, hierarchies: &Hierarchies, kernel_log: bool) {
+        let groups: Vec<&str> = self.groups.iter().map(|group| group.name()).collect();
+        let runtimes: Vec<String> = self
+            .runtimes
+            .iter()
+            .map(|r| format!("{}={}", r.kind(), r.socket().display()))
+            .collect();
+        let pressure = hierarchies
+            .dir(Controller::Cpu, "/")
+            .is_some_and(|dir| hierarchies.is_v2() && dir.join("cpu.pressure").exists());
+        tracing::info!(cgroups = ?hierarchies.mode(), pressure, kernel_log, interval = ?self.sampling.interval,
+            groups = groups.join(","), runtimes = runtimes.join(","), "watching");
+    }
+}
+
 /// Creates the directory where needed, and proves that it can be written to.
 fn usable_dir(dir: &PathBuf) -> Result<&PathBuf, BuildError> {
     let wrap = |source| BuildError::DataDir {
@@ -180,6 +197,8 @@ impl Agent {
                 None
             }
         };
+        self.config
+            .say_what_is_on(&self.hierarchies, kernel_log.is_some());
         let view = View {
             started,
             observer: self.observer,

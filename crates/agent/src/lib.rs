@@ -7,6 +7,7 @@ mod agent;
 mod config;
 pub mod http;
 mod self_metrics;
+mod surface;
 mod validate;
 mod view;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use plimsoll_agent::Config;
+use plimsoll_agent::{Config, http};
 use plimsoll_containers::Rules;
 use plimsoll_containers::runtime::{Endpoint, socket_path};
 use plimsoll_host::machine::IdFiles;
@@ -44,13 +44,27 @@ pub struct ServingArgs {
     #[arg(long = "port", value_name = "PORT")]
     port: Option<u16>,
     /// With --port: serve on this address only
-    #[arg(long = "listen_ip", value_name = "IP", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "listen_ip",
+        value_name = "IP",
+        default_value = "",
+        hide_default_value = true
+    )]
     listen_ip: String,
     /// Path of the Prometheus page
-    #[arg(long = "prometheus_endpoint", value_name = "PATH", default_value = "/metrics")]
+    #[arg(
+        long = "prometheus_endpoint",
+        value_name = "PATH",
+        default_value = "/metrics"
+    )]
     pub prometheus_endpoint: String,
     /// Serve everything below this path
-    #[arg(long = "url_base_prefix", value_name = "PATH", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "url_base_prefix",
+        value_name = "PATH",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub url_base_prefix: String,
     /// Certificate (PEM); with --tls-key, serve HTTPS. Read again when the file changes
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -64,11 +78,20 @@ pub struct ServingArgs {
     /// Only let in requests that bear the token in this file (health checks excepted)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Only let in the users of this htpasswd file
-    #[arg(long = "http_auth_file", value_name = "FILE", default_value = "", hide_default_value = true)]
+    /// Ask for a password of this htpasswd file on the pages for people; the API and metrics stay open (see --token-file)
+    #[arg(
+        long = "http_auth_file",
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub http_auth_file: String,
     /// Realm shown when a password is asked for
-    #[arg(long = "http_auth_realm", value_name = "REALM", default_value = "localhost")]
+    #[arg(
+        long = "http_auth_realm",
+        value_name = "REALM",
+        default_value = "localhost"
+    )]
     pub http_auth_realm: String,
     /// How long requests under way may take to finish when the agent is stopped
     #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
@@ -97,7 +120,12 @@ pub struct SamplingArgs {
     #[arg(long = "storage_duration", value_name = "DURATION", value_parser = go::duration, default_value = "2m0s")]
     storage_duration: Duration,
     /// Metric groups to read, all others off: cpu,percpu,memory,…
-    #[arg(long = "enable_metrics", value_name = "GROUPS", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "enable_metrics",
+        value_name = "GROUPS",
+        default_value = "",
+        hide_default_value = true
+    )]
     enable_metrics: String,
     /// Metric groups to leave out; given, it replaces the default list [default: advtcp,cpu_topology,cpuset,hugetlb,memory_numa,process,referenced_memory,resctrl,sched,tcp,udp]
     #[arg(long = "disable_metrics", value_name = "GROUPS")]
@@ -109,16 +137,33 @@ pub struct SamplingArgs {
     #[arg(long = "enable_load_reader", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     enable_load_reader: bool,
     /// With the referenced_memory group: clear referenced bits every so many samples; 0: never
-    #[arg(long = "referenced_reset_interval", value_name = "SAMPLES", default_value_t = 0)]
+    #[arg(
+        long = "referenced_reset_interval",
+        value_name = "SAMPLES",
+        default_value_t = 0
+    )]
     referenced_reset_interval: u64,
     /// Perf events to count, as JSON
-    #[arg(long = "perf_events_config", value_name = "FILE", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "perf_events_config",
+        value_name = "FILE",
+        default_value = "",
+        hide_default_value = true
+    )]
     perf_events_config: String,
     /// How long events are kept, by type: oom=24h,default=1h
-    #[arg(long = "event_storage_age_limit", value_name = "LIST", default_value = "default=24h")]
+    #[arg(
+        long = "event_storage_age_limit",
+        value_name = "LIST",
+        default_value = "default=24h"
+    )]
     event_storage_age_limit: String,
     /// How many events are kept, by type; 0 keeps none
-    #[arg(long = "event_storage_event_limit", value_name = "LIST", default_value = "default=100000")]
+    #[arg(
+        long = "event_storage_event_limit",
+        value_name = "LIST",
+        default_value = "default=100000"
+    )]
     event_storage_event_limit: String,
 }
 
@@ -129,31 +174,66 @@ pub struct ContainerArgs {
     #[arg(long = "docker_only", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     docker_only: bool,
     /// Only report other cgroups whose path starts with one of these
-    #[arg(long = "raw_cgroup_prefix_whitelist", value_name = "LIST", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "raw_cgroup_prefix_whitelist",
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
     raw_cgroup_prefix_whitelist: String,
     /// Put every container label on every series
     #[arg(long = "store_container_labels", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     store_container_labels: bool,
     /// With --store_container_labels=false: the labels to put on series all the same
-    #[arg(long = "whitelisted_container_labels", value_name = "LIST", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "whitelisted_container_labels",
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
     whitelisted_container_labels: String,
     /// Environment variables (prefixes) to put on series
-    #[arg(long = "env_metadata_whitelist", value_name = "LIST", default_value = "", hide_default_value = true)]
+    #[arg(
+        long = "env_metadata_whitelist",
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
     env_metadata_whitelist: String,
     /// Docker's socket; empty: do not ask Docker
-    #[arg(long = "docker", value_name = "SOCKET", default_value = "unix:///var/run/docker.sock")]
+    #[arg(
+        long = "docker",
+        value_name = "SOCKET",
+        default_value = "unix:///var/run/docker.sock"
+    )]
     docker: String,
     /// Podman's socket; empty: do not ask Podman
-    #[arg(long = "podman", value_name = "SOCKET", default_value = "unix:///var/run/podman/podman.sock")]
+    #[arg(
+        long = "podman",
+        value_name = "SOCKET",
+        default_value = "unix:///var/run/podman/podman.sock"
+    )]
     podman: String,
     /// containerd's socket; empty: do not ask containerd
-    #[arg(long = "containerd", value_name = "SOCKET", default_value = "/run/containerd/containerd.sock")]
+    #[arg(
+        long = "containerd",
+        value_name = "SOCKET",
+        default_value = "/run/containerd/containerd.sock"
+    )]
     containerd: String,
     /// containerd namespace to ask about
-    #[arg(long = "containerd-namespace", value_name = "NAME", default_value = "k8s.io")]
+    #[arg(
+        long = "containerd-namespace",
+        value_name = "NAME",
+        default_value = "k8s.io"
+    )]
     containerd_namespace: String,
     /// CRI sockets to ask (CRI-O and others), comma separated; empty: none
-    #[arg(long, value_name = "SOCKETS", default_value = "unix:///var/run/crio/crio.sock")]
+    #[arg(
+        long,
+        value_name = "SOCKETS",
+        default_value = "unix:///var/run/crio/crio.sock"
+    )]
     cri: String,
     /// Walk the whole cgroup tree again this often
     #[arg(long = "global_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, default_value = "1m0s")]
@@ -173,10 +253,18 @@ pub struct MachineArgs {
     #[arg(long = "update_machine_info_interval", value_name = "DURATION", value_parser = go::duration, default_value = "5m0s")]
     update_machine_info_interval: Duration,
     /// Files to look for the machine's id in
-    #[arg(long = "machine_id_file", value_name = "LIST", default_value = "/etc/machine-id,/var/lib/dbus/machine-id")]
+    #[arg(
+        long = "machine_id_file",
+        value_name = "LIST",
+        default_value = "/etc/machine-id,/var/lib/dbus/machine-id"
+    )]
     machine_id_file: String,
     /// Files to look for the boot id in
-    #[arg(long = "boot_id_file", value_name = "LIST", default_value = "/proc/sys/kernel/random/boot_id")]
+    #[arg(
+        long = "boot_id_file",
+        value_name = "LIST",
+        default_value = "/proc/sys/kernel/random/boot_id"
+    )]
     boot_id_file: String,
     /// Threads that serve requests; 0: two
     #[arg(long = "max_procs", value_name = "N", default_value_t = 0)]
@@ -256,6 +344,28 @@ impl AgentArgs {
         Ok(SocketAddr::new(ip, port))
     }
 
+    pub fn http(&self, listen: SocketAddr) -> http::Config {
+        let serving = &self.serving;
+        let tls = serving.tls_cert.clone().zip(serving.tls_key.clone());
+        http::Config {
+            url_base_prefix: serving.url_base_prefix.clone(),
+            prometheus_endpoint: serving.prometheus_endpoint.clone(),
+            tls: tls.map(|(cert, key)| http::TlsFiles {
+                cert,
+                key,
+                client_ca: serving.client_ca.clone(),
+            }),
+            token_file: serving.token_file.clone(),
+            basic: (!serving.http_auth_file.is_empty()).then(|| http::BasicConfig {
+                file: PathBuf::from(&serving.http_auth_file),
+                realm: serving.http_auth_realm.clone(),
+                // As in the original, whose scrapers send no password; --token-file guards everything.
+                everything: false,
+            }),
+            ..http::Config::new(listen)
+        }
+    }
+
     pub fn config(&self) -> Result<Config> {
         self.refuse_what_is_missing()?;
         let sampling = &self.sampling;
@@ -285,7 +395,11 @@ impl AgentArgs {
                 max_interval: sampling.max_housekeeping_interval,
                 back_off: sampling.allow_dynamic_housekeeping,
                 // The original takes a negative factor for its default of one.
-                jitter: if sampling.jitter_factor < 0.0 { 1.0 } else { sampling.jitter_factor },
+                jitter: if sampling.jitter_factor < 0.0 {
+                    1.0
+                } else {
+                    sampling.jitter_factor
+                },
                 cpu_budget: sampling.cpu_budget,
                 no_root_stats: sampling.disable_root_cgroup_stats,
                 load_reader: sampling.enable_load_reader,
@@ -325,7 +439,9 @@ impl AgentArgs {
             );
         }
         if !self.accepted.http_digest_file.is_empty() {
-            bail!("--http_digest_file: digest passwords are not supported; use --token-file, --client-ca or --http_auth_file");
+            bail!(
+                "--http_digest_file: digest passwords are not supported; use --token-file, --client-ca or --http_auth_file"
+            );
         }
         if !self.accepted.ignored.is_empty() || !self.accepted.ignored_switches.is_empty() {
             tracing::debug!("some flags are accepted for cAdvisor's sake and change nothing");
@@ -336,15 +452,27 @@ impl AgentArgs {
     fn event_limits(&self) -> Result<Limits> {
         let types = EventType::ALL.map(EventType::name);
         let day = Duration::from_secs(24 * 3600);
-        let age = go::by_type(&self.sampling.event_storage_age_limit, &types, day, go::duration)
-            .map_err(|e| anyhow!("--event_storage_age_limit: {e}"))?;
+        let age = go::by_type(
+            &self.sampling.event_storage_age_limit,
+            &types,
+            day,
+            go::duration,
+        )
+        .map_err(|e| anyhow!("--event_storage_age_limit: {e}"))?;
         let number = |text: &str| {
-            let count: i64 = text.parse().map_err(|_| format!("{text:?} is not a number"))?;
+            let count: i64 = text
+                .parse()
+                .map_err(|_| format!("{text:?} is not a number"))?;
             // Below zero is no limit in the original.
             Ok(usize::try_from(count).unwrap_or(usize::MAX))
         };
-        let count = go::by_type(&self.sampling.event_storage_event_limit, &types, 100_000, number)
-            .map_err(|e| anyhow!("--event_storage_event_limit: {e}"))?;
+        let count = go::by_type(
+            &self.sampling.event_storage_event_limit,
+            &types,
+            100_000,
+            number,
+        )
+        .map_err(|e| anyhow!("--event_storage_event_limit: {e}"))?;
         let mut limits = Limits::default();
         limits.age.copy_from_slice(&age);
         limits.count.copy_from_slice(&count);
@@ -358,8 +486,9 @@ impl ContainerArgs {
             if address.is_empty() {
                 return Ok(None);
             }
-            let path = socket_path(address)
-                .ok_or_else(|| anyhow!("--{flag} {address:?} is not a unix socket; write unix:///path/to.sock"))?;
+            let path = socket_path(address).ok_or_else(|| {
+                anyhow!("--{flag} {address:?} is not a unix socket; write unix:///path/to.sock")
+            })?;
             Ok(Some(path))
         };
         let mut runtimes = Vec::new();

@@ -1,1 +1,277 @@
-fn main() {}
+//! Plimsoll: one binary, one subcommand a role.
+
+mod agent_args;
+mod go;
+mod perf_config;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use plimsoll_agent::World;
+use plimsoll_host::{Clock, HostRoot};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use agent_args::AgentArgs;
+
+// Long-lived, many small samples, few threads: measured a quarter less memory than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
+const BAD_USAGE: u8 = 64;
+
+/// Lets Kubernetes nodes run fuller without hurting the services on them.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, disable_version_flag = true)]
+struct CommandLine {
+    /// How much to log: error, warn, info, debug, trace, or a filter like plimsoll_containers=debug
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        default_value = "info",
+        env = "PLIMSOLL_LOG"
+    )]
+    log: String,
+    /// How log lines look
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+    /// Print the version
+    #[arg(long, global = true, action = clap::ArgAction::Version)]
+    version: Option<bool>,
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Watch every container on this machine and serve what it sees (cAdvisor's job)
+    Agent(Box<AgentArgs>),
+}
+
+fn main() -> ExitCode {
+    let (arguments, as_cadvisor) = arguments(std::env::args_os().collect());
+    let line = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => line,
+        Err(error) => {
+            // Help and version come this way too, and are no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
+        }
+    };
+    let Role::Agent(agent) = &line.role;
+    start_logging(&line, agent.verbosity());
+    match run_agent(agent, as_cadvisor) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Usage(error)) => {
+            eprintln!("plimsoll: {error:#}");
+            ExitCode::from(BAD_USAGE)
+        }
+        Err(Failure::Run(error)) => {
+            eprintln!("plimsoll: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum Failure {
+    Usage(anyhow::Error),
+    Run(anyhow::Error),
+}
+
+/// Go's single dashes become double ones; under the name `cadvisor` the role goes without saying.
+fn arguments(given: Vec<OsString>) -> (Vec<OsString>, bool) {
+    let as_cadvisor = given
+        .first()
+        .and_then(|name| Path::new(name).file_name())
+        .is_some_and(|name| name == "cadvisor");
+    let mut arguments: Vec<OsString> = given
+        .into_iter()
+        .enumerate()
+        .map(|(index, argument)| match argument.into_string() {
+            Ok(text) if index > 0 => go::double_dashes(text).into(),
+            Ok(text) => text.into(),
+            Err(raw) => raw,
+        })
+        .collect();
+    if as_cadvisor {
+        arguments.insert(1, "agent".into());
+    }
+    (arguments, as_cadvisor)
+}
+
+fn start_logging(line: &CommandLine, verbosity: i32) {
+    let default = if verbosity >= 4 { "debug" } else { &line.log };
+    let (filter, complaint) = match EnvFilter::try_new(default) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new("info"), Some(error)),
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    match line.log_format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    if let Some(error) = complaint {
+        tracing::warn!(%error, "--log makes no sense, logging at info");
+    }
+}
+
+fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
+    let config = args.config().map_err(Failure::Usage)?;
+    let listen = args.listen(as_cadvisor).map_err(Failure::Usage)?;
+    let http = args.http(listen);
+    raise_descriptor_limit();
+    let threads = match args.machine().max_procs {
+        0 => 2,
+        n => n,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .max_blocking_threads(8)
+        .thread_keep_alive(Duration::from_secs(2))
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+        .map_err(Failure::Run)?;
+    let root = match &args.machine().host_root {
+        Some(dir) => HostRoot::new(dir),
+        None => HostRoot::detect(),
+    };
+    let world = World {
+        clock: Clock::Real,
+        root,
+    };
+    let drain = args.serving().drain_timeout;
+    let outcome = runtime.block_on(async {
+        let agent = config.build(world)?;
+        let server = http.bind().await?;
+        let running = agent.spawn().context("cannot start the agent's threads")?;
+        let serving = server.spawn(running.view());
+        wait_for_signal().await?;
+        tracing::info!("stopping");
+        serving.drain(drain).await;
+        running.drain(drain).await;
+        anyhow::Ok(())
+    });
+    // Whatever still blocks (a mount that hangs) must not hold up the exit.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome.map_err(Failure::Run)
+}
+
+/// Many containers mean many files; the hard limit is ours to use.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "cannot raise the open files limit");
+    }
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> (CommandLine, bool) {
+        let (arguments, as_cadvisor) = arguments(line.split(' ').map(OsString::from).collect());
+        (CommandLine::try_parse_from(arguments).unwrap(), as_cadvisor)
+    }
+
+    #[track_caller]
+    fn check_listen(line: &str, expected: &str) {
+        let (line, as_cadvisor) = parse(line);
+        let Role::Agent(agent) = &line.role;
+        assert_eq!(agent.listen(as_cadvisor).unwrap().to_string(), expected);
+    }
+
+    #[test]
+    fn where_to_listen() {
+        check_listen("plimsoll agent", "127.0.0.1:9120");
+        check_listen("plimsoll agent --listen 127.0.0.1:0", "127.0.0.1:0");
+        check_listen("plimsoll agent -port=8081", "[::]:8081");
+        check_listen(
+            "plimsoll agent --port 80 --listen_ip 10.0.0.1",
+            "10.0.0.1:80",
+        );
+        check_listen("/usr/bin/cadvisor -logtostderr", "[::]:8080");
+    }
+
+    #[test]
+    fn a_command_line_written_for_cadvisor() {
+        let (line, _) = parse(
+            "cadvisor -logtostderr --housekeeping_interval=10s --docker_only=true -v=4 --max_housekeeping_interval=15s \
+             --event_storage_event_limit=default=0 --disable_metrics=percpu,process,sched,tcp,udp,diskIO,disk,network \
+             --store_container_labels=false --whitelisted_container_labels=io.kubernetes.container.name \
+             --enable_load_reader --docker_root=/var/lib/docker --profiling",
+        );
+        let Role::Agent(agent) = &line.role;
+        let config = agent.config().unwrap();
+        assert_eq!(config.sampling.interval, Duration::from_secs(10));
+        assert!(config.rules.docker_only && config.sampling.load_reader);
+        assert!(!config.labels.store_all && config.labels.whitelist.len() == 1);
+        assert_eq!(config.events.count, [0; 4]);
+        assert_eq!(agent.verbosity(), 4);
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        for (line, expected) in [
+            (
+                "plimsoll agent --enable_metrics=cpus",
+                "unknown metric group \"cpus\"",
+            ),
+            (
+                "plimsoll agent --storage_driver=influxdb",
+                "scrape /metrics",
+            ),
+            (
+                "plimsoll agent --docker=tcp://127.0.0.1:2375",
+                "unix socket",
+            ),
+            (
+                "plimsoll agent --event_storage_age_limit=oomm=1h",
+                "unknown event type",
+            ),
+        ] {
+            let (line, _) = parse(line);
+            let Role::Agent(agent) = &line.role;
+            let error = format!("{:#}", agent.config().unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        }
+        let (bad, _) = arguments(
+            ["plimsoll", "agent", "--housekeeping_interval=10"]
+                .map(OsString::from)
+                .to_vec(),
+        );
+        let error = CommandLine::try_parse_from(bad).unwrap_err().to_string();
+        assert!(error.contains("10s, 500ms or 1m30s"), "{error}");
+    }
+}

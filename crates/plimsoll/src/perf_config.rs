@@ -107,7 +107,9 @@ mod tests {
         assert_eq!(config.core.groups[1].events, ["cycles", "own"]);
         assert_eq!(config.core.custom[0].config, [0x5300c0]);
         assert_eq!(config.uncore.groups.len(), 1);
-        assert!(parse(br#"{"core": {"custom_events": [{"config": ["x"], "name": "a"}]}}"#).is_err());
+        assert!(
+            parse(br#"{"core": {"custom_events": [{"config": ["x"], "name": "a"}]}}"#).is_err()
+        );
         assert!(parse(b"nonsense").is_err());
     }
 }

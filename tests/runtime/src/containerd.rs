@@ -27,7 +27,7 @@ const READY: Duration = Duration::from_secs(30);
 pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
     let mut stage = None;
     // Before any containerd: the others build on the agent that had to wait for it.
-    runner.case("containerd_starts_after_agent", || {
+    runner.setup("containerd_starts_after_agent", || {
         let stage = stage.insert(Stage::agent_first(scene)?);
         stage.run_plain("late")?.is_named(&stage.agent)?;
         Ok(String::new())

@@ -82,7 +82,7 @@ impl Running {
 /// The same story for each engine: late start, normal work, restart, removal.
 pub fn engine_cases(runner: &mut Runner<impl Write>, scene: &mut Scene, engine: &impl Engine) {
     let mut stage: Option<(Agent, Daemon, Vec<Running>)> = None;
-    runner.case(&format!("{}_starts_after_agent", engine.name()), || {
+    runner.setup(&format!("{}_starts_after_agent", engine.name()), || {
         let agent = scene.agent(&[&engine.flag()])?;
         let daemon = engine.start(scene)?;
         engine.load_image(scene)?;
@@ -176,7 +176,7 @@ pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
     };
     // Not every machine lets this daemon start: inside a container it often cannot. Then the reason is the result.
     let mut starts = false;
-    runner.case("docker_daemon_starts", || {
+    runner.setup("docker_daemon_starts", || {
         let mut daemon = docker.start(scene).map_err(|error| {
             LeaveOut(format!("dockerd does not start on this machine: {error:#}"))
         })?;

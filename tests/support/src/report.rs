@@ -110,6 +110,13 @@ impl<W: Write> Runner<W> {
         }
     }
 
+    /// A case that others stand on: it runs whatever the filter says.
+    pub fn setup(&mut self, name: &str, body: impl FnOnce() -> Result<String>) {
+        let filter = self.filter.take();
+        self.case(name, body);
+        self.filter = filter;
+    }
+
     /// The case's `Ok` text is shown beside its name: put what was measured there.
     pub fn case(&mut self, name: &str, body: impl FnOnce() -> Result<String>) {
         if self

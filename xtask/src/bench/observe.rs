@@ -7,7 +7,6 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use plimsoll_test_support::{http, janitor, proc};
 use rustix::process::Signal;
-use serde_json::{Map, Value, json};
 
 use super::crowd::Crowd;
 use super::floor::Floor;
@@ -90,15 +89,24 @@ fn with_crowd<T>(body: impl FnOnce(&mut Crowd) -> Result<T>) -> Result<T> {
 fn build(options: &Options) -> Result<PathBuf> {
     options.say("building plimsoll in release mode");
     let mut cargo = workspace::cargo()?;
-    cargo.args(["build", "--release", "--package", "plimsoll"]);
+    let target = workspace::target()?;
+    cargo
+        .args([
+            "build",
+            "--release",
+            "--package",
+            "plimsoll",
+            "--target-dir",
+        ])
+        .arg(&target);
     if options.json_only {
         cargo.arg("--quiet");
     }
     workspace::run(&mut cargo)?;
-    Ok(workspace::target()?.join("release/plimsoll"))
+    Ok(target.join("release/plimsoll"))
 }
 
-fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<Value> {
+fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<String> {
     let log = workspace::target()?.join("bench-agent.log");
     options.say(&format!(
         "making {} cgroups with a process each",
@@ -126,41 +134,52 @@ fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<Value
     })?;
     drop(floor);
 
-    let mut line = Map::new();
-    let mut put = |key: &str, value: f64, digits: i32| {
-        let scale = 10_f64.powi(digits);
-        line.insert(key.to_owned(), json!((value * scale).round() / scale));
-    };
     let per_sample = ours.window.micros_per_sample();
-    put("cpu_us_per_sample", per_sample, 2);
-    put("floor_us_per_sample", floor_micros, 2);
-    put("ratio", per_sample / floor_micros, 3);
-    put("rss_mib", ours.rss_mib, 1);
-    put("scrape_mb_per_s", ours.scrape.mb_per_s(), 1);
-    put("scrape_cpu_ms", ours.scrape.cpu_ms, 3);
-    put("first_sample_ms", ours.first_sample_ms, 1);
-    line.insert("containers".to_owned(), json!(options.containers));
-    line.insert("scrape_bytes".to_owned(), json!(ours.scrape.bytes));
+    let mut line = vec![
+        ("containers", options.containers.to_string()),
+        ("cpu_us_per_sample", format!("{per_sample:.2}")),
+        ("floor_us_per_sample", format!("{floor_micros:.2}")),
+        ("ratio", format!("{:.3}", per_sample / floor_micros)),
+        ("rss_mib", format!("{:.1}", ours.rss_mib)),
+        ("scrape_mb_per_s", format!("{:.1}", ours.scrape.mb_per_s())),
+        ("scrape_cpu_ms", format!("{:.3}", ours.scrape.cpu_ms)),
+        ("scrape_bytes", ours.scrape.bytes.to_string()),
+        ("first_sample_ms", format!("{:.1}", ours.first_sample_ms)),
+    ];
 
-    let mut table = vec![("plimsoll".to_owned(), ours)];
+    let mut table = vec![("plimsoll", ours)];
     if let Some(peer) = std::env::var_os(PEER).filter(|path| !path.is_empty()) {
         options.say("the same with the peer");
         let log = workspace::target()?.join("bench-peer.log");
         let subject = Subject::peer(Path::new(&peer), &log)?;
         subject.wait_listed(crowd)?;
         let found = figures(options, crowd, subject, |_| Ok(()))?;
-        let mut put = |key: &str, value: f64| {
-            line.insert(key.to_owned(), json!((value * 100.0).round() / 100.0));
-        };
-        put("peer_cpu_us_per_sample", found.window.micros_per_sample());
-        put("peer_rss_mib", found.rss_mib);
-        put("peer_scrape_cpu_ms", found.scrape.cpu_ms);
-        put("peer_first_sample_ms", found.first_sample_ms);
-        line.insert("peer_scrape_bytes".to_owned(), json!(found.scrape.bytes));
-        table.push(("cAdvisor".to_owned(), found));
+        line.extend([
+            (
+                "peer_cpu_us_per_sample",
+                format!("{:.2}", found.window.micros_per_sample()),
+            ),
+            ("peer_rss_mib", format!("{:.1}", found.rss_mib)),
+            ("peer_scrape_cpu_ms", format!("{:.3}", found.scrape.cpu_ms)),
+            ("peer_scrape_bytes", found.scrape.bytes.to_string()),
+            (
+                "peer_first_sample_ms",
+                format!("{:.1}", found.first_sample_ms),
+            ),
+        ]);
+        table.push(("cAdvisor", found));
     }
     show(options, floor_micros, &table);
-    Ok(Value::Object(line))
+    Ok(json_line(&line))
+}
+
+/// One object in the given order; the values are numbers already.
+fn json_line(fields: &[(&str, String)]) -> String {
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(key, value)| format!("\"{key}\":{value}"))
+        .collect();
+    format!("{{{}}}", fields.join(","))
 }
 
 /// The files that the agent keeps open for each container, by its own word.
@@ -210,7 +229,7 @@ fn figures(
     })
 }
 
-fn show(options: &Options, floor_micros: f64, table: &[(String, Figures)]) {
+fn show(options: &Options, floor_micros: f64, table: &[(&str, Figures)]) {
     options.say(&format!(
         "\n{:<28}{}",
         format!("{} containers", options.containers),
@@ -274,4 +293,20 @@ fn growth(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<()> {
     }
     options.say("");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_is_json() {
+        let line = json_line(&[
+            ("containers", "500".to_owned()),
+            ("ratio", "1.25".to_owned()),
+        ]);
+        let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(parsed["containers"], 500);
+        assert_eq!(parsed["ratio"], 1.25);
+    }
 }

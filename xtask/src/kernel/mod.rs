@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use plimsoll_test_support::log;
 use plimsoll_test_support::report::Line;
+use plimsoll_test_support::{janitor, log};
 
 use crate::ladder::{LeaveOut, Progress};
 use crate::packages::{self, Need};
@@ -72,7 +72,7 @@ pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> 
         "console=ttyS0 quiet panic=-1 psi=1 plimsoll.cgroups={}{filter}",
         cgroups.name()
     );
-    let guest = Command::new("qemu-system-x86_64")
+    let guest = janitor::command_in(None, "qemu-system-x86_64")
         // Never KVM: inside a virtual machine it may exist and hang.
         .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "768"])
         .args(["-nodefaults", "-display", "none", "-no-reboot"])

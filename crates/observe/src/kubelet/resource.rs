@@ -30,21 +30,21 @@ const OF_CONTAINERS: [Family; 5] = [
     Family {
         name: "container_cpu_usage_seconds_total",
         kind: Kind::Counter,
-        help: "[STABLE] Cumulative cpu time consumed by the container in core-seconds",
+        help: "CPU time the container has used.",
         value: CPU,
         timed: true,
     },
     Family {
         name: "container_memory_working_set_bytes",
         kind: Kind::Gauge,
-        help: "[STABLE] Current working set of the container in bytes",
+        help: "Memory of the container that cannot easily be reclaimed.",
         value: WORKING_SET,
         timed: true,
     },
     Family {
         name: "container_start_time_seconds",
         kind: Kind::Gauge,
-        help: "[STABLE] Start time of the container since unix epoch in seconds",
+        help: "When the container was started, in Unix seconds.",
         value: |snapshot, _, _| {
             let created = snapshot.created;
             (created.secs() > 0).then(|| Number::Float(created.nanos() as f64 / 1e9))
@@ -54,7 +54,7 @@ const OF_CONTAINERS: [Family; 5] = [
     Family {
         name: "container_swap_limit_bytes",
         kind: Kind::Gauge,
-        help: "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+        help: "Swap the container may use.",
         value: |snapshot, sample, observer| {
             let free = swap_available(snapshot, sample, observer);
             Some(Number::Whole(free.saturating_add(sample.memory.swap)))
@@ -64,7 +64,7 @@ const OF_CONTAINERS: [Family; 5] = [
     Family {
         name: "container_swap_usage_bytes",
         kind: Kind::Gauge,
-        help: "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+        help: "Swap the container uses.",
         value: SWAP,
         timed: true,
     },
@@ -74,21 +74,21 @@ const OF_THE_NODE: [Family; 3] = [
     Family {
         name: "node_cpu_usage_seconds_total",
         kind: Kind::Counter,
-        help: "[STABLE] Cumulative cpu time consumed by the node in core-seconds",
+        help: "CPU time the machine has used.",
         value: CPU,
         timed: true,
     },
     Family {
         name: "node_memory_working_set_bytes",
         kind: Kind::Gauge,
-        help: "[STABLE] Current working set of the node in bytes",
+        help: "Memory of the machine that cannot easily be reclaimed.",
         value: WORKING_SET,
         timed: true,
     },
     Family {
         name: "node_swap_usage_bytes",
         kind: Kind::Gauge,
-        help: "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems",
+        help: "Swap the machine uses.",
         value: SWAP,
         timed: true,
     },
@@ -98,21 +98,21 @@ const OF_PODS: [Family; 3] = [
     Family {
         name: "pod_cpu_usage_seconds_total",
         kind: Kind::Counter,
-        help: "[STABLE] Cumulative cpu time consumed by the pod in core-seconds",
+        help: "CPU time the pod has used.",
         value: CPU,
         timed: true,
     },
     Family {
         name: "pod_memory_working_set_bytes",
         kind: Kind::Gauge,
-        help: "[STABLE] Current working set of the pod in bytes",
+        help: "Memory of the pod that cannot easily be reclaimed.",
         value: WORKING_SET,
         timed: true,
     },
     Family {
         name: "pod_swap_usage_bytes",
         kind: Kind::Gauge,
-        help: "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+        help: "Swap the pod uses.",
         value: SWAP,
         timed: true,
     },
@@ -144,7 +144,7 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
     text.single(
         "resource_scrape_error",
         Kind::Gauge,
-        "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
+        "1 if the figures for this page could not be put together.",
         Number::Whole(u64::from(failed)),
     );
     text.into_bytes()

@@ -21,7 +21,7 @@ const SETTLED: Duration = Duration::from_secs(30);
 /// These run on an agent with its defaults.
 pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
     let mut rig = None;
-    runner.case("agent_starts_with_defaults", || {
+    runner.setup("agent_starts_with_defaults", || {
         rig = Some(Rig::start(mounts, &[])?);
         Ok(String::new())
     });
@@ -36,21 +36,29 @@ pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
 }
 
 /// From mkdir to the cgroup's first figure in a scrape.
-fn first_sample(rig: &Rig) -> Result<String> {
+fn time_to_first_sample(rig: &Rig, name: &str) -> Result<Duration> {
     let mut connection = Connection::open(rig.agent.address)?;
     let mut page = Vec::new();
+    let started = Instant::now();
+    let group = rig.group(name)?;
+    let id = format!("id=\"{}\"", group.path());
+    poll::until("the first sample", Duration::from_secs(10), || {
+        connection.get_into("/metrics", &mut page)?;
+        let text = std::str::from_utf8(&page)?;
+        let mut rows = text
+            .lines()
+            .filter(|line| line.starts_with("container_memory_usage_bytes{"));
+        Ok(rows.any(|row| row.contains(&id)).then_some(()))
+    })?;
+    let took = started.elapsed();
+    group.remove()?;
+    Ok(took)
+}
+
+fn first_sample(rig: &Rig) -> Result<String> {
     let mut took = Vec::new();
     for index in 0..10 {
-        let wanted = format!("container_memory_usage_bytes{{id=\"/tests/first-{index}\"");
-        let started = Instant::now();
-        let group = rig.group(&format!("first-{index}"))?;
-        poll::until("the first sample", Duration::from_secs(10), || {
-            connection.get_into("/metrics", &mut page)?;
-            let text = std::str::from_utf8(&page)?;
-            Ok(text.contains(&wanted).then_some(()))
-        })?;
-        took.push(started.elapsed());
-        group.remove()?;
+        took.push(time_to_first_sample(rig, &format!("first-{index}"))?);
     }
     took.sort();
     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
@@ -65,7 +73,11 @@ fn first_sample(rig: &Rig) -> Result<String> {
 fn thousand_cgroups(rig: &Rig) -> Result<String> {
     let started = Instant::now();
     let mut standing = Vec::new();
+    let mut first_sample = Duration::ZERO;
     for index in 0..CHURN {
+        if index == CHURN / 2 {
+            first_sample = time_to_first_sample(rig, "churn/first")?;
+        }
         let group = rig.group(&format!("churn/{}/{index}", index % 7))?;
         // Some live for an instant, some until later, some stay: the watcher sees every order of events.
         match index % 4 {
@@ -91,8 +103,9 @@ fn thousand_cgroups(rig: &Rig) -> Result<String> {
     }
     let emptied = same_as_tree(rig)?;
     Ok(format!(
-        "{CHURN} made in {:.1} s, list of {left} right after {} ms, empty after {} ms",
+        "{CHURN} made in {:.1} s, a first sample meanwhile {} ms, list of {left} right after {} ms, empty after {} ms",
         churned.as_secs_f64(),
+        first_sample.as_millis(),
         settled.as_millis(),
         emptied.as_millis()
     ))

@@ -1,0 +1,99 @@
+//! The agent as its server sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Bytes;
+use plimsoll_containers::Namespace;
+use plimsoll_containers::runtime::docker::Status;
+use plimsoll_observe::Observer;
+use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::rest::Versions;
+
+use crate::View;
+use crate::http::Surface;
+
+/// Pages that show a runtime's own words wait no longer for them.
+const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Surface for View {
+    fn observer(&self) -> &Arc<Observer> {
+        &self.observer
+    }
+
+    fn versions(&self) -> Versions {
+        let version = self.version(Dialect::Cadvisor);
+        Versions {
+            kernel: version.kernel,
+            container_os: version.os,
+            docker: version.docker,
+            docker_api: String::new(),
+            cadvisor: version.program,
+        }
+    }
+
+    fn node_name(&self) -> String {
+        let name = rustix::system::uname();
+        name.nodename().to_string_lossy().to_lowercase()
+    }
+
+    fn metrics_page(
+        &self,
+        dialect: Dialect,
+        only: Option<Namespace>,
+    ) -> Result<Vec<Bytes>, String> {
+        Ok(self.page(dialect, only))
+    }
+
+    fn self_metrics(&self) -> Vec<u8> {
+        self.own_families()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.first_round_over()
+    }
+
+    fn validate(&self) -> String {
+        self.report()
+    }
+
+    fn sources(&self, container: &str) -> Option<Vec<String>> {
+        self.files_of(container)
+    }
+
+    fn runtime(&self, namespace: Namespace) -> Result<Vec<(String, String)>, String> {
+        let asking = async {
+            let engine = self.containers.engine(namespace).await;
+            let engine = engine.map_err(|error| error.to_string())?;
+            let Some(engine) = engine else {
+                return Err(format!("no {} is configured", namespace.as_str()));
+            };
+            engine.status().await.map_err(|error| error.to_string())
+        };
+        let status = self
+            .tokio
+            .block_on(async { tokio::time::timeout(RUNTIME_PATIENCE, asking).await });
+        match status {
+            Ok(status) => status.map(|s| rows(&s)),
+            Err(_) => Err(format!("{} did not answer in time", namespace.as_str())),
+        }
+    }
+}
+
+fn rows(status: &Status) -> Vec<(String, String)> {
+    let mut rows: Vec<(String, String)> = [
+        ("Version", status.version.clone()),
+        ("API version", status.api_version.clone()),
+        ("Kernel", status.kernel_version.clone()),
+        ("OS", status.os.clone()),
+        ("Host", status.hostname.clone()),
+        ("Root directory", status.root_dir.clone()),
+        ("Storage driver", status.driver.clone()),
+        ("Images", status.images.to_string()),
+        ("Containers", status.containers.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    rows.extend(status.driver_status.clone());
+    rows
+}
