@@ -5,9 +5,10 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -26,6 +27,8 @@ pub struct Busy(Arc<Requests>);
 struct Requests {
     begun: AtomicUsize,
     ended: AtomicUsize,
+    /// Who waits for bytes meanwhile: the time to be idle begins when the answer is over.
+    reader: Mutex<Option<Waker>>,
 }
 
 #[derive(Debug)]
@@ -44,11 +47,24 @@ impl Busy {
     fn is_busy(&self) -> bool {
         self.begun() != self.0.ended.load(Ordering::Acquire)
     }
+
+    /// True while busy; then the task is woken when that is over.
+    fn wake_when_over(&self, cx: &Context<'_>) -> bool {
+        if !self.is_busy() {
+            return false;
+        }
+        *self.0.reader.lock() = Some(cx.waker().clone());
+        // It may have ended before the waker was in place.
+        self.is_busy()
+    }
 }
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Ordering::AcqRel);
+        if let Some(reader) = self.0.reader.lock().take() {
+            reader.wake();
+        }
     }
 }
 
@@ -129,7 +145,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             this.reading.clear();
         }
         // Bodies have a deadline of their own.
-        if this.busy.is_busy() {
+        if this.busy.wake_when_over(cx) {
             this.reading.clear();
             return poll;
         }
