@@ -26,7 +26,7 @@ impl View {
         let mut line = |text: std::fmt::Arguments<'_>| {
             let _ = writeln!(out, "{text}");
         };
-        line(format_args!("plimsoll agent: {}", version.program));
+        line(format_args!("Version: {}", version.program));
         line(format_args!("OS: {}", version.os));
         line(format_args!("Kernel: {}\n", version.kernel));
         self.cgroups(&mut line);

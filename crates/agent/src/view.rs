@@ -18,6 +18,9 @@ use plimsoll_observe::{Group, Observer, oom_watch};
 
 use crate::self_metrics;
 
+/// The release of cAdvisor whose interfaces these are, so that clients which compare versions find one, and ours.
+const VERSION: &str = concat!("v0.60.6+plimsoll.", env!("CARGO_PKG_VERSION"));
+
 #[derive(Debug)]
 pub struct View {
     pub(crate) started: Timestamp,
@@ -82,7 +85,7 @@ impl View {
             kernel: fixed.kernel_version.clone(),
             os: fixed.os_version.clone(),
             docker: String::new(),
-            program: own(concat!("plimsoll-", env!("CARGO_PKG_VERSION"))),
+            program: own(VERSION),
             revision: String::new(),
         }
     }

@@ -266,6 +266,8 @@ where
     let mut connection = pin!(
         http1::Builder::new()
             .header_read_timeout(None)
+            // Scripts that look for `Content-Type:` with a pattern were written against Go's spelling.
+            .title_case_headers(true)
             .max_buf_size(limits.header_bytes.max(8 << 10))
             .half_close(false)
             .serve_connection(io, service)

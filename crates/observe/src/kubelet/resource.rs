@@ -144,7 +144,7 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
     text.single(
         "resource_scrape_error",
         Kind::Gauge,
-        "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise",
+        "1 if the figures for this page could not be put together.",
         Number::Whole(u64::from(failed)),
     );
     text.into_bytes()
