@@ -217,9 +217,10 @@ impl Collector {
         let mut state = tracked.container.lock();
         let state = &mut *state;
         let quiet = self.back_off && state.sampled && same_figures(&state.latest, &self.sample);
-        state.latest.clone_from(&self.sample);
-        state.sampled = true;
         state.history.push(&mut self.sample);
+        // Changing places costs no copy, and both keep the room of their lists.
+        std::mem::swap(&mut state.latest, &mut self.sample);
+        state.sampled = true;
         state.derived.add(
             state.latest.at,
             state.latest.cpu.total_ns,
