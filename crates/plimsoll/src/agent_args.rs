@@ -37,7 +37,7 @@ pub struct AgentArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
-    /// Address to serve on [default: 127.0.0.1:9120]
+    /// Address to serve on [default: 127.0.0.1:9120; under the name cadvisor: port 8080 of all addresses]
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<SocketAddr>,
     /// cAdvisor's way to say where: serve on this port (all addresses unless --listen_ip says otherwise)
@@ -94,7 +94,7 @@ pub struct ServingArgs {
     )]
     pub http_auth_realm: String,
     /// How long requests under way may take to finish when the agent is stopped
-    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "10s")]
     pub drain_timeout: Duration,
 }
 
@@ -102,22 +102,32 @@ pub struct ServingArgs {
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
     /// Time between two samples of a container
-    #[arg(long = "housekeeping_interval", value_name = "DURATION", value_parser = go::duration, default_value = "1s")]
+    #[arg(long = "housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "1s")]
     housekeeping_interval: Duration,
     /// Longest time between two samples of an idle container
-    #[arg(long = "max_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, default_value = "1m0s")]
+    #[arg(long = "max_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "1m0s")]
     max_housekeeping_interval: Duration,
     /// Sample idle containers less often, up to the longest interval
     #[arg(long = "allow_dynamic_housekeeping", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     allow_dynamic_housekeeping: bool,
     /// Lengthen each wait by a random share of the interval, up to this
-    #[arg(long = "jitter_factor", value_name = "SHARE", default_value_t = 0.0)]
+    #[arg(
+        long = "jitter_factor",
+        value_name = "SHARE",
+        allow_hyphen_values = true,
+        default_value_t = 0.0
+    )]
     jitter_factor: f64,
     /// Share of one core that the agent may use; before it would use more, it samples less often. 0: no limit
-    #[arg(long, value_name = "SHARE", default_value_t = 0.25)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        allow_hyphen_values = true,
+        default_value_t = 0.25
+    )]
     cpu_budget: f64,
     /// How much history to keep of each container
-    #[arg(long = "storage_duration", value_name = "DURATION", value_parser = go::duration, default_value = "2m0s")]
+    #[arg(long = "storage_duration", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "2m0s")]
     storage_duration: Duration,
     /// Metric groups to read, all others off: cpu,percpu,memory,…
     #[arg(
@@ -236,7 +246,7 @@ pub struct ContainerArgs {
     )]
     cri: String,
     /// Walk the whole cgroup tree again this often
-    #[arg(long = "global_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, default_value = "1m0s")]
+    #[arg(long = "global_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "1m0s")]
     global_housekeeping_interval: Duration,
 }
 
@@ -250,7 +260,7 @@ pub struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Read the machine's facts again this often
-    #[arg(long = "update_machine_info_interval", value_name = "DURATION", value_parser = go::duration, default_value = "5m0s")]
+    #[arg(long = "update_machine_info_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "5m0s")]
     update_machine_info_interval: Duration,
     /// Files to look for the machine's id in
     #[arg(
@@ -266,9 +276,14 @@ pub struct MachineArgs {
         default_value = "/proc/sys/kernel/random/boot_id"
     )]
     boot_id_file: String,
-    /// Threads that serve requests; 0: two
-    #[arg(long = "max_procs", value_name = "N", default_value_t = 0)]
-    pub max_procs: usize,
+    /// Threads that serve requests, as many as there are CPUs at most; less than 1: two
+    #[arg(
+        long = "max_procs",
+        value_name = "N",
+        allow_hyphen_values = true,
+        default_value_t = 0
+    )]
+    pub max_procs: i64,
 }
 
 /// Flags of cAdvisor that mean nothing here, or that are refused with a reason.
@@ -371,6 +386,17 @@ impl AgentArgs {
         let sampling = &self.sampling;
         if sampling.housekeeping_interval < Duration::from_millis(10) {
             bail!("--housekeeping_interval must be at least 10ms");
+        }
+        if self.containers.global_housekeeping_interval < Duration::from_secs(1) {
+            bail!(
+                "--global_housekeeping_interval must be at least 1s; changes in between are seen at once anyway"
+            );
+        }
+        if self.machine.update_machine_info_interval < Duration::from_secs(1) {
+            bail!("--update_machine_info_interval must be at least 1s");
+        }
+        if sampling.jitter_factor.is_nan() || sampling.jitter_factor > 100.0 {
+            bail!("--jitter_factor is a share of the interval, 0.1 for up to ten per cent");
         }
         if !(0.0..=1024.0).contains(&sampling.cpu_budget) {
             bail!("--cpu-budget is a share of one core, 0.05 for five per cent");

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_agent::World;
 use plimsoll_host::{Clock, HostRoot};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,8 +24,38 @@ const BAD_USAGE: u8 = 64;
 
 /// Lets Kubernetes nodes run fuller without hurting the services on them.
 #[derive(Debug, Parser)]
-#[command(version, about, propagate_version = true, disable_version_flag = true)]
+#[command(
+    version,
+    about,
+    propagate_version = true,
+    disable_version_flag = true,
+    args_override_self = true
+)]
 struct CommandLine {
+    #[command(flatten)]
+    logging: LogArgs,
+    #[command(subcommand)]
+    role: Role,
+}
+
+/// Started under the name `cadvisor`: its command line, its port.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cadvisor",
+    version,
+    about = "plimsoll agent, with cAdvisor's command line and default port",
+    disable_version_flag = true,
+    args_override_self = true
+)]
+struct CadvisorLine {
+    #[command(flatten)]
+    logging: LogArgs,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+#[derive(Debug, Args)]
+struct LogArgs {
     /// How much to log: error, warn, info, debug, trace, or a filter like plimsoll_containers=debug
     #[arg(
         long,
@@ -41,8 +71,6 @@ struct CommandLine {
     /// Print the version
     #[arg(long, global = true, action = clap::ArgAction::Version)]
     version: Option<bool>,
-    #[command(subcommand)]
-    role: Role,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -54,22 +82,29 @@ enum LogFormat {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Watch every container on this machine and serve what it sees (cAdvisor's job)
+    #[command(args_override_self = true)]
     Agent(Box<AgentArgs>),
 }
 
+/// What the command line asks for.
+#[derive(Debug)]
+struct Asked {
+    logging: LogArgs,
+    agent: Box<AgentArgs>,
+    as_cadvisor: bool,
+}
+
 fn main() -> ExitCode {
-    let (arguments, as_cadvisor) = arguments(std::env::args_os().collect());
-    let line = match CommandLine::try_parse_from(arguments) {
-        Ok(line) => line,
+    let asked = match parse(std::env::args_os().collect()) {
+        Ok(asked) => asked,
         Err(error) => {
             // Help and version come this way too, and are no failure.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
         }
     };
-    let Role::Agent(agent) = &line.role;
-    start_logging(&line, agent.verbosity());
-    match run_agent(agent, as_cadvisor) {
+    start_logging(&asked.logging, asked.agent.verbosity());
+    match run_agent(&asked.agent, asked.as_cadvisor) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(error)) => {
             eprintln!("plimsoll: {error:#}");
@@ -88,12 +123,12 @@ enum Failure {
 }
 
 /// Go's single dashes become double ones; under the name `cadvisor` the role goes without saying.
-fn arguments(given: Vec<OsString>) -> (Vec<OsString>, bool) {
+fn parse(given: Vec<OsString>) -> Result<Asked, clap::Error> {
     let as_cadvisor = given
         .first()
         .and_then(|name| Path::new(name).file_name())
         .is_some_and(|name| name == "cadvisor");
-    let mut arguments: Vec<OsString> = given
+    let arguments = given
         .into_iter()
         .enumerate()
         .map(|(index, argument)| match argument.into_string() {
@@ -101,14 +136,25 @@ fn arguments(given: Vec<OsString>) -> (Vec<OsString>, bool) {
             Ok(text) => text.into(),
             Err(raw) => raw,
         })
-        .collect();
+        .collect::<Vec<OsString>>();
     if as_cadvisor {
-        arguments.insert(1, "agent".into());
+        let line = CadvisorLine::try_parse_from(arguments)?;
+        return Ok(Asked {
+            logging: line.logging,
+            agent: Box::new(line.agent),
+            as_cadvisor,
+        });
     }
-    (arguments, as_cadvisor)
+    let line = CommandLine::try_parse_from(arguments)?;
+    let Role::Agent(agent) = line.role;
+    Ok(Asked {
+        logging: line.logging,
+        agent,
+        as_cadvisor,
+    })
 }
 
-fn start_logging(line: &CommandLine, verbosity: i32) {
+fn start_logging(line: &LogArgs, verbosity: i32) {
     let default = if verbosity >= 4 { "debug" } else { &line.log };
     let (filter, complaint) = match EnvFilter::try_new(default) {
         Ok(filter) => (filter, None),
@@ -132,9 +178,10 @@ fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
     let listen = args.listen(as_cadvisor).map_err(Failure::Usage)?;
     let http = args.http(listen);
     raise_descriptor_limit();
-    let threads = match args.machine().max_procs {
-        0 => 2,
-        n => n,
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match usize::try_from(args.machine().max_procs) {
+        Ok(0) | Err(_) => 2,
+        Ok(n) => n.min(cpus),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -196,16 +243,15 @@ async fn wait_for_signal() -> Result<()> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> (CommandLine, bool) {
-        let (arguments, as_cadvisor) = arguments(line.split(' ').map(OsString::from).collect());
-        (CommandLine::try_parse_from(arguments).unwrap(), as_cadvisor)
+    fn asked(line: &str) -> Result<Asked, clap::Error> {
+        parse(line.split_whitespace().map(OsString::from).collect())
     }
 
     #[track_caller]
     fn check_listen(line: &str, expected: &str) {
-        let (line, as_cadvisor) = parse(line);
-        let Role::Agent(agent) = &line.role;
-        assert_eq!(agent.listen(as_cadvisor).unwrap().to_string(), expected);
+        let asked = asked(line).unwrap();
+        let listen = asked.agent.listen(asked.as_cadvisor).unwrap();
+        assert_eq!(listen.to_string(), expected);
     }
 
     #[test]
@@ -213,6 +259,7 @@ mod tests {
         check_listen("plimsoll agent", "127.0.0.1:9120");
         check_listen("plimsoll agent --listen 127.0.0.1:0", "127.0.0.1:0");
         check_listen("plimsoll agent -port=8081", "[::]:8081");
+        check_listen("plimsoll agent --port=1 -port 2", "[::]:2");
         check_listen(
             "plimsoll agent --port 80 --listen_ip 10.0.0.1",
             "10.0.0.1:80",
@@ -222,52 +269,58 @@ mod tests {
 
     #[test]
     fn a_command_line_written_for_cadvisor() {
-        let (line, _) = parse(
+        let asked = asked(
             "cadvisor -logtostderr --housekeeping_interval=10s --docker_only=true -v=4 --max_housekeeping_interval=15s \
              --event_storage_event_limit=default=0 --disable_metrics=percpu,process,sched,tcp,udp,diskIO,disk,network \
              --store_container_labels=false --whitelisted_container_labels=io.kubernetes.container.name \
-             --enable_load_reader --docker_root=/var/lib/docker --profiling",
-        );
-        let Role::Agent(agent) = &line.role;
-        let config = agent.config().unwrap();
+             --enable_load_reader --docker_root=/var/lib/docker --profiling --jitter_factor -1 --max_procs=-3",
+        )
+        .unwrap();
+        let config = asked.agent.config().unwrap();
         assert_eq!(config.sampling.interval, Duration::from_secs(10));
         assert!(config.rules.docker_only && config.sampling.load_reader);
         assert!(!config.labels.store_all && config.labels.whitelist.len() == 1);
         assert_eq!(config.events.count, [0; 4]);
-        assert_eq!(agent.verbosity(), 4);
+        assert_eq!(config.sampling.jitter, 1.0);
+        assert_eq!(asked.agent.verbosity(), 4);
     }
 
     #[test]
     fn bad_values_are_named() {
-        for (line, expected) in [
+        for (flags, expected) in [
+            ("--enable_metrics=cpus", "unknown metric group \"cpus\""),
+            ("--storage_driver=influxdb", "scrape /metrics"),
+            ("--docker=tcp://127.0.0.1:2375", "unix socket"),
+            ("--event_storage_age_limit=oomm=1h", "unknown event type"),
+            ("--jitter_factor inf", "--jitter_factor"),
+            ("--jitter_factor NaN", "--jitter_factor"),
+            ("--cpu-budget -1", "--cpu-budget"),
             (
-                "plimsoll agent --enable_metrics=cpus",
-                "unknown metric group \"cpus\"",
+                "--global_housekeeping_interval 0s",
+                "--global_housekeeping_interval",
             ),
-            (
-                "plimsoll agent --storage_driver=influxdb",
-                "scrape /metrics",
-            ),
-            (
-                "plimsoll agent --docker=tcp://127.0.0.1:2375",
-                "unix socket",
-            ),
-            (
-                "plimsoll agent --event_storage_age_limit=oomm=1h",
-                "unknown event type",
-            ),
+            ("--housekeeping_interval=1us", "--housekeeping_interval"),
         ] {
-            let (line, _) = parse(line);
-            let Role::Agent(agent) = &line.role;
-            let error = format!("{:#}", agent.config().unwrap_err());
+            let asked = asked(&format!("plimsoll agent {flags}")).unwrap();
+            let error = format!("{:#}", asked.agent.config().unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
-        let (bad, _) = arguments(
-            ["plimsoll", "agent", "--housekeeping_interval=10"]
-                .map(OsString::from)
-                .to_vec(),
-        );
-        let error = CommandLine::try_parse_from(bad).unwrap_err().to_string();
-        assert!(error.contains("10s, 500ms or 1m30s"), "{error}");
+        for flags in [
+            "--housekeeping_interval=10",
+            "--housekeeping_interval -1s",
+            "--storage_duration=x",
+        ] {
+            let error = asked(&format!("plimsoll agent {flags}"))
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains("10s, 500ms or 1m30s"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_command_lines_are_consistent() {
+        use clap::CommandFactory;
+        CommandLine::command().debug_assert();
+        CadvisorLine::command().debug_assert();
     }
 }
