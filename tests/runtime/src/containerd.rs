@@ -406,16 +406,14 @@ fn cri_pod(stage: &mut Stage, scene: &mut Scene) -> Result<String> {
         ],
     )?;
 
-    let page = stage.agent.exposition("/metrics/cadvisor")?;
-    let of = [("id", cgroup.as_str())];
-    ensure!(
-        page.value("container_spec_cpu_quota", &of)? == 50_000.0,
-        "quota"
-    );
-    ensure!(
-        page.value("container_spec_memory_limit_bytes", &of)? == f64::from(64 << 20),
-        "memory limit"
-    );
+    // The runtime sets limits after it made the cgroup.
+    poll::until("the limits show", Duration::from_secs(4), || {
+        let page = stage.agent.exposition("/metrics/cadvisor")?;
+        let of = [("id", cgroup.as_str())];
+        let quota = page.value("container_spec_cpu_quota", &of)?;
+        let memory = page.value("container_spec_memory_limit_bytes", &of)?;
+        Ok(((quota, memory) == (50_000.0, f64::from(64 << 20))).then_some(()))
+    })?;
     stage.pods.push(pod);
     Ok(format!("image {image}"))
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use plimsoll_test_support::agent::Agent;
+use plimsoll_test_support::poll;
 use plimsoll_test_support::report::{LeaveOut, Runner};
 
 use crate::image;
@@ -114,11 +115,13 @@ pub fn engine_cases(runner: &mut Runner<impl Write>, scene: &mut Scene, engine: 
             "image is {}",
             info["spec"]["image"]
         );
-        ensure!(
-            info["spec"]["memory"]["limit"] == 64 << 20,
-            "memory is {}",
-            info["spec"]["memory"]
-        );
+        // The engine sets limits after it made the cgroup.
+        poll::until("the memory limit shows", Duration::from_secs(4), || {
+            let info = agent.json(&format!("/api/v1.3/containers{}", container.cgroup))?;
+            let memory = &info["spec"]["memory"];
+            ensure!(memory["limit"] == 64 << 20, "memory is {memory}");
+            Ok(Some(()))
+        })?;
         let by_name = agent.json(&format!(
             "/api/v2.0/spec/{}?type={}",
             container.name,
