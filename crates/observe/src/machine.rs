@@ -89,8 +89,8 @@ impl MachineState {
     }
 
     /// What a container's writable layer takes, where that has been counted.
-    pub fn layer_usage(&self, path: &str, out: &mut Vec<Filesystem>) {
-        out.extend(self.layers.read().get(path));
+    pub fn layer(&self, path: &str) -> Option<Filesystem> {
+        self.layers.read().get(path).copied()
     }
 
     pub fn set_layer(&self, path: CgroupPath, usage: Filesystem) {

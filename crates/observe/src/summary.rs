@@ -6,8 +6,11 @@ use std::time::Duration;
 use plimsoll_host::Timestamp;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// A day of minutes. (The original keeps sixty, so that its day is never more than four per cent complete.)
-const MINUTES_KEPT: usize = 24 * 60;
+const MINUTES_AN_HOUR: usize = 60;
+/// The day is kept in quarters of an hour: a day of minutes for hundreds of containers would be most of our memory.
+/// (The original keeps sixty minutes, so that its day is never more than four per cent complete.)
+const MINUTES_A_QUARTER: usize = 15;
+const QUARTERS_A_DAY: usize = 24 * 4;
 
 /// Mean, maximum and percentiles of a figure over a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,9 +47,9 @@ struct Point {
     memory: u64,
 }
 
-/// A finished minute, as small as the hour and the day need it.
+/// A finished minute, or a quarter of an hour of them, as small as the hour and the day need it.
 #[derive(Debug, Clone, Copy)]
-struct Minute {
+struct Span {
     cpu: Brief,
     memory: Brief,
 }
@@ -62,7 +65,10 @@ struct Brief {
 #[derive(Debug, Default)]
 pub struct Derived {
     points: Vec<Point>,
-    minutes: VecDeque<Minute>,
+    minutes: VecDeque<Span>,
+    quarters: VecDeque<Span>,
+    /// Minutes since the last full quarter.
+    since_quarter: usize,
     minute: Usage,
     latest: Option<(Timestamp, Latest)>,
 }
@@ -95,13 +101,24 @@ impl Derived {
             cpu: percentiles(&mut rates),
             memory: percentiles(&mut memory),
         };
-        if self.minutes.len() == MINUTES_KEPT {
-            self.minutes.pop_front();
+        keep(
+            &mut self.minutes,
+            MINUTES_AN_HOUR,
+            Span {
+                cpu: brief(&self.minute.cpu),
+                memory: brief(&self.minute.memory),
+            },
+        );
+        self.since_quarter += 1;
+        if self.since_quarter == MINUTES_A_QUARTER {
+            self.since_quarter = 0;
+            let quarter = fold(&self.minutes, MINUTES_A_QUARTER);
+            let quarter = Span {
+                cpu: brief(&quarter.0),
+                memory: brief(&quarter.1),
+            };
+            keep(&mut self.quarters, QUARTERS_A_DAY, quarter);
         }
-        self.minutes.push_back(Minute {
-            cpu: brief(&self.minute.cpu),
-            memory: brief(&self.minute.memory),
-        });
         // The next minute's first rate needs the last point of this one.
         self.points.clear();
         self.points.push(last);
@@ -117,21 +134,40 @@ impl Derived {
     }
 
     pub fn hour(&self) -> Usage {
-        self.span(60)
+        usage(&self.minutes, MINUTES_AN_HOUR)
     }
 
+    /// Of full quarters of an hour; before the first one, of the minutes there are.
     pub fn day(&self) -> Usage {
-        self.span(MINUTES_KEPT)
-    }
-
-    fn span(&self, minutes: usize) -> Usage {
-        let have = self.minutes.len().min(minutes);
-        let newest = || self.minutes.iter().skip(self.minutes.len() - have);
-        Usage {
-            percent_complete: (have * 100 / minutes) as i32,
-            cpu: over_minutes(newest().map(|m| m.cpu)),
-            memory: over_minutes(newest().map(|m| m.memory)),
+        if self.quarters.is_empty() {
+            return usage(&self.minutes, MINUTES_A_QUARTER * QUARTERS_A_DAY);
         }
+        usage(&self.quarters, QUARTERS_A_DAY)
+    }
+}
+
+fn keep(spans: &mut VecDeque<Span>, most: usize, span: Span) {
+    if spans.len() == most {
+        spans.pop_front();
+    }
+    spans.push_back(span);
+}
+
+/// (cpu, memory) over the newest `count` spans.
+fn fold(spans: &VecDeque<Span>, count: usize) -> (Percentiles, Percentiles) {
+    let newest = spans.iter().skip(spans.len().saturating_sub(count));
+    (
+        over_spans(newest.clone().map(|s| s.cpu)),
+        over_spans(newest.map(|s| s.memory)),
+    )
+}
+
+fn usage(spans: &VecDeque<Span>, of: usize) -> Usage {
+    let (cpu, memory) = fold(spans, of);
+    Usage {
+        percent_complete: (spans.len().min(of) * 100 / of) as i32,
+        cpu,
+        memory,
     }
 }
 
@@ -192,14 +228,14 @@ fn percentile(sorted: &[u64], d: f64) -> u64 {
     low
 }
 
-/// Percentiles of the minutes' ninetieth percentiles, mean of means, maximum of maxima.
-fn over_minutes(minutes: impl Iterator<Item = Brief> + Clone) -> Percentiles {
-    let mut nineties: Vec<u64> = minutes.clone().map(|m| m.ninety).collect();
+/// Percentiles of the spans' ninetieth percentiles, mean of means, maximum of maxima.
+fn over_spans(spans: impl Iterator<Item = Brief> + Clone) -> Percentiles {
+    let mut nineties: Vec<u64> = spans.clone().map(|m| m.ninety).collect();
     let mut out = percentiles(&mut nineties);
     if out.present {
-        let total: u128 = minutes.clone().map(|m| u128::from(m.mean)).sum();
+        let total: u128 = spans.clone().map(|m| u128::from(m.mean)).sum();
         out.mean = u64::try_from(total / nineties.len() as u128).unwrap_or(u64::MAX);
-        out.max = minutes.map(|m| m.max).max().unwrap_or(0);
+        out.max = spans.map(|m| m.max).max().unwrap_or(0);
     }
     out
 }

@@ -1,19 +1,21 @@
 //! The slow sources, on a thread of their own: file systems that may hang, directory walks that take minutes, facts
 //! about the machine that hardly change. The sampler only ever takes what is there.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{
     DiskRow, FsUsage, ImageStorage, Partitions, Prober, Walk, dir_usage, filesystem_uuids,
-    find_disk, read_diskstats,
+    find_disk, overlay_upper_dir, read_diskstats,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
-use plimsoll_host::{HostRoot, ReadBuf};
+use plimsoll_host::{HostRoot, ReadBuf, read_file};
+use rustc_hash::FxHashMap;
 
 use crate::machine::{MachineState, Storage};
 use crate::sample::Filesystem;
@@ -39,6 +41,7 @@ pub struct Surroundings {
     prober: Prober,
     partitions: Partitions,
     disks: Vec<DiskRow>,
+    layers_due: FxHashMap<CgroupPath, Instant>,
     buf: ReadBuf,
 }
 
@@ -60,6 +63,7 @@ impl Surroundings {
             prober: Prober::default(),
             partitions: Partitions::default(),
             disks: Vec::new(),
+            layers_due: FxHashMap::default(),
             buf: ReadBuf::default(),
         }
     }
@@ -142,45 +146,65 @@ impl Surroundings {
         }
     }
 
-    /// Walks the writable layers of the containers that have one.
+    /// Walks the writable layers that are due.
     pub fn refresh_layers(&mut self, cancel: &AtomicBool) {
         if !self.groups.has(Group::Disk) {
             return;
         }
-        for container in self.store.all() {
+        let containers = self.store.all();
+        for container in &containers {
             let identity = container.lock().identity.clone();
             let Some(identity) = identity else { continue };
-            let Some(layer) = &identity.writable_layer else {
+            let due = self.layers_due.get(container.path());
+            if due.is_some_and(|due| *due > Instant::now()) {
                 continue;
-            };
-            let walk = Walk {
-                cancel,
-                most_entries: MOST_ENTRIES,
-            };
-            let Ok(base) = dir_usage(&self.root.path(layer), walk) else {
-                continue;
-            };
-            let logs = identity
-                .log_dir
-                .as_ref()
-                .and_then(|dir| dir_usage(&self.root.path(dir), walk).ok())
-                .map_or(0, |walked| walked.bytes);
-            let (device, capacity) = self.device_of(layer);
-            let usage = Filesystem {
-                device: Symbol::new(&device),
-                kind: Symbol::new("vfs"),
-                capacity,
-                usage: base.bytes + logs,
-                base_usage: base.bytes,
-                // The original says "inodes used" here, and clients read it so.
-                inodes: base.inodes,
-                has_inodes: 1,
-                ..Filesystem::default()
-            };
-            self.machine.set_layer(Arc::clone(container.path()), usage);
+            }
+            let started = Instant::now();
+            if let Some(usage) = self.layer_usage(&identity, cancel) {
+                self.machine.set_layer(Arc::clone(container.path()), usage);
+            }
+            let pause = LAYERS_EVERY.max(started.elapsed() * 10);
+            self.layers_due
+                .insert(Arc::clone(container.path()), Instant::now() + pause);
         }
         self.machine
             .retain_layers(|path| self.store.get(path).is_some());
+        self.layers_due
+            .retain(|path, _| self.store.get(path).is_some());
+    }
+
+    fn layer_usage(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Filesystem> {
+        let layer = match &identity.writable_layer {
+            Some(layer) => layer.clone(),
+            None => self.overlay_of(identity.pid?)?,
+        };
+        let walk = Walk {
+            cancel,
+            most_entries: MOST_ENTRIES,
+        };
+        let base = dir_usage(&self.root.path(&layer), walk).ok()?;
+        let logs = log_dir(identity)
+            .and_then(|dir| dir_usage(&self.root.path(dir), walk).ok())
+            .map_or(0, |walked| walked.bytes);
+        let (device, capacity) = self.device_of(&layer);
+        Some(Filesystem {
+            device: Symbol::new(&device),
+            kind: Symbol::new("vfs"),
+            capacity,
+            usage: base.bytes + logs,
+            base_usage: base.bytes,
+            // The original says "inodes used" here, and clients read it so.
+            inodes: base.inodes,
+            has_inodes: 1,
+            ..Filesystem::default()
+        })
+    }
+
+    /// What the runtime does not tell, the container's own mount table does.
+    fn overlay_of(&mut self, pid: u32) -> Option<PathBuf> {
+        let table = self.root.proc(format!("{pid}/mountinfo"));
+        let text = read_file(&table, &mut self.buf).ok().flatten()?;
+        overlay_upper_dir(text)
     }
 
     fn device_of(&mut self, dir: &Path) -> (String, u64) {
@@ -195,6 +219,22 @@ impl Surroundings {
         let capacity = mount.and_then(|m| self.prober.usage(&m).ok());
         (device, capacity.map_or(0, |usage| usage.capacity))
     }
+}
+
+/// Where a container's log files are: where its runtime says, or where the kubelet keeps those of pods.
+fn log_dir(identity: &Identity) -> Option<PathBuf> {
+    if let Some(dir) = &identity.log_dir {
+        return Some(dir.clone());
+    }
+    let [namespace, pod, uid, container] = [
+        "io.kubernetes.pod.namespace",
+        "io.kubernetes.pod.name",
+        "io.kubernetes.pod.uid",
+        "io.kubernetes.container.name",
+    ]
+    .map(|key| identity.label(key));
+    let known = !uid.is_empty() && !container.is_empty();
+    known.then(|| PathBuf::from(format!("/var/log/pods/{namespace}_{pod}_{uid}/{container}")))
 }
 
 fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> Filesystem {
@@ -280,8 +320,6 @@ fn run(
 ) {
     let mut mounts_at = Instant::now();
     let mut machine_at = Instant::now();
-    let mut layers_at = Instant::now();
-    let mut layers_pause = Duration::from_secs(1);
     let mut pause = intervals.filesystems;
     loop {
         match stopped.recv_timeout(pause) {
@@ -299,11 +337,6 @@ fn run(
         let started = Instant::now();
         surroundings.refresh_filesystems();
         pause = intervals.filesystems.max(started.elapsed() * SHARE);
-        if layers_at.elapsed() >= layers_pause {
-            let started = Instant::now();
-            surroundings.refresh_layers(cancel);
-            layers_pause = LAYERS_EVERY.max(started.elapsed() * 10);
-            layers_at = Instant::now();
-        }
+        surroundings.refresh_layers(cancel);
     }
 }

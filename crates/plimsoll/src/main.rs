@@ -19,10 +19,6 @@ use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
 
-// Long-lived, many small samples, few threads: measured a quarter less memory than the system's.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
 const BAD_USAGE: u8 = 64;
 

@@ -115,7 +115,13 @@ fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<Strin
     crowd.grow(options.containers)?;
 
     let subject = Subject::ours(program, &log)?;
-    subject.wait_listed(crowd)?;
+    let others = subject.wait_listed(crowd)?;
+    if others * 20 > options.containers {
+        // Not filtered out: the agent is measured as people run it.
+        eprintln!(
+            "!!! {others} other cgroups on this machine: memory and scrape figures include them"
+        );
+    }
     let sources = sources(&subject, crowd)?;
     let floor = Floor::open(&sources)?;
     let mut floor_micros = 0.0;

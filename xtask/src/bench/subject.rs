@@ -131,8 +131,8 @@ impl Subject {
         }
     }
 
-    /// Waits until every container of the crowd is in a scrape.
-    pub fn wait_listed(&self, crowd: &Crowd) -> Result<()> {
+    /// Waits until every container of the crowd is in a scrape; gives how many others there are.
+    pub fn wait_listed(&self, crowd: &Crowd) -> Result<usize> {
         poll::until("every cgroup is listed", LISTED, || {
             let page = Exposition::parse(http::get_ok(self.address, "/metrics")?.text()?)?;
             let seen: BTreeSet<&str> = page
@@ -141,7 +141,7 @@ impl Subject {
                 .collect();
             let missing = crowd.paths().filter(|path| !seen.contains(path)).count();
             ensure!(missing == 0, "{missing} are missing");
-            Ok(Some(()))
+            Ok(Some(seen.len() - crowd.paths().count()))
         })
     }
 

@@ -1,5 +1,7 @@
 //! The mount table, `/proc/PID/mountinfo`.
 
+use std::path::PathBuf;
+
 use crate::cgroup::hierarchy::unescape;
 use crate::parse::{self, Malformed};
 use crate::{HostError, HostRoot, ReadBuf, Result, read_file};
@@ -40,6 +42,20 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     })
 }
 
+/// The writable layer of a container, from its first process's mount table: the upper directory of the overlay that is
+/// its `/`. `None`: its root is no overlay.
+pub fn overlay_upper_dir(mountinfo: &[u8]) -> Option<PathBuf> {
+    parse::lines(mountinfo).find_map(|line| {
+        parse_line(line).filter(|m| m.point == "/" && m.kind == "overlay")?;
+        let line = String::from_utf8_lossy(line);
+        let options = line.rsplit(' ').next()?;
+        let upper = options
+            .split(',')
+            .find_map(|o| o.strip_prefix("upperdir="))?;
+        Some(PathBuf::from(unescape(upper)))
+    })
+}
+
 /// The mounts of the observed machine, as of now.
 pub fn read_mounts(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<Mount>> {
     // Below another root the machine's table is that of its first process; our own shows the container's mounts.
@@ -60,6 +76,17 @@ pub fn read_mounts(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<Mount>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_upper_directory_of_the_root() {
+        let table = b"51 27 0:42 / / rw,relatime - overlay overlay rw,lowerdir=/l,upperdir=/up\\040per/fs,workdir=/w\n\
+              60 51 0:50 / /proc rw - proc proc rw\n";
+        assert_eq!(overlay_upper_dir(table), Some(PathBuf::from("/up per/fs")));
+        assert_eq!(
+            overlay_upper_dir(b"27 1 254:0 / / rw - ext4 /dev/vda rw\n"),
+            None
+        );
+    }
 
     #[test]
     fn lines_of_all_shapes() {

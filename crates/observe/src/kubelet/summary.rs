@@ -230,7 +230,7 @@ impl<'a> View<'a> {
         let Some((sample, _)) = latest(snapshot) else {
             return (None, None);
         };
-        let [layer] = sample.filesystems.as_slice() else {
+        let Some(layer) = self.observer.machine.layer(&snapshot.path) else {
             return (None, None);
         };
         let on = self
@@ -243,7 +243,7 @@ impl<'a> View<'a> {
             ..self.base(on, sample.at)
         };
         let logs = Fs {
-            used_bytes: Some(log_bytes(layer)),
+            used_bytes: Some(log_bytes(&layer)),
             ..self.base(self.labelled("root"), sample.at)
         };
         (Some(rootfs), Some(logs))

@@ -140,6 +140,7 @@ impl Collector {
             hidden_until: None,
             extra_read: None,
             processes: Processes::default(),
+            has_layer: false,
             pids_wanted: self.wanted.pids,
             last_complaint: None,
             container,
@@ -206,14 +207,8 @@ impl Collector {
                 self.sample.groups = self.sample.groups.with(Group::Resctrl);
             }
         }
-        if tracked.is_root() && self.groups.has(Group::Disk) {
-            self.machine.filesystems(&mut self.sample.filesystems);
-        } else if self.groups.has(Group::Disk) {
-            self.machine
-                .layer_usage(tracked.container.path(), &mut self.sample.filesystems);
-        }
         if self.groups.has(Group::Disk) {
-            self.sample.groups = self.sample.groups.with(Group::Disk);
+            self.read_filesystems(tracked);
         }
 
         tracked.samples += 1;
@@ -222,9 +217,10 @@ impl Collector {
         let mut state = tracked.container.lock();
         let state = &mut *state;
         let quiet = self.back_off && state.sampled && same_figures(&state.latest, &self.sample);
-        state.latest.clone_from(&self.sample);
-        state.sampled = true;
         state.history.push(&mut self.sample);
+        // Changing places costs no copy, and both keep the room of their lists.
+        std::mem::swap(&mut state.latest, &mut self.sample);
+        state.sampled = true;
         state.derived.add(
             state.latest.at,
             state.latest.cpu.total_ns,
@@ -344,6 +340,18 @@ impl Collector {
         for error in errors {
             self.complain(tracked, now, &error);
         }
+    }
+
+    /// The machine's file systems on the root; on others the writable layer, for the runtimes of which the original
+    /// tells it. (The kubelet's summary tells it for all.)
+    fn read_filesystems(&mut self, tracked: &Tracked) {
+        if tracked.is_root() {
+            self.machine.filesystems(&mut self.sample.filesystems);
+        } else if tracked.has_layer {
+            let layer = self.machine.layer(tracked.container.path());
+            self.sample.filesystems.extend(layer);
+        }
+        self.sample.groups = self.sample.groups.with(Group::Disk);
     }
 
     /// Whatever is counted process by process.

@@ -35,6 +35,8 @@ pub struct Tracked {
     /// When groups beyond the standing ones were last read, and what they said.
     pub extra_read: Option<Duration>,
     pub processes: Processes,
+    /// The runtime named a writable layer, so its size is part of the sample.
+    pub has_layer: bool,
     pub pids_wanted: bool,
     pub last_complaint: Option<Duration>,
 }
@@ -55,6 +57,7 @@ impl Tracked {
             return;
         };
         self.pid = identity.pid;
+        self.has_layer = identity.writable_layer.is_some();
         self.net = identity
             .pid
             .filter(|_| identity.owns_network)
