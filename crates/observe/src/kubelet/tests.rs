@@ -67,15 +67,18 @@ impl Node {
             Some(identity("web", "1")),
             |sample| {
                 sample.memory.swap = 3;
-                sample.filesystems.push(Filesystem {
-                    device: Symbol::new("/dev/vda"),
-                    usage: 50,
-                    base_usage: 30,
-                    inodes: 4,
-                    ..Filesystem::default()
-                });
             },
         );
+        let layer = Filesystem {
+            device: Symbol::new("/dev/vda"),
+            usage: 50,
+            base_usage: 30,
+            inodes: 4,
+            ..Filesystem::default()
+        };
+        node.observer
+            .machine
+            .set_layer("/kubepods/poduid-1/c1".into(), layer);
         node.add("/kubepods/poduid-1/s1", Some(identity("", "1")), |sample| {
             sample.has_network = true;
             for name in ["lo1", "eth0"] {
