@@ -9,6 +9,7 @@ mod auth;
 mod body;
 mod counters;
 mod duration;
+mod htpasswd;
 mod pace;
 mod pages;
 mod reply;

@@ -7,15 +7,15 @@ use plimsoll_host::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 
-/// Writes `value` as it is walked; nothing is built up in between.
-pub fn write<T: Serialize + ?Sized>(value: &T, out: impl Write) -> io::Result<()> {
-    let mut serializer = serde_json::Serializer::with_formatter(out, Plain);
-    value.serialize(&mut serializer).map_err(io::Error::from)
+/// Writes `value` in one piece: the many small writes of a serializer go to plain memory, where they cost nothing.
+pub fn write<T: Serialize + ?Sized>(value: &T, mut out: impl Write) -> io::Result<()> {
+    out.write_all(&to_vec(value)?)
 }
 
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {
-    let mut out = Vec::with_capacity(512);
-    write(value, &mut out)?;
+    let mut out = Vec::with_capacity(4 << 10);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Plain);
+    value.serialize(&mut serializer)?;
     Ok(out)
 }
 

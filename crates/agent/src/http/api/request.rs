@@ -7,6 +7,7 @@ use plimsoll_observe::rest::{Range, quote};
 use serde::Deserializer as _;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
+use serde_json::value::RawValue;
 
 const TYPE: &str = "model.ContainerInfoRequest";
 const DEFAULT_SAMPLES: i64 = 60;
@@ -97,9 +98,9 @@ impl<'de> Visitor<'de> for WantedVisitor {
         while let Some(key) = map.next_key::<String>()? {
             match key.to_ascii_lowercase().as_str() {
                 "num_stats" => {
-                    let value = map.next_value::<serde_json::Value>()?;
-                    if !value.is_null() {
-                        wanted.num_stats = Some(whole(&value).map_err(A::Error::custom)?);
+                    let value = map.next_value::<Box<RawValue>>()?;
+                    if let Some(count) = whole(value.get()).map_err(A::Error::custom)? {
+                        wanted.num_stats = Some(count);
                     }
                 }
                 "start" => time(map.next_value()?, &mut wanted.start).map_err(A::Error::custom)?,
@@ -113,17 +114,18 @@ impl<'de> Visitor<'de> for WantedVisitor {
     }
 }
 
-fn whole(value: &serde_json::Value) -> Result<i64, String> {
-    let kind = match value {
-        serde_json::Value::Number(number) => match number.as_i64() {
-            Some(whole) => return Ok(whole),
-            None => format!("number {number}"),
+/// `None`: `null`, which changes nothing. `text` is one JSON value.
+fn whole(text: &str) -> Result<Option<i64>, String> {
+    let kind = match text.as_bytes().first() {
+        Some(b'n') => return Ok(None),
+        Some(b'"') => "string".to_owned(),
+        Some(b'[') => "array".to_owned(),
+        Some(b'{') => "object".to_owned(),
+        Some(b't' | b'f') => "bool".to_owned(),
+        _ => match text.parse() {
+            Ok(number) => return Ok(Some(number)),
+            Err(_) => format!("number {text}"),
         },
-        serde_json::Value::String(_) => "string".to_owned(),
-        serde_json::Value::Bool(_) => "bool".to_owned(),
-        serde_json::Value::Array(_) => "array".to_owned(),
-        serde_json::Value::Object(_) => "object".to_owned(),
-        serde_json::Value::Null => return Ok(DEFAULT_SAMPLES),
     };
     Err(format!(
         "json: cannot unmarshal {kind} into Go struct field ContainerInfoRequest.num_stats of type int"
@@ -238,6 +240,10 @@ mod tests {
             (
                 r#"{"num_stats":1.5}"#,
                 "json: cannot unmarshal number 1.5 into Go struct field ContainerInfoRequest.num_stats of type int",
+            ),
+            (
+                r#"{"num_stats":99999999999999999999}"#,
+                "json: cannot unmarshal number 99999999999999999999 into Go struct field ContainerInfoRequest.num_stats of type int",
             ),
             (
                 r#"{"start":"bad"}"#,
