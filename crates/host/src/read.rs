@@ -213,8 +213,8 @@ impl Source {
     fn open_and_read<'b>(&mut self, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8]>> {
         let file = match open(&self.path) {
             Ok(file) => file,
-            // Asking again would cost a failing syscall for ever: a file that is not there when its cgroup is first
-            // read does not appear later, except when a controller is enabled, which the periodic reopening covers.
+            // Asking again would cost a failing syscall for ever. A file that does appear later (a v1 directory made
+            // last, a controller enabled since) is found by a reader made anew.
             Err(error) if is_gone(&error) => {
                 self.state = State::Absent;
                 return Ok(None);
@@ -260,13 +260,6 @@ impl Source {
     /// Known not to exist, or not to answer.
     pub fn is_absent(&self) -> bool {
         matches!(self.state, State::Absent)
-    }
-
-    /// Forgets that the file was absent (a controller may have been enabled since).
-    pub fn retry_absent(&mut self) {
-        if matches!(self.state, State::Absent) {
-            self.state = State::Unopened;
-        }
     }
 }
 

@@ -253,3 +253,25 @@ fn a_vanished_container_is_gone_and_its_deletion_told() {
     assert_eq!(rig.observer.events.added(), 2);
     assert_eq!(rig.run(Duration::from_secs(3)), 0);
 }
+
+#[test]
+fn files_and_limits_that_come_after_the_directory_are_found() {
+    let mut rig = Rig::new(Config::default());
+    rig.write("a", "cgroup.procs", "");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(1));
+    rig.check(
+        &["container_memory_usage_bytes{id=\"/a\",image=\"\",name=\"\"} 0 "],
+        &["container_spec_memory"],
+    );
+    rig.write("a", "memory.current", "4096\n");
+    rig.write("a", "memory.max", "8192\n");
+    rig.run(Duration::from_secs(2));
+    rig.check(
+        &[
+            "container_memory_usage_bytes{id=\"/a\",image=\"\",name=\"\"} 4096 ",
+            "container_spec_memory_limit_bytes{id=\"/a\",image=\"\",name=\"\"} 8192\n",
+        ],
+        &[],
+    );
+}

@@ -19,6 +19,7 @@ pub struct Counters {
     handshake_failures: AtomicU64,
     streams_dropped: AtomicU64,
     reload_failures: AtomicU64,
+    crowded: AtomicU64,
 }
 
 /// Counts as long as it lives.
@@ -74,6 +75,15 @@ impl Counters {
 
     pub fn reload_failed(&self) {
         self.reload_failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Every place was taken, and idle connections were asked to leave.
+    pub fn crowded(&self) {
+        if self.crowded.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                "every connection is taken: idle ones are being closed to let others in"
+            );
+        }
     }
 
     pub fn panics(&self) -> u64 {
@@ -158,6 +168,12 @@ impl Counters {
                 Kind::Counter,
                 "Changed certificates or tokens that could not be loaded.",
                 &self.reload_failures,
+            ),
+            (
+                "plimsoll_http_crowded_total",
+                Kind::Counter,
+                "Times every connection was taken and idle ones were asked to leave.",
+                &self.crowded,
             ),
         ] {
             text.single(name, kind, help, of(value));

@@ -44,7 +44,7 @@ impl Busy {
         self.0.begun.load(Ordering::Acquire)
     }
 
-    fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         self.begun() != self.0.ended.load(Ordering::Acquire)
     }
 

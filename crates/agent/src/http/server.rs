@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
@@ -27,6 +27,9 @@ use super::tls::{Tls, TlsError, TlsFiles, Watched};
 
 /// How often changed certificates and tokens are looked for.
 const RELOAD_EVERY: Duration = Duration::from_secs(10);
+/// How often the idle are asked to leave while somebody waits, and how long a new connection is left alone.
+const ASK_TO_LEAVE_EVERY: Duration = Duration::from_millis(200);
+const NEWCOMERS_MAY_STAY: Duration = Duration::from_secs(1);
 /// After a failure to accept (too many open files, most likely).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -198,7 +201,7 @@ async fn run(
             }
             // What has ended gives its memory back.
             Some(_) = connections.join_next() => continue,
-            Ok(place) = Arc::clone(&places).acquire_owned() => place,
+            Ok(place) = a_place(&places, &shared) => place,
         };
         let stream = tokio::select! {
             () = drain_begins(&mut draining) => return connections,
@@ -226,6 +229,36 @@ async fn run(
     }
 }
 
+/// Waits for a place. While there is none, connections that nobody uses are asked to leave: those who hold them, by
+/// mistake or malice, must not keep others out.
+async fn a_place(
+    places: &Arc<Semaphore>,
+    shared: &Shared,
+) -> Result<OwnedSemaphorePermit, AcquireError> {
+    let mut place = pin!(Arc::clone(places).acquire_owned());
+    loop {
+        tokio::select! {
+            biased;
+            place = place.as_mut() => return place,
+            () = tokio::time::sleep(ASK_TO_LEAVE_EVERY) => {
+                shared.counters.crowded();
+                shared.crowded.notify_waiters();
+            }
+        }
+    }
+}
+
+/// Ends when this connection should make room: the server is crowded, and nothing is being answered here.
+async fn in_the_way(shared: &Shared, busy: &Busy) {
+    let since = tokio::time::Instant::now();
+    loop {
+        shared.crowded.notified().await;
+        if !busy.is_busy() && since.elapsed() >= NEWCOMERS_MAY_STAY {
+            return;
+        }
+    }
+}
+
 async fn accept(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Shared>) {
     // Answers are written whole; waiting for more would only delay them.
     let _ = stream.set_nodelay(true);
@@ -233,6 +266,14 @@ async fn accept(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Sh
         return connection(stream, shared).await;
     };
     let handshake = tokio::time::timeout(shared.limits.head, acceptor.accept(stream));
+    let handshake = async {
+        tokio::select! {
+            outcome = handshake => outcome,
+            () = in_the_way(&shared, &Busy::default()) => {
+                Ok(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    };
     match handshake.await {
         Ok(Ok(stream)) => connection(stream, shared).await,
         Ok(Err(error)) => {
@@ -255,6 +296,7 @@ where
         stalled: limits.stalled,
     };
     let busy = Busy::default();
+    let answers = busy.clone();
     let io = TokioIo::new(Paced::new(stream, patience, busy.clone()));
     let answering = Arc::clone(&shared);
     let service = service_fn(move |request| {
@@ -279,6 +321,8 @@ where
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        // Half a request is no reason to stay: dropping the connection ends it.
+        () = in_the_way(&shared, &answers) => Ok(()),
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended");

@@ -15,7 +15,7 @@ use hyper::body::{Body as HttpBody, Bytes};
 use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::api::{self, Hub, Options, blocking, fresh, too_busy};
 use super::auth::{Auth, Verdict};
@@ -75,6 +75,8 @@ pub struct Shared {
     makers: Arc<Semaphore>,
     /// Turns true once, when the server begins to stop.
     pub draining: watch::Receiver<bool>,
+    /// Told when somebody waits at the door and every place is taken.
+    pub crowded: Notify,
 }
 
 impl std::fmt::Debug for Shared {
@@ -105,6 +107,7 @@ impl Shared {
             streams: Arc::new(Semaphore::new(STREAMS)),
             makers: Arc::new(Semaphore::new(MAKERS)),
             draining,
+            crowded: Notify::new(),
         }
     }
 

@@ -329,8 +329,13 @@ impl Runtime {
         match error {
             None => tracing::info!(runtime = kind, %socket, "runtime answers"),
             // Most machines have one of the runtimes; that the others are absent is no news.
-            Some(error @ RuntimeError::Connect { .. }) if first => {
+            Some(error @ RuntimeError::Connect { .. })
+                if first && !self.endpoint.socket().exists() =>
+            {
                 tracing::debug!(runtime = kind, %socket, %error, "runtime is not there");
+            }
+            Some(error) if first => {
+                tracing::warn!(runtime = kind, %socket, %error, "runtime does not answer, its containers stay unnamed until it does");
             }
             Some(error) => {
                 tracing::warn!(runtime = kind, %socket, %error, "runtime lost, its new containers stay unnamed until it is back");

@@ -265,8 +265,23 @@ impl CgroupReader {
         Ok(source.parse(buf, parse::single)?.unwrap_or(0))
     }
 
+    /// Whether a file was missing when it was looked for. On v1 a cgroup's directories are made one after the other,
+    /// so a young one may be incomplete; a reader made anew will find what has come since.
+    pub fn is_incomplete(&self) -> bool {
+        self.all_sources().iter().any(|source| source.is_absent())
+            || matches!(&self.version, Version::V1 { io: Some(io), .. } if io.sources().is_empty())
+    }
+
     /// Every file that a full reading touches, for the bench's floor and for `/debug/sources`.
     pub fn sources(&self) -> Vec<&Path> {
+        let sources = self.all_sources().into_iter();
+        sources
+            .filter(|s| !s.is_absent())
+            .map(Source::path)
+            .collect()
+    }
+
+    fn all_sources(&self) -> Vec<&Source> {
         let mut out: Vec<&Source> = Vec::new();
         match &self.version {
             Version::V1 { cpu, memory, io } => {
@@ -293,10 +308,7 @@ impl CgroupReader {
             out.extend(&huge.max_usage);
         }
         out.extend(self.numa.iter().chain(&self.memory_migrate));
-        out.into_iter()
-            .filter(|s| !s.is_absent())
-            .map(Source::path)
-            .collect()
+        out
     }
 }
 

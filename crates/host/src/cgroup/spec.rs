@@ -47,24 +47,29 @@ impl SpecReader {
     pub fn read(&self, buf: &mut ReadBuf, all_cpus: &str) -> Spec {
         let mut spec = Spec::default();
         self.cpu(buf, &mut spec);
-        if let Some(dir) = self.cpuset.as_deref().filter(|d| d.exists()) {
+        if let Some(dir) = &self.cpuset {
             let file = if self.v2 {
                 "cpuset.cpus.effective"
             } else {
                 "cpuset.cpus"
             };
-            spec.has_cpu = true;
-            let mask = text(dir, file, buf).unwrap_or_default();
-            spec.cpu_mask = Some(if mask.is_empty() {
-                all_cpus.to_owned()
-            } else {
-                mask
-            });
+            // v2 has the one directory; a file missing there is an empty mask.
+            let mask = text(dir, file, buf).or_else(|| self.v2.then(String::new));
+            if let Some(mask) = mask {
+                spec.has_cpu = true;
+                spec.cpu_mask = Some(if mask.is_empty() {
+                    all_cpus.to_owned()
+                } else {
+                    mask
+                });
+            }
         }
         self.memory(buf, &mut spec);
-        if let Some(dir) = self.pids.as_deref().filter(|d| d.exists()) {
-            spec.has_processes = true;
-            spec.pids_limit = number(dir, "pids.max", buf);
+        if let Some(dir) = &self.pids {
+            // The root has no such file, and still has processes.
+            let limit = number(dir, "pids.max", buf);
+            spec.has_processes = limit.is_some() || self.is_root;
+            spec.pids_limit = limit.unwrap_or(0);
         }
         // v2 keeps hugetlb files in the one directory; whether any exists is the question there.
         spec.has_hugetlb = self.hugetlb.as_deref().is_some_and(|dir| {
@@ -79,12 +84,12 @@ impl SpecReader {
     }
 
     fn cpu(&self, buf: &mut ReadBuf, spec: &mut Spec) {
-        let Some(dir) = self.cpu.as_deref().filter(|d| d.exists()) else {
+        let Some(dir) = self.cpu.as_deref() else {
             return;
         };
-        spec.has_cpu = true;
         if self.v2 {
-            let weight = number(dir, "cpu.weight", buf);
+            spec.has_cpu = true;
+            let weight = number(dir, "cpu.weight", buf).unwrap_or(0);
             if (1..=10_000).contains(&weight) {
                 spec.cpu_shares = 2 + (weight - 1) * 262_142 / 9_999;
             }
@@ -94,33 +99,42 @@ impl SpecReader {
                 spec.cpu_quota_us = quota.parse().unwrap_or(0);
                 spec.cpu_period_us = period.parse().unwrap_or(0);
             }
-        } else {
-            spec.cpu_shares = number(dir, "cpu.shares", buf);
-            spec.cpu_period_us = number(dir, "cpu.cfs_period_us", buf);
-            // -1 means no quota, and does not parse as a number here: zero, which means the same.
-            spec.cpu_quota_us = text(dir, "cpu.cfs_quota_us", buf)
-                .and_then(|quota| quota.parse().ok())
-                .unwrap_or(0);
+            return;
         }
+        let shares = number(dir, "cpu.shares", buf);
+        // Not in this hierarchy: nothing more to look for.
+        let Some(shares) = shares.or_else(|| self.is_root.then_some(0)) else {
+            return;
+        };
+        spec.has_cpu = true;
+        spec.cpu_shares = shares;
+        spec.cpu_period_us = number(dir, "cpu.cfs_period_us", buf).unwrap_or(0);
+        // -1 means no quota, and does not parse as a number here: zero, which means the same.
+        spec.cpu_quota_us = text(dir, "cpu.cfs_quota_us", buf)
+            .and_then(|quota| quota.parse().ok())
+            .unwrap_or(0);
     }
 
     fn memory(&self, buf: &mut ReadBuf, spec: &mut Spec) {
         let Some(dir) = self.memory.as_deref() else {
             return;
         };
-        if self.v2 {
-            if dir.join("memory.max").exists() {
-                spec.has_memory = true;
-                spec.memory_limit = number(dir, "memory.max", buf);
-                spec.memory_reservation = number(dir, "memory.min", buf);
-                spec.memory_swap_limit = number(dir, "memory.swap.max", buf);
-            }
-        } else if dir.exists() {
-            spec.has_memory = true;
-            spec.memory_limit = number(dir, "memory.limit_in_bytes", buf);
-            spec.memory_reservation = number(dir, "memory.soft_limit_in_bytes", buf);
-            spec.memory_swap_limit = number(dir, "memory.memsw.limit_in_bytes", buf);
-        }
+        let [limit, reservation, swap] = if self.v2 {
+            ["memory.max", "memory.min", "memory.swap.max"]
+        } else {
+            [
+                "memory.limit_in_bytes",
+                "memory.soft_limit_in_bytes",
+                "memory.memsw.limit_in_bytes",
+            ]
+        };
+        let Some(limit) = number(dir, limit, buf) else {
+            return;
+        };
+        spec.has_memory = true;
+        spec.memory_limit = limit;
+        spec.memory_reservation = number(dir, reservation, buf).unwrap_or(0);
+        spec.memory_swap_limit = number(dir, swap, buf).unwrap_or(0);
     }
 
     /// When the cgroup was made: the oldest of its directories' times, and not before the machine was.
@@ -149,10 +163,6 @@ impl SpecReader {
         }
         oldest.max(boot)
     }
-
-    pub fn is_root(&self) -> bool {
-        self.is_root
-    }
 }
 
 fn text(dir: &Path, file: &str, buf: &mut ReadBuf) -> Option<String> {
@@ -160,15 +170,11 @@ fn text(dir: &Path, file: &str, buf: &mut ReadBuf) -> Option<String> {
     Some(String::from_utf8_lossy(parse::trim(text)).into_owned())
 }
 
-/// `max` is the largest number there is; absent or unreadable is zero.
-fn number(dir: &Path, file: &str, buf: &mut ReadBuf) -> u64 {
-    match read_file(&dir.join(file), buf)
-        .ok()
-        .flatten()
-        .and_then(parse::limit)
-    {
-        Some(Limit::At(value)) => value,
-        Some(Limit::Max) => u64::MAX,
-        None => 0,
+/// `max` is the largest number there is; absent or unreadable is `None`.
+fn number(dir: &Path, file: &str, buf: &mut ReadBuf) -> Option<u64> {
+    let text = read_file(&dir.join(file), buf).ok().flatten()?;
+    match parse::limit(text)? {
+        Limit::At(value) => Some(value),
+        Limit::Max => Some(u64::MAX),
     }
 }

@@ -292,6 +292,8 @@ pub fn kubelet_shows(path: &str, state: &State) -> bool {
     ];
     path == "/"
         || path.starts_with("/kubepods")
+        // Below a --cgroup-root of the kubelet's own.
+        || path.split('/').any(|part| part == "kubepods" || part == "kubepods.slice")
         || state.identity.is_some()
         || SERVICES.contains(&path)
 }

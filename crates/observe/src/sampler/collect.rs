@@ -113,14 +113,7 @@ impl Collector {
             hardware: self
                 .hardware
                 .open(&self.hierarchies, &path, &self.pids, &mut self.buf),
-            reader: CgroupReader::new(
-                &self.hierarchies,
-                &self.root,
-                &path,
-                self.wanted,
-                &self.descriptors,
-                &mut self.buf,
-            ),
+            reader: self.reader(&path),
             spec: SpecReader::new(
                 &self.hierarchies,
                 &path,
@@ -144,6 +137,26 @@ impl Collector {
             pids_wanted: self.wanted.pids,
             last_complaint: None,
             container,
+        }
+    }
+
+    fn reader(&mut self, path: &str) -> CgroupReader {
+        CgroupReader::new(
+            &self.hierarchies,
+            &self.root,
+            path,
+            self.wanted,
+            &self.descriptors,
+            &mut self.buf,
+        )
+    }
+
+    /// Looks again for files that were missing, ever more seldom: after one, two, four, eight… samples. A young
+    /// cgroup is still being made by its runtime; in an old one a controller may have been enabled.
+    pub fn complete(&mut self, tracked: &mut Tracked) {
+        if tracked.samples.is_power_of_two() && tracked.reader.is_incomplete() {
+            tracked.reader = self.reader(tracked.container.path());
+            tracked.pids_wanted = self.wanted.pids;
         }
     }
 

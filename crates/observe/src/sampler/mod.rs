@@ -89,6 +89,8 @@ pub struct Counters {
 
 /// An interval has so many beats; samples are taken on one of them.
 const BEATS: u32 = 4;
+/// So many samples long a container's limits are expected to change.
+const YOUNG_SAMPLES: u64 = 5;
 /// A container may stay unnamed this long before it is shown without a name.
 const NAMELESS_FOR: Duration = Duration::from_secs(2);
 /// Groups that somebody asked for beyond the standing ones are read this often, and for this long after.
@@ -336,7 +338,10 @@ impl Sampler {
             tracked.container.lock().visible = true;
             self.observer.store.touch();
         }
-        if now.saturating_sub(tracked.spec_read) >= self.config.spec_refresh {
+        self.collector.complete(tracked);
+        // Runtimes set limits after making the cgroup, so the first few samples look every time.
+        let young = (1..=YOUNG_SAMPLES).contains(&tracked.samples);
+        if young || now.saturating_sub(tracked.spec_read) >= self.config.spec_refresh {
             self.collector.read_spec(tracked, now);
         }
         let skip = self.config.no_root_stats && tracked.is_root();

@@ -328,3 +328,22 @@ async fn no_more_connections_than_allowed() {
     assert_eq!(asked.await.unwrap().unwrap().0, 200);
     running.drain(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn those_who_only_hold_a_place_do_not_keep_others_out() {
+    let mut config = config();
+    config.limits.connections = 2;
+    let running = config.bind().await.unwrap().spawn(Arc::new(Machine::new()));
+    let address = running.address();
+    let _silent = TcpStream::connect(address).await.unwrap();
+    let mut half = TcpStream::connect(address).await.unwrap();
+    half.write_all(b"GET /metrics HTT").await.unwrap();
+    let late = TcpStream::connect(address).await.unwrap();
+    let answer = get(late, "/healthz", None);
+    let (status, _) = tokio::time::timeout(Duration::from_secs(8), answer)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(status, 200);
+    running.drain(Duration::from_secs(5)).await;
+}
