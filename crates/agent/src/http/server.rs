@@ -266,10 +266,11 @@ async fn accept(stream: TcpStream, acceptor: Option<TlsAcceptor>, shared: Arc<Sh
         return connection(stream, shared).await;
     };
     let handshake = tokio::time::timeout(shared.limits.head, acceptor.accept(stream));
+    let nothing_asked = Busy::default();
     let handshake = async {
         tokio::select! {
             outcome = handshake => outcome,
-            () = in_the_way(&shared, &Busy::default()) => {
+            () = in_the_way(&shared, &nothing_asked) => {
                 Ok(Err(io::ErrorKind::TimedOut.into()))
             }
         }
