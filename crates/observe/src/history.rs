@@ -89,29 +89,33 @@ impl History {
         chunks + self.last_row.capacity() * 8
     }
 
-    /// The newest sample.
-    pub fn last(&self) -> Option<Sample> {
-        let mut found = None;
-        if let Some(chunk) = self.chunks.back() {
-            chunk.decode(&mut |sample| found = Some(sample.clone()));
-        }
-        found
-    }
-
     /// Every kept sample, oldest first, that is not older than the retention.
     pub fn samples(&self) -> Vec<Sample> {
+        self.newest(usize::MAX)
+    }
+
+    /// The newest `count` of them; only the chunks that hold them are unpacked.
+    pub fn newest(&self, count: usize) -> Vec<Sample> {
         let mut out = Vec::new();
         let Some(newest) = self.chunks.back().map(|c| c.last) else {
             return out;
         };
         let oldest = newest.minus(self.keep);
-        for chunk in &self.chunks {
+        let mut held = 0;
+        let needed = self.chunks.iter().rev().take_while(|chunk| {
+            let more = held < count;
+            held += chunk.samples;
+            more
+        });
+        let first = self.chunks.len() - needed.count();
+        for chunk in self.chunks.iter().skip(first) {
             chunk.decode(&mut |sample| {
                 if sample.at >= oldest {
                     out.push(sample.clone());
                 }
             });
         }
+        out.drain(..out.len().saturating_sub(count));
         out
     }
 }
@@ -304,8 +308,10 @@ mod tests {
             for s in &mut expected {
                 history.push(s);
             }
-            let last = history.last();
-            prop_assert_eq!(last.as_ref(), expected.last());
+            for count in [0, 1, 2, 33] {
+                let newest = &expected[expected.len().saturating_sub(count)..];
+                prop_assert_eq!(history.newest(count), newest);
+            }
             prop_assert_eq!(history.samples(), expected);
         }
 

@@ -110,9 +110,12 @@ fn samples(state: &State, range: &Range) -> Vec<Sample> {
     if !state.sampled || range.most == Some(0) {
         return Vec::new();
     }
-    // By far the most frequent wish, and it needs no unpacking.
-    if range.most == Some(1) && range.start.is_none() && range.end.is_none() {
-        return vec![state.latest.clone()];
+    if let (None, None, Some(most)) = (range.start, range.end, range.most) {
+        // By far the most frequent wish needs no unpacking at all.
+        return match most {
+            1 => vec![state.latest.clone()],
+            most => state.history.newest(most),
+        };
     }
     let mut found = state.history.samples();
     found.retain(|sample| range.holds(sample.at));
