@@ -25,6 +25,7 @@ mod tests;
 
 pub use auth::{AuthError, BasicConfig};
 pub use counters::Counters;
+pub use duration::parse as parse_duration;
 pub use server::{BindError, Config, Running, Server};
 pub use service::Limits;
 pub use surface::Surface;
