@@ -17,7 +17,7 @@ use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{self, Message, Sampler};
 use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
-use plimsoll_observe::{Observer, PassLine, oom_watch};
+use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
 use crate::{Config, View};
 
@@ -59,11 +59,13 @@ impl Config {
     /// Looks at the machine and checks everything that can be checked; starts nothing.
     pub fn build(self, world: World) -> Result<Agent, BuildError> {
         let mut buf = ReadBuf::default();
-        let hierarchies = Hierarchies::detect(&world.root, &mut buf)?;
+        let hierarchies = Hierarchies::detect(&world.root, &mut buf)?.watching(&self.watched());
         let now = world.clock.now();
         let info = MachineInfo::read(&world.root, &self.id_files, now, &mut buf)?;
+        let started = boot_time(&world.root, &mut buf);
         let fixed = Fixed {
-            boot: boot_time(&world.root, &mut buf),
+            started,
+            boot: Timestamp::from_secs(started.secs().div_euclid(60) * 60),
             all_cpus: match info.num_cores {
                 0 | 1 => "0".to_owned(),
                 n => format!("0-{}", n - 1),
@@ -106,6 +108,22 @@ impl Config {
 }
 
 impl Config {
+    /// The v1 hierarchies whose cgroups are containers: those the original looks at for the groups that are on.
+    fn watched(&self) -> Vec<Controller> {
+        use Controller::{Blkio, Cpu, Cpuacct, Cpuset, Devices, Hugetlb, Memory, PerfEvent, Pids};
+        let on = |group, controller| self.groups.has(group).then_some(controller);
+        let always = [Cpu, Cpuacct, Memory, Devices];
+        let by_group = [
+            on(Group::DiskIo, Blkio),
+            on(Group::PerfEvent, PerfEvent),
+            on(Group::Process, Pids),
+            on(Group::Cpuset, Cpuset),
+            on(Group::Hugetlb, Hugetlb),
+        ];
+        let by_group = by_group.into_iter().flatten();
+        always.into_iter().chain(by_group).collect()
+    }
+
     /// One line a person can check at a glance: what will be seen, and what this machine does not offer.
     fn say_what_is_on(&self, hierarchies: &Hierarchies, kernel_log: bool) {
         let groups: Vec<&str> = self.groups.iter().map(|group| group.name()).collect();
@@ -135,11 +153,11 @@ fn usable_dir(dir: &PathBuf) -> Result<&PathBuf, BuildError> {
     Ok(dir)
 }
 
-/// When the machine was started, to the minute as the original has it: a cgroup cannot be older.
+/// When the machine was started.
 fn boot_time(root: &HostRoot, buf: &mut ReadBuf) -> Timestamp {
     let mut stat = ProcStat::default();
     match stat.read(root, buf) {
-        Ok(true) => Timestamp::from_secs(stat.boot().secs().div_euclid(60) * 60),
+        Ok(true) => stat.boot(),
         Ok(false) | Err(_) => Timestamp::ZERO,
     }
 }

@@ -174,7 +174,10 @@ impl OomParser {
         if let Some(cgroup) = parse_group(text) {
             let known = self.last.take();
             self.group = Some(Group {
-                container: cgroup.to_owned(),
+                // The further victims' lines do not say where they lived: most likely where the first one did.
+                container: known
+                    .as_ref()
+                    .map_or_else(|| cgroup.to_owned(), |known| known.container.clone()),
                 victim_cgroup: known
                     .as_ref()
                     .map_or_else(|| cgroup.to_owned(), |known| known.victim_cgroup.clone()),

@@ -141,7 +141,7 @@ Tasks in /a are going to be killed due to memory.oom.group set
 Killed process 6 (x) total-vm:1kB, anon-rss:1kB, file-rss:1kB, shmem-rss:0kB",
         expect![[r#"
             3 "w" pid=5 in=/a/b limit=/a CONSTRAINT_MEMCG
-            5 "x" pid=6 in=/a limit=/a CONSTRAINT_MEMCG
+            5 "x" pid=6 in=/a/b limit=/a CONSTRAINT_MEMCG
         "#]],
     );
 }

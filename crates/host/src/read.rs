@@ -213,8 +213,8 @@ impl Source {
     fn open_and_read<'b>(&mut self, buf: &'b mut ReadBuf) -> Result<Option<&'b [u8]>> {
         let file = match open(&self.path) {
             Ok(file) => file,
-            // Asking again would cost a failing syscall for ever. A file that does appear later (a v1 directory made
-            // last, a controller enabled since) is found by a reader made anew.
+            // Asking every time would cost a failing syscall for ever. A file that does appear later (a v1 directory made
+            // last, a controller enabled since) is found when the owner says `retry_absent`, or by a reader made anew.
             Err(error) if is_gone(&error) => {
                 self.state = State::Absent;
                 return Ok(None);
@@ -255,6 +255,13 @@ impl Source {
         parsed
             .map(Some)
             .map_err(|at| HostError::malformed(&self.path, at))
+    }
+
+    /// Forgets that the file was absent.
+    pub fn retry_absent(&mut self) {
+        if matches!(self.state, State::Absent) {
+            self.state = State::Unopened;
+        }
     }
 
     /// Known not to exist, or not to answer.

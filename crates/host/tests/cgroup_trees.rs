@@ -108,8 +108,7 @@ fn render(hierarchies: &Hierarchies, root: &Path, cgroup: &str, wanted: Wanted) 
             h.failcnt
         ));
     }
-    let spec =
-        SpecReader::new(hierarchies, cgroup, wanted.cpuset, wanted.pids).read(&mut buf, "0-1");
+    let spec = SpecReader::new(hierarchies, cgroup, wanted).read(&mut buf, "0-1");
     line(format!(
         "spec shares={} quota={}/{} mask={:?} memory={} min={} swap={} pids={}",
         spec.cpu_shares,

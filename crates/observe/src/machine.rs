@@ -39,6 +39,9 @@ pub struct Storage {
 /// What never changes while the machine is up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fixed {
+    /// When the machine was started.
+    pub started: Timestamp,
+    /// The same to the minute: the original gives no cgroup an earlier birth.
     pub boot: Timestamp,
     /// Every CPU as a list, `0-3`.
     pub all_cpus: String,

@@ -66,6 +66,8 @@ pub struct Hierarchies {
     unified: Option<PathBuf>,
     /// v1: one mount a controller; co-mounted controllers share a directory.
     mounts: BTreeMap<Controller, PathBuf>,
+    /// v1: a cgroup counts as a container only if one of these has it.
+    watched: Vec<Controller>,
 }
 
 /// One line of mountinfo that matters here.
@@ -122,16 +124,22 @@ impl Hierarchies {
                 }
             }
         }
-        let mode = match (&unified, mounts.is_empty()) {
-            (Some(_), true) => Mode::V2,
-            (Some(_), false) => Mode::Hybrid,
-            (None, false) => Mode::V1,
-            (None, true) => return None,
+        // A v1 hierarchy beside v2 is common (freezer, devices, a stray mount); only where the figures live in v1 is
+        // the machine a v1 machine.
+        let v1 = [Controller::Cpu, Controller::Cpuacct, Controller::Memory]
+            .iter()
+            .any(|controller| mounts.contains_key(controller));
+        let mode = match (&unified, v1) {
+            (Some(_), false) => Mode::V2,
+            (Some(_), true) => Mode::Hybrid,
+            (None, _) if mounts.is_empty() => return None,
+            (None, _) => Mode::V1,
         };
         Some(Self {
             mode,
             unified,
             mounts,
+            watched: Controller::ALL.to_vec(),
         })
     }
 
@@ -140,6 +148,7 @@ impl Hierarchies {
             mode: Mode::V2,
             unified: Some(mount.into()),
             mounts: BTreeMap::new(),
+            watched: Vec::new(),
         }
     }
 
@@ -148,6 +157,7 @@ impl Hierarchies {
             mode: Mode::V1,
             unified: None,
             mounts: mounts.into_iter().collect(),
+            watched: Controller::ALL.to_vec(),
         }
     }
 
@@ -168,18 +178,31 @@ impl Hierarchies {
         Some(below(mount, cgroup))
     }
 
+    /// Takes only these hierarchies' directories for containers (v1; v2 has the one).
+    #[must_use]
+    pub fn watching(mut self, controllers: &[Controller]) -> Self {
+        self.watched = controllers.to_vec();
+        self
+    }
+
     /// The mount points whose directory trees together show every container: one on v2, each distinct one on v1.
     pub fn trees(&self) -> Vec<&Path> {
         if let (Mode::V2, Some(unified)) = (self.mode, &self.unified) {
             return vec![unified];
         }
         let mut trees: Vec<&Path> = Vec::new();
-        for mount in self.mounts.values() {
-            if !trees.contains(&mount.as_path()) {
+        for (controller, mount) in &self.mounts {
+            if self.watched.contains(controller) && !trees.contains(&mount.as_path()) {
                 trees.push(mount);
             }
         }
         trees
+    }
+
+    /// The directories of a cgroup in all watched trees.
+    pub fn watched_dirs(&self, cgroup: &str) -> Vec<PathBuf> {
+        let trees = self.trees();
+        trees.into_iter().map(|tree| below(tree, cgroup)).collect()
     }
 
     pub fn controllers(&self) -> impl Iterator<Item = (Controller, &Path)> {
@@ -284,6 +307,28 @@ mod tests {
         assert_eq!(found.trees().len(), 2);
         let memory = found.dir(Controller::Memory, "/").unwrap();
         assert!(memory.ends_with("sys/fs/cgroup/memory"));
+    }
+
+    #[test]
+    fn a_stray_v1_mount_does_not_make_a_v1_machine() {
+        check(
+            "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
+             31 30 0:27 / /mnt/fz rw - cgroup none rw,freezer\n",
+            &["sys/fs/cgroup", "mnt/fz"],
+            Some(Mode::V2),
+        );
+    }
+
+    #[test]
+    fn only_watched_trees_show_containers() {
+        use Controller::{Cpu, Freezer, Memory};
+        let mounts = [Cpu, Memory, Freezer].map(|c| (c, PathBuf::from("/cg").join(c.name())));
+        let hierarchies = Hierarchies::v1(mounts).watching(&[Cpu, Memory]);
+        assert_eq!(
+            hierarchies.watched_dirs("/a"),
+            ["/cg/cpu/a", "/cg/memory/a"].map(PathBuf::from)
+        );
+        assert!(hierarchies.dir(Freezer, "/a").is_some());
     }
 
     #[test]

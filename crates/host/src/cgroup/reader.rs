@@ -269,7 +269,35 @@ impl CgroupReader {
     /// so a young one may be incomplete; a reader made anew will find what has come since.
     pub fn is_incomplete(&self) -> bool {
         self.all_sources().iter().any(|source| source.is_absent())
-            || matches!(&self.version, Version::V1 { io: Some(io), .. } if io.sources().is_empty())
+            || matches!(&self.version, Version::V1 { io: Some(io), .. } if io.is_empty())
+    }
+
+    /// Asks again for files that were missing: a controller may have been enabled since. A failing open each.
+    pub fn retry_absent(&mut self) {
+        let each: &mut dyn FnMut(&mut Source) = &mut Source::retry_absent;
+        match &mut self.version {
+            Version::V1 { cpu, memory, io } => {
+                cpu.iter_mut().for_each(|files| files.each_source(each));
+                memory.iter_mut().for_each(|files| files.each_source(each));
+                io.iter_mut().for_each(|files| files.each_source(each));
+            }
+            Version::V2 {
+                cpu,
+                memory,
+                io,
+                pressure,
+            } => {
+                cpu.iter_mut().chain(io).for_each(&mut *each);
+                memory.iter_mut().for_each(|files| files.each_source(each));
+                pressure
+                    .iter_mut()
+                    .for_each(|files| files.each_source(each));
+            }
+        }
+        if let Some(pids) = &mut self.pids {
+            each(&mut pids.current);
+            each(&mut pids.max);
+        }
     }
 
     /// Every file that a full reading touches, for the bench's floor and for `/debug/sources`.
@@ -352,25 +380,35 @@ impl Files<'_> {
             return Vec::new();
         };
         let v2 = self.hierarchies.is_v2();
-        let usage_suffix = if v2 { ".current" } else { ".usage_in_bytes" };
+        let usage_file = if v2 { "current" } else { "usage_in_bytes" };
         let names = list_dir(&dir).unwrap_or_default();
         let sizes = names.iter().filter_map(|name| {
-            let size = name.strip_prefix("hugetlb.")?.strip_suffix(usage_suffix)?;
+            let rest = name.strip_prefix("hugetlb.")?;
+            let size = rest.strip_suffix(usage_file)?.strip_suffix('.')?;
             Some((size, text::hugepage_size(size)?))
         });
         sizes
             .map(|(size, page_size)| {
-                let file = |suffix: &str| {
-                    Source::new(
-                        dir.join(format!("hugetlb.{size}.{suffix}")),
-                        self.descriptors,
-                    )
+                // Since 5.7 the kernel tells what is reserved, touched or not: that is what a limit is hit by.
+                let reserved = format!("hugetlb.{size}.rsvd.{usage_file}");
+                let infix = if names.contains(&reserved) {
+                    ".rsvd"
+                } else {
+                    ""
+                };
+                let file = |infix: &str, suffix: &str| {
+                    let name = format!("hugetlb.{size}{infix}.{suffix}");
+                    Source::new(dir.join(name), self.descriptors)
                 };
                 HugetlbFiles {
                     page_size,
-                    usage: file(&usage_suffix[1..]),
-                    max_usage: (!v2).then(|| file("max_usage_in_bytes")),
-                    failcnt: file(if v2 { "events" } else { "failcnt" }),
+                    usage: file(infix, usage_file),
+                    max_usage: (!v2).then(|| file(infix, "max_usage_in_bytes")),
+                    failcnt: if v2 {
+                        file("", "events")
+                    } else {
+                        file(infix, "failcnt")
+                    },
                 }
             })
             .collect()

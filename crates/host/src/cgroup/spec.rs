@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::stats::Spec;
-use super::{Controller, Hierarchies};
+use super::{Controller, Hierarchies, Wanted};
 use crate::parse::{self, Limit};
 use crate::{ReadBuf, Timestamp, read_file};
 
@@ -18,27 +18,26 @@ pub struct SpecReader {
     pids: Option<PathBuf>,
     hugetlb: Option<PathBuf>,
     blkio: Option<PathBuf>,
+    /// Every directory of the cgroup: the oldest tells when it was made.
+    dirs: Vec<PathBuf>,
 }
 
 impl SpecReader {
-    /// `with_cpuset`, `with_pids`: those figures belong to groups that may be off, and then are not read.
-    pub fn new(
-        hierarchies: &Hierarchies,
-        cgroup: &str,
-        with_cpuset: bool,
-        with_pids: bool,
-    ) -> Self {
+    /// Figures of the cpuset, pids and hugetlb groups are only read where those are wanted.
+    pub fn new(hierarchies: &Hierarchies, cgroup: &str, wanted: Wanted) -> Self {
         let v2 = hierarchies.is_v2();
         let dir = |controller| hierarchies.dir(controller, cgroup);
         Self {
             v2,
             is_root: cgroup == "/",
             cpu: dir(Controller::Cpu),
-            cpuset: dir(Controller::Cpuset).filter(|_| with_cpuset || v2),
+            cpuset: dir(Controller::Cpuset).filter(|_| wanted.cpuset || v2),
             memory: dir(Controller::Memory),
-            pids: dir(Controller::Pids).filter(|_| with_pids || v2),
-            hugetlb: dir(Controller::Hugetlb),
+            pids: dir(Controller::Pids).filter(|_| wanted.pids || v2),
+            // The original never says so on v2, and clients take the flag for "there are such figures".
+            hugetlb: dir(Controller::Hugetlb).filter(|_| wanted.hugetlb && !v2),
             blkio: dir(Controller::Blkio),
+            dirs: hierarchies.watched_dirs(cgroup),
         }
     }
 
@@ -66,19 +65,12 @@ impl SpecReader {
         }
         self.memory(buf, &mut spec);
         if let Some(dir) = &self.pids {
-            // The root has no such file, and still has processes.
+            // On v2 every cgroup counts its processes, with or without the controller.
             let limit = number(dir, "pids.max", buf);
-            spec.has_processes = limit.is_some() || self.is_root;
+            spec.has_processes = limit.is_some() || self.v2;
             spec.pids_limit = limit.unwrap_or(0);
         }
-        // v2 keeps hugetlb files in the one directory; whether any exists is the question there.
-        spec.has_hugetlb = self.hugetlb.as_deref().is_some_and(|dir| {
-            if self.v2 {
-                dir.join("hugetlb.2MB.current").exists()
-            } else {
-                dir.exists()
-            }
-        });
+        spec.has_hugetlb = self.hugetlb.as_deref().is_some_and(Path::exists);
         spec.has_diskio = self.blkio.as_deref().is_some_and(Path::exists);
         spec
     }
@@ -147,18 +139,12 @@ impl SpecReader {
             "cgroup.clone_children"
         };
         let mut oldest = now;
-        for dir in [&self.cpu, &self.memory, &self.blkio, &self.pids]
-            .into_iter()
-            .flatten()
-        {
+        for dir in &self.dirs {
             for path in [dir.clone(), dir.join(witness)] {
                 let modified = std::fs::metadata(path).and_then(|m| m.modified());
                 if let Ok(modified) = modified {
                     oldest = oldest.min(modified.into());
                 }
-            }
-            if self.v2 {
-                break;
             }
         }
         oldest.max(boot)

@@ -31,8 +31,8 @@ pub(super) struct MemoryV1 {
 #[derive(Debug)]
 pub(super) struct BlkioV1 {
     families: Vec<BlkioFamily>,
-    active: Option<usize>,
-    rounds: u32,
+    /// The family of the last reading.
+    chosen: Option<usize>,
 }
 
 /// Picks the list of [`Io`] that a file fills.
@@ -44,6 +44,14 @@ struct BlkioFamily {
 }
 
 impl CpuV1 {
+    pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
+        let usage = self.usage.iter_mut().chain(&mut self.per_cpu);
+        usage
+            .chain([&mut self.stat])
+            .chain(&mut self.cfs)
+            .for_each(each);
+    }
+
     pub(super) fn sources(&self) -> Vec<&Source> {
         let usage = self.usage.iter().chain(&self.per_cpu);
         usage.chain([&self.stat]).chain(&self.cfs).collect()
@@ -75,6 +83,18 @@ impl CpuV1 {
 }
 
 impl MemoryV1 {
+    pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
+        [
+            &mut self.usage,
+            &mut self.max_usage,
+            &mut self.failcnt,
+            &mut self.kernel,
+            &mut self.stat,
+        ]
+        .into_iter()
+        .for_each(each);
+    }
+
     pub(super) fn sources(&self) -> [&Source; 5] {
         [
             &self.usage,
@@ -101,24 +121,13 @@ impl MemoryV1 {
 }
 
 impl BlkioV1 {
-    /// How often a lower-ranked family is questioned (a disk's scheduler may change under us).
-    const RECONSIDER_EVERY: u32 = 60;
-
+    /// The best family that names a device, as of now: a disk's scheduler may change, or another disk be written to.
     pub(super) fn read(&mut self, buf: &mut ReadBuf, out: &mut Io) -> Result<()> {
-        self.rounds = self.rounds.wrapping_add(1);
-        if self.rounds.is_multiple_of(Self::RECONSIDER_EVERY) {
-            self.active = None;
-        }
-        if let Some(active) = self.active {
-            if self.families[active].read(buf, out)? {
-                return Ok(());
-            }
-            self.active = None;
-        }
+        self.chosen = None;
         for (index, family) in self.families.iter_mut().enumerate() {
             out.clear();
             if family.read(buf, out)? {
-                self.active = Some(index);
+                self.chosen = Some(index);
                 return Ok(());
             }
         }
@@ -126,15 +135,24 @@ impl BlkioV1 {
         Ok(())
     }
 
-    /// What the next reading will look at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.families.is_empty()
+    }
+
+    /// What the next reading will look at: the leading file of each family down to the chosen one, and all of that.
     pub(super) fn sources(&self) -> Vec<&Source> {
-        match self.active {
-            Some(active) => self.families[active].files.iter().map(|f| &f.0).collect(),
-            None => self
-                .families
-                .iter()
-                .filter_map(|f| f.files.first().map(|f| &f.0))
-                .collect(),
+        let chosen = self.chosen.unwrap_or(self.families.len());
+        let leading = self.families.iter().take(chosen);
+        let leading = leading.filter_map(|family| family.files.first());
+        let all = self.families.get(chosen).map_or(&[][..], |f| &f.files);
+        leading.chain(all).map(|(source, _)| source).collect()
+    }
+
+    pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
+        for family in &mut self.families {
+            for (source, _) in &mut family.files {
+                each(source);
+            }
         }
     }
 }
@@ -232,8 +250,7 @@ impl Files<'_> {
         }
         Some(BlkioV1 {
             families,
-            active: None,
-            rounds: 0,
+            chosen: None,
         })
     }
 }

@@ -25,6 +25,18 @@ pub(super) struct PressureV2 {
 }
 
 impl MemoryV2 {
+    pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
+        [
+            &mut self.current,
+            &mut self.peak,
+            &mut self.swap,
+            &mut self.stat,
+            &mut self.events,
+        ]
+        .into_iter()
+        .for_each(each);
+    }
+
     pub(super) fn sources(&self) -> [&Source; 5] {
         [
             &self.current,
@@ -58,6 +70,12 @@ impl MemoryV2 {
 }
 
 impl PressureV2 {
+    pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
+        [&mut self.cpu, &mut self.memory, &mut self.io]
+            .into_iter()
+            .for_each(each);
+    }
+
     pub(super) fn sources(&self) -> [&Source; 3] {
         [&self.cpu, &self.memory, &self.io]
     }

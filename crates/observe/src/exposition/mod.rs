@@ -200,13 +200,17 @@ impl Exporter {
     fn cadvisor_labels(&self, path: &str, state: &State) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::from([("id".to_owned(), path.to_owned())]);
         let Some(identity) = &state.identity else {
-            // The page always has these two, container or not, so that queries can rely on them.
-            labels.insert("image".to_owned(), String::new());
-            labels.insert("name".to_owned(), String::new());
             return labels;
         };
-        labels.insert("image".to_owned(), identity.image.clone());
-        labels.insert("name".to_owned(), identity.name().to_owned());
+        // As in the original, a page has these keys once some container has a value for them.
+        for (key, value) in [
+            ("image", identity.image.as_str()),
+            ("name", identity.name()),
+        ] {
+            if !value.is_empty() {
+                labels.insert(key.to_owned(), value.to_owned());
+            }
+        }
         for (key, value) in &identity.labels {
             if self.policy.store_all || self.policy.whitelist.contains(key) {
                 let name = sanitize(&format!("container_label_{key}"));

@@ -92,7 +92,7 @@ impl<'a> View<'a> {
         root: &Snapshot,
         services: &[(&'n str, Snapshot)],
     ) -> Node<'n> {
-        let boot = self.observer.machine.fixed().boot;
+        let boot = self.observer.machine.fixed().started;
         let full = !self.brief;
         let fs = self.labelled("root");
         Node {
@@ -106,9 +106,9 @@ impl<'a> View<'a> {
             } else {
                 root.created.into()
             },
-            cpu: cpu(root),
+            cpu: self.cpu(root),
             memory: self.memory(root),
-            io: full.then(|| io_of(root)).flatten(),
+            io: full.then(|| self.io(root)).flatten(),
             network: full.then(|| network(root)).flatten(),
             fs: fs.filter(|_| full).map(whole_fs),
             runtime: self.runtime().filter(|_| full),
@@ -121,9 +121,9 @@ impl<'a> View<'a> {
         Container {
             name,
             start_time: snapshot.created.into(),
-            cpu: cpu(snapshot),
+            cpu: self.cpu(snapshot),
             memory: self.memory(snapshot),
-            io: io_of(snapshot).filter(|_| !self.brief),
+            io: self.io(snapshot).filter(|_| !self.brief),
             rootfs: None,
             logs: None,
             swap: self.swap(snapshot),
@@ -145,9 +145,9 @@ impl<'a> View<'a> {
                 uid: &pod.uid,
             },
             start_time: Seconds(pod.created()),
-            cpu: cgroup.and_then(cpu),
+            cpu: cgroup.and_then(|c| self.cpu(c)),
             memory: cgroup.and_then(|c| self.memory(c)),
-            io: cgroup.and_then(io_of).filter(|_| !self.brief),
+            io: cgroup.and_then(|c| self.io(c)).filter(|_| !self.brief),
             network: network.filter(|_| !self.brief),
             ephemeral_storage: self.ephemeral(&containers).filter(|_| !self.brief),
             process_stats: process_count(pod).filter(|_| !self.brief),
@@ -174,13 +174,36 @@ impl<'a> View<'a> {
         Container {
             name,
             start_time: snapshot.created.into(),
-            cpu: cpu(snapshot),
+            cpu: self.cpu(snapshot),
             memory,
-            io: io_of(snapshot).filter(|_| !self.brief),
+            io: self.io(snapshot).filter(|_| !self.brief),
             rootfs,
             logs,
             swap,
         }
+    }
+
+    /// On v1 there is none to tell, and the kubelet leaves the key out.
+    fn has_psi(&self, sample: &Sample) -> bool {
+        self.observer.is_v2 && sample.has(Group::Pressure)
+    }
+
+    fn cpu(&self, snapshot: &Snapshot) -> Option<Cpu> {
+        let (sample, rate) = latest(snapshot)?;
+        Some(Cpu {
+            time: sample.at.into(),
+            usage_nano_cores: rate.map_or(0, |rate| rate.usage.total),
+            usage_core_nano_seconds: sample.cpu.total_ns,
+            psi: self.has_psi(sample).then(|| psi(&sample.cpu_psi)),
+        })
+    }
+
+    fn io(&self, snapshot: &Snapshot) -> Option<Io> {
+        let (sample, _) = latest(snapshot)?;
+        sample.has(Group::DiskIo).then(|| Io {
+            time: sample.at.into(),
+            psi: self.has_psi(sample).then(|| psi(&sample.io_psi)),
+        })
     }
 
     fn memory(&self, snapshot: &Snapshot) -> Option<Memory> {
@@ -195,7 +218,7 @@ impl<'a> View<'a> {
             rss_bytes: m.rss,
             page_faults: m.pgfault,
             major_page_faults: m.pgmajfault,
-            psi: sample.has(Group::Pressure).then(|| psi(&sample.memory_psi)),
+            psi: self.has_psi(sample).then(|| psi(&sample.memory_psi)),
         })
     }
 
@@ -279,24 +302,6 @@ impl<'a> View<'a> {
 
 fn log_bytes(layer: &Filesystem) -> u64 {
     layer.usage.saturating_sub(layer.base_usage)
-}
-
-fn cpu(snapshot: &Snapshot) -> Option<Cpu> {
-    let (sample, rate) = latest(snapshot)?;
-    Some(Cpu {
-        time: sample.at.into(),
-        usage_nano_cores: rate.map_or(0, |rate| rate.usage.total),
-        usage_core_nano_seconds: sample.cpu.total_ns,
-        psi: sample.has(Group::Pressure).then(|| psi(&sample.cpu_psi)),
-    })
-}
-
-fn io_of(snapshot: &Snapshot) -> Option<Io> {
-    let (sample, _) = latest(snapshot)?;
-    sample.has(Group::DiskIo).then(|| Io {
-        time: sample.at.into(),
-        psi: sample.has(Group::Pressure).then(|| psi(&sample.io_psi)),
-    })
 }
 
 fn network(snapshot: &Snapshot) -> Option<Network> {

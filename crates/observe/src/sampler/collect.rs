@@ -13,9 +13,7 @@ use plimsoll_host::proc::Procfs;
 use plimsoll_host::proc::net::{AdvancedTcp, Interface as HostInterface, NetFiles};
 use plimsoll_host::proc::process::{UNLIMITED, parse_pids};
 use plimsoll_host::proc::taskstats::{TaskStates, TaskstatsSocket, count_states};
-use plimsoll_host::{
-    Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp, list_dir, read_file,
-};
+use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp, read_file};
 
 use super::hardware::Hardware;
 use super::tracked::Tracked;
@@ -114,12 +112,7 @@ impl Collector {
                 .hardware
                 .open(&self.hierarchies, &path, &self.pids, &mut self.buf),
             reader: self.reader(&path),
-            spec: SpecReader::new(
-                &self.hierarchies,
-                &path,
-                self.groups.has(Group::Cpuset),
-                self.groups.has(Group::Process),
-            ),
+            spec: SpecReader::new(&self.hierarchies, &path, self.wanted),
             spec_read: now,
             net: None,
             pid: None,
@@ -155,9 +148,19 @@ impl Collector {
     /// cgroup is still being made by its runtime; in an old one a controller may have been enabled.
     pub fn complete(&mut self, tracked: &mut Tracked) {
         if tracked.samples.is_power_of_two() && tracked.reader.is_incomplete() {
-            tracked.reader = self.reader(tracked.container.path());
-            tracked.pids_wanted = self.wanted.pids;
+            self.reopen(tracked);
         }
+    }
+
+    fn reopen(&mut self, tracked: &mut Tracked) {
+        tracked.reader = self.reader(tracked.container.path());
+        tracked.pids_wanted = self.wanted.pids;
+    }
+
+    /// Whether the cgroup is still there, whatever became of the files we hold.
+    fn exists(&self, tracked: &Tracked) -> bool {
+        let dirs = self.hierarchies.watched_dirs(tracked.container.path());
+        dirs.iter().any(|dir| dir.exists())
     }
 
     pub fn close(&self, tracked: &Tracked) {
@@ -170,8 +173,10 @@ impl Collector {
             .spec
             .read(&mut self.buf, &self.machine.fixed().all_cpus);
         tracked.spec_read = now;
+        tracked.reader.retry_absent();
         let mut state = tracked.container.lock();
-        if state.created == Timestamp::ZERO {
+        // A v1 cgroup's directories are made one after the other; until they are all there, look again.
+        if tracked.samples <= 1 {
             state.created = tracked
                 .spec
                 .created(self.machine.now(), self.machine.fixed().boot);
@@ -199,7 +204,15 @@ impl Collector {
     ) -> bool {
         self.sample.clear();
         self.sample.at = clock.now();
-        let outcome = self.read_cgroup(tracked);
+        let mut outcome = self.read_cgroup(tracked);
+        if outcome.as_ref().is_err_and(HostError::is_gone) && self.exists(tracked) {
+            // A controller was switched off or on: the files we hold are dead, the cgroup is not.
+            self.reopen(tracked);
+            let at = self.sample.at;
+            self.sample.clear();
+            self.sample.at = at;
+            outcome = self.read_cgroup(tracked);
+        }
         if let Err(error) = outcome {
             if error.is_gone() {
                 // It ended while being read; discovery will say so.
@@ -485,14 +498,14 @@ impl Collector {
             {
                 self.pids.extend_from_slice(&found);
             }
-            let children = list_dir(&dir).unwrap_or_default();
-            let children = children.into_iter().filter(|name| {
-                !name.contains('.')
-                    || name.ends_with(".slice")
-                    || name.ends_with(".scope")
-                    || name.ends_with(".service")
-            });
-            queue.extend(children.map(|name| dir.join(name)).filter(|d| d.is_dir()));
+            // Cgroup directories hold hundreds of files; the entry's type says which are directories without a look.
+            let Ok(entries) = std::fs::read_dir(&dir) else {
+                continue;
+            };
+            let children = entries
+                .flatten()
+                .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            queue.extend(children.map(|entry| entry.path()));
         }
     }
 
