@@ -228,6 +228,7 @@ impl Agent {
             containers,
             kernel_log: kernel_log.as_ref().map(oom_watch::Handle::counters),
             tokio: tokio::runtime::Handle::current(),
+            hide_root: self.config.sampling.no_root_stats,
         };
         Ok(Running {
             view: Arc::new(view),

@@ -33,6 +33,8 @@ pub struct View {
     pub(crate) containers: plimsoll_containers::Handle,
     pub(crate) kernel_log: Option<Arc<oom_watch::Counters>>,
     pub(crate) tokio: tokio::runtime::Handle,
+    /// The root has no figures, so pages do not show it.
+    pub(crate) hide_root: bool,
 }
 
 impl View {
@@ -68,6 +70,9 @@ impl View {
             Some(namespace) => store.of_namespace(namespace),
             None => store.all(),
         };
+        if self.hide_root {
+            containers.retain(|c| c.path().as_ref() != "/");
+        }
         if dialect == Dialect::Kubelet {
             containers.retain(|c| kubelet_shows(c.path(), &c.lock()));
         }
@@ -103,7 +108,7 @@ impl View {
     /// Ready: the machine's own cgroup has been sampled, so the first walk is done.
     pub(crate) fn first_round_over(&self) -> Result<(), String> {
         let root = self.observer.store.get("/");
-        if root.is_some_and(|root| root.lock().sampled) {
+        if root.is_some_and(|root| self.hide_root || root.lock().sampled) {
             Ok(())
         } else {
             Err("the first round of sampling is not over".to_owned())

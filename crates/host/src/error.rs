@@ -7,12 +7,12 @@ pub type Result<T, E = HostError> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    #[error("{operation} {path}")]
+    /// The cause is part of the text, not a source: these errors are mostly logged, one field a line.
+    #[error("{operation} {path}: {cause}")]
     Io {
         operation: &'static str,
         path: PathBuf,
-        #[source]
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel said something this reader does not understand.
     #[error("{path}: line {line}: cannot understand {text:?}")]
@@ -26,11 +26,11 @@ pub enum HostError {
 }
 
 impl HostError {
-    pub fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+    pub fn io(operation: &'static str, path: &Path, cause: impl Into<io::Error>) -> Self {
         Self::Io {
             operation,
             path: path.to_owned(),
-            source: source.into(),
+            cause: cause.into(),
         }
     }
 
@@ -45,7 +45,7 @@ impl HostError {
     /// The process or cgroup ended while it was being read: expected, not worth a log line.
     pub fn is_gone(&self) -> bool {
         // ENOENT before the open, ENODEV on a file opened before the rmdir, ESRCH on a dead /proc/PID.
-        matches!(self, Self::Io { source, .. } if is_gone(source))
+        matches!(self, Self::Io { cause, .. } if is_gone(cause))
     }
 }
 

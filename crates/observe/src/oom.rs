@@ -137,7 +137,10 @@ impl OomCounters {
             inner.dirty = false;
             inner.saved.clone()
         };
-        write_atomically(file, &saved).inspect_err(|_| self.inner.lock().dirty = true)
+        write_atomically(file, &saved).map_err(|error| {
+            self.inner.lock().dirty = true;
+            io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+        })
     }
 }
 

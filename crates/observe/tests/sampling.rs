@@ -136,11 +136,12 @@ fn samples_every_second_without_drift() {
         "usage_usec 1000000\nuser_usec 2\nsystem_usec 1\n",
     );
     rig.appear("/a", false);
-    assert_eq!(rig.run(Duration::from_secs(10)), 10);
+    // At 0, at the next beat, and then every second.
+    assert_eq!(rig.run(Duration::from_secs(10)), 11);
     let container = rig.observer.store.get("/a").unwrap();
-    assert_eq!(container.lock().history.samples().len(), 10);
+    assert_eq!(container.lock().history.samples().len(), 11);
     rig.check(
-        &["container_cpu_usage_seconds_total{cpu=\"total\",id=\"/a\"} 1 1700000009000\n"],
+        &["container_cpu_usage_seconds_total{cpu=\"total\",id=\"/a\"} 1 1700000009300\n"],
         &[],
     );
 }
@@ -178,7 +179,7 @@ fn one_broken_file_costs_one_group() {
         ],
         &["container_cpu_user_seconds_total{id=\"/a\""],
     );
-    assert_eq!(rig.sampler.counters().errors.load(Ordering::Relaxed), 2);
+    assert_eq!(rig.sampler.counters().errors.load(Ordering::Relaxed), 3);
 }
 
 #[test]

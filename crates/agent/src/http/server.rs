@@ -365,7 +365,11 @@ impl Secrets {
                 Ok(()) => tracing::info!("certificate reloaded"),
                 Err(error) => {
                     self.counters.reload_failed();
-                    tracing::warn!(%error, "cannot load the changed certificate, keeping the old one");
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(
+                        error,
+                        "cannot load the changed certificate, keeping the old one"
+                    );
                 }
             }
         }
@@ -374,7 +378,8 @@ impl Secrets {
                 Ok(()) => tracing::info!("token reloaded"),
                 Err(error) => {
                     self.counters.reload_failed();
-                    tracing::warn!(%error, "cannot load the changed token, keeping the old one");
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(error, "cannot load the changed token, keeping the old one");
                 }
             }
         }

@@ -198,7 +198,7 @@ mod tests {
             let error = prober.usage(Path::new("/dead")).unwrap_err();
             assert!(matches!(
                 error,
-                HostError::Io { source, .. } if source.kind() == std::io::ErrorKind::TimedOut
+                HostError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::TimedOut
             ));
         }
         assert!(asked.load(Ordering::SeqCst) <= 1);

@@ -89,6 +89,8 @@ pub struct Counters {
 
 /// An interval has so many beats; samples are taken on one of them.
 const BEATS: u32 = 4;
+/// How soon the second sample follows the first.
+const SECOND_LOOK: Duration = Duration::from_millis(50);
 /// So many samples long a container's limits are expected to change.
 const YOUNG_SAMPLES: u64 = 5;
 /// A container may stay unnamed this long before it is shown without a name.
@@ -295,7 +297,11 @@ impl Sampler {
             sampled += 1;
             let wait = self.wait_after(slot, quiet);
             // From the time it was due, not from now: rounds do not drift. After a stall the missed ones are skipped.
-            let next = (at + wait).max(now + wait / 2);
+            let next = match self.tracked[slot].as_ref() {
+                // The first sample came with the cgroup, before its runtime was done with it: look again soon.
+                Some(tracked) if tracked.samples == 1 => now + SECOND_LOOK,
+                _ => (at + wait).max(now + wait / 2),
+            };
             self.schedule(slot, self.on_the_beat(next));
         }
         if sampled > 0 {
