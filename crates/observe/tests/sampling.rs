@@ -141,7 +141,13 @@ fn samples_every_second_without_drift() {
     let container = rig.observer.store.get("/a").unwrap();
     assert_eq!(container.lock().history.samples().len(), 11);
     rig.check(
-        &["container_cpu_usage_seconds_total{cpu=\"total\",id=\"/a\"} 1 1700000009300\n"],
+        &[
+            // A family's own labels stand where they sort: before, between and after the container's.
+            "container_cpu_usage_seconds_total{cpu=\"total\",id=\"/a\"} 1 1700000009300\n",
+            "container_memory_failures_total{failure_type=\"pgfault\",id=\"/a\",scope=\"container\"} 0 ",
+            "container_tasks_state{id=\"/a\",state=\"sleeping\"} 0 ",
+            "container_start_time_seconds{id=\"/a\"} ",
+        ],
         &[],
     );
 }

@@ -401,6 +401,7 @@ impl AgentArgs {
         if !(0.0..=1024.0).contains(&sampling.cpu_budget) {
             bail!("--cpu-budget is a share of one core, 0.05 for five per cent");
         }
+        self.serving.check_endpoint()?;
         let enable = Some(sampling.enable_metrics.as_str());
         let disable = sampling.disable_metrics.as_deref();
         let groups = GroupSet::from_flags(enable, disable)?;
@@ -503,6 +504,37 @@ impl AgentArgs {
         limits.age.copy_from_slice(&age);
         limits.count.copy_from_slice(&count);
         Ok(limits)
+    }
+}
+
+impl ServingArgs {
+    /// The page of metrics must not take the place of another.
+    fn check_endpoint(&self) -> Result<()> {
+        const TAKEN: [&str; 12] = [
+            "/api",
+            "/containers",
+            "/debug",
+            "/docker",
+            "/healthz",
+            "/metrics/cadvisor",
+            "/metrics/resource",
+            "/metrics/self",
+            "/podman",
+            "/readyz",
+            "/stats",
+            "/validate",
+        ];
+        let path = self.prometheus_endpoint.as_str();
+        if !path.starts_with('/') || path == "/" || path.ends_with('/') {
+            bail!("--prometheus_endpoint {path:?} is no path of a page; write it like /metrics");
+        }
+        let below = |taken: &str| {
+            path == taken || path.strip_prefix(taken).is_some_and(|r| r.starts_with('/'))
+        };
+        if let Some(taken) = TAKEN.into_iter().find(|taken| below(taken)) {
+            bail!("--prometheus_endpoint {path:?} would hide {taken}; choose another path");
+        }
+        Ok(())
     }
 }
 

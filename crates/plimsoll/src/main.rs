@@ -294,6 +294,9 @@ mod tests {
             ("--event_storage_age_limit=oomm=1h", "unknown event type"),
             ("--jitter_factor inf", "--jitter_factor"),
             ("--jitter_factor NaN", "--jitter_factor"),
+            ("--prometheus_endpoint=/healthz", "would hide /healthz"),
+            ("--prometheus_endpoint=/api/v1", "would hide /api"),
+            ("--prometheus_endpoint=metrics", "like /metrics"),
             ("--cpu-budget -1", "--cpu-budget"),
             (
                 "--global_housekeeping_interval 0s",

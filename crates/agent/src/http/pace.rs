@@ -29,6 +29,8 @@ struct Requests {
     ended: AtomicUsize,
     /// Who waits for bytes meanwhile: the time to be idle begins when the answer is over.
     reader: Mutex<Option<Waker>>,
+    /// Since when the client has taken nothing of what is being sent to it.
+    stalled: Mutex<Option<Instant>>,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,13 @@ impl Busy {
         self.0.begun.load(Ordering::Acquire)
     }
 
-    pub fn is_busy(&self) -> bool {
+    /// Nothing is going on here: no request is being answered, or its answer is not being taken.
+    pub fn is_of_no_use(&self, stalled_for: Duration) -> bool {
+        let stalled = *self.0.stalled.lock();
+        !self.is_busy() || stalled.is_some_and(|since| since.elapsed() >= stalled_for)
+    }
+
+    fn is_busy(&self) -> bool {
         self.begun() != self.0.ended.load(Ordering::Acquire)
     }
 
@@ -94,8 +102,9 @@ impl Wait {
         sleep.as_mut().poll(cx).is_ready()
     }
 
-    fn clear(&mut self) {
-        self.0 = None;
+    /// True where there was something to clear.
+    fn clear(&mut self) -> bool {
+        self.0.take().is_some()
     }
 }
 
@@ -119,9 +128,12 @@ impl<S> Paced<S> {
         poll: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
-            self.writing.clear();
+            if self.writing.clear() {
+                *self.busy.0.stalled.lock() = None;
+            }
             return poll;
         }
+        self.busy.0.stalled.lock().get_or_insert_with(Instant::now);
         match self.writing.is_over(self.patience.stalled, cx) {
             true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             false => Poll::Pending,

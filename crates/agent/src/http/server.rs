@@ -248,12 +248,12 @@ async fn a_place(
     }
 }
 
-/// Ends when this connection should make room: the server is crowded, and nothing is being answered here.
+/// Ends when this connection should make room: the server is crowded, and nothing is going on here.
 async fn in_the_way(shared: &Shared, busy: &Busy) {
     let since = tokio::time::Instant::now();
     loop {
         shared.crowded.notified().await;
-        if !busy.is_busy() && since.elapsed() >= NEWCOMERS_MAY_STAY {
+        if since.elapsed() >= NEWCOMERS_MAY_STAY && busy.is_of_no_use(NEWCOMERS_MAY_STAY) {
             return;
         }
     }

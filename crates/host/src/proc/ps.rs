@@ -189,11 +189,16 @@ impl PsContext<'_> {
             processor: stat.processor,
             cgroup: String::from_utf8_lossy(cgroup).into_owned(),
             command: match stat.state {
-                b'Z' => stat.comm + " <defunct>",
-                _ => stat.comm,
+                b'Z' => short(&stat.comm) + " <defunct>",
+                _ => short(&stat.comm),
             },
         }
     }
+}
+
+/// Workers of the kernel have longer names than programs can have; `ps` shows as much as fits a program's.
+fn short(comm: &str) -> String {
+    comm.chars().take(15).collect()
 }
 
 /// Lists all processes. One that ends meanwhile is left out.

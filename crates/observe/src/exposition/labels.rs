@@ -15,7 +15,8 @@ pub struct LabelNames {
 /// One container's labels as text: `a="1",b="2",`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rendered {
-    text: Box<[u8]>,
+    /// The labels, then a brace and a blank in place of the last comma: what most lines need, in one piece.
+    closed: Box<[u8]>,
     /// Where each label starts; one more than there are labels.
     starts: Box<[u32]>,
 }
@@ -39,8 +40,13 @@ impl LabelNames {
             write_label(name, value, &mut text);
         }
         starts.push(text.len() as u32);
+        match text.last_mut() {
+            Some(comma) => *comma = b'}',
+            None => text.push(b'}'),
+        }
+        text.push(b' ');
         Rendered {
-            text: text.into(),
+            closed: text.into(),
             starts: starts.into(),
         }
     }
@@ -52,14 +58,22 @@ impl LabelNames {
 }
 
 impl Rendered {
-    pub fn text(&self) -> &[u8] {
-        &self.text
+    /// All labels, the brace and the blank before the value.
+    #[inline]
+    pub fn closed(&self) -> &[u8] {
+        &self.closed
     }
 
-    /// The text between two places.
+    /// From the `from`-th label on, closed likewise.
+    #[inline]
+    pub fn closed_from(&self, from: usize) -> &[u8] {
+        &self.closed[self.starts[from] as usize..]
+    }
+
+    /// The labels between two places, each with its comma; `to` is not the end.
     #[inline]
     pub fn between(&self, from: usize, to: usize) -> &[u8] {
-        &self.text[self.starts[from] as usize..self.starts[to] as usize]
+        &self.closed[self.starts[from] as usize..self.starts[to] as usize]
     }
 
     /// How many labels there are.
@@ -110,13 +124,14 @@ mod tests {
         let labels = BTreeMap::from([("id".to_owned(), "/a\"b".to_owned())]);
         let rendered = names.render(&labels);
         assert_eq!(
-            rendered.text(),
-            br#"container_label_a="",id="/a\"b",name="","#
+            rendered.closed(),
+            br#"container_label_a="",id="/a\"b",name=""} "#
         );
         let place = names.place("device");
         assert_eq!(rendered.between(0, place), br#"container_label_a="","#);
-        assert_eq!(rendered.between(place, 3), br#"id="/a\"b",name="","#);
+        assert_eq!(rendered.closed_from(place), br#"id="/a\"b",name=""} "#);
         assert_eq!(rendered.count(), 3);
+        assert_eq!(LabelNames::default().render(&labels).closed(), b"} ");
         assert_eq!(names.place("scope"), 3);
         assert_eq!(sanitize("io.kubernetes.pod/name"), "io_kubernetes_pod_name");
     }

@@ -110,7 +110,8 @@ impl ContainerView<'_> {
 #[derive(Debug)]
 pub struct Out<'a> {
     buf: &'a mut Vec<u8>,
-    name: &'static str,
+    /// The family's name and the brace.
+    opening: &'a [u8],
     labels: &'a Rendered,
     places: &'a Places,
     /// ` 1794773054818\n`.
@@ -120,31 +121,40 @@ pub struct Out<'a> {
 
 impl Out<'_> {
     pub fn plain(&mut self, value: Number) {
-        self.open();
-        self.buf.extend_from_slice(self.labels.text());
-        self.close(value, self.at_sample);
+        self.line(value, self.at_sample);
     }
 
     pub fn untimed(&mut self, value: Number) {
-        self.open();
-        self.buf.extend_from_slice(self.labels.text());
-        self.close(value, b"\n");
+        self.line(value, b"\n");
     }
 
     pub fn at_now(&mut self, value: Number) {
-        self.open();
-        self.buf.extend_from_slice(self.labels.text());
-        self.close(value, self.at_now);
+        self.line(value, self.at_now);
+    }
+
+    #[inline]
+    fn line(&mut self, value: Number, end: &[u8]) {
+        self.buf.extend_from_slice(self.opening);
+        self.buf.extend_from_slice(self.labels.closed());
+        value.write(self.buf);
+        self.buf.extend_from_slice(end);
     }
 
     /// With further labels, in alphabetical order of their keys.
     pub fn with(&mut self, extra: &[(Extra, &str)], value: Number) {
         debug_assert!(extra.windows(2).all(|w| w[0].0 < w[1].0));
-        self.open();
+        self.buf.extend_from_slice(self.opening);
         let mut from = 0;
         for (key, text) in extra {
             let to = usize::from(self.places.0[*key as usize]);
-            self.buf.extend_from_slice(self.labels.between(from, to));
+            if to < self.labels.count() {
+                self.buf.extend_from_slice(self.labels.between(from, to));
+            } else if from < to {
+                // Past the last label: its closing brace makes way for a comma.
+                let rest = self.labels.closed_from(from);
+                self.buf.extend_from_slice(&rest[..rest.len() - 2]);
+                self.buf.push(b',');
+            }
             self.buf
                 .extend_from_slice(EXTRA_NAMES[*key as usize].as_bytes());
             self.buf.extend_from_slice(b"=\"");
@@ -152,34 +162,32 @@ impl Out<'_> {
             self.buf.extend_from_slice(b"\",");
             from = to;
         }
-        let rest = self.labels.between(from, self.labels.count());
-        self.buf.extend_from_slice(rest);
-        self.close(value, self.at_sample);
-    }
-
-    #[inline]
-    fn open(&mut self) {
-        self.buf.extend_from_slice(self.name.as_bytes());
-        self.buf.push(b'{');
-    }
-
-    #[inline]
-    fn close(&mut self, value: Number, end: &[u8]) {
-        // Every label ends in a comma; the last one's becomes the brace.
-        match self.buf.last_mut() {
-            Some(comma @ b',') => *comma = b'}',
-            _ => self.buf.push(b'}'),
+        if from < self.labels.count() {
+            self.buf.extend_from_slice(self.labels.closed_from(from));
+        } else {
+            // An extra label came last; its comma becomes the brace.
+            if let Some(comma) = self.buf.last_mut() {
+                *comma = b'}';
+            }
+            self.buf.push(b' ');
         }
-        self.buf.push(b' ');
         value.write(self.buf);
-        self.buf.extend_from_slice(end);
+        self.buf.extend_from_slice(self.at_sample);
     }
+}
+
+/// The lines of one family so far.
+#[derive(Debug)]
+struct Lines {
+    family: &'static Family,
+    opening: Vec<u8>,
+    body: Vec<u8>,
 }
 
 /// Collects a page.
 #[derive(Debug)]
 pub struct Page {
-    families: Vec<(&'static Family, Vec<u8>)>,
+    families: Vec<Lines>,
     places: Places,
     at_now: Vec<u8>,
     at_sample: Vec<u8>,
@@ -195,7 +203,11 @@ impl Page {
                 When::Always | When::Sampled => true,
                 When::Group(group) => groups.has(group),
             })
-            .map(|(index, family)| (family, Vec::with_capacity(sizes.room(index))))
+            .map(|(index, family)| Lines {
+                family,
+                opening: format!("{}{{", family.name).into_bytes(),
+                body: Vec::with_capacity(sizes.room(index)),
+            })
             .collect();
         let mut page = Self {
             families,
@@ -211,7 +223,8 @@ impl Page {
     pub fn add(&mut self, view: &ContainerView<'_>, labels: &Rendered, sampled: bool) {
         self.at_sample.clear();
         write_timestamp(view.sample.at, &mut self.at_sample);
-        for (family, buf) in &mut self.families {
+        for lines in &mut self.families {
+            let family = lines.family;
             let shown = match family.when {
                 When::Always => true,
                 When::Sampled => sampled,
@@ -221,8 +234,8 @@ impl Page {
                 continue;
             }
             let mut out = Out {
-                buf,
-                name: family.name,
+                buf: &mut lines.body,
+                opening: &lines.opening,
                 labels,
                 places: &self.places,
                 at_sample: &self.at_sample,
@@ -235,7 +248,7 @@ impl Page {
     /// The families that have series, with their headers, in order.
     pub fn finish(self, sizes: &mut PageSizes) -> Vec<FamilyText> {
         let mut out = Vec::with_capacity(self.families.len());
-        for (family, body) in self.families {
+        for Lines { family, body, .. } in self.families {
             if let Some(index) = CONTAINER_FAMILIES
                 .iter()
                 .position(|f| std::ptr::eq(f, family))

@@ -109,7 +109,9 @@ pub struct Container<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct Cpu {
     pub time: Seconds,
-    pub usage_nano_cores: u64,
+    /// Absent until there are two samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_nano_cores: Option<u64>,
     pub usage_core_nano_seconds: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub psi: Option<PsiPair>,

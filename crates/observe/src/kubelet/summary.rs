@@ -192,7 +192,7 @@ impl<'a> View<'a> {
         let (sample, rate) = latest(snapshot)?;
         Some(Cpu {
             time: sample.at.into(),
-            usage_nano_cores: rate.map_or(0, |rate| rate.usage.total),
+            usage_nano_cores: rate.map(|rate| rate.usage.total),
             usage_core_nano_seconds: sample.cpu.total_ns,
             psi: self.has_psi(sample).then(|| psi(&sample.cpu_psi)),
         })
