@@ -42,7 +42,7 @@ impl Surface for View {
         dialect: Dialect,
         only: Option<Namespace>,
     ) -> Result<Vec<Bytes>, String> {
-        Ok(self.page(dialect, only))
+        Ok(vec![self.page(dialect, only)])
     }
 
     fn self_metrics(&self) -> Vec<u8> {
