@@ -15,8 +15,8 @@ use crate::workspace;
 
 /// The history that cAdvisor keeps, and we by default: memory is measured when it is full.
 const HISTORY: Duration = Duration::from_secs(125);
-/// The first rounds find cold caches and make room for history.
-const WARM_UP: Duration = Duration::from_secs(5);
+/// Files are opened with the first sample, and limits read with each of the first few: the steady state comes after.
+const WARM_UP: Duration = Duration::from_secs(8);
 const PEER: &str = "PLIMSOLL_PEER_CADVISOR";
 
 #[derive(Args, Debug)]
