@@ -45,6 +45,10 @@ impl Surface for View {
         Ok(vec![self.page(dialect, only)])
     }
 
+    fn children(&self, container: &str) -> Vec<String> {
+        self.directories_below(container)
+    }
+
     fn self_metrics(&self) -> Vec<u8> {
         self.own_families()
     }

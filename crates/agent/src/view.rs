@@ -1,5 +1,6 @@
 //! What requests may look at, and the pages made of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -99,6 +100,26 @@ impl View {
             program: own(VERSION),
             revision: String::new(),
         }
+    }
+
+    /// Every cgroup directly below one, as the directories have it: mount units and whatever the rules refuse count too,
+    /// since clients walk the tree by these names.
+    pub(crate) fn directories_below(&self, path: &str) -> Vec<String> {
+        let prefix = path.trim_end_matches('/');
+        let mut found = BTreeSet::new();
+        for dir in self.hierarchies.watched_dirs(path) {
+            // A tree that does not have this cgroup has nothing to add.
+            let Ok(entries) = std::fs::read_dir(dir) else {
+                continue;
+            };
+            let directories = entries
+                .flatten()
+                .filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
+            found.extend(
+                directories.map(|e| format!("{prefix}/{}", e.file_name().to_string_lossy())),
+            );
+        }
+        found.into_iter().collect()
     }
 
     /// The files that are read for one container; waits for the sampler's answer.

@@ -326,6 +326,10 @@ where
         () = in_the_way(&shared, &answers) => Ok(()),
     };
     if let Err(error) = ended {
+        // The request never reached a handler: too long a line, or no HTTP at all.
+        if error.is_parse() {
+            shared.counters.answered("malformed", 400);
+        }
         tracing::debug!(%error, "connection ended");
     }
 }

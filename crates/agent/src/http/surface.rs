@@ -22,6 +22,12 @@ pub trait Surface: Send + Sync + 'static {
     fn metrics_page(&self, dialect: Dialect, only: Option<Namespace>)
     -> Result<Vec<Bytes>, String>;
 
+    /// The cgroups directly below one, sorted: also those that are not reported as containers themselves.
+    fn children(&self, container: &str) -> Vec<String> {
+        let children = self.observer().store.children(container);
+        children.iter().map(|c| c.path().to_string()).collect()
+    }
+
     /// Families about the agent itself; the server adds its own.
     fn self_metrics(&self) -> Vec<u8>;
 

@@ -4,7 +4,6 @@ use std::io::Write;
 use std::sync::Arc;
 
 use plimsoll_containers::Namespace;
-use plimsoll_observe::Observer;
 use plimsoll_observe::rest::{
     MachineInfo, Missing, Range, Snapshot, Surroundings, by_alias, by_path, by_prefix,
     json as text, quote, v1,
@@ -47,20 +46,20 @@ async fn container(shared: &Arc<Shared>, call: &Call) -> Answer {
                 "failed to get container {name} with error: {missing}"
             ))
         })?;
-        write_one(observer, &found, &range, &surroundings(observer), out)
+        write_one(shared, &found, &range, &surroundings(observer), out)
     })
     .await
 }
 
 fn write_one(
-    observer: &Observer,
+    shared: &Shared,
     container: &Container,
     range: &Range,
     around: &Surroundings,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let children = observer.store.children(container.path());
-    let children: Vec<&str> = children.iter().map(|c| c.path().as_ref()).collect();
+    let children = shared.surface.children(container.path());
+    let children: Vec<&str> = children.iter().map(String::as_str).collect();
     let snapshot = Snapshot::take(container, range);
     Ok(v1::write(&snapshot, &children, around, out)?)
 }
@@ -80,7 +79,7 @@ async fn subcontainers(shared: &Arc<Shared>, call: &Call) -> Answer {
         let around = surroundings(observer);
         for (index, container) in found.iter().enumerate() {
             out.write_all(if index == 0 { b"[" } else { b"," })?;
-            write_one(observer, container, &range, &around, out)?;
+            write_one(shared, container, &range, &around, out)?;
         }
         Ok(out.write_all(b"]")?)
     })
@@ -122,7 +121,7 @@ async fn docker(shared: &Arc<Shared>, call: Call) -> Answer {
             }
             text::write(container.path().as_ref(), &mut *out)?;
             out.write_all(b":")?;
-            write_one(observer, container, &range, &around, out)?;
+            write_one(shared, container, &range, &around, out)?;
         }
         Ok(out.write_all(b"}")?)
     })
