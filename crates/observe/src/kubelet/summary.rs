@@ -161,7 +161,17 @@ impl<'a> View<'a> {
             true => (None, None),
             false => self.layers(snapshot),
         };
-        let mut memory = self.memory(snapshot);
+        let (mut cpu, mut memory, mut io) = (
+            self.cpu(snapshot),
+            self.memory(snapshot),
+            self.io(snapshot).filter(|_| !self.brief),
+        );
+        if !self.observer.is_v2 {
+            // On v1 the kubelet gives pods and the node pressures of zero, and their containers none.
+            cpu.iter_mut().for_each(|cpu| cpu.psi = None);
+            memory.iter_mut().for_each(|memory| memory.psi = None);
+            io.iter_mut().for_each(|io| io.psi = None);
+        }
         if let Some(memory) = &mut memory {
             // Of a container without a limit the runtime says zero, and the kubelet passes it on.
             memory.available_bytes = memory.available_bytes.or(Some(0));
@@ -174,18 +184,13 @@ impl<'a> View<'a> {
         Container {
             name,
             start_time: snapshot.created.into(),
-            cpu: self.cpu(snapshot),
+            cpu,
             memory,
-            io: self.io(snapshot).filter(|_| !self.brief),
+            io,
             rootfs,
             logs,
             swap,
         }
-    }
-
-    /// On v1 there is none to tell, and the kubelet leaves the key out.
-    fn has_psi(&self, sample: &Sample) -> bool {
-        self.observer.is_v2 && sample.has(Group::Pressure)
     }
 
     fn cpu(&self, snapshot: &Snapshot) -> Option<Cpu> {
@@ -194,7 +199,7 @@ impl<'a> View<'a> {
             time: sample.at.into(),
             usage_nano_cores: rate.map(|rate| rate.usage.total),
             usage_core_nano_seconds: sample.cpu.total_ns,
-            psi: self.has_psi(sample).then(|| psi(&sample.cpu_psi)),
+            psi: sample.has(Group::Pressure).then(|| psi(&sample.cpu_psi)),
         })
     }
 
@@ -202,7 +207,7 @@ impl<'a> View<'a> {
         let (sample, _) = latest(snapshot)?;
         sample.has(Group::DiskIo).then(|| Io {
             time: sample.at.into(),
-            psi: self.has_psi(sample).then(|| psi(&sample.io_psi)),
+            psi: sample.has(Group::Pressure).then(|| psi(&sample.io_psi)),
         })
     }
 
@@ -218,7 +223,7 @@ impl<'a> View<'a> {
             rss_bytes: m.rss,
             page_faults: m.pgfault,
             major_page_faults: m.pgmajfault,
-            psi: self.has_psi(sample).then(|| psi(&sample.memory_psi)),
+            psi: sample.has(Group::Pressure).then(|| psi(&sample.memory_psi)),
         })
     }
 
