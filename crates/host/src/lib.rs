@@ -25,7 +25,7 @@ pub mod time;
 mod wake;
 
 pub use error::{HostError, Result};
-pub use read::{Descriptors, ReadBuf, Source, list_dir, read_file, read_text};
+pub use read::{Descriptors, ReadBuf, Source, list_dir, parse_file, read_file, read_text};
 pub use root::HostRoot;
 pub use time::{Clock, Timestamp};
 pub use wake::Waker;

@@ -311,6 +311,21 @@ pub(crate) fn read_at<'b>(
     }
 }
 
+/// `read_file` and a parser in one step; a parse error comes back naming the file.
+pub fn parse_file<T>(
+    path: &Path,
+    buf: &mut ReadBuf,
+    parse: impl FnOnce(&[u8]) -> Result<T, Malformed>,
+) -> Result<Option<T>> {
+    let parsed = match read_file(path, buf)? {
+        Some(text) => parse(text),
+        None => return Ok(None),
+    };
+    parsed
+        .map(Some)
+        .map_err(|at| HostError::malformed(path, at))
+}
+
 /// `read_file` for short texts where an owned string is what the caller wants anyway.
 pub fn read_text(path: &Path, buf: &mut ReadBuf) -> Result<Option<String>> {
     Ok(read_file(path, buf)?.map(|text| String::from_utf8_lossy(text.trim_ascii()).into_owned()))

@@ -4,6 +4,7 @@ use super::reader::{Files, Version, Wanted};
 use super::stats::{Memory, Psi};
 use super::{Controller, text};
 use crate::parse;
+use crate::proc::meminfo::parse_meminfo;
 use crate::{HostRoot, ReadBuf, Result, Source};
 
 #[derive(Debug)]
@@ -58,7 +59,9 @@ impl MemoryV2 {
         out.max_usage = self.peak.parse(buf, parse::single)?.unwrap_or(0);
         match &mut self.root_meminfo {
             Some(meminfo) => {
-                out.swap = meminfo.read(buf)?.map(swap_used).unwrap_or(0);
+                out.swap = meminfo
+                    .parse(buf, parse_meminfo)?
+                    .map_or(0, |info| info.swap_used());
             }
             None => out.swap = self.swap.parse(buf, parse::single)?.unwrap_or(0),
         }
@@ -91,18 +94,6 @@ impl PressureV2 {
             one(&mut self.io)?,
         ))
     }
-}
-
-/// SwapTotal − SwapFree of `/proc/meminfo`, in bytes.
-fn swap_used(meminfo: &[u8]) -> u64 {
-    let kilobytes = |key: &[u8]| {
-        parse::lines(meminfo)
-            .find_map(|line| line.strip_prefix(key))
-            .and_then(|rest| parse::words(rest).next())
-            .and_then(parse::u64)
-            .unwrap_or(0)
-    };
-    kilobytes(b"SwapTotal:").saturating_sub(kilobytes(b"SwapFree:")) * 1024
 }
 
 impl Files<'_> {

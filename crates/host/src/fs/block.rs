@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
 use crate::parse::{self, Malformed};
-use crate::{HostError, HostRoot, ReadBuf, Result, list_dir, read_file, read_text};
+use crate::{HostRoot, ReadBuf, Result, list_dir, parse_file, read_file, read_text};
 
 /// A whole disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub fn disks(root: &HostRoot, buf: &mut ReadBuf) -> Result<BTreeMap<(u32, u32), 
         }
         // A disk that is being removed loses its files one by one.
         let (Some(number), Some(size)) = (
-            read_parsed(&dir.join("dev"), buf, parse_device_number)?,
-            read_parsed(&dir.join("size"), buf, parse::single)?,
+            parse_file(&dir.join("dev"), buf, parse_device_number)?,
+            parse_file(&dir.join("size"), buf, parse::single)?,
         ) else {
             continue;
         };
@@ -47,20 +47,6 @@ pub fn disks(root: &HostRoot, buf: &mut ReadBuf) -> Result<BTreeMap<(u32, u32), 
         found.insert(number, disk);
     }
     Ok(found)
-}
-
-fn read_parsed<T>(
-    path: &Path,
-    buf: &mut ReadBuf,
-    parse: impl FnOnce(&[u8]) -> Result<T, Malformed>,
-) -> Result<Option<T>> {
-    let parsed = match read_file(path, buf)? {
-        Some(text) => parse(text),
-        None => return Ok(None),
-    };
-    parsed
-        .map(Some)
-        .map_err(|at| HostError::malformed(path, at))
 }
 
 /// `254:0`

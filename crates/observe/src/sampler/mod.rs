@@ -84,7 +84,6 @@ pub struct Counters {
     pub rounds: AtomicU64,
     /// Time spent in the last round that sampled something, in nanoseconds.
     pub last_round_ns: AtomicU64,
-    pub history_bytes: AtomicU64,
 }
 
 /// An interval has so many beats; samples are taken on one of them.

@@ -6,10 +6,10 @@ mod advanced;
 mod sockets;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::parse::{self, Malformed};
-use crate::{HostError, HostRoot, ReadBuf, Result, read_file};
+use crate::{HostRoot, ReadBuf, Result, parse_file};
 
 pub use advanced::{
     ADVANCED_TCP_NAMES, AdvancedTcp, FROM_SNMP, parse_advanced_tcp, parse_netstat, parse_snmp,
@@ -163,47 +163,33 @@ impl NetFiles {
     /// `false`: the process has ended, and `out` is empty.
     pub fn interfaces(&self, buf: &mut ReadBuf, out: &mut Vec<Interface>) -> Result<bool> {
         out.clear();
-        Ok(read_with(&self.dev, buf, |text| parse_dev(text, out))?.is_some())
+        Ok(parse_file(&self.dev, buf, |text| parse_dev(text, out))?.is_some())
     }
 
     pub fn tcp(&self, buf: &mut ReadBuf) -> Result<Option<TcpStates>> {
-        read_with(&self.tcp, buf, parse_tcp)
+        parse_file(&self.tcp, buf, parse_tcp)
     }
 
     /// `None` where IPv6 is off, too.
     pub fn tcp6(&self, buf: &mut ReadBuf) -> Result<Option<TcpStates>> {
-        read_with(&self.tcp6, buf, parse_tcp)
+        parse_file(&self.tcp6, buf, parse_tcp)
     }
 
     pub fn udp(&self, buf: &mut ReadBuf) -> Result<Option<UdpStats>> {
-        read_with(&self.udp, buf, parse_udp)
+        parse_file(&self.udp, buf, parse_udp)
     }
 
     pub fn udp6(&self, buf: &mut ReadBuf) -> Result<Option<UdpStats>> {
-        read_with(&self.udp6, buf, parse_udp)
+        parse_file(&self.udp6, buf, parse_udp)
     }
 
     /// `false`: the process has ended, and `out` is all zero.
     pub fn advanced_tcp(&self, buf: &mut ReadBuf, out: &mut AdvancedTcp) -> Result<bool> {
         *out = AdvancedTcp::default();
-        let snmp = read_with(&self.snmp, buf, |text| parse_snmp(text, out))?;
-        let netstat = read_with(&self.netstat, buf, |text| parse_netstat(text, out))?;
+        let snmp = parse_file(&self.snmp, buf, |text| parse_snmp(text, out))?;
+        let netstat = parse_file(&self.netstat, buf, |text| parse_netstat(text, out))?;
         Ok(snmp.is_some() || netstat.is_some())
     }
-}
-
-fn read_with<T>(
-    path: &Path,
-    buf: &mut ReadBuf,
-    parse: impl FnOnce(&[u8]) -> Result<T, Malformed>,
-) -> Result<Option<T>> {
-    let parsed = match read_file(path, buf)? {
-        Some(text) => parse(text),
-        None => return Ok(None),
-    };
-    parsed
-        .map(Some)
-        .map_err(|at| HostError::malformed(path, at))
 }
 
 #[cfg(test)]
