@@ -1,0 +1,1 @@
+//! The embedded API server and a real one, given the same requests.
