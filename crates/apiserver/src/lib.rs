@@ -1,1 +1,7 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
+
+pub mod field;
+pub mod kinds;
+pub mod resource;
+pub mod schema;
+pub mod status;

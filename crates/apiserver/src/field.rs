@@ -1,0 +1,275 @@
+//! What is wrong with which field of an object: the vocabulary of validation, in the words clients match on.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Value, json};
+
+/// Where in an object: `spec.containers[0].name`, `metadata.labels[app]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path(String);
+
+impl Path {
+    pub fn new(field: &str) -> Self {
+        Self(field.to_owned())
+    }
+
+    /// The object itself.
+    pub fn root() -> Self {
+        Self(String::new())
+    }
+
+    pub fn child(&self, field: &str) -> Self {
+        if self.0.is_empty() {
+            return Self::new(field);
+        }
+        Self(format!("{}.{field}", self.0))
+    }
+
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Kubernetes writes the empty path so.
+        f.write_str(if self.0.is_empty() { "<nil>" } else { &self.0 })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    Internal,
+    TypeInvalid,
+}
+
+impl Problem {
+    /// As in `details.causes[].reason`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::Internal => "InternalError",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+            Self::Internal => "Internal error",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    pub problem: Problem,
+    pub field: String,
+    /// The text after the problem's words: the offending value (where the problem shows one) and the detail.
+    body: String,
+}
+
+impl FieldError {
+    fn with_value(problem: Problem, field: &Path, value: &Value, detail: &str) -> Self {
+        let mut body = format!("{}: {}", problem.words(), shown(value));
+        if !detail.is_empty() {
+            let _ = write!(body, ": {detail}");
+        }
+        Self {
+            problem,
+            field: field.to_string(),
+            body,
+        }
+    }
+
+    fn without_value(problem: Problem, field: &Path, detail: &str) -> Self {
+        let mut body = problem.words().to_owned();
+        if !detail.is_empty() {
+            let _ = write!(body, ": {detail}");
+        }
+        Self {
+            problem,
+            field: field.to_string(),
+            body,
+        }
+    }
+
+    pub fn required(field: &Path, detail: &str) -> Self {
+        Self::without_value(Problem::Required, field, detail)
+    }
+
+    pub fn invalid(field: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
+        Self::with_value(Problem::Invalid, field, &value.into(), detail.as_ref())
+    }
+
+    pub fn type_invalid(field: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
+        Self::with_value(Problem::TypeInvalid, field, &value.into(), detail.as_ref())
+    }
+
+    pub fn forbidden(field: &Path, detail: impl AsRef<str>) -> Self {
+        Self::without_value(Problem::Forbidden, field, detail.as_ref())
+    }
+
+    pub fn duplicate(field: &Path, value: impl Into<Value>) -> Self {
+        Self::with_value(Problem::Duplicate, field, &value.into(), "")
+    }
+
+    pub fn not_found(field: &Path, value: impl Into<Value>) -> Self {
+        Self::with_value(Problem::NotFound, field, &value.into(), "")
+    }
+
+    /// `supported` in the order in which it is to be shown; Kubernetes sorts it.
+    pub fn not_supported(field: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|s| quote(s)).collect();
+        let detail = if quoted.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", quoted.join(", "))
+        };
+        Self::with_value(Problem::NotSupported, field, &value.into(), &detail)
+    }
+
+    pub fn too_long(field: &Path, max: usize) -> Self {
+        Self::without_value(
+            Problem::TooLong,
+            field,
+            &format!("may not be more than {max} bytes"),
+        )
+    }
+
+    pub fn too_many(field: &Path, actual: usize, max: usize) -> Self {
+        Self::with_value(
+            Problem::TooMany,
+            field,
+            &Value::from(actual),
+            &format!("must have at most {max} items"),
+        )
+    }
+
+    pub fn internal(field: &Path, detail: impl AsRef<str>) -> Self {
+        Self::without_value(Problem::Internal, field, detail.as_ref())
+    }
+
+    /// As in `details.causes[]`.
+    pub fn cause(&self) -> Value {
+        json!({"reason": self.problem.reason(), "message": self.body, "field": self.field})
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body)
+    }
+}
+
+/// Several problems in one line: one as it is, more in brackets, each said once.
+pub fn summary(errors: &[FieldError]) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for error in errors {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said.push(text);
+        }
+    }
+    match said.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// An offending value as Go shows it: strings quoted, objects and lists as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        Value::Null => "null".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A string as Go's `%q` writes it.
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                let _ = write!(out, "\\x{:02x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_each_problem() {
+        let path = Path::new("spec").child("containers").index(0).child("name");
+        assert_eq!(
+            FieldError::required(&path, "").to_string(),
+            "spec.containers[0].name: Required value"
+        );
+        assert_eq!(
+            FieldError::invalid(&path, "A", "must be lower case").to_string(),
+            "spec.containers[0].name: Invalid value: \"A\": must be lower case"
+        );
+        assert_eq!(
+            FieldError::not_supported(&path, "x", &["a", "b"]).to_string(),
+            "spec.containers[0].name: Unsupported value: \"x\": supported values: \"a\", \"b\""
+        );
+        assert_eq!(
+            Path::new("metadata").child("labels").key("a/b").to_string(),
+            "metadata.labels[a/b]"
+        );
+    }
+
+    #[test]
+    fn a_summary_says_each_problem_once() {
+        let a = FieldError::required(&Path::new("a"), "");
+        let b = FieldError::forbidden(&Path::new("b"), "no");
+        assert_eq!(summary(std::slice::from_ref(&a)), "a: Required value");
+        assert_eq!(
+            summary(&[a.clone(), b, a]),
+            "[a: Required value, b: Forbidden: no]"
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! Refusals: Kubernetes' `Status` objects, with the reasons and words that clients match on.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::field::{self, FieldError};
+
+/// A request's failure, to be answered as a `Status`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub code: StatusCode,
+    /// Empty: the answer has no reason.
+    pub reason: &'static str,
+    pub message: String,
+    pub details: Option<Map<String, Value>>,
+    /// Seconds, for the `Retry-After` header.
+    pub retry_after: Option<u32>,
+}
+
+/// Which resource a refusal speaks of: `pods`, or `deployments.apps`.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub group: &'a str,
+    /// A resource's plural name, or a kind, as the refusal wants it.
+    pub kind: &'a str,
+}
+
+impl Subject<'_> {
+    fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.kind.to_owned()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
+    }
+
+    fn details(&self, name: &str) -> Map<String, Value> {
+        let mut details = Map::new();
+        if !name.is_empty() {
+            details.insert("name".into(), name.into());
+        }
+        if !self.group.is_empty() {
+            details.insert("group".into(), self.group.into());
+        }
+        if !self.kind.is_empty() {
+            details.insert("kind".into(), self.kind.into());
+        }
+        details
+    }
+}
+
+impl Failure {
+    pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after: None,
+        }
+    }
+
+    pub fn with_details(mut self, details: Map<String, Value>) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A mistake of the client that Kubernetes answers with a bare 500.
+    pub fn server_error(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        let message = message.into();
+        let mut details = Map::new();
+        details.insert("causes".into(), json!([{"message": message}]));
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
+        .with_details(details)
+    }
+
+    pub fn not_found(subject: Subject<'_>, name: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("{} {} not found", subject.qualified(), field::quote(name)),
+        )
+        .with_details(subject.details(name))
+    }
+
+    pub fn already_exists(subject: Subject<'_>, name: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!(
+                "{} {} already exists",
+                subject.qualified(),
+                field::quote(name)
+            ),
+        )
+        .with_details(subject.details(name))
+    }
+
+    pub fn conflict(subject: Subject<'_>, name: &str, why: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {} {}: {why}",
+                subject.qualified(),
+                field::quote(name)
+            ),
+        )
+        .with_details(subject.details(name))
+    }
+
+    pub fn forbidden(subject: Subject<'_>, name: &str, why: &str) -> Self {
+        let message = match (subject.kind.is_empty(), name.is_empty()) {
+            (true, _) => format!("forbidden: {why}"),
+            (false, true) => format!("{} is forbidden: {why}", subject.qualified()),
+            (false, false) => format!(
+                "{} {} is forbidden: {why}",
+                subject.qualified(),
+                field::quote(name)
+            ),
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(subject.details(name))
+    }
+
+    /// `subject.kind` is a kind here (`Pod`), unlike in the other refusals.
+    pub fn invalid(subject: Subject<'_>, name: &str, errors: &[FieldError]) -> Self {
+        let mut details = subject.details(name);
+        details.insert(
+            "causes".into(),
+            errors.iter().map(FieldError::cause).collect(),
+        );
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!(
+                "{} {} is invalid: {}",
+                subject.qualified(),
+                field::quote(name),
+                field::summary(errors)
+            ),
+        )
+        .with_details(details)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    pub fn method_not_supported() -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(Map::new())
+    }
+
+    /// An unknown resource of a known group and version.
+    pub fn no_such_resource() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details(Map::new())
+    }
+
+    pub fn gone(reason: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, reason, message)
+    }
+
+    /// The object on the wire.
+    pub fn to_value(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "code": self.code.as_u16(),
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        let mut details = self.details.clone();
+        if let Some(seconds) = self.retry_after {
+            details
+                .get_or_insert_default()
+                .insert("retryAfterSeconds".into(), seconds.into());
+        }
+        if let Some(details) = details {
+            status["details"] = details.into();
+        }
+        status
+    }
+}
