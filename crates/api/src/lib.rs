@@ -1,1 +1,3 @@
-//! Our Kubernetes object types, names and quantities. Empty until a role needs the first of them; no I/O, ever.
+//! Our Kubernetes object types, names and quantities. No I/O, ever.
+
+pub mod quantity;
