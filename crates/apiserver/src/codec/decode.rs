@@ -1,0 +1,448 @@
+//! From a document to an object of a known type, as if it had gone through Kubernetes' Go structs and out again:
+//! unknown fields dropped (and told of), values checked and put into canonical form, absent rather than null, and
+//! fields that Go always writes present.
+
+use plimsoll_api::quantity::Quantity;
+use serde_json::{Map, Value};
+
+use super::json::{Node, number};
+use super::time;
+use crate::schema::{Field, Omit, Shape, Struct, TypeId, Types};
+
+/// A decoded object and what a strict reader objects to, in document order.
+#[derive(Debug)]
+pub struct Decoded {
+    pub value: Value,
+    pub objections: Vec<String>,
+}
+
+/// Why a document is not of the type; the text is Go's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TypeError(pub String);
+
+pub fn decode(types: &Types, id: TypeId, node: &Node<'_>) -> Result<Decoded, TypeError> {
+    let mut decoder = Decoder {
+        types,
+        error: None,
+        objections: Vec::new(),
+        path: String::new(),
+    };
+    let context = Context {
+        owner: types.get(id).short_name(),
+        fields: String::new(),
+    };
+    let value = decoder.object(id, node, &context);
+    match decoder.error {
+        Some(error) => Err(TypeError(error)),
+        None => Ok(Decoded {
+            value,
+            objections: decoder.objections,
+        }),
+    }
+}
+
+/// The value of an object whose type has no field set: what Go writes for it.
+pub fn zero_struct(types: &Types, id: TypeId) -> Value {
+    let mut map = Map::new();
+    for field in &types.get(id).fields {
+        if let Some(value) = absent(types, field) {
+            map.insert(field.name.to_string(), value);
+        }
+    }
+    Value::Object(map)
+}
+
+/// What Go writes for a field that was not given.
+fn absent(types: &Types, field: &Field) -> Option<Value> {
+    match field.omit {
+        Omit::Zero => None,
+        Omit::Empty if field.pointer => None,
+        Omit::Never if field.pointer => Some(Value::Null),
+        omit => match &field.shape {
+            // Go's omitempty knows no empty struct.
+            Shape::Struct(id) => Some(zero_struct(types, *id)),
+            Shape::Time | Shape::MicroTime | Shape::Any => Some(Value::Null),
+            Shape::IntOrString => Some(0.into()),
+            Shape::Quantity => Some("0".into()),
+            Shape::Duration => Some("0s".into()),
+            _ if omit == Omit::Empty => None,
+            Shape::Text(_) => Some("".into()),
+            Shape::Bool => Some(false.into()),
+            Shape::Int32 | Shape::Int64 | Shape::Float => Some(0.into()),
+            Shape::Bytes | Shape::List(..) | Shape::Map(..) => Some(Value::Null),
+        },
+    }
+}
+
+/// Whether Go leaves the value out of a field that may be left out.
+fn is_empty(types: &Types, field: &Field, value: &Value) -> bool {
+    if field.omit == Omit::Never || field.pointer {
+        return false;
+    }
+    match (&field.shape, value) {
+        (Shape::Struct(id), value) => field.omit == Omit::Zero && *value == zero_struct(types, *id),
+        (Shape::Time | Shape::MicroTime, Value::Null) => field.omit == Omit::Zero,
+        (
+            Shape::IntOrString | Shape::Quantity | Shape::Duration | Shape::Time | Shape::MicroTime,
+            _,
+        ) => false,
+        (Shape::Any, Value::Null) => field.omit == Omit::Zero,
+        (Shape::Any, _) => false,
+        (_, Value::String(text)) => text.is_empty(),
+        (_, Value::Bool(value)) => !value,
+        (_, Value::Number(value)) => value.as_f64() == Some(0.0),
+        (_, Value::Array(items)) => items.is_empty(),
+        (_, Value::Object(map)) => map.is_empty(),
+        (_, Value::Null) => true,
+    }
+}
+
+impl Struct {
+    /// `Container` of `v1.Container`.
+    fn short_name(&self) -> &str {
+        self.go_name.rsplit('.').next().unwrap_or(&self.go_name)
+    }
+}
+
+/// Where Go thinks it is: the innermost struct, and the way to the field from the root, without indexes.
+#[derive(Debug, Clone)]
+struct Context<'t> {
+    owner: &'t str,
+    fields: String,
+}
+
+struct Decoder<'t> {
+    types: &'t Types,
+    /// Go goes on after a mismatch, and reports the first.
+    error: Option<String>,
+    objections: Vec<String>,
+    /// With indexes, for objections.
+    path: String,
+}
+
+impl<'t> Decoder<'t> {
+    fn fail(&mut self, error: impl Into<String>) -> Value {
+        let error = error.into();
+        self.error.get_or_insert(error);
+        Value::Null
+    }
+
+    fn mismatch(&mut self, found: &str, context: &Context<'_>, wanted: &str) -> Value {
+        let target = if context.fields.is_empty() {
+            format!("Go value of type {wanted}")
+        } else {
+            format!(
+                "Go struct field {}.{} of type {wanted}",
+                context.owner, context.fields
+            )
+        };
+        self.fail(format!("json: cannot unmarshal {found} into {target}"))
+    }
+
+    fn object(&mut self, id: TypeId, node: &Node<'_>, context: &Context<'_>) -> Value {
+        let kind = self.types.get(id);
+        let Node::Object(entries) = node else {
+            return self.mismatch(node.type_name(), context, &kind.go_name);
+        };
+        let mut map = Map::new();
+        let mut seen: Vec<&str> = Vec::with_capacity(entries.len());
+        for (key, node) in entries {
+            let outer = self.path.len();
+            if outer > 0 {
+                self.path.push('.');
+            }
+            self.path.push_str(key);
+            let repeated = seen.contains(&key.as_ref());
+            match kind.field(key) {
+                None if repeated => {}
+                None => self
+                    .objections
+                    .push(format!("unknown field \"{}\"", self.path)),
+                Some(field) => {
+                    if repeated {
+                        self.objections
+                            .push(format!("duplicate field \"{}\"", self.path));
+                    }
+                    let inner = Context {
+                        owner: kind.short_name(),
+                        fields: if context.fields.is_empty() {
+                            key.to_string()
+                        } else {
+                            format!("{}.{key}", context.fields)
+                        },
+                    };
+                    if *node == Node::Null {
+                        map.remove(key.as_ref());
+                    } else {
+                        let value = self.value(&field.shape, node, &inner);
+                        map.insert(key.to_string(), value);
+                    }
+                }
+            }
+            seen.push(key);
+            self.path.truncate(outer);
+        }
+        for field in &kind.fields {
+            match map.get(field.name.as_ref()) {
+                None => {
+                    if let Some(value) = absent(self.types, field) {
+                        map.insert(field.name.to_string(), value);
+                    }
+                }
+                Some(value) => {
+                    if is_empty(self.types, field, value) {
+                        map.remove(field.name.as_ref());
+                    }
+                }
+            }
+        }
+        Value::Object(map)
+    }
+
+    fn value(&mut self, shape: &'t Shape, node: &Node<'_>, context: &Context<'_>) -> Value {
+        match (shape, node) {
+            (Shape::Struct(id), Node::Null) => zero_struct(self.types, *id),
+            (Shape::Struct(id), _) => self.object(*id, node, context),
+            (Shape::Any, _) => node.to_value(),
+            (Shape::List(element, _), Node::List(items)) => {
+                let mut out = Vec::with_capacity(items.len());
+                for (index, item) in items.iter().enumerate() {
+                    let outer = self.path.len();
+                    self.path.push_str(&format!("[{index}]"));
+                    out.push(self.value(element, item, context));
+                    self.path.truncate(outer);
+                }
+                Value::Array(out)
+            }
+            (Shape::Map(element, _), Node::Object(entries)) => self.map(element, entries, context),
+            (Shape::Quantity, _) => self.quantity(node),
+            (Shape::Time | Shape::MicroTime, Node::Null) => Value::Null,
+            (Shape::Time | Shape::MicroTime, Node::Text(text)) => {
+                let parsed = match shape {
+                    Shape::Time => time::seconds(text),
+                    _ => time::micros(text),
+                };
+                match parsed {
+                    Ok(text) => text.into(),
+                    Err(error) => self.fail(error),
+                }
+            }
+            (Shape::Time | Shape::MicroTime | Shape::Duration, _)
+                if !matches!(node, Node::Text(_) | Node::Null) =>
+            {
+                self.unmarshaler_mismatch(node, "string")
+            }
+            (Shape::Duration, Node::Text(text)) => text.clone().into_owned().into(),
+            (Shape::IntOrString, Node::Text(text)) => text.clone().into_owned().into(),
+            (Shape::IntOrString, Node::Null) => 0.into(),
+            (Shape::IntOrString, Node::Number(digits)) => match digits.parse::<i32>() {
+                Ok(value) => value.into(),
+                Err(_) => self.fail(format!(
+                    "json: cannot unmarshal number {digits} into Go value of type int32"
+                )),
+            },
+            (Shape::IntOrString, _) => self.unmarshaler_mismatch(node, "int32"),
+            (Shape::Bytes, Node::Text(text)) => self.bytes(text),
+            // A null among the elements of a list or map is the element's zero value.
+            (_, Node::Null) => zero_scalar(shape),
+            (Shape::Text(_), Node::Text(text)) => text.clone().into_owned().into(),
+            (Shape::Bool, Node::Bool(value)) => (*value).into(),
+            (Shape::Int32 | Shape::Int64, Node::Number(digits)) => {
+                self.integer(shape, digits, context)
+            }
+            (Shape::Float, Node::Number(digits)) => number(digits),
+            _ => self.mismatch(node.type_name(), context, &self.go_name(shape)),
+        }
+    }
+
+    fn map(
+        &mut self,
+        element: &'t Shape,
+        entries: &[(std::borrow::Cow<'_, str>, Node<'_>)],
+        context: &Context<'_>,
+    ) -> Value {
+        let mut out = Map::new();
+        for (key, item) in entries {
+            let outer = self.path.len();
+            self.path.push('.');
+            self.path.push_str(key);
+            if out.contains_key(key.as_ref()) {
+                self.objections
+                    .push(format!("duplicate field \"{}\"", self.path));
+            }
+            let value = self.value(element, item, context);
+            out.insert(key.to_string(), value);
+            self.path.truncate(outer);
+        }
+        Value::Object(out)
+    }
+
+    fn integer(&mut self, shape: &Shape, digits: &str, context: &Context<'_>) -> Value {
+        let parsed = match shape {
+            Shape::Int32 => digits.parse::<i32>().map(Value::from),
+            _ => digits.parse::<i64>().map(Value::from),
+        };
+        parsed.unwrap_or_else(|_| {
+            let wanted = self.go_name(shape);
+            self.mismatch(&format!("number {digits}"), context, &wanted)
+        })
+    }
+
+    fn quantity(&mut self, node: &Node<'_>) -> Value {
+        let text = match node {
+            Node::Null => return "0".into(),
+            Node::Text(text) | Node::Number(text) => text.trim().to_owned(),
+            other => other.to_value().to_string(),
+        };
+        match text.parse::<Quantity>() {
+            Ok(quantity) => quantity.to_string().into(),
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    fn bytes(&mut self, text: &str) -> Value {
+        use base64::Engine;
+        // Go's decoder skips line breaks.
+        let clean: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+        let engine = base64::engine::general_purpose::GeneralPurpose::new(
+            &base64::alphabet::STANDARD,
+            base64::engine::general_purpose::GeneralPurposeConfig::new()
+                .with_decode_allow_trailing_bits(true),
+        );
+        match engine.decode(&clean) {
+            Ok(bytes) => engine.encode(bytes).into(),
+            Err(_) => {
+                let at = illegal_base64_at(&clean);
+                self.fail(format!("illegal base64 data at input byte {at}"))
+            }
+        }
+    }
+
+    /// A type that decodes itself knows nothing of the field it is in.
+    fn unmarshaler_mismatch(&mut self, node: &Node<'_>, wanted: &str) -> Value {
+        self.fail(format!(
+            "json: cannot unmarshal {} into Go value of type {wanted}",
+            node.type_name()
+        ))
+    }
+
+    fn go_name(&self, shape: &Shape) -> String {
+        match shape {
+            Shape::Text(name) => name.as_deref().unwrap_or("string").to_owned(),
+            Shape::Bool => "bool".into(),
+            Shape::Int32 => "int32".into(),
+            Shape::Int64 => "int64".into(),
+            Shape::Float => "float64".into(),
+            Shape::Bytes => "[]uint8".into(),
+            Shape::Quantity => "resource.Quantity".into(),
+            Shape::Time => "v1.Time".into(),
+            Shape::MicroTime => "v1.MicroTime".into(),
+            Shape::Duration => "v1.Duration".into(),
+            Shape::IntOrString => "intstr.IntOrString".into(),
+            Shape::Any => "interface {}".into(),
+            Shape::List(element, name) => name
+                .as_deref()
+                .map_or_else(|| format!("[]{}", self.go_name(element)), str::to_owned),
+            Shape::Map(element, name) => name.as_deref().map_or_else(
+                || format!("map[string]{}", self.go_name(element)),
+                str::to_owned,
+            ),
+            Shape::Struct(id) => self.types.get(*id).go_name.to_string(),
+        }
+    }
+}
+
+fn zero_scalar(shape: &Shape) -> Value {
+    match shape {
+        Shape::Text(_) | Shape::Bytes => "".into(),
+        Shape::Bool => false.into(),
+        Shape::Int32 | Shape::Int64 | Shape::Float => 0.into(),
+        _ => Value::Null,
+    }
+}
+
+/// Where Go's decoder stops: at the first foreign character, or at the group that is cut short.
+fn illegal_base64_at(text: &str) -> usize {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let body = text.trim_end_matches('=');
+    match body.bytes().position(|byte| !is_digit(byte)) {
+        Some(at) => at,
+        None if body.len() == text.len() => body.len() - body.len() % 4,
+        None => body.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::builtin_type;
+
+    fn decode_pod(text: &str) -> Result<Decoded, TypeError> {
+        let id = builtin_type("", "v1", "Pod").unwrap();
+        decode(Types::builtin(), id, &Node::parse(text).unwrap())
+    }
+
+    #[track_caller]
+    fn check_error(text: &str, expected: &str) {
+        assert_eq!(decode_pod(text).unwrap_err().0, expected);
+    }
+
+    #[test]
+    fn mismatches_in_gos_words() {
+        check_error(
+            r#"{"spec":{"containers":[{"image":5}]}}"#,
+            "json: cannot unmarshal number into Go struct field Container.spec.containers.image of type string",
+        );
+        check_error(
+            r#"{"spec":{"containers":[{"ports":[{"containerPort":4294967296}]}]}}"#,
+            "json: cannot unmarshal number 4294967296 into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+        );
+        check_error(
+            r#"{"metadata":{"labels":{"a":1}}}"#,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+        );
+        check_error(
+            r#"{"spec":[]}"#,
+            "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec",
+        );
+    }
+
+    #[test]
+    fn what_go_writes() {
+        let decoded = decode_pod(
+            r#"{"metadata":{"name":"p","foo":1,"labels":{},"annotations":null},"spec":{"containers":[{"name":"c","tty":false,
+            "resources":{"limits":{"memory":"1024Mi"}}}],"hostNetwork":true,"terminationGracePeriodSeconds":0}}"#,
+        )
+        .unwrap();
+        assert_eq!(decoded.objections, ["unknown field \"metadata.foo\""]);
+        assert_eq!(
+            decoded.value,
+            serde_json::json!({
+                "metadata": {"name": "p"},
+                "spec": {
+                    "containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}],
+                    "hostNetwork": true,
+                    "terminationGracePeriodSeconds": 0,
+                },
+                "status": {},
+            })
+        );
+    }
+
+    #[test]
+    fn decoding_twice_changes_nothing() {
+        let id = builtin_type("apps", "v1", "Deployment").unwrap();
+        let once = decode(
+            Types::builtin(),
+            id,
+            &Node::parse(r#"{"spec":{"template":{"spec":{"containers":[{"name":"c"}]}}}}"#)
+                .unwrap(),
+        )
+        .unwrap()
+        .value;
+        let twice = decode(Types::builtin(), id, &Node::of(&once)).unwrap();
+        assert_eq!(twice.value, once);
+        assert!(twice.objections.is_empty());
+    }
+}

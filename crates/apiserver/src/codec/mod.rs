@@ -1,0 +1,6 @@
+//! Documents in, objects out.
+
+pub mod decode;
+pub mod json;
+pub mod time;
+pub mod yaml;
