@@ -6,3 +6,4 @@ pub mod kinds;
 pub mod resource;
 pub mod schema;
 pub mod status;
+pub mod store;
