@@ -1,8 +1,10 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
 
+pub mod auth;
 pub mod codec;
 pub mod field;
 pub mod kinds;
+pub mod request;
 pub mod resource;
 pub mod schema;
 pub mod status;

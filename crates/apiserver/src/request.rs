@@ -1,0 +1,263 @@
+//! What a request asks for, read off its method, path and query before anything else is known about it.
+
+use http::Method;
+
+/// A request, as authorization and routing see it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RequestInfo {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; for paths that are no
+    /// resource the method in lower case.
+    pub verb: &'static str,
+    pub path: String,
+    /// `None` for `/healthz`, `/version`, `/apis` and the like.
+    pub resource: Option<ResourcePath>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResourcePath {
+    pub group: String,
+    pub version: String,
+    /// Empty: cluster-scoped, or over all namespaces.
+    pub namespace: String,
+    pub resource: String,
+    pub name: String,
+    pub subresource: String,
+    /// What follows a subresource: the path that `proxy` hands on.
+    pub rest: Vec<String>,
+}
+
+impl ResourcePath {
+    /// `pods`, `deployments.apps`.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.clone()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+}
+
+impl RequestInfo {
+    pub fn new(method: &Method, path: &str, query: &Query) -> Self {
+        let mut info = Self {
+            verb: lower(method),
+            path: path.to_owned(),
+            resource: None,
+        };
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (group, version, mut rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ("", *version, rest),
+            ["apis", group, version, rest @ ..] => (*group, *version, rest),
+            _ => return info,
+        };
+        if rest.is_empty() {
+            return info;
+        }
+        let mut found = ResourcePath {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            ..ResourcePath::default()
+        };
+        // The old way of asking for a watch.
+        let old_watch = rest[0] == "watch" && rest.len() > 1;
+        if old_watch {
+            rest = &rest[1..];
+        }
+        // A namespace is a resource itself, and the scope of others.
+        if rest[0] == "namespaces" && rest.len() >= 2 {
+            found.namespace = decoded(rest[1]);
+            let of_the_namespace = matches!(rest.get(2), None | Some(&"status" | &"finalize"));
+            if !of_the_namespace {
+                rest = &rest[2..];
+            }
+        }
+        found.resource = rest[0].to_owned();
+        found.name = rest.get(1).map(|name| decoded(name)).unwrap_or_default();
+        found.subresource = rest
+            .get(2)
+            .map(|part| (*part).to_owned())
+            .unwrap_or_default();
+        found.rest = rest.iter().skip(3).map(|part| (*part).to_owned()).collect();
+        if found.resource == "namespaces" && group.is_empty() {
+            found.namespace.clone_from(&found.name);
+        }
+        info.verb = match *method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if found.name.is_empty() => "deletecollection",
+            Method::DELETE => "delete",
+            _ if old_watch => "watch",
+            // A named object is not watched this way: the parameter is ignored.
+            _ if !found.name.is_empty() => "get",
+            _ if query.flag("watch") => "watch",
+            _ => "list",
+        };
+        info.resource = Some(found);
+        info
+    }
+}
+
+fn lower(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "get",
+        Method::POST => "post",
+        Method::PUT => "put",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        Method::HEAD => "head",
+        Method::OPTIONS => "options",
+        _ => "other",
+    }
+}
+
+/// The parameters of a URL, decoded, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(query: &str) -> Self {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        Self(
+            pairs
+                .map(|pair| {
+                    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decoded_form(key), decoded_form(value))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of a parameter that is there and not empty.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    pub fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(name, _)| name == key)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// A switch: `1`, `true`, or the bare name; `0` and `false` are off.
+    pub fn flag(&self, key: &str) -> bool {
+        self.0
+            .iter()
+            .find(|(name, _)| name == key)
+            .is_some_and(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "0" | "false"))
+    }
+}
+
+fn decoded(part: &str) -> String {
+    percent_decoded(part, false)
+}
+
+fn decoded_form(part: &str) -> String {
+    percent_decoded(part, true)
+}
+
+fn percent_decoded(text: &str, plus_is_space: bool) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'+' if plus_is_space => out.push(b' '),
+            b'%' => {
+                let hex = bytes.as_slice().get(..2).and_then(|digits| {
+                    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+                });
+                match hex {
+                    Some(value) => {
+                        out.push(value);
+                        bytes.nth(1);
+                    }
+                    None => out.push(b'%'),
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: Method, target: &str, expected: &str) {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let info = RequestInfo::new(&method, path, &Query::parse(query));
+        let shown = match &info.resource {
+            None => format!("{} -", info.verb),
+            Some(r) => format!(
+                "{} {}/{} ns={} {} name={} sub={} rest={}",
+                info.verb,
+                r.group,
+                r.version,
+                r.namespace,
+                r.resource,
+                r.name,
+                r.subresource,
+                r.rest.join("/")
+            ),
+        };
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn what_is_asked() {
+        check(
+            Method::GET,
+            "/api/v1/pods",
+            "list /v1 ns= pods name= sub= rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/pods?watch",
+            "watch /v1 ns= pods name= sub= rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/pods?watch=false",
+            "list /v1 ns= pods name= sub= rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a/pods/p%20q?watch=1",
+            "get /v1 ns=a pods name=p q sub= rest=",
+        );
+        check(
+            Method::DELETE,
+            "/apis/apps/v1/namespaces/a/deployments",
+            "deletecollection apps/v1 ns=a deployments name= sub= rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/namespaces/a",
+            "get /v1 ns=a namespaces name=a sub= rest=",
+        );
+        check(
+            Method::PUT,
+            "/api/v1/namespaces/a/finalize",
+            "update /v1 ns=a namespaces name=a sub=finalize rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/watch/namespaces/a/pods",
+            "watch /v1 ns=a pods name= sub= rest=",
+        );
+        check(
+            Method::POST,
+            "/api/v1/namespaces/a/services/s/proxy/x/y",
+            "create /v1 ns=a services name=s sub=proxy rest=x/y",
+        );
+        check(Method::GET, "/apis/apps/v1", "get -");
+        check(Method::POST, "/healthz", "post -");
+    }
+}
