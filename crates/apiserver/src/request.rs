@@ -163,8 +163,8 @@ fn decoded_form(part: &str) -> String {
 
 fn percent_decoded(text: &str, plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
+    let mut bytes = text.as_bytes().iter();
+    while let Some(&byte) = bytes.next() {
         match byte {
             b'+' if plus_is_space => out.push(b' '),
             b'%' => {
