@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// For an answer's head and for a whole ordinary answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A server, and how to trust it.
 #[derive(Debug, Clone)]

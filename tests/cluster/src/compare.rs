@@ -130,7 +130,9 @@ impl Comparison<'_> {
         let (mut expected, mut got) = (expected, got);
         while !expected.is_empty() {
             let Some((placeholder, length)) = Placeholder::at_start(expected) else {
-                let next = expected[1..].find('<').map_or(expected.len(), |at| at + 1);
+                let mut letters = expected.char_indices().skip(1);
+                let next = letters.find(|(_, letter)| *letter == '<');
+                let next = next.map_or(expected.len(), |(at, _)| at);
                 got = got.strip_prefix(&expected[..next]).ok_or(None)?;
                 expected = &expected[next..];
                 continue;

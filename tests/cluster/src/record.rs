@@ -251,6 +251,9 @@ impl Seen<'_> {
                     .text()
                     .into();
             }
+            if name == "serverAddress" {
+                field = Placeholder::any(Kind::Host).text().into();
+            }
             self.mask_value(&mut field, versions);
             fields.insert(self.mask_text(&name), field);
         }
