@@ -10,6 +10,7 @@ use clap::Args;
 pub use plimsoll_test_support::report::LeaveOut;
 use plimsoll_test_support::report::{Line, Outcome};
 
+use crate::cluster;
 use crate::kernel::{self, Cgroups};
 use crate::runtime::{self, Runtime};
 use crate::workspace;
@@ -17,13 +18,13 @@ use crate::workspace;
 #[derive(Args, Debug)]
 pub struct Options {
     /// Only the rungs whose name starts with this: fmt, clippy, unit, kernel (kernel-v2, kernel-v1), runtime
-    /// (runtime-containerd, runtime-podman, runtime-docker).
+    /// (runtime-containerd, runtime-podman, runtime-docker), cluster.
     #[arg(long, value_name = "RUNG")]
     only: Option<String>,
     /// Only format, clippy and unit tests: nothing that needs root or an emulator.
     #[arg(long)]
     fast: bool,
-    /// Within the kernel and runtime rungs, only the tests whose name contains this.
+    /// Within the kernel, runtime and cluster rungs, only the tests whose name contains this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -35,6 +36,7 @@ enum Rung {
     Unit,
     Kernel(Cgroups),
     Runtime(Runtime),
+    Cluster,
 }
 
 const LADDER: &[Rung] = &[
@@ -46,6 +48,7 @@ const LADDER: &[Rung] = &[
     Rung::Runtime(Runtime::Containerd),
     Rung::Runtime(Runtime::Podman),
     Rung::Runtime(Runtime::Docker),
+    Rung::Cluster,
 ];
 
 impl fmt::Display for Rung {
@@ -59,6 +62,7 @@ impl fmt::Display for Rung {
             Self::Runtime(Runtime::Containerd) => "runtime-containerd",
             Self::Runtime(Runtime::Podman) => "runtime-podman",
             Self::Runtime(Runtime::Docker) => "runtime-docker",
+            Self::Cluster => "cluster",
         })
     }
 }
@@ -102,6 +106,7 @@ impl Rung {
             Self::Unit => unit_tests(progress),
             Self::Kernel(cgroups) => kernel::test(cgroups, filter, progress),
             Self::Runtime(runtime) => runtime::test(runtime, filter, progress),
+            Self::Cluster => cluster::test(filter, progress),
         }
     }
 }
@@ -146,6 +151,11 @@ impl Progress {
                 }
             }
         }
+    }
+
+    /// A part of the rung that cannot run here.
+    pub fn left_out(&mut self, name: &str, reason: &str) {
+        self.outcome(name, &Outcome::LeftOut(reason.to_owned()));
     }
 
     pub fn has_verdict(&self) -> bool {

@@ -1,7 +1,9 @@
-//! The workspace's own tools: `cargo xtask test` and `cargo xtask bench`.
+//! The workspace's own tools: `cargo xtask test`, `bench`, `cases` and `kube`.
 
 mod bench;
+mod cluster;
 mod kernel;
+mod kube;
 mod ladder;
 mod packages;
 mod runtime;
@@ -22,12 +24,17 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the whole test ladder: format, clippy, unit tests, kernel tests, runtime tests.
+    /// Runs the whole test ladder: format, clippy, unit tests, kernel tests, runtime tests, cluster tests.
     Test(ladder::Options),
     /// Measures the agent against the floor of bare kernel reads.
     Bench {
         #[command(subcommand)]
         bench: bench::Bench,
+    },
+    /// Requests to API servers and their recorded answers.
+    Cases {
+        #[command(subcommand)]
+        cases: cluster::Cases,
     },
 }
 
@@ -49,5 +56,6 @@ fn run(command: Command) -> Result<bool> {
     match command {
         Command::Test(options) => ladder::run(&options),
         Command::Bench { bench } => bench.run().map(|()| true),
+        Command::Cases { cases } => cluster::cases(&cases),
     }
 }

@@ -1,1 +1,0 @@
-//! The embedded API server and a real one, given the same requests.

@@ -1,0 +1,121 @@
+//! Servers as child processes, and the folder they live in.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use plimsoll_test_support::janitor::Janitor;
+use plimsoll_test_support::{log, poll};
+use tempfile::TempDir;
+
+use crate::client::{Request, Server};
+
+/// A healthy start takes seconds; a machine that compiles meanwhile gets more.
+const READY: Duration = Duration::from_secs(90);
+
+/// A folder that is gone afterwards with the processes that were told to it, even if this program is killed.
+#[derive(Debug)]
+pub struct Scratch {
+    janitor: Janitor,
+    folder: TempDir,
+}
+
+impl Scratch {
+    pub fn make() -> Result<Self> {
+        let mut janitor = Janitor::start()?;
+        let folder = tempfile::Builder::new()
+            .prefix("plimsoll-cluster-")
+            .tempdir()
+            .context("make a folder for the server")?;
+        janitor.directory(folder.path())?;
+        Ok(Self { janitor, folder })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn process(&mut self, process: &Process) -> Result<()> {
+        self.janitor.process(process.child.id())
+    }
+}
+
+/// A child that ends with this value.
+#[derive(Debug)]
+pub struct Process {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Its output goes to the file `log`.
+    pub fn start(name: &'static str, mut command: Command, log: &Path) -> Result<Self> {
+        let output = File::create(log).with_context(|| format!("create {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("start {name}"))?;
+        Ok(Self {
+            name,
+            child,
+            log: log.to_owned(),
+        })
+    }
+
+    /// Asks until the probe gives a value; a process that ended gives none any more.
+    pub fn wait<T>(
+        &mut self,
+        what: &str,
+        mut probe: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        let found = poll::until(what, READY, || {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(Some(Err(status)));
+            }
+            Ok(probe()?.map(Ok))
+        });
+        let found = match found {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(status)) => format!("{} ended with {status}", self.name),
+            Err(error) => format!("{error:#}"),
+        };
+        bail!("{found}; end of its log:\n{}", log::tail(&self.log, 15))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until an API server says that it is ready.
+pub fn wait_ready(server: &Server, process: &mut Process) -> Result<()> {
+    let request = Request {
+        method: "GET".to_owned(),
+        path: "/readyz".to_owned(),
+        headers: vec![(
+            "Authorization".to_owned(),
+            format!("Bearer {}", server.admin_token),
+        )],
+        body: None,
+    };
+    process.wait("the API server is ready", || {
+        let exchange = server.send(&request)?;
+        let status = exchange.status;
+        exchange.body()?;
+        Ok((status == 200).then_some(()))
+    })
+}
+
+pub fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
+    Ok(listener.local_addr()?)
+}

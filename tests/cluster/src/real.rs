@@ -1,0 +1,119 @@
+//! A real kube-apiserver on a real etcd, in a folder that goes away with them.
+//!
+//! No controllers run beside it: nobody makes service accounts in new namespaces, removes what an owner left behind,
+//! finishes namespaces or fills the status of budgets and quotas. Two admission plugins are off because they wait for
+//! such work: `ServiceAccount` (refuses pods without a service account) and `TaintNodesByCondition` (taints nodes that
+//! nobody would untaint). All the others are as they come.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use plimsoll_test_support::janitor;
+
+use crate::certificates::{Authority, signing_key};
+use crate::client::Server;
+use crate::process::{Process, Scratch, free_address, wait_ready};
+
+const TOKEN: &str = "cases-administrator";
+
+/// Ends both programs when dropped; they also end with the process that started them.
+#[derive(Debug)]
+pub struct RealCluster {
+    pub server: Server,
+    _apiserver: Process,
+    _etcd: Process,
+    _scratch: Scratch,
+}
+
+impl RealCluster {
+    /// `programs` is a folder with kube-apiserver and etcd.
+    pub fn start(programs: &Path) -> Result<Self> {
+        let mut scratch = Scratch::make()?;
+        let path = scratch.path().to_owned();
+        let path = path.as_path();
+        let (etcd, etcd_url) = start_etcd(programs, path)?;
+        scratch.process(&etcd)?;
+        let (mut apiserver, server) = start_apiserver(programs, path, &etcd_url)?;
+        scratch.process(&apiserver)?;
+        wait_ready(&server, &mut apiserver)?;
+        Ok(Self {
+            server,
+            _apiserver: apiserver,
+            _etcd: etcd,
+            _scratch: scratch,
+        })
+    }
+}
+
+fn start_etcd(programs: &Path, folder: &Path) -> Result<(Process, String)> {
+    let client = format!("http://{}", free_address()?);
+    let peer = format!("http://{}", free_address()?);
+    let mut command = janitor::command_in(None, programs.join("etcd"));
+    command
+        .arg("--data-dir")
+        .arg(folder.join("etcd"))
+        .args(["--listen-client-urls", &client])
+        .args(["--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer])
+        .args(["--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &format!("default={peer}")])
+        // What it stores need not outlive the machine's power.
+        .arg("--unsafe-no-fsync");
+    let process = Process::start("etcd", command, &folder.join("etcd.log"))?;
+    Ok((process, client))
+}
+
+fn start_apiserver(programs: &Path, folder: &Path, etcd: &str) -> Result<(Process, Server)> {
+    let address = free_address()?;
+    let authority = Authority::make(folder, "authority")?;
+    let serving = authority.server("apiserver")?;
+    let front_proxies = Authority::make(folder, "front-proxy-authority")?;
+    let front_proxy = front_proxies.client("front-proxy")?;
+    let key = folder.join("service-accounts.key");
+    let public_key = folder.join("service-accounts.pub");
+    signing_key(&key, &public_key)?;
+    let tokens = folder.join("tokens.csv");
+    fs::write(&tokens, format!("{TOKEN},admin,admin,system:masters\n"))?;
+
+    let mut command = janitor::command_in(None, programs.join("kube-apiserver"));
+    let mut flag = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
+        command.arg(name).arg(value);
+    };
+    flag("--etcd-servers", &etcd);
+    flag("--cert-dir", &folder);
+    flag("--bind-address", &address.ip().to_string());
+    flag("--secure-port", &address.port().to_string());
+    flag("--tls-cert-file", &serving.certificate);
+    flag("--tls-private-key-file", &serving.key);
+    flag("--client-ca-file", &authority.certificate());
+    flag("--service-cluster-ip-range", &"10.0.0.0/24");
+    flag(
+        "--service-account-issuer",
+        &"https://kubernetes.default.svc",
+    );
+    flag("--service-account-key-file", &public_key);
+    flag("--service-account-signing-key-file", &key);
+    flag("--token-auth-file", &tokens);
+    flag("--authorization-mode", &"RBAC");
+    flag(
+        "--disable-admission-plugins",
+        &"ServiceAccount,TaintNodesByCondition",
+    );
+    flag(
+        "--requestheader-client-ca-file",
+        &front_proxies.certificate(),
+    );
+    flag("--requestheader-allowed-names", &"front-proxy");
+    flag("--requestheader-username-headers", &"X-Remote-User");
+    flag("--requestheader-group-headers", &"X-Remote-Group");
+    flag("--requestheader-extra-headers-prefix", &"X-Remote-Extra-");
+    flag("--proxy-client-cert-file", &front_proxy.certificate);
+    flag("--proxy-client-key-file", &front_proxy.key);
+    command.args(["--enable-aggregator-routing=true", "--profiling=false"]);
+    let process = Process::start("kube-apiserver", command, &folder.join("apiserver.log"))?;
+
+    let authorities = fs::read(authority.certificate())?;
+    let server = Server::new(&format!("https://{address}"), &authorities, TOKEN)?;
+    Ok((process, server))
+}

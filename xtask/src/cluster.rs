@@ -1,0 +1,141 @@
+//! Rung 5b: the embedded API server and a real one against the same recordings; and the tools to work with those.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use plimsoll_test_support::janitor;
+use plimsoll_test_support::report::Line;
+
+use crate::ladder::Progress;
+use crate::{kube, workspace};
+
+#[derive(Subcommand, Debug)]
+pub enum Cases {
+    /// Asks a real kube-apiserver and writes its answers down.
+    Record {
+        /// Only cases whose name (AREA/NAME) contains this.
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+    },
+    /// Holds a server against the recordings; without a server named, the embedded one.
+    Check(Check),
+}
+
+#[derive(Args, Debug)]
+pub struct Check {
+    /// Only cases whose name (AREA/NAME) contains this.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// A real kube-apiserver: proves the recordings.
+    #[arg(long)]
+    real: bool,
+    /// A server that runs already: https://HOST:PORT.
+    #[arg(long, requires_all = ["ca", "token"], conflicts_with = "real")]
+    url: Option<String>,
+    /// PEM file of its certificate authority.
+    #[arg(long)]
+    ca: Option<PathBuf>,
+    /// Bearer token of an administrator.
+    #[arg(long)]
+    token: Option<String>,
+    /// A kubeconfig that says the same.
+    #[arg(long, conflicts_with_all = ["url", "real"])]
+    kubeconfig: Option<PathBuf>,
+    /// Only the counts.
+    #[arg(long)]
+    brief: bool,
+}
+
+/// `false` when something differs.
+pub fn cases(command: &Cases) -> Result<bool> {
+    let mut tests = match command {
+        Cases::Record { filter } => {
+            let mut tests = program(filter.as_deref(), false)?;
+            tests.arg("record").arg("--kube-bin").arg(kube::programs()?);
+            tests
+        }
+        Cases::Check(options) => check(options)?,
+    };
+    Ok(tests.status().context("start the cluster tests")?.success())
+}
+
+fn check(options: &Check) -> Result<Command> {
+    let names_server = options.real || options.url.is_some() || options.kubeconfig.is_some();
+    let mut tests = program(options.filter.as_deref(), !names_server)?;
+    tests.arg("check");
+    if options.brief {
+        tests.arg("--brief");
+    }
+    if options.real {
+        tests.arg("--kube-bin").arg(kube::programs()?);
+    } else if let (Some(url), Some(ca), Some(token)) = (&options.url, &options.ca, &options.token) {
+        tests
+            .args(["--url", url, "--token", token])
+            .arg("--ca")
+            .arg(ca);
+    } else if let Some(kubeconfig) = &options.kubeconfig {
+        tests.arg("--kubeconfig").arg(kubeconfig);
+    } else {
+        tests.arg("--program").arg(plimsoll()?);
+    }
+    Ok(tests)
+}
+
+/// The rung of the ladder.
+pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
+    let mut tests = program(filter, true)?;
+    tests.arg("test").arg("--program").arg(plimsoll()?);
+    match kube::programs() {
+        Ok(folder) => {
+            tests.arg("--kube-bin").arg(folder);
+        }
+        Err(error) => progress.left_out("real", &format!("{error:#}")),
+    }
+    let mut tests = tests
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("start the cluster tests")?;
+    let output = tests
+        .stdout
+        .take()
+        .context("no output of the cluster tests")?;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        match Line::parse(&line) {
+            Some(parsed) => progress.line(&parsed),
+            None => println!("    {line}"),
+        }
+    }
+    let status = tests.wait()?;
+    if !progress.has_verdict() {
+        bail!("the cluster tests ended with {status} and without a verdict");
+    }
+    Ok(())
+}
+
+/// Builds the test program, and the binary under test where it is wanted.
+fn program(filter: Option<&str>, with_plimsoll: bool) -> Result<Command> {
+    let target = workspace::target()?;
+    let mut cargo = workspace::cargo()?;
+    cargo.args(["build", "--quiet", "--package", "plimsoll-cluster-tests"]);
+    if with_plimsoll {
+        cargo.args(["--package", "plimsoll"]);
+    }
+    cargo.arg("--target-dir").arg(&target);
+    workspace::run(&mut cargo).context("build the cluster tests")?;
+    let mut tests = janitor::command_in(None, target.join("debug/plimsoll-cluster-tests"));
+    tests
+        .arg("--folder")
+        .arg(workspace::root()?.join("tests/cluster"));
+    if let Some(filter) = filter {
+        tests.args(["--filter", filter]);
+    }
+    Ok(tests)
+}
+
+fn plimsoll() -> Result<PathBuf> {
+    Ok(workspace::target()?.join("debug/plimsoll"))
+}
