@@ -141,14 +141,11 @@ async fn streams_on_one_connection_are_limited_as_told() {
     )
     .await
     .unwrap();
-    let told = std::future::poll_fn(|cx| {
-        let _ = std::pin::Pin::new(&mut connection).poll(cx);
-        match connection.current_max_send_streams() {
-            250 => std::task::Poll::Ready(()),
-            _ => std::task::Poll::Pending,
-        }
-    });
-    tokio::time::timeout(SOON, told).await.unwrap();
+    until(async || {
+        let _ = futures::poll!(&mut connection);
+        connection.current_max_send_streams() == 250
+    })
+    .await;
 }
 
 /// A watch: an answer that goes on until the server stops.
