@@ -1,1 +1,6 @@
-//! Kubernetes plumbing that every cluster role stands on. It knows no domain logic.
+//! Kubernetes plumbing that every cluster role stands on. It knows no domain: nothing here decides what a cluster
+//! should look like.
+
+pub mod files;
+pub mod serve;
+pub mod shutdown;

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::counters::{Counters, Gauge};
-use super::pace::BusyGuard;
 use super::reply::Failure;
 
 /// Pieces of this size travel from the thread that makes them to the connection.
@@ -34,8 +33,6 @@ pub struct Body {
     kind: Kind,
     /// Counts what is sent, and the request as in flight until the last byte.
     account: Option<(Arc<Counters>, Gauge)>,
-    /// Keeps the connection marked as busy.
-    busy: Option<BusyGuard>,
 }
 
 #[derive(Debug)]
@@ -63,7 +60,6 @@ impl Body {
         Self {
             kind: Kind::Chunks(chunks.collect()),
             account: None,
-            busy: None,
         }
     }
 
@@ -85,17 +81,11 @@ impl Body {
                 over: false,
             },
             account: None,
-            busy: None,
         }
     }
 
     pub fn accounted(mut self, counters: Arc<Counters>, request: Gauge) -> Self {
         self.account = Some((counters, request));
-        self
-    }
-
-    pub fn holding(mut self, busy: BusyGuard) -> Self {
-        self.busy = Some(busy);
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use plimsoll_ground::serve;
 use plimsoll_observe::exposition::number::Number;
 use plimsoll_observe::exposition::{Kind, Text};
 
@@ -13,13 +14,10 @@ pub struct Counters {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     in_flight: AtomicU64,
     bytes: AtomicU64,
-    connections: AtomicU64,
-    connections_open: AtomicU64,
     panics: AtomicU64,
-    handshake_failures: AtomicU64,
     streams_dropped: AtomicU64,
-    reload_failures: AtomicU64,
-    crowded: AtomicU64,
+    /// What the server's sockets count.
+    sockets: Arc<serve::Counters>,
 }
 
 /// Counts as long as it lives.
@@ -36,6 +34,13 @@ impl Drop for Gauge {
 }
 
 impl Counters {
+    pub fn new(sockets: Arc<serve::Counters>) -> Self {
+        Self {
+            sockets,
+            ..Self::default()
+        }
+    }
+
     fn gauge(self: &Arc<Self>, of: fn(&Counters) -> &AtomicU64) -> Gauge {
         of(self).fetch_add(1, Ordering::Relaxed);
         Gauge {
@@ -46,11 +51,6 @@ impl Counters {
 
     pub fn request(self: &Arc<Self>) -> Gauge {
         self.gauge(|c| &c.in_flight)
-    }
-
-    pub fn connection(self: &Arc<Self>) -> Gauge {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        self.gauge(|c| &c.connections_open)
     }
 
     pub fn answered(&self, class: &'static str, status: u16) {
@@ -65,25 +65,12 @@ impl Counters {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn handshake_failed(&self) {
-        self.handshake_failures.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub fn stream_dropped(&self) {
         self.streams_dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn reload_failed(&self) {
-        self.reload_failures.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Every place was taken, and idle connections were asked to leave.
-    pub fn crowded(&self) {
-        if self.crowded.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(
-                "every connection is taken: idle ones are being closed to let others in"
-            );
-        }
+        self.sockets.reload_failed();
     }
 
     pub fn panics(&self) -> u64 {
@@ -95,7 +82,7 @@ impl Counters {
     }
 
     pub fn open_connections(&self) -> u64 {
-        self.connections_open.load(Ordering::Relaxed)
+        self.sockets.open_connections()
     }
 
     pub fn requests(&self, class: &str, status: u16) -> u64 {
@@ -114,69 +101,75 @@ impl Counters {
             Kind::Counter,
             "Requests answered, by what was asked and how it ended.",
         );
-        for ((class, status), count) in self.requests.lock().iter() {
+        let mut requests = self.requests.lock().clone();
+        // Those that never reached a handler count as well.
+        let malformed = self.sockets.malformed_requests();
+        if malformed > 0 {
+            *requests.entry(("malformed", 400)).or_insert(0) += malformed;
+        }
+        for ((class, status), count) in requests {
             let status = status.to_string();
             let labels = [("code", status.as_str()), ("handler", class)];
-            text.series(&labels, Number::Whole(*count), None);
+            text.series(&labels, Number::Whole(count), None);
         }
-        let of = |counter: &AtomicU64| Number::Whole(counter.load(Ordering::Relaxed));
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         for (name, kind, help, value) in [
             (
                 "plimsoll_http_requests_in_flight",
                 Kind::Gauge,
                 "Requests being answered.",
-                &self.in_flight,
+                of(&self.in_flight),
             ),
             (
                 "plimsoll_http_response_bytes_total",
                 Kind::Counter,
                 "Bytes of answers handed to connections.",
-                &self.bytes,
+                of(&self.bytes),
             ),
             (
                 "plimsoll_http_connections_total",
                 Kind::Counter,
                 "Connections accepted.",
-                &self.connections,
+                self.sockets.connections(),
             ),
             (
                 "plimsoll_http_connections_open",
                 Kind::Gauge,
                 "Connections open.",
-                &self.connections_open,
+                self.sockets.open_connections(),
             ),
             (
                 "plimsoll_http_panics_total",
                 Kind::Counter,
                 "Requests that ended in a defect of this program.",
-                &self.panics,
+                of(&self.panics),
             ),
             (
                 "plimsoll_http_tls_handshake_failures_total",
                 Kind::Counter,
                 "Connections whose TLS handshake failed or took too long.",
-                &self.handshake_failures,
+                self.sockets.handshake_failures(),
             ),
             (
                 "plimsoll_http_event_streams_dropped_total",
                 Kind::Counter,
                 "Event streams ended because the client did not keep up.",
-                &self.streams_dropped,
+                of(&self.streams_dropped),
             ),
             (
                 "plimsoll_http_reload_failures_total",
                 Kind::Counter,
                 "Changed certificates or tokens that could not be loaded.",
-                &self.reload_failures,
+                self.sockets.reload_failures(),
             ),
             (
                 "plimsoll_http_crowded_total",
                 Kind::Counter,
                 "Times every connection was taken and idle ones were asked to leave.",
-                &self.crowded,
+                self.sockets.times_crowded(),
             ),
         ] {
-            text.single(name, kind, help, of(value));
+            text.single(name, kind, help, Number::Whole(value));
         }
         text.into_bytes()
     }

@@ -10,7 +10,6 @@ mod body;
 mod counters;
 mod duration;
 mod htpasswd;
-mod pace;
 mod pages;
 mod reply;
 mod route;
@@ -18,7 +17,6 @@ mod server;
 mod service;
 mod surface;
 mod target;
-mod tls;
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +24,6 @@ mod tests;
 pub use auth::{AuthError, BasicConfig};
 pub use counters::Counters;
 pub use duration::parse as parse_duration;
-pub use server::{BindError, Config, Running, Server};
+pub use server::{BindError, Config, Running, Server, TlsFiles};
 pub use service::Limits;
 pub use surface::Surface;
-pub use tls::{TlsError, TlsFiles};

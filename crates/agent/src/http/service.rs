@@ -12,10 +12,11 @@ use http::header::{ACCEPT, ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
+use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::api::{self, Hub, Options, blocking, fresh, too_busy};
 use super::auth::{Auth, Verdict};
@@ -73,10 +74,8 @@ pub struct Shared {
     pub hub: Arc<Hub>,
     pub streams: Arc<Semaphore>,
     makers: Arc<Semaphore>,
-    /// Turns true once, when the server begins to stop.
-    pub draining: watch::Receiver<bool>,
-    /// Told when somebody waits at the door and every place is taken.
-    pub crowded: Notify,
+    /// Begins when the server is to stop.
+    pub draining: Shutdown,
 }
 
 impl std::fmt::Debug for Shared {
@@ -94,7 +93,7 @@ impl Shared {
         limits: Limits,
         auth: Arc<Auth>,
         counters: Arc<Counters>,
-        draining: watch::Receiver<bool>,
+        draining: Shutdown,
     ) -> Self {
         let hub = Hub::listen(&surface.observer().events);
         Self {
@@ -107,7 +106,6 @@ impl Shared {
             streams: Arc::new(Semaphore::new(STREAMS)),
             makers: Arc::new(Semaphore::new(MAKERS)),
             draining,
-            crowded: Notify::new(),
         }
     }
 
@@ -118,12 +116,6 @@ impl Shared {
             Ok(Err(_)) | Err(_) => Err(too_busy()),
         }
     }
-}
-
-/// Returns when the server begins to stop, at once if it already has.
-pub async fn drain_begins(draining: &mut watch::Receiver<bool>) {
-    // A server that is gone without a word has stopped too.
-    let _ = draining.wait_for(|draining| *draining).await;
 }
 
 /// Answers whatever comes, a defect of ours included.
@@ -265,7 +257,7 @@ where
 }
 
 async fn ready(shared: Arc<Shared>) -> Result<Reply, Failure> {
-    if *shared.draining.borrow() {
+    if shared.draining.has_begun() {
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping"));
     }
     match blocking(move || shared.surface.ready()).await? {

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::{Answer, Call, json, request};
 use crate::http::body::{Body, Piece};
 use crate::http::reply::{self, Failure};
-use crate::http::service::{Shared, drain_begins};
+use crate::http::service::Shared;
 use crate::http::target::Query;
 
 /// So many events may be on their way to a client before it is taken to be gone.
@@ -109,7 +109,7 @@ fn stream(shared: &Arc<Shared>, wanted: Wanted) -> Result<Body, Failure> {
         ));
     };
     let mut events = shared.hub.sender.subscribe();
-    let mut draining = shared.draining.clone();
+    let draining = shared.draining.clone();
     let counters = Arc::clone(&shared.counters);
     let (out, body) = mpsc::channel(16);
     tokio::spawn(async move {
@@ -117,7 +117,7 @@ fn stream(shared: &Arc<Shared>, wanted: Wanted) -> Result<Body, Failure> {
         loop {
             let event = tokio::select! {
                 event = events.recv() => event,
-                () = drain_begins(&mut draining) => {
+                () = draining.begins() => {
                     let _ = out.send(Piece::End).await;
                     return;
                 }

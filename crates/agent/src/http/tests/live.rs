@@ -206,15 +206,35 @@ async fn clients_must_show_a_certificate() {
 async fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let (old, new) = (Authority::new(), Authority::new());
-    let tls = super::super::tls::Tls::load(old.issue(dir.path(), "server")).unwrap();
-    let first = tls.config();
+    let config = Config {
+        tls: Some(old.issue(dir.path(), "server")),
+        ..config()
+    };
+    let running = config.bind().await.unwrap().spawn(Arc::new(Machine::new()));
+    let address = running.address();
+    let reaches = async |authority: &Authority| {
+        let answer = over_tls(&authority.client(None), address, "/healthz", None).await;
+        answer.is_ok()
+    };
+    assert!(reaches(&old).await && !reaches(&new).await);
     new.issue(dir.path(), "server");
-    tls.reload().unwrap();
-    let second = tls.config();
-    assert!(!Arc::ptr_eq(&first, &second));
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !reaches(&new).await {
+        assert!(tokio::time::Instant::now() < deadline, "never reloaded");
+    }
+    assert!(!reaches(&old).await);
     std::fs::write(dir.path().join("server.pem"), "not a certificate").unwrap();
-    tls.reload().unwrap_err();
-    assert!(Arc::ptr_eq(&second, &tls.config()));
+    let failures = "reload_failures_total 0\n";
+    let counters = running.counters();
+    while String::from_utf8(counters.render())
+        .unwrap()
+        .contains(failures)
+    {
+        assert!(tokio::time::Instant::now() < deadline, "never noticed");
+        tokio::task::yield_now().await;
+    }
+    assert!(reaches(&new).await);
+    running.drain(Duration::from_secs(5)).await;
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use plimsoll_containers::{Health, Identity, Namespace};
+use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
 use plimsoll_observe::events::{Detail, Event, EventStore};
@@ -21,7 +22,6 @@ use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::rest::Versions;
 use plimsoll_observe::store::Store;
 use plimsoll_observe::{Group, GroupSet, Observer, PassLine, Sample, events};
-use tokio::sync::watch;
 
 use super::auth::Auth;
 use super::counters::Counters;
@@ -196,7 +196,7 @@ impl Surface for Machine {
 pub struct Rig {
     pub machine: Arc<Machine>,
     pub shared: Arc<Shared>,
-    pub drain: watch::Sender<bool>,
+    pub drain: Stopper,
 }
 
 impl Rig {
@@ -211,7 +211,7 @@ impl Rig {
 
     pub fn with(machine: Machine, places: Places, auth: Auth, limits: Limits) -> Self {
         let machine = Arc::new(machine);
-        let (drain, draining) = watch::channel(false);
+        let (drain, draining) = shutdown::channel();
         let surface: Arc<dyn Surface> = Arc::clone(&machine) as _;
         let counters = Arc::new(Counters::default());
         let shared = Shared::new(surface, places, limits, Arc::new(auth), counters, draining);

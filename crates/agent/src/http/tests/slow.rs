@@ -1,7 +1,9 @@
 //! Clients that dawdle, send rubbish, or do not read, on connections without sockets and a clock that jumps.
 
 use super::*;
-use crate::http::server::connection;
+use plimsoll_ground::serve::{self as kit, House, Peer, Protocol, serve_connection};
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 fn limits() -> Limits {
@@ -14,7 +16,21 @@ fn limits() -> Limits {
 
 fn open(rig: &Rig) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (client, server) = duplex(16 << 10);
-    let task = tokio::spawn(connection(server, Arc::clone(&rig.shared)));
+    let shared = Arc::clone(&rig.shared);
+    let house = House::new(
+        kit::Limits::from(&shared.limits),
+        true,
+        Arc::default(),
+        shared.draining.clone(),
+    );
+    let peer = Peer::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), &[]);
+    let task = tokio::spawn(async move {
+        let service = tower::service_fn(move |request| {
+            let answer = serve(Arc::clone(&shared), request);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        serve_connection(server, Protocol::Http1, peer, &house, service).await;
+    });
     (client, task)
 }
 
@@ -187,7 +203,7 @@ async fn events_as_they_happen() {
     }
     let line = String::from_utf8(line).unwrap();
     assert!(line.contains(r#"{"container_name":"/a","#), "{line}");
-    rig.drain.send(true).unwrap();
+    rig.drain.stop();
     assert_eq!(all(&mut client).await, "0\r\n\r\n");
     task.await.unwrap();
 }

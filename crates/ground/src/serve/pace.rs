@@ -17,6 +17,8 @@ pub struct Patience {
     pub head: Duration,
     pub idle: Duration,
     pub stalled: Duration,
+    /// HTTP/2: bytes between requests need not be the beginning of one.
+    pub frames: bool,
 }
 
 /// The requests being answered on one connection; while there is one, nothing is expected from the client.
@@ -50,6 +52,17 @@ impl Busy {
     pub fn is_of_no_use(&self, stalled_for: Duration) -> bool {
         let stalled = *self.0.stalled.lock();
         !self.is_busy() || stalled.is_some_and(|since| since.elapsed() >= stalled_for)
+    }
+
+    /// Returns when no request was begun or answered for so long, or up to twice as long.
+    pub async fn unused_for(&self, long: Duration) {
+        loop {
+            let (busy, begun) = (self.is_busy(), self.begun());
+            tokio::time::sleep(long).await;
+            if !busy && begun == self.begun() {
+                return;
+            }
+        }
     }
 
     fn is_busy(&self) -> bool {
@@ -162,7 +175,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             return poll;
         }
         if poll.is_ready() {
-            if !this.begun && buf.filled().len() > before {
+            if !this.begun && !this.patience.frames && buf.filled().len() > before {
                 this.begun = true;
                 this.reading.clear();
             }

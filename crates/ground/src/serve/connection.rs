@@ -1,0 +1,169 @@
+//! One connection from its first byte to its last.
+
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::{Service, ServiceExt};
+
+use super::pace::{Busy, BusyGuard, Paced, Patience};
+use super::server::House;
+use super::trust::Peer;
+
+/// How long a new connection is left alone while somebody waits for its place.
+const NEWCOMERS_MAY_STAY: Duration = Duration::from_secs(1);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Serves one connection to its end.
+pub async fn serve_connection<I, S, B>(
+    stream: I,
+    protocol: Protocol,
+    peer: Peer,
+    house: &House,
+    service: S,
+) where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let limits = &house.limits;
+    let patience = Patience {
+        head: limits.head,
+        idle: match protocol {
+            Protocol::Http1 => limits.idle,
+            // Such a client is first asked to leave, see below.
+            Protocol::Http2 => limits.idle * 3,
+        },
+        stalled: limits.stalled,
+        frames: protocol == Protocol::Http2,
+    };
+    let busy = Busy::default();
+    let io = TokioIo::new(Paced::new(stream, patience, busy.clone()));
+    let answers = busy.clone();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let guard = answers.begin();
+        request.extensions_mut().insert(peer.clone());
+        let answer = service.clone().oneshot(request);
+        async move {
+            let answer = answer.await?;
+            Ok::<_, S::Error>(answer.map(|body| Held::new(body, guard)))
+        }
+    });
+    match protocol {
+        // The pace is ours to keep: hyper's timer does not tell a slow head from an idle connection.
+        Protocol::Http1 => {
+            let connection = http1::Builder::new()
+                .header_read_timeout(None)
+                .title_case_headers(house.title_case_headers)
+                .max_buf_size(limits.header_bytes.max(8 << 10))
+                .half_close(false)
+                .serve_connection(io, service);
+            to_the_end(connection, &busy, house, std::future::pending()).await;
+        }
+        Protocol::Http2 => {
+            let connection = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(limits.streams)
+                .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+                .serve_connection(io, service);
+            // Such a client may be about to ask: it must be told, not cut off.
+            to_the_end(connection, &busy, house, busy.unused_for(limits.idle)).await;
+        }
+    }
+}
+
+async fn to_the_end<C>(connection: C, busy: &Busy, house: &House, tired: impl Future<Output = ()>)
+where
+    C: GracefulConnection<Error = hyper::Error>,
+{
+    let mut connection = pin!(connection);
+    let leave = async {
+        tokio::select! {
+            () = house.shutdown.begins() => {}
+            () = tired => {}
+        }
+    };
+    let gracefully = async {
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = leave => connection.as_mut().graceful_shutdown(),
+        }
+        connection.as_mut().await
+    };
+    let ended = tokio::select! {
+        ended = gracefully => ended,
+        // Half a request is no reason to stay: dropping the connection ends it.
+        () = in_the_way(house, busy) => Ok(()),
+    };
+    if let Err(error) = ended {
+        // The request never reached the service: too long a line, or no HTTP at all.
+        if error.is_parse() {
+            house.counters.malformed();
+        }
+        tracing::debug!(%error, "connection ended");
+    }
+}
+
+/// Ends when this connection should make room: the server is crowded, and nothing is going on here.
+pub(super) async fn in_the_way(house: &House, busy: &Busy) {
+    let since = tokio::time::Instant::now();
+    loop {
+        house.crowded.notified().await;
+        if since.elapsed() >= NEWCOMERS_MAY_STAY && busy.is_of_no_use(NEWCOMERS_MAY_STAY) {
+            return;
+        }
+    }
+}
+
+/// A body that keeps its connection marked as busy.
+struct Held<B> {
+    body: Pin<Box<B>>,
+    _busy: BusyGuard,
+}
+
+impl<B> Held<B> {
+    fn new(body: B, busy: BusyGuard) -> Self {
+        Self {
+            body: Box::pin(body),
+            _busy: busy,
+        }
+    }
+}
+
+impl<B: Body> Body for Held<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        self.body.as_mut().poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,24 @@
+//! The HTTPS server every role serves with.
+//!
+//! [`Config::bind`] binds and checks, [`Bound::spawn`] serves, [`Serving::drain`] stops. Between the socket and the
+//! service lies what every server needs and none should write twice: certificates that are reloaded, client
+//! certificates, HTTP/1.1 and HTTP/2, limits on slow, silent and too many clients, and an orderly end. The service is
+//! any cloneable tower service; each request carries its [`Peer`] as an extension.
+
+mod connection;
+mod counters;
+mod pace;
+mod self_signed;
+mod server;
+mod tls;
+mod trust;
+
+#[cfg(test)]
+mod tests;
+
+pub use connection::{Protocol, serve_connection};
+pub use counters::Counters;
+pub use self_signed::{SelfSigned, SelfSignedError};
+pub use server::{BindError, Bound, Config, House, Limits, Serving};
+pub use tls::{Certificate, Clients, KeyPairError, KeyPairFiles, Tls, TlsError, certified_key};
+pub use trust::{Peer, Trust, TrustError};

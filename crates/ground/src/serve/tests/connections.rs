@@ -1,0 +1,222 @@
+//! Slow, silent, rude and too many clients, and the end.
+
+use super::*;
+use http_body_util::channel::Channel;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tower::service_fn;
+
+fn open(protocol: Protocol) -> (DuplexStream, tokio::task::JoinHandle<()>, Arc<House>) {
+    let (client, server) = duplex(16 << 10);
+    let (stopper, shutdown) = crate::shutdown::channel();
+    let house = House::new(Limits::default(), true, Arc::default(), shutdown);
+    let house = Arc::new(house);
+    let peer = Peer::new("127.0.0.1:1".parse().unwrap(), &[]);
+    let shared = Arc::clone(&house);
+    let task = tokio::spawn(async move {
+        let _stopper = stopper;
+        serve_connection(server, protocol, peer, &shared, service_fn(describe)).await;
+    });
+    (client, task, house)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_client_has_half_a_minute() {
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let (client, task, _) = open(protocol);
+        let began = tokio::time::Instant::now();
+        task.await.unwrap();
+        assert_eq!(began.elapsed(), Limits::default().head, "{protocol:?}");
+        drop(client);
+    }
+}
+
+/// Pings between requests are no slow request; and whoever asks nothing for long is told to go, not cut off.
+#[tokio::test(start_paused = true)]
+async fn an_idle_http2_client_is_told_to_go() {
+    let (client, task, _) = open(Protocol::Http2);
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(hyper_util::rt::TokioTimer::new())
+        .keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_while_idle(true)
+        .handshake(TokioIo::new(client))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let began = tokio::time::Instant::now();
+    for _ in 0..3 {
+        let request = Request::get("https://x/").body(Empty::<Bytes>::new());
+        let reply = sender.send_request(request.unwrap()).await.unwrap();
+        reply.into_body().collect().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
+    connection.await.unwrap().unwrap();
+    task.await.unwrap();
+    let asked_last = Duration::from_secs(120);
+    let idle = Limits::default().idle;
+    assert!(
+        began.elapsed() >= asked_last + idle,
+        "{:?}",
+        began.elapsed()
+    );
+    assert!(began.elapsed() <= asked_last + 2 * idle);
+}
+
+#[tokio::test]
+async fn rubbish_is_answered() {
+    for garbage in [
+        "GET / HTTP/9.9\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+    ] {
+        let (mut client, task, house) = open(Protocol::Http1);
+        client.write_all(garbage.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).await.unwrap();
+        assert!(text.starts_with("HTTP/1.1 400 "), "{garbage:?}: {text}");
+        task.await.unwrap();
+        assert_eq!(house.counters.malformed_requests(), 1);
+    }
+}
+
+#[tokio::test]
+async fn too_long_a_head() {
+    let limits = Limits {
+        header_bytes: 64 << 10,
+        ..Limits::default()
+    };
+    let config = Config {
+        limits,
+        ..Config::loopback()
+    };
+    let serving = config.bind().await.unwrap().spawn(service_fn(describe));
+    let mut client = TcpStream::connect(serving.local_addr()).await.unwrap();
+    let head = format!("GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n", "a".repeat(400 << 10));
+    client.write_all(head.as_bytes()).await.unwrap();
+    let mut first = [0; 12];
+    client.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 431");
+}
+
+#[tokio::test]
+async fn plain_http_to_an_https_port() {
+    let authority = Authority::new("ca");
+    let config = Config {
+        tls: Some(Tls::new(authority.server().given())),
+        ..Config::loopback()
+    };
+    let serving = config.bind().await.unwrap().spawn(service_fn(describe));
+    let mut client = TcpStream::connect(serving.local_addr()).await.unwrap();
+    client
+        .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await
+        .unwrap();
+    client.shutdown().await.unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).await.unwrap();
+    assert_eq!(
+        text,
+        "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+    );
+}
+
+#[tokio::test]
+async fn streams_on_one_connection_are_limited_as_told() {
+    let limits = Limits {
+        streams: 250,
+        ..Limits::default()
+    };
+    let authority = Authority::new("ca");
+    let config = Config {
+        tls: Some(Tls::new(authority.server().given())),
+        limits,
+        ..Config::loopback()
+    };
+    let serving = config.bind().await.unwrap().spawn(service_fn(describe));
+    let client = connector(&authority.pem(), None, Protocol::Http2);
+    let stream = connect(&client, serving.local_addr()).await.unwrap();
+    let (_sender, mut connection) = hyper::client::conn::http2::handshake::<_, _, Empty<Bytes>>(
+        TokioExecutor::new(),
+        TokioIo::new(stream),
+    )
+    .await
+    .unwrap();
+    until(async || {
+        let _ = futures::poll!(&mut connection);
+        connection.current_max_send_streams() == 250
+    })
+    .await;
+}
+
+/// A watch: an answer that goes on until the server stops.
+fn endless(shutdown: crate::shutdown::Shutdown) -> Response<Channel<Bytes, Infallible>> {
+    let (mut sender, body) = Channel::new(1);
+    tokio::spawn(async move {
+        let _ = sender.send_data(Bytes::from_static(b"first\n")).await;
+        shutdown.begins().await;
+        let _ = sender.send_data(Bytes::from_static(b"last\n")).await;
+    });
+    Response::new(body)
+}
+
+#[tokio::test]
+async fn draining_ends_streams_and_cuts_off_what_hangs() {
+    for protocol in [Protocol::Http1, Protocol::Http2] {
+        let authority = Authority::new("ca");
+        let config = Config {
+            tls: Some(Tls::new(authority.server().given())),
+            ..Config::loopback()
+        };
+        let bound = config.bind().await.unwrap();
+        let shutdown = bound.shutdown();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&asked);
+        let serving = bound.spawn(service_fn(move |request: Request<Incoming>| {
+            seen.fetch_add(1, Ordering::Relaxed);
+            let hang = request.uri().path() == "/hang";
+            let shutdown = shutdown.clone();
+            async move {
+                match hang {
+                    true => std::future::pending().await,
+                    false => Ok::<_, Infallible>(endless(shutdown)),
+                }
+            }
+        }));
+        let address = serving.local_addr();
+        let ask = |path: &'static str| {
+            let client = connector(&authority.pem(), None, protocol);
+            let get = async move { get(&client, address, path).await.map_err(|e| e.to_string()) };
+            tokio::spawn(get)
+        };
+        let (watching, hanging) = (ask("/watch"), ask("/hang"));
+        until(async || asked.load(Ordering::Relaxed) == 2).await;
+        let counters = serving.counters();
+        assert_eq!(serving.drain(Duration::from_millis(500)).await, 1);
+        assert_eq!(watching.await.unwrap().unwrap().1, "first\nlast\n");
+        hanging.await.unwrap().unwrap_err();
+        assert_eq!(counters.open_connections(), 0);
+        TcpStream::connect(address).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn those_who_only_hold_a_place_do_not_keep_others_out() {
+    let authority = Authority::new("ca");
+    let limits = Limits {
+        connections: 2,
+        ..Limits::default()
+    };
+    let config = Config {
+        tls: Some(Tls::new(authority.server().given())),
+        limits,
+        ..Config::loopback()
+    };
+    let serving = config.bind().await.unwrap().spawn(service_fn(describe));
+    let address = serving.local_addr();
+    let _silent = TcpStream::connect(address).await.unwrap();
+    let client = connector(&authority.pem(), None, Protocol::Http2);
+    let _idle = connect(&client, address).await.unwrap();
+    let late = tokio::time::timeout(SOON, get(&client, address, "/")).await;
+    assert_eq!(late.unwrap().unwrap().0, 200);
+    assert!(serving.counters().times_crowded() > 0);
+}

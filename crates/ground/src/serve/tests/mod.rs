@@ -1,0 +1,172 @@
+//! The kit on real sockets with real certificates, and on connections without sockets where time must jump.
+
+mod certificates;
+mod connections;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::*;
+
+pub const SOON: Duration = Duration::from_secs(10);
+
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// Certificate and key as PEM.
+#[derive(Clone)]
+pub struct Pair {
+    pub cert: String,
+    pub key: String,
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        Self(CertifiedIssuer::self_signed(params, key).unwrap())
+    }
+
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    pub fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Pair {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().unwrap();
+        let cert = params.signed_by(&key, &self.0).unwrap().pem();
+        Pair {
+            cert,
+            key: key.serialize_pem(),
+        }
+    }
+
+    pub fn server(&self) -> Pair {
+        self.issue("server", ExtendedKeyUsagePurpose::ServerAuth)
+    }
+
+    pub fn client(&self) -> Pair {
+        self.issue("client", ExtendedKeyUsagePurpose::ClientAuth)
+    }
+}
+
+impl Pair {
+    pub fn given(&self) -> Certificate {
+        let key = certified_key(self.cert.as_bytes(), self.key.as_bytes());
+        Certificate::Given(key.unwrap())
+    }
+
+    pub fn write(&self, dir: &Path) -> KeyPairFiles {
+        let files = KeyPairFiles {
+            cert: dir.join("tls.crt"),
+            key: dir.join("tls.key"),
+        };
+        std::fs::write(&files.cert, &self.cert).unwrap();
+        std::fs::write(&files.key, &self.key).unwrap();
+        files
+    }
+}
+
+pub fn connector(ca_pem: &str, own: Option<&Pair>, protocol: Protocol) -> TlsConnector {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        roots.add(certificate.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some(pair) => {
+            let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(vec![cert], key).unwrap()
+        }
+    };
+    config.alpn_protocols = match protocol {
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    };
+    TlsConnector::from(Arc::new(config))
+}
+
+pub async fn connect(
+    connector: &TlsConnector,
+    address: SocketAddr,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    connector.connect(name, stream).await
+}
+
+/// One request on a connection of its own, by whatever protocol was agreed.
+pub async fn get(
+    connector: &TlsConnector,
+    address: SocketAddr,
+    path: &str,
+) -> Result<(u16, String), Box<dyn std::error::Error>> {
+    let stream = connect(connector, address).await?;
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let request = Request::builder().header("host", "localhost");
+    let reply = match http2 {
+        true => {
+            let (mut sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+                    .await?;
+            tokio::spawn(connection);
+            let uri = format!("https://localhost{path}");
+            let request = Request::get(uri).body(Empty::<Bytes>::new())?;
+            sender.send_request(request).await?
+        }
+        false => {
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            let request = request.uri(path).body(Empty::<Bytes>::new())?;
+            sender.send_request(request).await?
+        }
+    };
+    let status = reply.status().as_u16();
+    let body = reply.into_body().collect().await?.to_bytes();
+    Ok((status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// Says which protocol it was asked by and how many certificates the client showed.
+pub async fn describe(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let peer = request.extensions().get::<Peer>().unwrap();
+    assert!(peer.address.ip().is_loopback());
+    let text = format!("{:?} {}", request.version(), peer.certificates.len());
+    Ok(Response::new(Full::new(Bytes::from(text))))
+}
+
+pub async fn until(mut condition: impl AsyncFnMut() -> bool) {
+    let poll = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(SOON, poll).await.expect("in time");
+}
