@@ -3,7 +3,10 @@
 pub mod auth;
 pub mod codec;
 pub mod field;
+pub mod gojson;
+pub mod golang;
 pub mod kinds;
+pub mod patch;
 pub mod request;
 pub mod resource;
 pub mod schema;

@@ -1,0 +1,105 @@
+//! Patches: from an object and a request body to the object that the client wants. What the server does with that
+//! (decode it, default it, track who owns its fields) comes after.
+
+pub mod json;
+pub mod merge;
+mod order;
+pub mod strategic;
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use crate::field::{FieldError, Path};
+use crate::gojson::{self, Document};
+use crate::golang;
+use crate::schema::{Shape, Types};
+use crate::status::{Failure, Subject};
+
+/// Which way of patching a request's content type asks for. Server-side apply is another thing: see `managed`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+}
+
+impl PatchKind {
+    /// By media type, without parameters.
+    pub fn from_media_type(media_type: &str) -> Option<Self> {
+        match media_type {
+            "application/json-patch+json" => Some(Self::Json),
+            "application/merge-patch+json" => Some(Self::Merge),
+            "application/strategic-merge-patch+json" => Some(Self::Strategic),
+            _ => None,
+        }
+    }
+}
+
+/// What a patch made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Patched {
+    /// Not decoded yet: may lack what its type requires and have fields that its type does not know.
+    pub object: Value,
+    /// What strict field validation has against the patch itself, to be said together with what it has against
+    /// the object. Empty unless asked for.
+    pub complaints: Vec<String>,
+    /// A strategic merge patch is what refusals show in place of the patched object.
+    strategic: Option<Value>,
+}
+
+impl Patched {
+    /// The refusal of a patched object that cannot be decoded, or that strict field validation does not accept.
+    pub fn refuse(&self, why: &str) -> Failure {
+        let shown = match &self.strategic {
+            Some(patch) => golang::shown(patch),
+            None => self.object.to_string(),
+        };
+        let nothing = Subject {
+            group: "",
+            kind: "",
+        };
+        let error = FieldError::invalid(&Path::new("patch"), shown, why);
+        Failure::invalid(nothing, "", &[error])
+    }
+}
+
+/// Applies `body` to `current`, which is of `shape`. With `strict` (field validation is `Warn` or `Strict`), what is
+/// odd about the patch is noted.
+pub fn apply(
+    kind: PatchKind,
+    types: &Types,
+    shape: &Shape,
+    current: &Value,
+    body: &[u8],
+    strict: bool,
+) -> Result<Patched, Failure> {
+    match kind {
+        PatchKind::Json => json::apply(current, body, strict),
+        PatchKind::Merge => merge::apply(current, body, strict),
+        PatchKind::Strategic => strategic::apply(types, shape, current, body, strict),
+    }
+}
+
+/// A patch that is well-formed but does not fit the object: nothing about it is said.
+fn does_not_apply() -> Failure {
+    Failure::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "Invalid",
+        "the server rejected our request due to an error in our request",
+    )
+    .with_details(Map::new())
+}
+
+/// Decodes a body that is to be a JSON object; null is an empty one for Go, hence the option.
+fn parse_object(body: &[u8]) -> Result<(Option<Map<String, Value>>, Document), String> {
+    let mut document = gojson::parse(body)?;
+    match document.value.take() {
+        Value::Null => Ok((None, document)),
+        Value::Object(fields) => Ok((Some(fields), document)),
+        other => Err(format!(
+            "json: cannot unmarshal {} into Go value of type {}",
+            golang::json_kind(&other),
+            golang::MAP
+        )),
+    }
+}
