@@ -22,6 +22,9 @@ struct File {
     /// The body that steps with `set` start from.
     #[serde(default)]
     base: Option<Value>,
+    /// The case changes what others would see: it runs when no other does.
+    #[serde(default)]
+    alone: bool,
     steps: Vec<Step>,
 }
 
@@ -101,6 +104,7 @@ pub struct Case {
     pub name: String,
     pub about: String,
     pub cleanup: Vec<String>,
+    pub alone: bool,
     pub steps: Vec<Planned>,
 }
 
@@ -156,6 +160,7 @@ impl Case {
             name,
             about: file.about,
             cleanup: file.cleanup,
+            alone: file.alone,
             steps,
         })
     }

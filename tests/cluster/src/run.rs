@@ -115,7 +115,7 @@ impl Runner<'_> {
         let step = &planned.step;
         self.variables.remove("each");
         if let Some(each) = &planned.each {
-            self.variables.insert("each".to_owned(), each.clone());
+            self.variables.insert("each".to_owned(), self.fill(each));
         }
         self.variables
             .insert("pad".to_owned(), "x".repeat(step.pad));
@@ -296,6 +296,11 @@ fn kept_headers(exchange: &Exchange) -> Value {
     json!(kept)
 }
 
+/// Not a bookmark that only tells how far other writers have come: when those are sent is chance.
+fn is_telling(event: &Value) -> bool {
+    event["type"] != "BOOKMARK" || event.pointer("/object/metadata/annotations").is_some()
+}
+
 /// The body and which kind it is; nothing for an empty one.
 fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> {
     if bytes.is_empty() {
@@ -315,14 +320,21 @@ fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> 
     {
         return Some(("yaml", value));
     }
-    if let Ok(value) = serde_json::from_str(text) {
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        let is_event = value.as_object().is_some_and(|fields| {
+            fields.len() == 2 && fields.contains_key("type") && fields.contains_key("object")
+        });
+        if is_event {
+            return Some(("events", json!([value])));
+        }
         return Some(("json", value));
     }
-    let lines: Vec<Value> = text
+    let mut lines: Vec<Value> = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
     if content_type.contains("json") && lines.len() == text.lines().count() {
+        lines.retain(is_telling);
         return Some(("events", json!(lines)));
     }
     Some(("text", json!(text)))
@@ -409,7 +421,7 @@ impl Watch {
             };
         let mut listening_on = false;
         loop {
-            events.extend(self.whole_lines()?);
+            events.extend(self.whole_lines()?.into_iter().filter(is_telling));
             if events.len() >= count && !to_the_end && !listening_on && count > 0 {
                 listening_on = true;
                 deadline = Instant::now() + QUIET;
