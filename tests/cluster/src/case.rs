@@ -67,6 +67,9 @@ pub struct Step {
     /// These parts of the answer are not; `*` stands for any index or name.
     #[serde(default)]
     pub ignore: Vec<String>,
+    /// Lists of the answer whose order is chance.
+    #[serde(default)]
+    pub sort: Vec<String>,
     /// Only the status is compared: the step is there for the ones after it.
     #[serde(default)]
     pub quiet: bool,

@@ -345,6 +345,15 @@ fn reduce(mut answer: Value, step: &Step) -> Value {
     if step.quiet {
         return json!({"status": answer["status"]});
     }
+    sort_managers(&mut answer);
+    for pointer in &step.sort {
+        let list = answer
+            .get_mut("json")
+            .and_then(|body| body.pointer_mut(pointer));
+        if let Some(Value::Array(items)) = list {
+            items.sort_by_cached_key(Value::to_string);
+        }
+    }
     if !step.only.is_empty() {
         let body = answer.get("json").cloned().unwrap_or_default();
         let parts: BTreeMap<&str, Value> = step
@@ -364,6 +373,21 @@ fn reduce(mut answer: Value, step: &Step) -> Value {
         }
     }
     answer
+}
+
+/// Managers are in the order of their times, so two of one second and two of two may change places.
+fn sort_managers(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(sort_managers),
+        Value::Object(fields) => {
+            if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
+                let order = ["operation", "manager", "subresource", "apiVersion"];
+                managers.sort_by_cached_key(|entry| order.map(|name| entry[name].to_string()));
+            }
+            fields.values_mut().for_each(sort_managers);
+        }
+        _ => {}
+    }
 }
 
 fn remove(value: &mut Value, parts: &[&str]) {
