@@ -49,7 +49,7 @@ pub fn write(folder: &Path, case: &Case, outcome: &Outcome) -> Result<()> {
             "step {} ({}) prepares others, but was refused: {}",
             index + 1,
             planned.title,
-            answer["status"]
+            answer["json"]["message"]
         );
         let mut line = Map::new();
         line.insert("do".to_owned(), Value::String(planned.title.clone()));

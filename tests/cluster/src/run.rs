@@ -143,7 +143,11 @@ impl Runner<'_> {
             let reached = match until {
                 Until::Status(status) => last["status"] == json!(status),
                 Until::Values(values) => values.iter().all(|(pointer, wanted)| {
-                    last.get("json").and_then(|body| body.pointer(pointer)) == Some(wanted)
+                    let found = last.get("json").and_then(|body| body.pointer(pointer));
+                    match (wanted, found) {
+                        (Value::String(wanted), Some(found)) => *found == self.fill(wanted),
+                        (wanted, found) => found == Some(wanted),
+                    }
                 }),
             };
             Ok(reached.then_some(()))
@@ -342,7 +346,9 @@ fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> 
 
 /// What the step wants of its answer.
 fn reduce(mut answer: Value, step: &Step) -> Value {
-    if step.quiet {
+    // Such a step must succeed; where it does not, the answer says why.
+    let is_refused = answer["status"].as_u64().is_some_and(|status| status >= 400);
+    if step.quiet && !is_refused {
         return json!({"status": answer["status"]});
     }
     sort_managers(&mut answer);
