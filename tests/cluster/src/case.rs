@@ -22,6 +22,9 @@ struct File {
     /// The body that steps with `set` start from.
     #[serde(default)]
     base: Option<Value>,
+    /// The case changes what others would see: it runs when no other does.
+    #[serde(default)]
+    alone: bool,
     steps: Vec<Step>,
 }
 
@@ -64,6 +67,9 @@ pub struct Step {
     /// These parts of the answer are not; `*` stands for any index or name.
     #[serde(default)]
     pub ignore: Vec<String>,
+    /// Lists of the answer whose order is chance.
+    #[serde(default)]
+    pub sort: Vec<String>,
     /// Only the status is compared: the step is there for the ones after it.
     #[serde(default)]
     pub quiet: bool,
@@ -101,6 +107,7 @@ pub struct Case {
     pub name: String,
     pub about: String,
     pub cleanup: Vec<String>,
+    pub alone: bool,
     pub steps: Vec<Planned>,
 }
 
@@ -156,6 +163,7 @@ impl Case {
             name,
             about: file.about,
             cleanup: file.cleanup,
+            alone: file.alone,
             steps,
         })
     }

@@ -10,6 +10,7 @@ mod client;
 mod compare;
 mod embedded;
 mod placeholder;
+mod pool;
 mod process;
 mod real;
 mod record;
@@ -117,10 +118,12 @@ fn run_command(arguments: Arguments) -> Result<bool> {
 
 fn record_all(cases: &[case::Case], recordings: &Path, kube_bin: &Path) -> Result<bool> {
     let cluster = RealCluster::start(kube_bin)?;
+    let recorded = pool::each(cases, |case| {
+        let outcome = run::run(case, &cluster.server)?;
+        record::write(recordings, case, &outcome)
+    });
     let mut failed = 0;
-    for case in cases {
-        let recorded = run::run(case, &cluster.server)
-            .and_then(|outcome| record::write(recordings, case, &outcome));
+    for (case, recorded) in cases.iter().zip(recorded) {
         if let Err(error) = recorded {
             println!("{}: {error:#}", case.name);
             failed += 1;
@@ -159,8 +162,8 @@ fn check_with(cases: &[case::Case], recordings: &Path, options: &CheckArguments)
 
 fn check_all(cases: &[case::Case], recordings: &Path, server: &Server, brief: bool) -> bool {
     let mut summary = Summary::default();
-    for case in cases {
-        let checked = check::check(case, recordings, server);
+    let checked = pool::each(cases, |case| check::check(case, recordings, server));
+    for (case, checked) in cases.iter().zip(checked) {
         summary.add(case, checked.as_ref().ok());
         if brief {
             continue;
@@ -186,9 +189,10 @@ fn test(cases: &[case::Case], recordings: &Path, options: &TestArguments) -> Res
                 return;
             }
         };
-        for case in cases {
+        let checked = pool::each(cases, |case| check::check(case, recordings, server));
+        for (case, checked) in cases.iter().zip(checked) {
             runner.case(&format!("{name}::{}", case.name), || {
-                let checked = check::check(case, recordings, server)?;
+                let checked = checked?;
                 if !checked.failed.is_empty() {
                     bail!("{}\n{}", case.about, checked.describe());
                 }

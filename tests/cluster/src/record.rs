@@ -41,6 +41,16 @@ pub fn write(folder: &Path, case: &Case, outcome: &Outcome) -> Result<()> {
         if let Some(failure) = answer.get("failure") {
             anyhow::bail!("step {} ({}): {failure}", index + 1, planned.title);
         }
+        let is_refused = answer["status"]
+            .as_u64()
+            .is_some_and(|status| status >= 400);
+        ensure!(
+            !(planned.step.quiet && is_refused),
+            "step {} ({}) prepares others, but was refused: {}",
+            index + 1,
+            planned.title,
+            answer["json"]["message"]
+        );
         let mut line = Map::new();
         line.insert("do".to_owned(), Value::String(planned.title.clone()));
         if let Value::Object(fields) = answer {
@@ -131,6 +141,10 @@ const VERSION_PHRASES: &[&str] = &[
     "ResourceVersion in precondition: ",
     "ResourceVersion in object meta: ",
     "too old resource version: ",
+    "ResourceVersion in record (",
+    r#"\"resourceVersion\":\""#,
+    r#"\\\"resourceVersion\\\":\\\""#,
+    r#""resourceVersion":""#,
 ];
 
 impl Seen<'_> {

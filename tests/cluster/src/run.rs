@@ -115,7 +115,7 @@ impl Runner<'_> {
         let step = &planned.step;
         self.variables.remove("each");
         if let Some(each) = &planned.each {
-            self.variables.insert("each".to_owned(), each.clone());
+            self.variables.insert("each".to_owned(), self.fill(each));
         }
         self.variables
             .insert("pad".to_owned(), "x".repeat(step.pad));
@@ -143,7 +143,11 @@ impl Runner<'_> {
             let reached = match until {
                 Until::Status(status) => last["status"] == json!(status),
                 Until::Values(values) => values.iter().all(|(pointer, wanted)| {
-                    last.get("json").and_then(|body| body.pointer(pointer)) == Some(wanted)
+                    let found = last.get("json").and_then(|body| body.pointer(pointer));
+                    match (wanted, found) {
+                        (Value::String(wanted), Some(found)) => *found == self.fill(wanted),
+                        (wanted, found) => found == Some(wanted),
+                    }
                 }),
             };
             Ok(reached.then_some(()))
@@ -296,6 +300,11 @@ fn kept_headers(exchange: &Exchange) -> Value {
     json!(kept)
 }
 
+/// Not a bookmark that only tells how far other writers have come: when those are sent is chance.
+fn is_telling(event: &Value) -> bool {
+    event["type"] != "BOOKMARK" || event.pointer("/object/metadata/annotations").is_some()
+}
+
 /// The body and which kind it is; nothing for an empty one.
 fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> {
     if bytes.is_empty() {
@@ -315,14 +324,21 @@ fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> 
     {
         return Some(("yaml", value));
     }
-    if let Ok(value) = serde_json::from_str(text) {
+    if let Ok(value) = serde_json::from_str::<Value>(text) {
+        let is_event = value.as_object().is_some_and(|fields| {
+            fields.len() == 2 && fields.contains_key("type") && fields.contains_key("object")
+        });
+        if is_event {
+            return Some(("events", json!([value])));
+        }
         return Some(("json", value));
     }
-    let lines: Vec<Value> = text
+    let mut lines: Vec<Value> = text
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect();
     if content_type.contains("json") && lines.len() == text.lines().count() {
+        lines.retain(is_telling);
         return Some(("events", json!(lines)));
     }
     Some(("text", json!(text)))
@@ -330,8 +346,19 @@ fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> 
 
 /// What the step wants of its answer.
 fn reduce(mut answer: Value, step: &Step) -> Value {
-    if step.quiet {
+    // Such a step must succeed; where it does not, the answer says why.
+    let is_refused = answer["status"].as_u64().is_some_and(|status| status >= 400);
+    if step.quiet && !is_refused {
         return json!({"status": answer["status"]});
+    }
+    sort_managers(&mut answer);
+    for pointer in &step.sort {
+        let list = answer
+            .get_mut("json")
+            .and_then(|body| body.pointer_mut(pointer));
+        if let Some(Value::Array(items)) = list {
+            items.sort_by_cached_key(Value::to_string);
+        }
     }
     if !step.only.is_empty() {
         let body = answer.get("json").cloned().unwrap_or_default();
@@ -352,6 +379,21 @@ fn reduce(mut answer: Value, step: &Step) -> Value {
         }
     }
     answer
+}
+
+/// Managers are in the order of their times, so two of one second and two of two may change places.
+fn sort_managers(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(sort_managers),
+        Value::Object(fields) => {
+            if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
+                let order = ["operation", "manager", "subresource", "apiVersion"];
+                managers.sort_by_cached_key(|entry| order.map(|name| entry[name].to_string()));
+            }
+            fields.values_mut().for_each(sort_managers);
+        }
+        _ => {}
+    }
 }
 
 fn remove(value: &mut Value, parts: &[&str]) {
@@ -409,7 +451,7 @@ impl Watch {
             };
         let mut listening_on = false;
         loop {
-            events.extend(self.whole_lines()?);
+            events.extend(self.whole_lines()?.into_iter().filter(is_telling));
             if events.len() >= count && !to_the_end && !listening_on && count > 0 {
                 listening_on = true;
                 deadline = Instant::now() + QUIET;

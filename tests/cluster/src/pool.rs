@@ -1,0 +1,45 @@
+//! Several cases at a time: most of a case is waiting.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Result, anyhow};
+
+use crate::case::Case;
+
+const THREADS: usize = 6;
+
+/// Does something with each case and gives the results in the order of the cases. Those that disturb others come last,
+/// one by one.
+pub fn each<T: Send>(cases: &[Case], work: impl Fn(&Case) -> Result<T> + Sync) -> Vec<Result<T>> {
+    let results: Vec<Mutex<Option<Result<T>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
+    let finish = |index: usize| {
+        let result = work(&cases[index]);
+        if let Ok(mut slot) = results[index].lock() {
+            *slot = Some(result);
+        }
+    };
+    let together: Vec<usize> = (0..cases.len())
+        .filter(|&index| !cases[index].alone)
+        .collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                while let Some(index) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    finish(*index);
+                }
+            });
+        }
+    });
+    (0..cases.len())
+        .filter(|&index| cases[index].alone)
+        .for_each(finish);
+    results
+        .into_iter()
+        .map(|slot| match slot.into_inner() {
+            Ok(Some(result)) => result,
+            _ => Err(anyhow!("the case did not finish")),
+        })
+        .collect()
+}
