@@ -1,0 +1,253 @@
+//! What the cluster says about its front proxy and its client authority.
+
+use std::path::{Path, PathBuf};
+
+use futures::TryStreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+
+use super::front_proxy::{FrontProxy, FrontProxyRules};
+use crate::files::{LOOK_EVERY, Watcher};
+use crate::serve::{Trust, TrustError};
+use crate::shutdown::Shutdown;
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+
+#[derive(Debug, Clone, Default)]
+pub struct DelegationConfig {
+    /// The cluster is not asked; only what is given here counts.
+    pub skip_lookup: bool,
+    /// Start even if the cluster does not tell. Requests may then all be nobody's in particular.
+    pub tolerate_lookup_failure: bool,
+    /// Instead of the cluster's client authority.
+    pub client_ca_file: Option<PathBuf>,
+    /// Instead of the cluster's front proxy.
+    pub front_proxy: Option<FrontProxyFiles>,
+}
+
+#[derive(Debug, Clone)]
+pub struct FrontProxyFiles {
+    pub ca_file: PathBuf,
+    pub rules: FrontProxyRules,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    #[error(
+        "cannot read ConfigMap {NAMESPACE}/{NAME}; bind the role extension-apiserver-authentication-reader \
+         of {NAMESPACE} to this service account, or allow to start without"
+    )]
+    Read(#[source] kube::Error),
+    #[error("key {key} of ConfigMap {NAMESPACE}/{NAME}")]
+    Authorities {
+        key: &'static str,
+        #[source]
+        source: TrustError,
+    },
+    #[error("key {key} of ConfigMap {NAMESPACE}/{NAME} is no JSON list of texts")]
+    List {
+        key: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error(
+        "ConfigMap {NAMESPACE}/{NAME} has no requestheader-client-ca-file; the API server needs \
+         --requestheader-client-ca-file"
+    )]
+    NoFrontProxy,
+    #[error("read {}", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("authorities in {}", path.display())]
+    FileContent {
+        path: PathBuf,
+        #[source]
+        source: TrustError,
+    },
+}
+
+/// Whom to believe. Clones are the same, and what the cluster or a file says anew shows in all.
+#[derive(Debug, Clone)]
+pub struct Delegation {
+    pub client_ca: Trust,
+    pub front_proxy: FrontProxy,
+    config: DelegationConfig,
+}
+
+impl Delegation {
+    /// Reads files and asks the cluster, once.
+    pub async fn lookup(client: &Client, config: DelegationConfig) -> Result<Self, LookupError> {
+        let delegation = Self {
+            client_ca: Trust::nobody(),
+            front_proxy: FrontProxy::none(),
+            config,
+        };
+        delegation.read_files()?;
+        if !delegation.asks_cluster() {
+            return Ok(delegation);
+        }
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
+        let found = maps.get(NAME).await.map_err(LookupError::Read);
+        match found.and_then(|map| delegation.take(&map)) {
+            Ok(()) => {}
+            Err(error) if delegation.config.tolerate_lookup_failure => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(
+                    error,
+                    "the cluster does not tell its front proxy and client authority; all requests may count as anonymous"
+                );
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(delegation)
+    }
+
+    fn asks_cluster(&self) -> bool {
+        let all_given = self.config.client_ca_file.is_some() && self.config.front_proxy.is_some();
+        !self.config.skip_lookup && !all_given
+    }
+
+    fn read_files(&self) -> Result<(), LookupError> {
+        if let Some(path) = &self.config.client_ca_file {
+            replace_from_file(&self.client_ca, path)?;
+        }
+        if let Some(given) = &self.config.front_proxy {
+            replace_from_file(&self.front_proxy.trust, &given.ca_file)?;
+            self.front_proxy.set_rules(given.rules.clone());
+        }
+        Ok(())
+    }
+
+    /// Takes what the ConfigMap says, all of it or nothing.
+    fn take(&self, map: &ConfigMap) -> Result<(), LookupError> {
+        let data = map.data.clone().unwrap_or_default();
+        let text = |key: &str| data.get(key).map_or("", String::as_str);
+        if self.config.front_proxy.is_none() {
+            let rules = rules(&text)?;
+            let key = "requestheader-client-ca-file";
+            if text(key).is_empty() {
+                return Err(LookupError::NoFrontProxy);
+            }
+            let replaced = self.front_proxy.trust.replace(text(key).as_bytes());
+            if replaced.map_err(|source| LookupError::Authorities { key, source })? {
+                tracing::info!("the front proxy's authority is known");
+            }
+            self.front_proxy.set_rules(rules);
+        }
+        let key = "client-ca-file";
+        if self.config.client_ca_file.is_none() {
+            match text(key) {
+                // A cluster may know no client certificates.
+                "" => self.client_ca.clear(),
+                pem => {
+                    let replaced = self.client_ca.replace(pem.as_bytes());
+                    replaced.map_err(|source| LookupError::Authorities { key, source })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps it true until the end: the ConfigMap is watched, and so are the files.
+    pub fn spawn(&self, client: Client, shutdown: Shutdown) {
+        let files: Vec<PathBuf> = {
+            let proxy = self.config.front_proxy.as_ref().map(|p| p.ca_file.clone());
+            self.config
+                .client_ca_file
+                .clone()
+                .into_iter()
+                .chain(proxy)
+                .collect()
+        };
+        if !files.is_empty() {
+            tokio::spawn(self.clone().follow_files(files, shutdown.clone()));
+        }
+        if self.asks_cluster() {
+            let this = self.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = shutdown.begins() => {}
+                    () = this.follow_cluster(client) => {}
+                }
+            });
+        }
+    }
+
+    async fn follow_files(self, files: Vec<PathBuf>, shutdown: Shutdown) {
+        let files = Watcher::new(files, LOOK_EVERY);
+        loop {
+            tokio::select! {
+                () = shutdown.begins() => return,
+                () = files.changed() => {}
+            }
+            if let Err(error) = self.read_files() {
+                files.doubt();
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "cannot take changed authorities, keeping the old");
+            }
+        }
+    }
+
+    async fn follow_cluster(self, client: Client) {
+        let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
+        // Whoever may read this one map may watch it only by its name.
+        let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+        let mut changes = std::pin::pin!(
+            watcher(maps, only)
+                .default_backoff()
+                .applied_objects()
+                .inspect_err(|error| {
+                    tracing::debug!(%error, "watching the authentication ConfigMap");
+                })
+        );
+        loop {
+            match changes.try_next().await {
+                Ok(Some(map)) => {
+                    if let Err(error) = self.take(&map) {
+                        let error: &dyn std::error::Error = &error;
+                        tracing::warn!(
+                            error,
+                            "the cluster's authentication settings make no sense, keeping the old"
+                        );
+                    }
+                }
+                // The watcher tries again by itself.
+                Err(_) => {}
+                Ok(None) => return,
+            }
+        }
+    }
+}
+
+fn replace_from_file(trust: &Trust, path: &Path) -> Result<(), LookupError> {
+    let pem = std::fs::read(path).map_err(|source| LookupError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    let replaced = trust.replace(&pem);
+    replaced.map_err(|source| LookupError::FileContent {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(())
+}
+
+fn rules<'a>(text: &impl Fn(&str) -> &'a str) -> Result<FrontProxyRules, LookupError> {
+    let list = |key: &'static str| match text(key) {
+        "" => Ok(Vec::new()),
+        json => serde_json::from_str(json).map_err(|source| LookupError::List { key, source }),
+    };
+    Ok(FrontProxyRules {
+        allowed_names: list("requestheader-allowed-names")?,
+        username_headers: list("requestheader-username-headers")?,
+        uid_headers: list("requestheader-uid-headers")?,
+        group_headers: list("requestheader-group-headers")?,
+        extra_prefixes: list("requestheader-extra-headers-prefix")?,
+    })
+}

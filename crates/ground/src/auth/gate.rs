@@ -1,0 +1,199 @@
+//! Authentication and authorization in front of a service.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode, request};
+use http_body_util::Full;
+use serde::Serialize;
+
+use super::authenticate::{Authenticator, Unauthenticated};
+use super::authorize::{Access, Authorizer, Decision};
+use super::review::ReviewError;
+use super::user::UserInfo;
+
+/// Lets through whoever may pass, and says why others may not.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    pub authenticator: Authenticator,
+    pub authorizer: Authorizer,
+}
+
+/// Why somebody was not let through.
+#[derive(Debug, Clone)]
+pub enum Refusal {
+    Unauthorized(Unauthenticated),
+    Forbidden {
+        user: Box<UserInfo>,
+        access: Box<Access>,
+        reason: String,
+    },
+    /// The API server could not be asked.
+    Undecided {
+        uri: String,
+        error: ReviewError,
+    },
+}
+
+impl Gate {
+    /// Who asks, if they may. Takes the credentials out of the request's headers.
+    pub async fn admit(
+        &self,
+        head: &mut request::Parts,
+        access: Access,
+    ) -> Result<UserInfo, Refusal> {
+        let user = self.authenticator.authenticate(head).await;
+        let user = user.map_err(|error| {
+            tracing::debug!(%error, uri = %head.uri, "unauthenticated request");
+            Refusal::Unauthorized(error)
+        })?;
+        match self.authorizer.decide(&user, &access).await {
+            Ok(Decision::Allowed) => Ok(user),
+            Ok(Decision::Refused { reason }) => Err(Refusal::Forbidden {
+                user: Box::new(user),
+                access: Box::new(access),
+                reason,
+            }),
+            Err(error) => Err(Refusal::Undecided {
+                uri: head.uri.to_string(),
+                error,
+            }),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusBody<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: Empty,
+    status: &'a str,
+    message: &'a str,
+    reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details<'a>>,
+    code: u16,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+#[derive(Serialize, Default)]
+struct Details<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    group: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+}
+
+impl Refusal {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Self::Undecided { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// In the words of an API server.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Unauthorized(_) => "Unauthorized".to_owned(),
+            Self::Forbidden {
+                user,
+                access,
+                reason,
+            } => forbidden(user, access, reason),
+            Self::Undecided { uri, error } => {
+                format!("Internal Server Error: {uri:?}: {error}")
+            }
+        }
+    }
+
+    /// The answer of an API server, as JSON.
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        let message = self.message();
+        let (reason, details) = match &self {
+            Self::Undecided { .. } => {
+                return response(self.status(), "text/plain; charset=utf-8", message + "\n");
+            }
+            Self::Unauthorized(_) => ("Unauthorized", None),
+            Self::Forbidden { access, .. } => ("Forbidden", Some(details(access))),
+        };
+        let body = StatusBody {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Empty {},
+            status: "Failure",
+            message: &message,
+            reason,
+            details,
+            code: self.status().as_u16(),
+        };
+        let text = serde_json::to_string(&body).unwrap_or_default();
+        response(self.status(), "application/json", text + "\n")
+    }
+}
+
+fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if status != StatusCode::UNAUTHORIZED {
+        let nosniff = HeaderValue::from_static("nosniff");
+        headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    }
+    response
+}
+
+fn details(access: &Access) -> Details<'_> {
+    match access {
+        Access::Path(_) => Details::default(),
+        Access::Resource(resource) => Details {
+            name: resource.name.as_deref().unwrap_or_default(),
+            group: resource.group.as_deref().unwrap_or_default(),
+            kind: resource.resource.as_deref().unwrap_or_default(),
+        },
+    }
+}
+
+fn forbidden(user: &UserInfo, access: &Access, reason: &str) -> String {
+    let of = |text: &Option<String>| text.clone().unwrap_or_default();
+    let name = &user.name;
+    let mut text = match access {
+        Access::Path(path) => format!(
+            "forbidden: User {name:?} cannot {} path {:?}",
+            of(&path.verb),
+            of(&path.path)
+        ),
+        Access::Resource(r) => {
+            let (group, resource) = (of(&r.group), of(&r.resource));
+            let whole = match of(&r.subresource) {
+                sub if sub.is_empty() => resource.clone(),
+                sub => format!("{resource}/{sub}"),
+            };
+            let mut what = match group.as_str() {
+                "" => resource,
+                _ => format!("{resource}.{group}"),
+            };
+            if let Some(name) = r.name.as_ref().filter(|name| !name.is_empty()) {
+                what = format!("{what} {name:?}");
+            }
+            let place = match of(&r.namespace) {
+                ns if ns.is_empty() => "at the cluster scope".to_owned(),
+                ns => format!("in the namespace {ns:?}"),
+            };
+            format!(
+                "{what} is forbidden: User {name:?} cannot {} resource {whole:?} in API group {group:?} {place}",
+                of(&r.verb)
+            )
+        }
+    };
+    if !reason.is_empty() {
+        text = format!("{text}: {reason}");
+    }
+    text
+}

@@ -1,0 +1,44 @@
+//! Who somebody is.
+
+use std::collections::BTreeMap;
+
+pub const ANONYMOUS: &str = "system:anonymous";
+pub const AUTHENTICATED: &str = "system:authenticated";
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// May do everything, without being asked about.
+pub const MASTERS: &str = "system:masters";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    pub name: String,
+    pub uid: String,
+    pub groups: Vec<String>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    pub fn anonymous() -> Self {
+        Self {
+            name: ANONYMOUS.to_owned(),
+            groups: vec![UNAUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        self.name == ANONYMOUS
+    }
+
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// As one whose identity was established. A front proxy may hand on somebody who has none: they stay so.
+    pub(super) fn authenticated(mut self) -> Self {
+        if !self.is_anonymous() && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED)
+        {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+}
