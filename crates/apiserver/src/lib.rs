@@ -1,14 +1,22 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
 
+pub mod answer;
 pub mod auth;
+pub mod catalogue;
 pub mod codec;
 pub mod field;
 pub mod gojson;
 pub mod golang;
+pub mod hooks;
 pub mod kinds;
 pub mod patch;
 pub mod request;
 pub mod resource;
+pub mod rest;
+mod rest_table;
 pub mod schema;
+pub mod selector;
+pub mod served;
+pub mod server;
 pub mod status;
 pub mod store;

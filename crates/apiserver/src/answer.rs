@@ -1,0 +1,223 @@
+//! Answers: bodies, headers and the format that the client asked for.
+
+use std::convert::Infallible;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::Value;
+
+use crate::status::Failure;
+
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub type Answer = Response<Body>;
+
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed_unsync()
+}
+
+pub fn stream(chunks: impl futures::Stream<Item = Bytes> + Send + 'static) -> Body {
+    use futures::StreamExt;
+    StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk)))).boxed_unsync()
+}
+
+/// What a client wants to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format {
+    pub yaml: bool,
+    pub pretty: bool,
+    pub transform: Transform,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transform {
+    None,
+    Table,
+    Partial,
+    PartialList,
+}
+
+impl Format {
+    pub const JSON: Self = Self {
+        yaml: false,
+        pretty: false,
+        transform: Transform::None,
+    };
+
+    /// The first of the accepted formats that can be had.
+    pub fn negotiate(headers: &HeaderMap, pretty: Option<&str>) -> Result<Self, Failure> {
+        let agent = headers
+            .get(header::USER_AGENT)
+            .and_then(|agent| agent.to_str().ok())
+            .unwrap_or_default();
+        let by_a_person = ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|name| agent.starts_with(name));
+        let pretty = match pretty {
+            Some(wish) => matches!(wish, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+            None => by_a_person,
+        };
+        let accepted: Vec<&str> = headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(str::trim)
+            .filter(|one| !one.is_empty())
+            .collect();
+        if accepted.is_empty() {
+            return Ok(Self {
+                pretty,
+                ..Self::JSON
+            });
+        }
+        accepted
+            .iter()
+            .find_map(|one| Self::of(one, pretty))
+            .ok_or_else(not_acceptable)
+    }
+
+    fn of(accept: &str, pretty: bool) -> Option<Self> {
+        let mut parts = accept.split(';').map(str::trim);
+        let yaml = match parts.next()? {
+            "*/*" | "application/json" => false,
+            "application/yaml" => true,
+            _ => return None,
+        };
+        let mut transform = Transform::None;
+        let (mut group, mut version) = ("", "");
+        for part in parts {
+            match part.split_once('=') {
+                Some(("as", kind)) => {
+                    transform = match kind {
+                        "Table" => Transform::Table,
+                        "PartialObjectMetadata" => Transform::Partial,
+                        "PartialObjectMetadataList" => Transform::PartialList,
+                        _ => return None,
+                    }
+                }
+                Some(("g", value)) => group = value,
+                Some(("v", value)) => version = value,
+                Some(("pretty" | "q" | "stream" | "charset", _)) => {}
+                _ => return None,
+            }
+        }
+        let known = group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
+        (transform == Transform::None || known).then_some(Self {
+            yaml,
+            pretty,
+            transform,
+        })
+    }
+
+    pub fn content_type(&self) -> &'static str {
+        if self.yaml {
+            "application/yaml"
+        } else {
+            "application/json"
+        }
+    }
+
+    /// A document that is at hand as compact JSON.
+    pub fn encode(&self, json: Bytes) -> Bytes {
+        if !self.yaml && !self.pretty {
+            return json;
+        }
+        match serde_json::from_slice::<Value>(&json) {
+            Ok(value) => self.encode_value(&value),
+            Err(_) => json,
+        }
+    }
+
+    pub fn encode_value(&self, value: &Value) -> Bytes {
+        if self.yaml {
+            return serde_saphyr::to_string(value).unwrap_or_default().into();
+        }
+        let encoded = if self.pretty {
+            serde_json::to_vec_pretty(value)
+        } else {
+            serde_json::to_vec(value).map(|mut json| {
+                json.push(b'\n');
+                json
+            })
+        };
+        encoded.unwrap_or_default().into()
+    }
+}
+
+fn not_acceptable() -> Failure {
+    Failure::new(
+        StatusCode::NOT_ACCEPTABLE,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    )
+}
+
+/// An answer with the headers that every answer has.
+pub fn answer(code: StatusCode, content_type: &'static str, body: Body) -> Answer {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
+    response
+}
+
+pub fn json(code: StatusCode, value: &Value, format: &Format) -> Answer {
+    answer(
+        code,
+        format.content_type(),
+        full(format.encode_value(value)),
+    )
+}
+
+pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
+    let mut response = answer(code, "text/plain; charset=utf-8", full(text));
+    response.headers_mut().insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    response
+}
+
+pub fn failure(failure: &Failure, format: &Format) -> Answer {
+    let format = Format {
+        transform: Transform::None,
+        ..format.clone()
+    };
+    let mut response = json(failure.code, &failure.to_value(), &format);
+    if let Some(seconds) = failure.retry_after {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// `Warning: 299 - "…"`, as kubectl shows them.
+pub fn add_warnings(response: &mut Answer, warnings: &[String]) {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
+/// A stored object as a document of its own: kind and version are not stored with it.
+pub fn document(kind: &str, api_version: &str, object: &[u8]) -> BytesMut {
+    let mut out = BytesMut::with_capacity(object.len() + kind.len() + api_version.len() + 32);
+    out.put_slice(b"{\"kind\":\"");
+    out.put_slice(kind.as_bytes());
+    out.put_slice(b"\",\"apiVersion\":\"");
+    out.put_slice(api_version.as_bytes());
+    out.put_slice(b"\",");
+    out.put_slice(object.get(1..).unwrap_or(b"}"));
+    out
+}

@@ -1,0 +1,178 @@
+//! Bodies: from bytes to an object of the resource's type.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, StatusCode, header};
+use serde_json::Value;
+
+use super::Call;
+use super::options::{FieldValidation, WriteOptions};
+use crate::codec::json::Node;
+use crate::codec::yaml;
+use crate::field::quote;
+use crate::status::Failure;
+
+/// The largest body that is read.
+pub const MAX_BODY: usize = 3 * 1024 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFormat {
+    Json,
+    Yaml,
+}
+
+impl BodyFormat {
+    /// Without a content type it is JSON.
+    pub fn of(headers: &HeaderMap) -> Result<Self, Failure> {
+        let media = headers
+            .get(header::CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or("application/json");
+        match media.split(';').next().unwrap_or_default().trim() {
+            "" | "application/json" => Ok(Self::Json),
+            "application/yaml" => Ok(Self::Yaml),
+            _ => Err(Failure::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UnsupportedMediaType",
+                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
+        }
+    }
+}
+
+/// An object and what is to be said about it.
+#[derive(Debug)]
+pub struct Decoded {
+    pub object: Value,
+    pub warnings: Vec<String>,
+}
+
+/// Reads a document, whatever it is of.
+pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Node<'a>, Failure> {
+    let text = String::from_utf8_lossy(body);
+    let unrecognised = |problem: String| {
+        Failure::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {problem} ({})",
+            excerpt(body)
+        ))
+    };
+    match format {
+        BodyFormat::Yaml => yaml::parse(&text).map_err(|error| {
+            unrecognised(format!(
+                "couldn't get version/kind; json parse error: {error}"
+            ))
+        }),
+        BodyFormat::Json => {
+            let parsed = match &text {
+                Cow::Borrowed(text) => Node::parse(text),
+                Cow::Owned(text) => Node::parse(text).map(|node| owned(&node)),
+            };
+            let node = parsed.map_err(|error| {
+                unrecognised(format!(
+                    "couldn't get version/kind; json parse error: {error}"
+                ))
+            })?;
+            if !matches!(node, Node::Object(_) | Node::Null) {
+                return Err(unrecognised(format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+                    node.type_name()
+                )));
+            }
+            Ok(node)
+        }
+    }
+}
+
+fn owned(node: &Node<'_>) -> Node<'static> {
+    match node {
+        Node::Null => Node::Null,
+        Node::Bool(value) => Node::Bool(*value),
+        Node::Number(text) => Node::Number(text.to_string().into()),
+        Node::Text(text) => Node::Text(text.to_string().into()),
+        Node::List(items) => Node::List(items.iter().map(owned).collect()),
+        Node::Object(entries) => Node::Object(
+            entries
+                .iter()
+                .map(|(key, value)| (key.to_string().into(), owned(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// What Kubernetes shows of a body that it does not understand: short text, or the first bytes in hex.
+fn excerpt(body: &[u8]) -> String {
+    const SHOWN: usize = 1024;
+    let text_like = body
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())
+        .is_none_or(|byte| *byte == b'{');
+    let cut = &body[..body.len().min(SHOWN)];
+    let dots = if body.len() > SHOWN { " ..." } else { "" };
+    if text_like && std::str::from_utf8(body).is_ok() {
+        return format!("{}{dots}", String::from_utf8_lossy(cut));
+    }
+    let hex: String = cut.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex}{dots}")
+}
+
+impl Call<'_> {
+    /// Decodes a document of this resource's kind.
+    pub fn decode(&self, node: &Node<'_>, options: &WriteOptions) -> Result<Decoded, Failure> {
+        let resource = &self.served.resource;
+        let text_of = |key: &str| match node.get(key) {
+            Some(Node::Text(text)) => text.to_string(),
+            _ => String::new(),
+        };
+        let (kind, version) = (text_of("kind"), text_of("apiVersion"));
+        let own_version = resource.api_version();
+        let kind = if kind.is_empty() {
+            resource.kind.clone()
+        } else {
+            kind
+        };
+        let version = if version.is_empty() {
+            own_version.clone()
+        } else {
+            version
+        };
+        let refuse = |why: String| {
+            Failure::bad_request(format!(
+                "{kind} in version {} cannot be handled as a {}: {why}",
+                quote(version.rsplit('/').next().unwrap_or_default()),
+                resource.kind
+            ))
+        };
+        if kind != resource.kind || version != own_version {
+            return Err(refuse(self.server.catalogue().why_not(
+                &kind,
+                &version,
+                &resource.group,
+                &resource.kind,
+            )));
+        }
+        let decoded = self
+            .served
+            .decode(node)
+            .map_err(|error| refuse(error.to_string()))?;
+        let mut warnings = Vec::new();
+        if !decoded.objections.is_empty() {
+            match options.validation {
+                FieldValidation::Strict => {
+                    return Err(refuse(format!(
+                        "strict decoding error: {}",
+                        decoded.objections.join(", ")
+                    )));
+                }
+                FieldValidation::Warn => warnings = decoded.objections,
+                FieldValidation::Ignore => {}
+            }
+        }
+        let mut object = decoded.value;
+        if let Some(map) = object.as_object_mut() {
+            map.remove("kind");
+            map.remove("apiVersion");
+        }
+        self.served.kind().default(&mut object);
+        Ok(Decoded { object, warnings })
+    }
+}

@@ -1,0 +1,126 @@
+//! POST: a new object.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::body::{BodyFormat, parse};
+use super::options::{WriteOptions, write_options};
+use super::write::{Stopped, metadata_of};
+use super::{Call, meta};
+use crate::answer::Answer;
+use crate::status::Failure;
+
+/// The letters of generated names: none that make words, none that look alike.
+const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_LENGTH: usize = 5;
+const MAX_GENERATED: usize = 63;
+/// How often another name is tried when a generated one is taken.
+const NAME_TRIES: usize = 8;
+
+pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+    let options = write_options(call.query, "CreateOptions", false)?;
+    let node = parse(
+        BodyFormat::of(call.headers)?,
+        body,
+        &call.served.resource.kind,
+    )?;
+    let decoded = call.decode(&node, &options)?;
+    let mut warnings = decoded.warnings;
+    let object = create_object(call, decoded.object, &options, &mut warnings).await?;
+    Ok(call.written_answer(StatusCode::CREATED, &object, &warnings))
+}
+
+/// Everything between a decoded object and a stored one.
+pub async fn create_object(
+    call: &Call<'_>,
+    mut object: Value,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Failure> {
+    settle_namespace(call, &mut object)?;
+    call.track_new(&mut object)?;
+    insert_new(call, object, options, warnings).await
+}
+
+/// From here on the managers of the fields are settled.
+pub async fn insert_new(
+    call: &Call<'_>,
+    object: Value,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Failure> {
+    let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
+    let namespace = call.path.namespace.as_str();
+    let kind = call.served.kind();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let mut attempt = object.clone();
+        if generated {
+            let name = generated_name(meta(&attempt, "generateName"));
+            metadata_of(&mut attempt).insert("name".into(), name.into());
+        }
+        let name = meta(&attempt, "name").to_owned();
+        call.check_namespace(namespace)?;
+        kind.admit(&mut attempt, None, call.server)?;
+        call.stamp_new(&mut attempt);
+        kind.prepare_create(&mut attempt);
+        if !meta(&attempt, "resourceVersion").is_empty() {
+            return Err(Failure::server_error(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        call.check_new(&attempt)?;
+        call.server.before_create(call, &mut attempt)?;
+        if tries == 1 {
+            warnings.extend(kind.warnings(&attempt, None));
+        }
+        let key = call.served.key(namespace, &name);
+        match call.store_new(&key, attempt, options.dry_run).await {
+            Ok(stored) => {
+                call.server.after_write(call, None, &stored);
+                return Ok(stored);
+            }
+            Err(Stopped::Refused(failure)) => return Err(failure),
+            Err(Stopped::Raced(_)) if generated && tries < NAME_TRIES => {}
+            Err(Stopped::Raced(_)) => {
+                return Err(Failure::already_exists(
+                    call.served.resource.as_subject(),
+                    &name,
+                ));
+            }
+        }
+    }
+}
+
+pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+    if !call.served.resource.namespaced() {
+        if !meta(object, "namespace").is_empty() {
+            return Err(Failure::bad_request(
+                "namespace must not be provided on cluster-scoped resources",
+            ));
+        }
+        return Ok(());
+    }
+    let given = meta(object, "namespace");
+    if !given.is_empty() && given != call.path.namespace {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata_of(object).insert("namespace".into(), call.path.namespace.as_str().into());
+    Ok(())
+}
+
+fn generated_name(base: &str) -> String {
+    let mut end = base.len().min(MAX_GENERATED - SUFFIX_LENGTH);
+    while !base.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut name = base[..end].to_owned();
+    for _ in 0..SUFFIX_LENGTH {
+        let letter = SUFFIX_LETTERS[fastrand::usize(..SUFFIX_LETTERS.len())];
+        name.push(char::from(letter));
+    }
+    name
+}

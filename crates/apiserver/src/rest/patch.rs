@@ -1,0 +1,125 @@
+//! PATCH: four ways to say what is to change.
+
+use http::{StatusCode, header};
+use serde_json::Value;
+
+use super::options::{FieldValidation, WriteOptions, write_options};
+use super::update::replace;
+use super::{Call, meta};
+use crate::answer::Answer;
+use crate::patch::{self, PatchKind};
+use crate::status::Failure;
+
+const APPLY: &str = "application/apply-patch+yaml";
+
+pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+    let media = call
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    if media == APPLY {
+        return super::apply::apply(call, body).await;
+    }
+    let kind = PatchKind::from_media_type(media)
+        .filter(|kind| *kind != PatchKind::Strategic || !call.served.is_custom())
+        .ok_or_else(|| unsupported(call))?;
+    let options = write_options(call.query, "PatchOptions", false)?;
+    let mut warnings = Vec::new();
+    let written = replace(call, &options, &mut warnings, |current, warnings| {
+        if current.is_null() {
+            return Err(call.not_found());
+        }
+        let (object, complaints) = patched(call, kind, current, body, &options)?;
+        warnings.extend(complaints);
+        Ok(object)
+    })
+    .await?;
+    Ok(call.written_answer(StatusCode::OK, &written.object, &warnings))
+}
+
+fn unsupported(call: &Call<'_>) -> Failure {
+    let mut media = vec![
+        "application/json-patch+json",
+        "application/merge-patch+json",
+    ];
+    if !call.served.is_custom() {
+        media.push("application/strategic-merge-patch+json");
+    }
+    media.push(APPLY);
+    Failure::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            media.join(", ")
+        ),
+    )
+}
+
+/// The object that the patch makes of the current one, decoded; and what is to be said about it.
+fn patched(
+    call: &Call<'_>,
+    kind: PatchKind,
+    current: &Value,
+    body: &[u8],
+    options: &WriteOptions,
+) -> Result<(Value, Vec<String>), Failure> {
+    let resource = &call.served.resource;
+    let mut whole = current.clone();
+    whole["kind"] = resource.kind.as_str().into();
+    whole["apiVersion"] = resource.api_version().into();
+    let (types, shape) = call.served.types();
+    let strict = options.validation != FieldValidation::Ignore;
+    let patched = patch::apply(kind, types, shape, &whole, body, strict)?;
+    let decoded = call
+        .served
+        .normalised(&patched.object)
+        .map_err(|error| patched.refuse(&error.to_string()))?;
+    let mut complaints = patched.complaints.clone();
+    complaints.extend(decoded.objections);
+    if !complaints.is_empty() && options.validation == FieldValidation::Strict {
+        return Err(patched.refuse(&format!("strict decoding error: {}", complaints.join(", "))));
+    }
+    let mut object = decoded.value;
+    check_identity(call, &object, current)?;
+    if let Some(map) = object.as_object_mut() {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    call.served.kind().default(&mut object);
+    if options.validation == FieldValidation::Ignore {
+        complaints.clear();
+    }
+    Ok((object, complaints))
+}
+
+/// A patch does not make another object of the one it is for.
+fn check_identity(call: &Call<'_>, object: &Value, _current: &Value) -> Result<(), Failure> {
+    let resource = &call.served.resource;
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    if kind != resource.kind || version != resource.api_version() {
+        return Err(Failure::bad_request(format!(
+            "the kind in the data ({kind}, {version}) does not match the kind of the resource ({}, {})",
+            resource.kind,
+            resource.api_version()
+        )));
+    }
+    let name = meta(object, "name");
+    if name != call.path.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.path.name
+        )));
+    }
+    let namespace = meta(object, "namespace");
+    if resource.namespaced() && namespace != call.path.namespace {
+        return Err(Failure::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
+            call.path.namespace
+        )));
+    }
+    Ok(())
+}

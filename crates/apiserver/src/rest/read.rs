@@ -1,0 +1,352 @@
+//! GET: one object, or a list.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::Call;
+use super::options::{integer, invalid_options, revision};
+use crate::answer::{self, Answer, Transform, document, full};
+use crate::field::{FieldError, Path};
+use crate::selector::{self, Selector};
+use crate::status::Failure;
+use crate::store::{Page, RevisionError, Stored};
+
+/// How old a list may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Latest,
+    /// Any; what is at hand.
+    Any,
+    NotOlderThan(u64),
+    Exactly(u64),
+}
+
+impl Call<'_> {
+    /// An object, in the form that the client asked for.
+    pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Answer {
+        let resource = &self.served.resource;
+        let body = match self.format.transform {
+            Transform::None | Transform::PartialList => {
+                let mut body = document(&resource.kind, &resource.api_version(), object);
+                if !self.format.pretty {
+                    body.put_u8(b'\n');
+                }
+                self.format.encode(body.freeze())
+            }
+            Transform::Table => self.format.encode_value(&self.table_of_one(object)),
+            Transform::Partial => self.format.encode_value(&partial(object)),
+        };
+        answer::answer(code, self.format.content_type(), full(body))
+    }
+
+    pub fn selector(&self) -> Result<Selector, Failure> {
+        let labels = self.query.get("labelSelector").unwrap_or_default();
+        let fields = self.query.get("fieldSelector").unwrap_or_default();
+        let labels = selector::parse_labels(labels).map_err(Failure::bad_request)?;
+        let fields = selector::parse_fields(fields).map_err(Failure::bad_request)?;
+        for term in &fields {
+            if !self.served.selects_by(&term.field) {
+                return Err(Failure::bad_request(format!(
+                    "field label not supported: {}",
+                    term.field
+                )));
+            }
+        }
+        let mut selector = Selector { labels, fields };
+        // The old watch on one object.
+        if !self.path.name.is_empty() {
+            selector.fields.push(selector::FieldTerm {
+                field: "metadata.name".to_owned(),
+                value: self.path.name.clone(),
+                equal: true,
+            });
+        }
+        Ok(selector)
+    }
+}
+
+/// Name, labels and the like, without the rest.
+pub fn partial(object: &Bytes) -> Value {
+    let value: Value = serde_json::from_slice(object).unwrap_or_default();
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": value["metadata"],
+    })
+}
+
+pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
+    if let Some(wanted) = call.query.get("resourceVersion") {
+        let wanted = revision(wanted).map_err(Failure::server_error)?;
+        let current = call.server.store().revision();
+        if wanted > current {
+            return Err(too_large(wanted, current));
+        }
+    }
+    let stored = call
+        .server
+        .store()
+        .get(&call.served.shelf, &call.key())
+        .ok_or_else(|| call.not_found())?;
+    Ok(call.object_answer(StatusCode::OK, &stored.bytes))
+}
+
+pub fn too_large(wanted: u64, current: u64) -> Failure {
+    let mut failure = Failure::new(
+        StatusCode::GATEWAY_TIMEOUT,
+        "Timeout",
+        format!("Timeout: Too large resource version: {wanted}, current: {current}"),
+    );
+    failure.details.get_or_insert_default().insert(
+        "causes".into(),
+        json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]),
+    );
+    failure.retry_after = Some(1);
+    failure
+}
+
+pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
+    let selector = call.selector()?;
+    let limit = integer(call.query, "limit")?.unwrap_or(0);
+    let token = call.query.get("continue");
+    check_list_options(call, token.is_some())?;
+    let at = at(call, token.is_some())?;
+    let prefix = call.served.prefix(&call.path.namespace);
+    let store = call.server.store();
+    let (after, snapshot) = match token {
+        Some(token) => {
+            let (revision, after) = open_token(token)?;
+            (Some(format!("{prefix}{after}")), Some(revision))
+        }
+        None => (
+            None,
+            match at {
+                At::Exactly(revision) => Some(revision),
+                At::NotOlderThan(wanted) => {
+                    let current = store.revision();
+                    if wanted > current {
+                        return Err(too_large(wanted, current));
+                    }
+                    None
+                }
+                At::Latest | At::Any => None,
+            },
+        ),
+    };
+    // What is at hand comes whole.
+    let limit = match (limit, at) {
+        (1.., At::Any) if token.is_none() => usize::MAX,
+        (1.., _) => limit as usize,
+        _ => usize::MAX,
+    };
+    let page = store
+        .list(
+            &call.served.shelf,
+            &prefix,
+            after.as_deref(),
+            snapshot,
+            limit,
+            |stored| selector.matches(&stored.key, &stored.attributes),
+        )
+        .map_err(|error| refused(error, snapshot, token.is_some()))?;
+    let next = (page.remaining > 0)
+        .then(|| page.items.last())
+        .flatten()
+        .map(|last| seal_token(page.revision, &last.key[prefix.len()..]));
+    let remaining = selector.is_empty().then_some(page.remaining as u64);
+    Ok(page_answer(call, &page, next.as_deref(), remaining))
+}
+
+fn refused(error: RevisionError, asked: Option<u64>, continued: bool) -> Failure {
+    match error {
+        RevisionError::Future { current } => too_large(asked.unwrap_or(0), current),
+        RevisionError::Expired { .. } if continued => Failure::gone(
+            "Expired",
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
+        ),
+        RevisionError::Expired { oldest } => Failure::gone(
+            "Expired",
+            format!("The resourceVersion for the provided list is too old. (oldest: {oldest})"),
+        ),
+    }
+}
+
+fn check_list_options(call: &Call<'_>, continued: bool) -> Result<(), Failure> {
+    let matching = call.query.get("resourceVersionMatch");
+    let version = call.query.get("resourceVersion");
+    let path = Path::new("resourceVersionMatch");
+    let mut errors = Vec::new();
+    if call.query.flag("sendInitialEvents") {
+        errors.push(FieldError::forbidden(
+            &Path::new("sendInitialEvents"),
+            "sendInitialEvents is forbidden for list",
+        ));
+    }
+    if let Some(matching) = matching {
+        if version.is_none() {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if continued {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(
+                &path,
+                matching,
+                &["Exact", "NotOlderThan", ""],
+            ));
+        } else if matching == "Exact" && version == Some("0") {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            ));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(invalid_options("ListOptions", &errors))
+}
+
+fn at(call: &Call<'_>, continued: bool) -> Result<At, Failure> {
+    let Some(version) = call.query.get("resourceVersion") else {
+        return Ok(At::Latest);
+    };
+    if continued && version != "0" {
+        return Err(Failure::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
+    let version = revision(version)
+        .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
+    Ok(match (version, call.query.get("resourceVersionMatch")) {
+        (0, _) => At::Any,
+        (version, Some("Exact")) => At::Exactly(version),
+        // With a limit and no word about matching, the version is meant exactly.
+        (version, None) if call.query.get("limit").is_some_and(|limit| limit != "0") => {
+            At::Exactly(version)
+        }
+        (version, _) => At::NotOlderThan(version),
+    })
+}
+
+/// `{"v":"meta.k8s.io/v1","rv":5,"start":"name\0"}`, in unpadded base64.
+fn seal_token(revision: u64, after: &str) -> String {
+    use base64::Engine;
+    let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("{after}\0")});
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+fn open_token(token: &str) -> Result<(u64, String), Failure> {
+    use base64::Engine;
+    let refuse = |why: String| {
+        Failure::bad_request(format!(
+            "invalid continue token: continue key is not valid: {why}"
+        ))
+    };
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
+        .decode(token)
+        .map_err(|_| refuse("illegal base64 data at input byte 0".to_owned()))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let node = crate::codec::json::Node::parse(&text).map_err(|error| refuse(error.to_string()))?;
+    let value = node.to_value();
+    if value["v"] != "meta.k8s.io/v1" {
+        return Err(refuse(format!(
+            "server does not recognize this encoded version {:?}",
+            value["v"].as_str().unwrap_or_default()
+        )));
+    }
+    let start = value["start"].as_str().unwrap_or_default();
+    if start.is_empty() {
+        return Err(refuse(
+            "encoded start key empty (version meta.k8s.io/v1)".to_owned(),
+        ));
+    }
+    if start.split('/').any(|part| part == "..") {
+        return Err(refuse(format!("invalid start key: {start}")));
+    }
+    let revision = value["rv"].as_u64().unwrap_or(0);
+    if revision == 0 {
+        return Err(refuse(
+            "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned(),
+        ));
+    }
+    Ok((revision, start.trim_end_matches('\0').to_owned()))
+}
+
+fn list_meta(page: &Page, next: Option<&str>, remaining: Option<u64>) -> Value {
+    let mut meta = json!({"resourceVersion": page.revision.to_string()});
+    if let Some(next) = next {
+        meta["continue"] = next.into();
+        if let Some(remaining) = remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+    }
+    meta
+}
+
+fn page_answer(call: &Call<'_>, page: &Page, next: Option<&str>, remaining: Option<u64>) -> Answer {
+    let resource = &call.served.resource;
+    let meta = list_meta(page, next, remaining);
+    let body = match call.format.transform {
+        Transform::Table => {
+            let table = call.table(&page.items, meta);
+            call.format.encode_value(&table)
+        }
+        Transform::PartialList | Transform::Partial => {
+            let items: Vec<Value> = page.items.iter().map(|item| partial(&item.bytes)).collect();
+            call.format.encode_value(&json!({
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": meta,
+                "items": items,
+            }))
+        }
+        Transform::None => {
+            let mut meta = meta;
+            if call.served.is_custom() && meta.get("continue").is_none() {
+                meta["continue"] = "".into();
+            }
+            let head = json!({"metadata": meta});
+            let mut body = document(
+                &resource.list_kind(),
+                &resource.api_version(),
+                head.to_string().as_bytes(),
+            );
+            body.truncate(body.len() - 1);
+            body.put_slice(b",\"items\":[");
+            put_items(call, &mut body, &page.items);
+            body.put_slice(b"]}");
+            if !call.format.pretty {
+                body.put_u8(b'\n');
+            }
+            call.format.encode(body.freeze())
+        }
+    };
+    answer::answer(StatusCode::OK, call.format.content_type(), full(body))
+}
+
+/// Items of custom resources say what they are; those of built-in ones do not.
+fn put_items(call: &Call<'_>, body: &mut BytesMut, items: &[std::sync::Arc<Stored>]) {
+    let total: usize = items.iter().map(|item| item.bytes.len() + 1).sum();
+    body.reserve(total);
+    let resource = &call.served.resource;
+    let version = resource.api_version();
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            body.put_u8(b',');
+        }
+        if call.served.is_custom() {
+            body.put_slice(&document(&resource.kind, &version, &item.bytes));
+        } else {
+            body.put_slice(&item.bytes);
+        }
+    }
+}

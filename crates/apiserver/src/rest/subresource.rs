@@ -1,0 +1,28 @@
+//! Parts and actions of objects that have a path of their own.
+
+use super::Call;
+use crate::answer::Answer;
+use crate::status::Failure;
+
+pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+    let resource = &call.served.resource;
+    let sub = resource
+        .subresource(&call.path.subresource)
+        .ok_or_else(Failure::no_such_resource)?;
+    if !sub.2.iter().any(|verb| verb == call.info.verb) {
+        return Err(Failure::method_not_supported());
+    }
+    if !call.path.rest.is_empty() && sub.0 != "proxy" {
+        return Err(Failure::no_such_resource());
+    }
+    match (call.path.subresource.as_str(), call.info.verb) {
+        ("status" | "resize" | "ephemeralcontainers" | "approval", "get") => super::read::get(call),
+        ("status" | "finalize" | "resize" | "ephemeralcontainers" | "approval", "update") => {
+            super::update::update(call, body).await
+        }
+        ("status" | "resize" | "ephemeralcontainers" | "approval", "patch") => {
+            super::patch::patch(call, body).await
+        }
+        _ => Err(Failure::no_such_resource()),
+    }
+}

@@ -1,0 +1,214 @@
+//! PUT: a changed object; and what every change of an object goes through.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::body::{BodyFormat, parse};
+use super::create::{insert_new, settle_namespace};
+use super::options::{WriteOptions, revision, write_options};
+use super::write::{RETRIES, SharedStored, Stopped, Written, metadata_of};
+use super::{Call, meta};
+use crate::answer::Answer;
+use crate::field::{FieldError, Path};
+use crate::kinds::metadata;
+use crate::status::Failure;
+
+pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+    let options = write_options(call.query, "UpdateOptions", false)?;
+    let node = parse(
+        BodyFormat::of(call.headers)?,
+        body,
+        &call.served.resource.kind,
+    )?;
+    let decoded = call.decode(&node, &options)?;
+    let mut warnings = decoded.warnings;
+    let mut object = decoded.object;
+    settle_namespace(call, &mut object)?;
+    let name = meta(&object, "name");
+    if name.is_empty() {
+        return Err(Failure::bad_request("name must be provided"));
+    }
+    if name != call.path.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.path.name
+        )));
+    }
+    let written = replace(call, &options, &mut warnings, |_, _| Ok(object.clone())).await?;
+    let code = if written.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok(call.written_answer(code, &written.object, &warnings))
+}
+
+/// Changes an object by `change`, which is given the present one (null: there is none) and a place for warnings, again
+/// if somebody else was faster.
+pub async fn replace(
+    call: &Call<'_>,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+    change: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Failure>,
+) -> Result<Written, Failure> {
+    let key = call.key();
+    let said_before = warnings.len();
+    for _ in 0..RETRIES {
+        warnings.truncate(said_before);
+        let Some(current) = call.server.store().get(&call.served.shelf, &key) else {
+            let object = change(&Value::Null, warnings)?;
+            return create_instead(call, options, warnings, object).await;
+        };
+        let old = current.value();
+        let mut new = change(&old, warnings)?;
+        let given_revision = check_revision(call, &new, &current)?;
+        call.track_change(&old, &mut new)?;
+        finish_change(call, &old, &mut new, warnings)?;
+        match call.store_changed(&current, new, options.dry_run).await {
+            Ok(written) => {
+                if !options.dry_run {
+                    call.server.after_write(call, Some(&old), &written.object);
+                }
+                return Ok(written);
+            }
+            Err(Stopped::Refused(failure)) => return Err(failure),
+            Err(Stopped::Raced(_)) if given_revision => return Err(modified(call)),
+            Err(Stopped::Raced(_)) => {}
+        }
+    }
+    Err(modified(call))
+}
+
+async fn create_instead(
+    call: &Call<'_>,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+    mut object: Value,
+) -> Result<Written, Failure> {
+    if !call.served.rules.create_on_update || !call.path.subresource.is_empty() {
+        return Err(call.not_found());
+    }
+    if !meta(&object, "resourceVersion").is_empty() && meta(&object, "resourceVersion") != "0" {
+        return Err(call.not_found());
+    }
+    call.track_new(&mut object)?;
+    let object = insert_new(call, object, options, warnings).await?;
+    Ok(Written {
+        object,
+        created: true,
+        deleted: false,
+    })
+}
+
+/// Whether the client gave the version that it means to change; that it is the present one.
+fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Result<bool, Failure> {
+    let given = meta(new, "resourceVersion");
+    let uid = meta(new, "uid");
+    let old = current.value();
+    if !uid.is_empty() && uid != meta(&old, "uid") {
+        return Err(Failure::conflict(
+            call.served.resource.as_subject(),
+            &call.path.name,
+            &format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                meta(&old, "uid")
+            ),
+        ));
+    }
+    if given.is_empty() || given == "0" {
+        if call.served.rules.unconditional_update {
+            return Ok(false);
+        }
+        let path = Path::new("metadata").child("resourceVersion");
+        return Err(call.invalid(
+            &call.path.name,
+            &[FieldError::invalid(
+                &path,
+                0,
+                "must be specified for an update",
+            )],
+        ));
+    }
+    let wanted = revision(given).map_err(Failure::server_error)?;
+    if wanted != current.revision {
+        return Err(modified(call));
+    }
+    Ok(true)
+}
+
+fn modified(call: &Call<'_>) -> Failure {
+    Failure::conflict(
+        call.served.resource.as_subject(),
+        &call.path.name,
+        "the object has been modified; please apply your changes to the latest version and try again",
+    )
+}
+
+/// Puts back what this request may not change, admits, and checks the result.
+fn finish_change(
+    call: &Call<'_>,
+    old: &Value,
+    new: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let kind = call.served.kind();
+    metadata_of(new).insert(
+        "resourceVersion".into(),
+        meta(old, "resourceVersion").into(),
+    );
+    if call.path.subresource == "status" {
+        keep_all_but_status(call, new, old);
+        call.keep_metadata(new, old);
+        let mut errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
+        errors.extend(kind.validate_status_update(new, old));
+        return fail_if_any(call, &errors);
+    }
+    kind.admit(new, Some(old), call.server)?;
+    call.keep_metadata(new, old);
+    kind.prepare_update(new, old);
+    let mut errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
+    errors.extend(kind.validate_update(new, old));
+    fail_if_any(call, &errors)?;
+    call.server.before_update(call, old, new)?;
+    warnings.extend(kind.warnings(new, Some(old)));
+    Ok(())
+}
+
+fn fail_if_any(call: &Call<'_>, errors: &[FieldError]) -> Result<(), Failure> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(call.invalid(&call.path.name, errors))
+}
+
+/// Through `/status` the status changes, and with most kinds labels and annotations too.
+fn keep_all_but_status(call: &Call<'_>, new: &mut Value, old: &Value) {
+    let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
+        return;
+    };
+    new.retain(|key, _| matches!(key.as_str(), "metadata" | "status"));
+    for (key, value) in old {
+        if !matches!(key.as_str(), "metadata" | "status") {
+            new.insert(key.clone(), value.clone());
+        }
+    }
+    let kept: &[&str] = match call.served.shelf.as_ref() {
+        "deployments.apps" => &["labels"],
+        "flowschemas.flowcontrol.apiserver.k8s.io"
+        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io" => {
+            &["labels", "annotations", "finalizers", "ownerReferences"]
+        }
+        "pods" => &["ownerReferences"],
+        _ => &[],
+    };
+    for field in kept {
+        match old["metadata"].get(field) {
+            Some(value) => new["metadata"][*field] = value.clone(),
+            None => {
+                if let Some(meta) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+                    meta.remove(*field);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Watches: what is there, what changes, bookmarks in between, and an orderly end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::StatusCode;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::Call;
+use super::options::{integer, invalid_options, revision};
+use super::read::partial;
+use crate::answer::{self, Answer, Transform, document};
+use crate::field::{FieldError, Path};
+use crate::selector::Selector;
+use crate::status::Failure;
+use crate::store::{Change, Event, RevisionError, Stored, Subscription};
+
+/// Without a wish of the client, watches end after this and twice this.
+const DEFAULT_MINUTES: u64 = 30;
+/// How often a client that wants them gets bookmarks.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// Watches shorter than this get none.
+const NO_BOOKMARK_UNDER: Duration = Duration::from_secs(12);
+/// What is gathered into one chunk when much happens at once.
+const CHUNK: usize = 64 << 10;
+
+/// What follows a watch from request to end.
+struct Follower {
+    subscription: Subscription,
+    selector: Selector,
+    prefix: String,
+    shape: EventShape,
+    deadline: Instant,
+    bookmarks: bool,
+    /// After what is there comes a bookmark that says so.
+    marks_initial_end: bool,
+    /// Deliver what is there first.
+    initial: bool,
+    /// The revision up to which the client knows everything.
+    reached: u64,
+    shutdown: plimsoll_ground::shutdown::Shutdown,
+    /// Not before the store has got here.
+    wait_for: Option<u64>,
+}
+
+/// How events look on the wire.
+struct EventShape {
+    kind: String,
+    api_version: String,
+    transform: Transform,
+    table: Option<crate::rest_table::RowMaker>,
+}
+
+pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
+    let selector = call.selector()?;
+    let bookmarks = call.query.flag("allowWatchBookmarks");
+    let initial_events = call
+        .query
+        .get("sendInitialEvents")
+        .map(|_| call.query.flag("sendInitialEvents"));
+    check_watch_options(call, initial_events, bookmarks)?;
+    let from = match call.query.get("resourceVersion") {
+        None => None,
+        Some(text) => Some(revision(text).map_err(Failure::server_error)?).filter(|from| *from > 0),
+    };
+    let timeout = match integer(call.query, "timeoutSeconds")? {
+        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()),
+        _ => Duration::from_secs(60 * DEFAULT_MINUTES).mul_f64(1.0 + fastrand::f64()),
+    };
+    let prefix = call.served.prefix(&call.path.namespace);
+    let store = call.server.store();
+    let current = store.revision();
+    let wants_present = initial_events.unwrap_or(from.is_none());
+    let start = match from {
+        Some(from) if !wants_present => Some(from.min(current)),
+        None if !wants_present => Some(current),
+        _ => None,
+    };
+    let subscription = match store.watch(&call.served.shelf, &prefix, start) {
+        Ok(subscription) => subscription,
+        Err(RevisionError::Expired { oldest }) => {
+            return Ok(only_an_error(call, &expired(from.unwrap_or(0), oldest)));
+        }
+        Err(RevisionError::Future { .. }) => {
+            return Err(Failure::internal("a watch cannot be from the future"));
+        }
+    };
+    let follower = Follower {
+        reached: start.unwrap_or(subscription.revision),
+        subscription,
+        selector,
+        prefix,
+        shape: EventShape {
+            kind: call.served.resource.kind.clone(),
+            api_version: call.served.resource.api_version(),
+            transform: call.format.transform,
+            table: (call.format.transform == Transform::Table).then(|| call.row_maker()),
+        },
+        deadline: Instant::now() + timeout,
+        bookmarks: bookmarks && (from.is_none() || timeout > NO_BOOKMARK_UNDER),
+        marks_initial_end: bookmarks && wants_present,
+        initial: wants_present,
+        shutdown: call.server.shutdown(),
+        wait_for: from.filter(|from| *from > current && initial_events != Some(true)),
+    };
+    let too_new = from.filter(|from| *from > current && initial_events == Some(true));
+    let (sender, mut receiver) = mpsc::channel(16);
+    tokio::spawn(async move {
+        if let Some(wanted) = too_new {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let failure = super::read::too_large(wanted, current);
+            let _ = sender.send(error_line(&failure)).await;
+            return;
+        }
+        follower.run(sender).await;
+    });
+    let body = answer::stream(futures::stream::poll_fn(move |context| {
+        receiver.poll_recv(context)
+    }));
+    Ok(answer::answer(StatusCode::OK, "application/json", body))
+}
+
+fn check_watch_options(
+    call: &Call<'_>,
+    initial_events: Option<bool>,
+    bookmarks: bool,
+) -> Result<(), Failure> {
+    let matching = call.query.get("resourceVersionMatch");
+    let path = Path::new("resourceVersionMatch");
+    let mut errors = Vec::new();
+    match initial_events {
+        None => {
+            if matching.is_some() {
+                errors.push(FieldError::forbidden(
+                    &path,
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                ));
+            }
+        }
+        Some(wanted) => {
+            if matching != Some("NotOlderThan") {
+                errors.push(FieldError::forbidden(
+                    &path,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ));
+            }
+            if wanted && !bookmarks {
+                errors.push(FieldError::forbidden(
+                    &Path::new("allowWatchBookmarks"),
+                    "sendInitialEvents requires setting allowWatchBookmarks to true",
+                ));
+            }
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(invalid_options("ListOptions", &errors))
+}
+
+fn expired(asked: u64, oldest: u64) -> Failure {
+    Failure::gone(
+        "Expired",
+        format!("too old resource version: {asked} ({oldest})"),
+    )
+}
+
+/// A watch that cannot begin says so in an event.
+fn only_an_error(_call: &Call<'_>, failure: &Failure) -> Answer {
+    answer::answer(
+        StatusCode::OK,
+        "application/json",
+        answer::full(error_line(failure)),
+    )
+}
+
+fn error_line(failure: &Failure) -> Bytes {
+    let event = json!({"type": "ERROR", "object": failure.to_value()});
+    format!("{event}\n").into()
+}
+
+impl Follower {
+    async fn run(mut self, client: mpsc::Sender<Bytes>) {
+        let mut out = BytesMut::new();
+        if self.initial {
+            for stored in std::mem::take(&mut self.subscription.present) {
+                if self.selector.matches(&stored.key, &stored.attributes) {
+                    self.shape.put(&mut out, "ADDED", &stored.bytes);
+                    if out.len() > CHUNK && client.send(out.split().freeze()).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            if self.marks_initial_end {
+                self.shape.put_bookmark(&mut out, self.reached, true);
+            }
+        }
+        for event in std::mem::take(&mut self.subscription.backlog) {
+            self.put_event(&mut out, &event);
+        }
+        // The head of the answer goes out at once, even if nothing happens for long.
+        if client.send(out.split().freeze()).await.is_err() {
+            return;
+        }
+        let mut bookmark =
+            tokio::time::interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
+        let final_bookmark = self.deadline.checked_sub(Duration::from_secs(2));
+        let mut final_due = self.bookmarks;
+        loop {
+            let before_the_end = tokio::time::sleep_until(final_bookmark.unwrap_or(self.deadline));
+            tokio::select! {
+                biased;
+                () = client.closed() => return,
+                () = self.shutdown.begins() => break,
+                () = tokio::time::sleep_until(self.deadline) => break,
+                event = self.subscription.tail.next() => {
+                    let Some(event) = event else { break };
+                    self.put_event(&mut out, &event);
+                    while out.len() < CHUNK
+                        && let Some(event) = self.subscription.tail.try_next()
+                    {
+                        self.put_event(&mut out, &event);
+                    }
+                }
+                _ = bookmark.tick(), if self.bookmarks => {
+                    self.shape.put_bookmark(&mut out, self.reached, false);
+                }
+                () = before_the_end, if final_due => {
+                    final_due = false;
+                    self.shape.put_bookmark(&mut out, self.reached, false);
+                }
+            }
+            if !out.is_empty() && client.send(out.split().freeze()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn put_event(&mut self, out: &mut BytesMut, event: &Event) {
+        self.reached = event.revision;
+        if self.wait_for.is_some_and(|wanted| event.revision <= wanted)
+            || !event.object.key.starts_with(&self.prefix)
+        {
+            return;
+        }
+        let matches = |stored: &Arc<Stored>| self.selector.matches(&stored.key, &stored.attributes);
+        let is_in = event.change != Change::Deleted && matches(&event.object);
+        let was_in = event.before.as_ref().is_some_and(matches);
+        match (was_in, is_in) {
+            (false, false) => {}
+            (false, true) => self.shape.put(out, "ADDED", &event.object.bytes),
+            (true, true) => self.shape.put(out, "MODIFIED", &event.object.bytes),
+            // The client gets the object as it last knew it, with the version at which it left.
+            (true, false) if event.change == Change::Deleted => {
+                self.shape.put(out, "DELETED", &event.object.bytes);
+            }
+            (true, false) => {
+                if let Some(before) = &event.before {
+                    let mut last = before.value();
+                    last["metadata"]["resourceVersion"] = event.revision.to_string().into();
+                    let bytes = serde_json::to_vec(&last).unwrap_or_default().into();
+                    self.shape.put(out, "DELETED", &bytes);
+                }
+            }
+        }
+    }
+}
+
+impl EventShape {
+    fn put(&self, out: &mut BytesMut, change: &str, object: &Bytes) {
+        out.put_slice(b"{\"type\":\"");
+        out.put_slice(change.as_bytes());
+        out.put_slice(b"\",\"object\":");
+        match (self.transform, &self.table) {
+            (Transform::Table, Some(rows)) => put_value(out, &rows.event(object)),
+            (Transform::Partial | Transform::PartialList, _) => put_value(out, &partial(object)),
+            _ => out.put_slice(&document(&self.kind, &self.api_version, object)),
+        }
+        out.put_slice(b"}\n");
+    }
+
+    /// A bookmark is an object of which nothing but the version is known.
+    fn put_bookmark(&self, out: &mut BytesMut, revision: u64, initial_end: bool) {
+        let mut object = json!({
+            "kind": self.kind,
+            "apiVersion": self.api_version,
+            "metadata": {"resourceVersion": revision.to_string()},
+        });
+        if initial_end {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        self.fill(&mut object);
+        put_value(out, &json!({"type": "BOOKMARK", "object": object}));
+        out.put_u8(b'\n');
+    }
+
+    /// Go writes the empty struct of a kind with its empty parts.
+    fn fill(&self, object: &mut Value) {
+        let (group, version) = self
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &self.api_version));
+        let Some(id) = crate::resource::builtin_type(group, version, &self.kind) else {
+            return;
+        };
+        let zero = crate::codec::decode::zero_struct(crate::schema::Types::builtin(), id);
+        if let (Some(object), Value::Object(zero)) = (object.as_object_mut(), zero) {
+            for (key, value) in zero {
+                object.entry(key).or_insert(value);
+            }
+        }
+    }
+}
+
+fn put_value(out: &mut BytesMut, value: &Value) {
+    out.put_slice(&serde_json::to_vec(value).unwrap_or_default());
+}

@@ -1,0 +1,248 @@
+//! What all writes share: the last steps before an object is stored, and the answer after.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::{Call, finalizers, is_being_deleted};
+use crate::answer::{self, Answer};
+use crate::field::FieldError;
+use crate::kinds::metadata;
+use crate::status::Failure;
+use crate::store::{Expect, Mismatch, Stored};
+
+/// Why a write did not happen.
+#[derive(Debug)]
+pub enum Stopped {
+    Refused(Failure),
+    /// Somebody else was faster.
+    Raced(Mismatch),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+/// A written object, or one that would have been.
+#[derive(Debug)]
+pub struct Written {
+    pub object: Value,
+    pub created: bool,
+    /// The write removed the last finalizer of an object that was to be deleted.
+    pub deleted: bool,
+}
+
+impl Call<'_> {
+    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> Failure {
+        Failure::invalid(self.served.resource.as_kind(), name, errors)
+    }
+
+    pub fn not_found(&self) -> Failure {
+        Failure::not_found(self.served.resource.as_subject(), &self.path.name)
+    }
+
+    /// Objects are made in namespaces that exist and stay.
+    pub fn check_namespace(&self, namespace: &str) -> Result<(), Failure> {
+        if !self.served.resource.namespaced() {
+            return Ok(());
+        }
+        let Some(found) = self.server.store().get("namespaces", namespace) else {
+            let subject = crate::status::Subject {
+                group: "",
+                kind: "namespaces",
+            };
+            return Err(Failure::not_found(subject, namespace));
+        };
+        if !is_being_deleted(&found.value()) {
+            return Ok(());
+        }
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        let mut refused =
+            Failure::forbidden(self.served.resource.as_subject(), &self.path.name, &why);
+        refused.details.get_or_insert_default().insert(
+            "causes".into(),
+            json!([{
+                "reason": "NamespaceTerminating",
+                "message": format!("namespace {namespace} is being terminated"),
+                "field": "metadata.namespace",
+            }]),
+        );
+        Err(refused)
+    }
+
+    /// Stores a new object. `object` is prepared and valid.
+    pub async fn store_new(
+        &self,
+        key: &str,
+        object: Value,
+        dry_run: bool,
+    ) -> Result<Value, Stopped> {
+        let store = self.server.store();
+        let name = key.rsplit('/').next().unwrap_or_default();
+        if dry_run {
+            return match store.get(&self.served.shelf, key) {
+                Some(found) => Err(Stopped::Raced(Mismatch(Some(found)))),
+                None => Ok(object),
+            };
+        }
+        let attributes = self.served.attributes(&object);
+        let (stored, durable) = store
+            .put(&self.served.shelf, key, Expect::Absent, object, attributes)
+            .map_err(Stopped::Raced)?;
+        if !durable.wait().await {
+            return Err(self.disk_failed(name).into());
+        }
+        Ok(stored.value())
+    }
+
+    /// Stores a changed object, or deletes it if nothing holds it any more.
+    pub async fn store_changed(
+        &self,
+        current: &Stored,
+        object: Value,
+        dry_run: bool,
+    ) -> Result<Written, Stopped> {
+        let store = self.server.store();
+        let expect = Expect::Revision(current.revision);
+        if self.nothing_holds(&object) {
+            if dry_run {
+                return Ok(written(object, true));
+            }
+            let (last, durable) = store
+                .delete(&self.served.shelf, &current.key, expect)
+                .map_err(Stopped::Raced)?;
+            if !durable.wait().await {
+                return Err(self.disk_failed(current.name()).into());
+            }
+            return Ok(written(last.value(), true));
+        }
+        // A write that changes nothing is none.
+        if object == current.value() || dry_run {
+            return Ok(written(object, false));
+        }
+        let attributes = self.served.attributes(&object);
+        let (stored, durable) = store
+            .put(&self.served.shelf, &current.key, expect, object, attributes)
+            .map_err(Stopped::Raced)?;
+        if !durable.wait().await {
+            return Err(self.disk_failed(current.name()).into());
+        }
+        Ok(written(stored.value(), false))
+    }
+
+    /// Whether an object that is being deleted can go: no finalizer is left, and its grace is over.
+    pub fn nothing_holds(&self, object: &Value) -> bool {
+        let grace = object["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        is_being_deleted(object)
+            && finalizers(object).is_empty()
+            && grace.unwrap_or(0) == 0
+            && object["spec"]["finalizers"]
+                .as_array()
+                .is_none_or(|left| self.served.shelf.as_ref() != "namespaces" || left.is_empty())
+    }
+
+    fn disk_failed(&self, name: &str) -> Failure {
+        Failure::internal(format!(
+            "{} {name:?}: the write is not on disk; look at the server's log",
+            self.served.resource.qualified()
+        ))
+    }
+
+    /// The metadata that a server gives to a new object.
+    pub fn stamp_new(&self, object: &mut Value) {
+        let meta = metadata_of(object);
+        meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
+        meta.insert(
+            "creationTimestamp".into(),
+            crate::codec::time::show_seconds(self.now).into(),
+        );
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "generation",
+        ] {
+            meta.remove(field);
+        }
+        if !self.served.resource.namespaced() {
+            meta.remove("namespace");
+        }
+    }
+
+    /// The metadata that an update cannot change, put back.
+    pub fn keep_metadata(&self, new: &mut Value, old: &Value) {
+        let meta = metadata_of(new);
+        meta.remove("selfLink");
+        let old = &old["metadata"];
+        for field in [
+            "generation",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ] {
+            match old.get(field) {
+                Some(value) => meta.insert(field.into(), value.clone()),
+                None => meta.remove(field),
+            };
+        }
+        for field in ["uid", "creationTimestamp", "namespace"] {
+            if meta
+                .get(field)
+                .is_none_or(|value| value.is_null() || value == "")
+                && let Some(value) = old.get(field)
+            {
+                meta.insert(field.into(), value.clone());
+            }
+        }
+    }
+
+    pub fn check_new(&self, object: &Value) -> Result<(), Failure> {
+        let kind = self.served.kind();
+        let mut errors = metadata::validate_metadata_create(
+            &object["metadata"],
+            self.served.resource.namespaced(),
+        );
+        errors.extend(kind.validate_create(object));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        Err(self.invalid(super::meta(object, "name"), &errors))
+    }
+
+    /// An object as the answer to a write.
+    pub fn written_answer(&self, code: StatusCode, object: &Value, warnings: &[String]) -> Answer {
+        let bytes: Bytes = serde_json::to_vec(object).unwrap_or_default().into();
+        let mut answer = self.object_answer(code, &bytes);
+        answer::add_warnings(&mut answer, warnings);
+        answer
+    }
+}
+
+fn written(object: Value, deleted: bool) -> Written {
+    Written {
+        object,
+        created: false,
+        deleted,
+    }
+}
+
+/// The object's metadata, made if it is not there.
+pub fn metadata_of(object: &mut Value) -> &mut Map<String, Value> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = Value::Object(Map::new());
+    }
+    match &mut object["metadata"] {
+        Value::Object(map) => map,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+/// For races that are lost again and again.
+pub const RETRIES: usize = 100;
+
+pub type SharedStored = Arc<Stored>;

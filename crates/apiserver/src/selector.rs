@@ -1,0 +1,483 @@
+//! Label and field selectors: `app in (a,b),!legacy`, `spec.nodeName=n1`.
+
+use crate::store::Attributes;
+
+/// All requirements must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Selector {
+    pub labels: Vec<Requirement>,
+    pub fields: Vec<FieldTerm>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requirement {
+    pub key: String,
+    pub operator: Operator,
+    pub values: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    Exists,
+    Absent,
+    In,
+    NotIn,
+    Greater,
+    Less,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldTerm {
+    pub field: String,
+    pub value: String,
+    pub equal: bool,
+}
+
+impl Selector {
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// `key` is the object's `namespace/name`.
+    pub fn matches(&self, key: &str, attributes: &Attributes) -> bool {
+        self.labels
+            .iter()
+            .all(|requirement| requirement.matches(|name| label(attributes, name)))
+            && self.fields.iter().all(|term| {
+                let value = match term.field.as_str() {
+                    "metadata.name" => key.rsplit('/').next().unwrap_or_default(),
+                    "metadata.namespace" => key.split_once('/').map_or("", |(ns, _)| ns),
+                    field => attributes
+                        .fields
+                        .iter()
+                        .find(|(name, _)| *name == field)
+                        .map_or("", |(_, value)| value),
+                };
+                (value == term.value) == term.equal
+            })
+    }
+
+    /// The one name that can match, where the selector says so.
+    pub fn single_name(&self) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|term| term.equal && term.field == "metadata.name")
+            .map(|term| term.value.as_str())
+    }
+}
+
+fn label<'a>(attributes: &'a Attributes, name: &str) -> Option<&'a str> {
+    attributes
+        .labels
+        .iter()
+        .find(|(key, _)| key.as_ref() == name)
+        .map(|(_, value)| value.as_ref())
+}
+
+impl Requirement {
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let value = label(&self.key);
+        let listed = |value: &str| self.values.iter().any(|one| one == value);
+        let compared = |wanted: fn(i64, i64) -> bool| {
+            let bound = self.values.first().and_then(|bound| bound.parse().ok());
+            match (value.and_then(|value| value.parse().ok()), bound) {
+                (Some(value), Some(bound)) => wanted(value, bound),
+                _ => false,
+            }
+        };
+        match self.operator {
+            Operator::Exists => value.is_some(),
+            Operator::Absent => value.is_none(),
+            Operator::In => value.is_some_and(listed),
+            Operator::NotIn => !value.is_some_and(listed),
+            Operator::Greater => compared(|value, bound| value > bound),
+            Operator::Less => compared(|value, bound| value < bound),
+        }
+    }
+}
+
+/// In Kubernetes' words.
+pub type SelectorError = String;
+
+pub fn parse_labels(text: &str) -> Result<Vec<Requirement>, SelectorError> {
+    let mut parser = LabelParser {
+        tokens: tokens(text),
+        at: 0,
+    };
+    parser.requirements()
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Token {
+    Word(String),
+    Sign(&'static str),
+    End,
+}
+
+impl Token {
+    fn text(&self) -> &str {
+        match self {
+            Self::Word(word) => word,
+            Self::Sign(sign) => sign,
+            Self::End => "",
+        }
+    }
+}
+
+const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
+
+fn tokens(text: &str) -> Vec<Token> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            found.push(Token::Sign(sign));
+            rest = rest[sign.len()..].trim_start();
+            continue;
+        }
+        let end = rest
+            .find(|c: char| c.is_whitespace() || "=!(),<>".contains(c))
+            .unwrap_or(rest.len());
+        found.push(Token::Word(rest[..end].to_owned()));
+        rest = rest[end..].trim_start();
+    }
+    found.push(Token::End);
+    found
+}
+
+struct LabelParser {
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl LabelParser {
+    fn peek(&self) -> &Token {
+        self.tokens.get(self.at).unwrap_or(&Token::End)
+    }
+
+    fn take(&mut self) -> Token {
+        let token = self.peek().clone();
+        self.at += 1;
+        token
+    }
+
+    fn requirements(&mut self) -> Result<Vec<Requirement>, SelectorError> {
+        let mut requirements = Vec::new();
+        loop {
+            match self.peek() {
+                Token::Word(_) | Token::Sign("!") => {
+                    let requirement = self
+                        .requirement()
+                        .map_err(|error| format!("unable to parse requirement: {error}"))?;
+                    requirements.push(requirement);
+                    match self.take() {
+                        Token::End => break,
+                        Token::Sign(",") => {
+                            if !matches!(self.peek(), Token::Word(_) | Token::Sign("!")) {
+                                return Err(format!(
+                                    "found '{}', expected: identifier after ','",
+                                    self.peek().text()
+                                ));
+                            }
+                        }
+                        other => {
+                            return Err(format!(
+                                "found '{}', expected: ',' or 'end of string'",
+                                other.text()
+                            ));
+                        }
+                    }
+                }
+                Token::End => break,
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: !, identifier, or 'end of string'",
+                        other.text()
+                    ));
+                }
+            }
+        }
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(requirements)
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, SelectorError> {
+        let absent = *self.peek() == Token::Sign("!");
+        if absent {
+            self.at += 1;
+        }
+        let key = match self.take() {
+            Token::Word(word) => word,
+            other => return Err(format!("found '{}', expected: identifier", other.text())),
+        };
+        if let Some(problem) = bad_key(&key) {
+            return Err(problem);
+        }
+        let with = |operator, values| {
+            Ok(Requirement {
+                key: key.clone(),
+                operator,
+                values,
+            })
+        };
+        if absent {
+            return with(Operator::Absent, Vec::new());
+        }
+        if matches!(self.peek(), Token::End | Token::Sign(",")) {
+            return with(Operator::Exists, Vec::new());
+        }
+        let operator = match self.take() {
+            Token::Word(word) if word == "in" => Operator::In,
+            Token::Word(word) if word == "notin" => Operator::NotIn,
+            Token::Sign("=" | "==") => return with(Operator::In, vec![self.exact_value(&key)?]),
+            Token::Sign("!=") => return with(Operator::NotIn, vec![self.exact_value(&key)?]),
+            Token::Sign(">") => return with(Operator::Greater, vec![self.number(&key)?]),
+            Token::Sign("<") => return with(Operator::Less, vec![self.number(&key)?]),
+            other => {
+                return Err(format!(
+                    "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+                    other.text()
+                ));
+            }
+        };
+        let values = self.values()?;
+        for (index, value) in values.iter().enumerate() {
+            check_value(&key, index, value)?;
+        }
+        with(operator, values)
+    }
+
+    fn exact_value(&mut self, key: &str) -> Result<String, SelectorError> {
+        let value = match self.peek() {
+            Token::End | Token::Sign(",") => return Ok(String::new()),
+            Token::Word(word) => word.clone(),
+            other => return Err(format!("found '{}', expected: identifier", other.text())),
+        };
+        self.at += 1;
+        check_value(key, 0, &value)?;
+        Ok(value)
+    }
+
+    fn number(&mut self, key: &str) -> Result<String, SelectorError> {
+        let value = self.exact_value(key)?;
+        if value.parse::<i64>().is_err() {
+            return Err(format!(
+                "values[0][{key}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                crate::field::quote(&value)
+            ));
+        }
+        Ok(value)
+    }
+
+    fn values(&mut self) -> Result<Vec<String>, SelectorError> {
+        let open = self.take();
+        if open != Token::Sign("(") {
+            return Err(format!("found '{}' expected: '('", open.text()));
+        }
+        let mut values = Vec::new();
+        loop {
+            match self.take() {
+                Token::Word(word) => {
+                    values.push(word);
+                    match self.take() {
+                        Token::Sign(",") => {
+                            // A trailing comma means the empty value.
+                            if *self.peek() == Token::Sign(")") {
+                                values.push(String::new());
+                            }
+                        }
+                        Token::Sign(")") => break,
+                        other => {
+                            return Err(format!("found '{}', expected: ',' or ')'", other.text()));
+                        }
+                    }
+                }
+                Token::Sign(",") => values.push(String::new()),
+                Token::Sign(")") => {
+                    if values.is_empty() {
+                        values.push(String::new());
+                    }
+                    break;
+                }
+                other => {
+                    return Err(format!(
+                        "found '{}', expected: ',', ')' or identifier",
+                        other.text()
+                    ));
+                }
+            }
+        }
+        values.sort();
+        values.dedup();
+        Ok(values)
+    }
+}
+
+const NAME_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+fn is_label_text(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
+}
+
+fn bad_key(key: &str) -> Option<String> {
+    let name = key.rsplit('/').next().unwrap_or_default();
+    if is_label_text(name) && name.len() <= 63 {
+        return None;
+    }
+    Some(format!(
+        "key: Invalid value: {}: {NAME_RULE}",
+        crate::field::quote(key)
+    ))
+}
+
+fn check_value(key: &str, index: usize, value: &str) -> Result<(), SelectorError> {
+    let problem = if value.len() > 63 {
+        "must be no more than 63 bytes"
+    } else if value.is_empty() || is_label_text(value) {
+        return Ok(());
+    } else {
+        VALUE_RULE
+    };
+    Err(format!(
+        "values[{index}][{key}]: Invalid value: {}: {problem}",
+        crate::field::quote(value)
+    ))
+}
+
+pub fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, SelectorError> {
+    let mut terms = Vec::new();
+    for part in split_terms(text) {
+        if part.is_empty() {
+            continue;
+        }
+        let operator = part
+            .match_indices(['=', '!'])
+            .find_map(|(at, _)| {
+                ["!=", "==", "="]
+                    .into_iter()
+                    .find(|operator| part[at..].starts_with(operator))
+                    .map(|operator| (at, operator))
+            })
+            .ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
+        let (at, operator) = operator;
+        terms.push(FieldTerm {
+            field: part[..at].to_owned(),
+            value: unescaped(&part[at + operator.len()..]),
+            equal: operator != "!=",
+        });
+    }
+    Ok(terms)
+}
+
+/// At commas that are not escaped.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
+}
+
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => out.extend(chars.next()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_labels(selector: &str, labels: &[(&str, &str)], expected: bool) {
+        let selector = Selector {
+            labels: parse_labels(selector).unwrap(),
+            fields: Vec::new(),
+        };
+        let attributes = Attributes {
+            labels: labels
+                .iter()
+                .map(|(key, value)| ((*key).into(), (*value).into()))
+                .collect(),
+            fields: Vec::new(),
+        };
+        assert_eq!(selector.matches("ns/x", &attributes), expected);
+    }
+
+    #[test]
+    fn labels() {
+        let labels = [("app", "a"), ("n", "5")];
+        for (selector, expected) in [
+            ("", true),
+            ("app", true),
+            ("!app", false),
+            ("app=a", true),
+            ("app==b", false),
+            ("app!=b,x!=y", true),
+            ("app in (a, b),!z", true),
+            ("app notin (a)", false),
+            ("z notin (a)", true),
+            ("n>4,n<6", true),
+            ("z=", false),
+        ] {
+            check_labels(selector, &labels, expected);
+        }
+    }
+
+    #[test]
+    fn complaints_as_kubernetes_has_them() {
+        for (selector, expected) in [
+            (
+                "a b",
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            (
+                "a===",
+                "unable to parse requirement: found '=', expected: identifier",
+            ),
+            (
+                "a in (",
+                "unable to parse requirement: found '', expected: ',', ')' or identifier",
+            ),
+            (
+                ",",
+                "found ',', expected: !, identifier, or 'end of string'",
+            ),
+            ("a,", "found '', expected: identifier after ','"),
+        ] {
+            assert_eq!(parse_labels(selector).unwrap_err(), expected);
+        }
+        assert_eq!(
+            parse_fields("foo").unwrap_err(),
+            "invalid selector: 'foo'; can't understand 'foo'"
+        );
+    }
+
+    #[test]
+    fn fields() {
+        let terms = parse_fields("spec.nodeName=n1,metadata.name!=a\\,b").unwrap();
+        assert_eq!(terms[0].value, "n1");
+        assert_eq!((terms[1].value.as_str(), terms[1].equal), ("a,b", false));
+    }
+}

@@ -1,0 +1,256 @@
+//! A resource as the server serves it: its names, its type, and the rules that are not in either.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::codec::decode::{self, Decoded, TypeError};
+use crate::codec::json::Node;
+use crate::kinds::{self, Kind};
+use crate::resource::Resource;
+use crate::schema::{Shape, TypeId, Types};
+use crate::store::Attributes;
+
+/// One resource in one version, ready to serve.
+pub struct Served {
+    pub resource: Arc<Resource>,
+    /// Where its objects are kept. Versions and aliases of a resource share a shelf.
+    pub shelf: Box<str>,
+    pub rules: Rules,
+    id: TypeId,
+    shape: Shape,
+    kind: &'static dyn Kind,
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Served")
+            .field(&self.resource.qualified())
+            .finish()
+    }
+}
+
+/// Where resources differ in how they are written and deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// A PUT without a resourceVersion overwrites.
+    pub unconditional_update: bool,
+    /// A PUT of what does not exist creates it.
+    pub create_on_update: bool,
+    /// A deletion answers with the object rather than with a Status.
+    pub returns_deleted: bool,
+}
+
+impl Rules {
+    fn of(resource: &Resource) -> Self {
+        let conditional = matches!(
+            resource.group.as_str(),
+            "admissionregistration.k8s.io" | "apiextensions.k8s.io" | "apiregistration.k8s.io"
+        ) || matches!(
+            resource.plural.as_str(),
+            "runtimeclasses"
+                | "poddisruptionbudgets"
+                | "csidrivers"
+                | "csistoragecapacities"
+                | "volumeattachments"
+                | "csinodes"
+                | "leases"
+        );
+        Self {
+            unconditional_update: !conditional,
+            create_on_update: matches!(
+                resource.plural.as_str(),
+                "runtimeclasses"
+                    | "roles"
+                    | "clusterroles"
+                    | "rolebindings"
+                    | "clusterrolebindings"
+                    | "leases"
+                    | "limitranges"
+                    | "events"
+                    | "services"
+                    | "endpoints"
+            ),
+            returns_deleted: resource.group == "resource.k8s.io"
+                || matches!(
+                    resource.plural.as_str(),
+                    "csidrivers"
+                        | "storageclasses"
+                        | "volumeattachments"
+                        | "csinodes"
+                        | "volumeattributesclasses"
+                        | "resourcequotas"
+                        | "persistentvolumes"
+                        | "serviceaccounts"
+                        | "persistentvolumeclaims"
+                        | "namespaces"
+                        | "pods"
+                        | "services"
+                        | "podtemplates"
+                ),
+        }
+    }
+}
+
+impl Served {
+    /// `None`: the facts know no such type.
+    pub fn builtin(resource: Arc<Resource>) -> Option<Self> {
+        let id = resource.type_id()?;
+        // The two event resources are one, and so are the versions of a resource.
+        let shelf = match resource.plural.as_str() {
+            "events" => "events".to_owned(),
+            _ => resource.qualified(),
+        };
+        Some(Self {
+            shelf: shelf.into(),
+            rules: Rules::of(&resource),
+            id,
+            shape: Shape::Struct(id),
+            kind: kinds::of(&resource.group, &resource.version, &resource.kind),
+            resource,
+        })
+    }
+
+    /// Whether it was defined by a CustomResourceDefinition.
+    pub fn is_custom(&self) -> bool {
+        false
+    }
+
+    pub fn kind(&self) -> &dyn Kind {
+        self.kind
+    }
+
+    /// How its objects merge.
+    pub fn types(&self) -> (&Types, &Shape) {
+        (Types::builtin(), &self.shape)
+    }
+
+    pub fn decode(&self, node: &Node<'_>) -> Result<Decoded, TypeError> {
+        decode::decode(Types::builtin(), self.id, node)
+    }
+
+    /// Puts a value that was changed by code or by a patch into canonical form.
+    pub fn normalised(&self, value: &Value) -> Result<Decoded, TypeError> {
+        self.decode(&Node::of(value))
+    }
+
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        if self.resource.namespaced() {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        }
+    }
+
+    /// What keys of a namespace begin with.
+    pub fn prefix(&self, namespace: &str) -> String {
+        if namespace.is_empty() || !self.resource.namespaced() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        }
+    }
+
+    pub fn attributes(&self, object: &Value) -> Attributes {
+        attributes(&self.shelf, object)
+    }
+
+    /// Whether objects can be selected by a field.
+    pub fn selects_by(&self, field: &str) -> bool {
+        matches!(field, "metadata.name" | "metadata.namespace")
+            || selectable_fields(&self.shelf)
+                .iter()
+                .any(|one| one.0 == field)
+    }
+}
+
+/// Takes out what selectors may ask about.
+pub fn attributes(shelf: &str, object: &Value) -> Attributes {
+    let labels = object["metadata"]["labels"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| {
+            (
+                key.as_str().into(),
+                value.as_str().unwrap_or_default().into(),
+            )
+        })
+        .collect();
+    let fields = selectable_fields(shelf)
+        .iter()
+        .filter_map(|(field, pointer)| {
+            let text = match object.pointer(pointer) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Null) | None => selectable_default(field)?.to_owned(),
+                Some(other) => other.to_string(),
+            };
+            Some((*field, text.into()))
+        })
+        .collect();
+    Attributes { labels, fields }
+}
+
+/// What an absent field counts as, where that is not the empty string.
+fn selectable_default(field: &str) -> Option<&'static str> {
+    match field {
+        "spec.unschedulable" | "spec.hostNetwork" => Some("false"),
+        "status.replicas" | "status.successful" => Some("0"),
+        _ => None,
+    }
+}
+
+/// Field selectors beyond name and namespace, and where their values are.
+fn selectable_fields(shelf: &str) -> &'static [(&'static str, &'static str)] {
+    match shelf {
+        "pods" => &[
+            ("spec.nodeName", "/spec/nodeName"),
+            ("spec.restartPolicy", "/spec/restartPolicy"),
+            ("spec.schedulerName", "/spec/schedulerName"),
+            ("spec.serviceAccountName", "/spec/serviceAccountName"),
+            ("spec.hostNetwork", "/spec/hostNetwork"),
+            ("status.phase", "/status/phase"),
+            ("status.podIP", "/status/podIP"),
+            ("status.podIPs", "/status/podIP"),
+            ("status.nominatedNodeName", "/status/nominatedNodeName"),
+        ],
+        "nodes" => &[("spec.unschedulable", "/spec/unschedulable")],
+        "namespaces" => &[("status.phase", "/status/phase")],
+        "secrets" => &[("type", "/type")],
+        "services" => &[
+            ("spec.clusterIP", "/spec/clusterIP"),
+            ("spec.type", "/spec/type"),
+        ],
+        "replicationcontrollers" | "replicasets.apps" => &[("status.replicas", "/status/replicas")],
+        "jobs.batch" => &[("status.successful", "/status/succeeded")],
+        "certificatesigningrequests.certificates.k8s.io" => {
+            &[("spec.signerName", "/spec/signerName")]
+        }
+        "resourceslices.resource.k8s.io" => &[
+            ("spec.nodeName", "/spec/nodeName"),
+            ("spec.driver", "/spec/driver"),
+        ],
+        "events" => &[
+            ("involvedObject.kind", "/involvedObject/kind"),
+            ("involvedObject.namespace", "/involvedObject/namespace"),
+            ("involvedObject.name", "/involvedObject/name"),
+            ("involvedObject.uid", "/involvedObject/uid"),
+            ("involvedObject.apiVersion", "/involvedObject/apiVersion"),
+            (
+                "involvedObject.resourceVersion",
+                "/involvedObject/resourceVersion",
+            ),
+            ("involvedObject.fieldPath", "/involvedObject/fieldPath"),
+            ("reason", "/reason"),
+            ("reportingComponent", "/reportingComponent"),
+            ("source", "/source/component"),
+            ("type", "/type"),
+            ("regarding.kind", "/involvedObject/kind"),
+            ("regarding.namespace", "/involvedObject/namespace"),
+            ("regarding.name", "/involvedObject/name"),
+            ("regarding.uid", "/involvedObject/uid"),
+            ("reportingController", "/reportingComponent"),
+        ],
+        _ => &[],
+    }
+}

@@ -1,0 +1,250 @@
+//! The server: from a request to an answer.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as HttpBody;
+use jiff::Timestamp;
+use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use serde_json::Value;
+
+use crate::answer::{self, Answer, Format};
+use crate::auth::User;
+use crate::catalogue::Catalogue;
+use crate::kinds::Lookup;
+use crate::request::{Query, RequestInfo, ResourcePath};
+use crate::rest::body::MAX_BODY;
+use crate::rest::{self, Call};
+use crate::status::Failure;
+use crate::store::Store;
+
+/// A handle on the server; clones are the same server.
+#[derive(Debug, Clone)]
+pub struct Server(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    catalogue: ArcSwap<Catalogue>,
+    stopper: Stopper,
+}
+
+impl Server {
+    pub fn new(store: Store) -> Self {
+        let (stopper, _) = shutdown::channel();
+        Self(Arc::new(Inner {
+            store,
+            catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
+            stopper,
+        }))
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.0.catalogue.load_full()
+    }
+
+    /// Begins when watches are to end.
+    pub fn shutdown(&self) -> Shutdown {
+        self.0.stopper.shutdown()
+    }
+
+    /// Ends the watches, so that connections can be closed.
+    pub fn stop(&self) {
+        self.0.stopper.stop();
+    }
+
+    pub async fn handle<B>(&self, request: Request<B>) -> Answer
+    where
+        B: HttpBody<Data = Bytes> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let format = match Format::negotiate(&parts.headers, query.get("pretty")) {
+            Ok(format) => format,
+            Err(refused) => return answer::failure(&refused, &Format::JSON),
+        };
+        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let user = User {
+            name: "admin".to_owned(),
+            groups: vec![
+                "system:masters".to_owned(),
+                "system:authenticated".to_owned(),
+            ],
+            ..User::default()
+        };
+        let outcome = match &info.resource {
+            None => return self.other_path(&parts.method, &info, &format),
+            Some(path) => {
+                let body = match read(body).await {
+                    Ok(body) => body,
+                    Err(refused) => return answer::failure(&refused, &format),
+                };
+                let catalogue = self.catalogue();
+                let Some(served) = catalogue.find(&path.group, &path.version, &path.resource)
+                else {
+                    if catalogue.has_version(&path.group, &path.version) {
+                        return answer::failure(&Failure::no_such_resource(), &format);
+                    }
+                    return page_not_found();
+                };
+                let call = Call {
+                    server: self,
+                    served,
+                    info: &info,
+                    path,
+                    query: &query,
+                    headers: &parts.headers,
+                    user: &user,
+                    format: format.clone(),
+                    now: Timestamp::now(),
+                };
+                self.resource(&call, path, &body).await
+            }
+        };
+        match outcome {
+            Ok(answer) => answer,
+            Err(refused) => answer::failure(&refused, &format),
+        }
+    }
+
+    async fn resource(
+        &self,
+        call: &Call<'_>,
+        path: &ResourcePath,
+        body: &[u8],
+    ) -> Result<Answer, Failure> {
+        let resource = &call.served.resource;
+        if resource.namespaced() && path.namespace.is_empty() && !path.name.is_empty() {
+            return Err(Failure::no_such_resource());
+        }
+        if !path.subresource.is_empty() {
+            return rest::subresource::handle(call, body).await;
+        }
+        if !resource.has_verb(call.info.verb) {
+            return Err(Failure::method_not_supported());
+        }
+        match call.info.verb {
+            "get" => rest::read::get(call),
+            "list" => rest::read::list(call),
+            "watch" => rest::watch::watch(call),
+            // A collection is posted to, everything else is done to one object.
+            "create" if !path.name.is_empty() => Err(Failure::method_not_supported()),
+            "create" => rest::create::create(call, body).await,
+            "update" if path.name.is_empty() => Err(Failure::method_not_supported()),
+            "update" => rest::update::update(call, body).await,
+            "patch" if path.name.is_empty() => Err(Failure::method_not_supported()),
+            "patch" => rest::patch::patch(call, body).await,
+            "delete" => rest::delete::delete(call, body).await,
+            "deletecollection" => rest::delete::delete_collection(call, body).await,
+            _ => Err(Failure::method_not_supported()),
+        }
+    }
+
+    fn other_path(&self, _method: &Method, info: &RequestInfo, format: &Format) -> Answer {
+        match info.path.as_str() {
+            "/healthz" | "/livez" | "/readyz" => answer::text(StatusCode::OK, "ok"),
+            "/version" => answer::json(StatusCode::OK, &version(), format),
+            _ => page_not_found(),
+        }
+    }
+}
+
+fn version() -> Value {
+    serde_json::json!({
+        "major": "1",
+        "minor": "36",
+        "gitVersion": "v1.36.3+plimsoll",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, arch()),
+    })
+}
+
+fn arch() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn page_not_found() -> Answer {
+    answer::text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+async fn read<B>(body: B) -> Result<Bytes, Failure>
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, MAX_BODY).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity is too large: limit is {MAX_BODY}"),
+        )),
+        Err(error) => Err(Failure::bad_request(format!(
+            "cannot read the body: {error}"
+        ))),
+    }
+}
+
+impl Lookup for Server {
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let key = if namespace.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{namespace}/{name}")
+        };
+        self.store()
+            .get(resource, &key)
+            .map(|stored| stored.value())
+    }
+
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        let prefix = if namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{namespace}/")
+        };
+        self.store()
+            .list(resource, &prefix, None, None, usize::MAX, |_| true)
+            .map(|page| page.items.iter().map(|item| item.value()).collect())
+            .unwrap_or_default()
+    }
+}
+
+/// As the transport of a client in the same process, or behind a socket.
+impl<B> tower::Service<Request<B>> for Server
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.handle(request).await) })
+    }
+}
