@@ -4,6 +4,8 @@ pub mod answer;
 pub mod auth;
 pub mod catalogue;
 pub mod codec;
+pub mod credentials;
+pub mod embed;
 pub mod field;
 pub mod gojson;
 pub mod golang;

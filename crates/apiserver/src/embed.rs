@@ -1,0 +1,162 @@
+//! The whole control plane in one process: build, spawn, drain.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use plimsoll_ground::serve::{self, Certificate, Clients, Tls, Trust};
+
+use crate::credentials::{Credentials, CredentialsError};
+use crate::served;
+use crate::server::Server;
+use crate::store::{PersistError, Store};
+
+/// Requests at once on one HTTP/2 connection: clients share one among all their watches.
+const STREAMS: u32 = 1000;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: SocketAddr,
+    /// Where objects and credentials are kept; `None`: in memory.
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error(transparent)]
+    Store(#[from] PersistError),
+    #[error("make {}", path.display())]
+    DataDir {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("use the server's certificate")]
+    Certificate(#[from] serve::KeyPairError),
+    #[error("use the certificate authority")]
+    Trust(#[from] serve::TrustError),
+    #[error(transparent)]
+    Bind(#[from] serve::BindError),
+}
+
+/// Bound and checked; nothing runs yet.
+#[derive(Debug)]
+pub struct ControlPlane {
+    server: Server,
+    bound: serve::Bound,
+    credentials: Credentials,
+}
+
+#[derive(Debug)]
+pub struct Running {
+    server: Server,
+    serving: serve::Serving,
+    credentials: Credentials,
+}
+
+impl Config {
+    pub async fn build(self) -> Result<ControlPlane, BuildError> {
+        let mut pki = None;
+        let store = match &self.data_dir {
+            None => Store::in_memory(),
+            Some(dir) => {
+                let credentials = dir.join("pki");
+                std::fs::create_dir_all(&credentials).map_err(|source| BuildError::DataDir {
+                    path: credentials.clone(),
+                    source,
+                })?;
+                pki = Some(credentials);
+                Store::open(&dir.join("objects.redb"), served::attributes)?
+            }
+        };
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ]
+        .map(str::to_owned);
+        let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        if !self.listen.ip().is_unspecified() && !self.listen.ip().is_loopback() {
+            addresses.push(self.listen.ip());
+        }
+        let credentials = Credentials::obtain(pki.as_deref(), &names, &addresses)?;
+        let clients = Trust::from_pem(credentials.authority.as_bytes())?;
+        let front_proxy = Trust::from_pem(credentials.front_proxy_authority.as_bytes())?;
+        let mut config = serve::Config::new(self.listen);
+        config.limits.streams = STREAMS;
+        config.tls = Some(Tls {
+            certificate: Certificate::Given(serve::certified_key(
+                credentials.server.chain.as_bytes(),
+                credentials.server.key.as_bytes(),
+            )?),
+            clients: Clients::Requested(vec![clients, front_proxy]),
+            http2: true,
+        });
+        let bound = config.bind().await?;
+        Ok(ControlPlane {
+            server: Server::new(store),
+            bound,
+            credentials,
+        })
+    }
+}
+
+impl ControlPlane {
+    pub fn local_addr(&self) -> SocketAddr {
+        self.bound.local_addr()
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    pub fn spawn(self) -> Running {
+        let serving = self.bound.spawn(self.server.clone());
+        Running {
+            server: self.server,
+            serving,
+            credentials: self.credentials,
+        }
+    }
+}
+
+impl Running {
+    pub fn local_addr(&self) -> SocketAddr {
+        self.serving.local_addr()
+    }
+
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// A kubeconfig for the administrator of this server.
+    pub fn kubeconfig(&self) -> String {
+        let address = self.local_addr();
+        let host = match address.ip() {
+            ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+            ip => ip.to_string(),
+        };
+        self.credentials
+            .kubeconfig(&format!("https://{host}:{}", address.port()))
+    }
+
+    /// Ends watches, lets requests finish, and waits until everything is on disk.
+    pub async fn drain(self, within: Duration) {
+        self.server.stop();
+        self.serving.drain(within).await;
+        self.server.store().flush().await;
+    }
+}
