@@ -3,6 +3,7 @@
 mod agent_args;
 mod go;
 mod perf_config;
+mod up;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -18,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use up::UpArgs;
 
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
 const BAD_USAGE: u8 = 64;
@@ -84,13 +86,15 @@ enum Role {
     /// Watch every container on this machine and serve what it sees (cAdvisor's job)
     #[command(args_override_self = true)]
     Agent(Box<AgentArgs>),
+    /// Run a Kubernetes-compatible control plane and every role on this machine, with no cluster
+    Up(UpArgs),
 }
 
 /// What the command line asks for.
 #[derive(Debug)]
 struct Asked {
     logging: LogArgs,
-    agent: Box<AgentArgs>,
+    role: Role,
     as_cadvisor: bool,
 }
 
@@ -103,8 +107,16 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
         }
     };
-    start_logging(&asked.logging, asked.agent.verbosity());
-    match run_agent(&asked.agent, asked.as_cadvisor) {
+    let verbosity = match &asked.role {
+        Role::Agent(agent) => agent.verbosity(),
+        Role::Up(_) => 0,
+    };
+    start_logging(&asked.logging, verbosity);
+    let outcome = match &asked.role {
+        Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
+        Role::Up(up) => up::run(up),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(error)) => {
             eprintln!("plimsoll: {error:#}");
@@ -141,15 +153,14 @@ fn parse(given: Vec<OsString>) -> Result<Asked, clap::Error> {
         let line = CadvisorLine::try_parse_from(arguments)?;
         return Ok(Asked {
             logging: line.logging,
-            agent: Box::new(line.agent),
+            role: Role::Agent(Box::new(line.agent)),
             as_cadvisor,
         });
     }
     let line = CommandLine::try_parse_from(arguments)?;
-    let Role::Agent(agent) = line.role;
     Ok(Asked {
         logging: line.logging,
-        agent,
+        role: line.role,
         as_cadvisor,
     })
 }
@@ -183,14 +194,7 @@ fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
         Ok(0) | Err(_) => 2,
         Ok(n) => n.min(cpus),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(threads)
-        .max_blocking_threads(8)
-        .thread_keep_alive(Duration::from_secs(2))
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")
-        .map_err(Failure::Run)?;
+    let runtime = runtime(threads).map_err(Failure::Run)?;
     let root = match &args.machine().host_root {
         Some(dir) => HostRoot::new(dir),
         None => HostRoot::detect(),
@@ -214,6 +218,16 @@ fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
     // Whatever still blocks (a mount that hangs) must not hold up the exit.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome.map_err(Failure::Run)
+}
+
+fn runtime(threads: usize) -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .max_blocking_threads(8)
+        .thread_keep_alive(Duration::from_secs(2))
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
 }
 
 /// Many containers mean many files; the hard limit is ours to use.
@@ -247,10 +261,19 @@ mod tests {
         parse(line.split_whitespace().map(OsString::from).collect())
     }
 
+    impl Asked {
+        fn agent(&self) -> &AgentArgs {
+            match &self.role {
+                Role::Agent(agent) => agent,
+                Role::Up(_) => panic!("not the agent"),
+            }
+        }
+    }
+
     #[track_caller]
     fn check_listen(line: &str, expected: &str) {
         let asked = asked(line).unwrap();
-        let listen = asked.agent.listen(asked.as_cadvisor).unwrap();
+        let listen = asked.agent().listen(asked.as_cadvisor).unwrap();
         assert_eq!(listen.to_string(), expected);
     }
 
@@ -276,13 +299,13 @@ mod tests {
              --enable_load_reader --docker_root=/var/lib/docker --profiling --jitter_factor -1 --max_procs=-3",
         )
         .unwrap();
-        let config = asked.agent.config().unwrap();
+        let config = asked.agent().config().unwrap();
         assert_eq!(config.sampling.interval, Duration::from_secs(10));
         assert!(config.rules.docker_only && config.sampling.load_reader);
         assert!(!config.labels.store_all && config.labels.whitelist.len() == 1);
         assert_eq!(config.events.count, [0; 4]);
         assert_eq!(config.sampling.jitter, 1.0);
-        assert_eq!(asked.agent.verbosity(), 4);
+        assert_eq!(asked.agent().verbosity(), 4);
     }
 
     #[test]
@@ -305,7 +328,7 @@ mod tests {
             ("--housekeeping_interval=1us", "--housekeeping_interval"),
         ] {
             let asked = asked(&format!("plimsoll agent {flags}")).unwrap();
-            let error = format!("{:#}", asked.agent.config().unwrap_err());
+            let error = format!("{:#}", asked.agent().config().unwrap_err());
             assert!(error.contains(expected), "{error}");
         }
         for flags in [

@@ -347,7 +347,9 @@ fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> 
 /// What the step wants of its answer.
 fn reduce(mut answer: Value, step: &Step) -> Value {
     // Such a step must succeed; where it does not, the answer says why.
-    let is_refused = answer["status"].as_u64().is_some_and(|status| status >= 400);
+    let is_refused = answer["status"]
+        .as_u64()
+        .is_some_and(|status| status >= 400);
     if step.quiet && !is_refused {
         return json!({"status": answer["status"]});
     }
