@@ -3,7 +3,10 @@
 
 pub mod auth;
 pub mod cache;
+pub mod events;
 pub mod files;
+pub mod leader;
+pub mod rate;
 pub mod serve;
 pub mod shutdown;
 
