@@ -3,7 +3,11 @@
 
 pub mod auth;
 pub mod cache;
+pub mod clients;
+pub mod events;
 pub mod files;
+pub mod leader;
+pub mod rate;
 pub mod serve;
 pub mod shutdown;
 
