@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::schema::{TypeId, Types};
 use crate::status::Subject;
+use crate::table::CustomColumn;
 
 /// One resource in one version.
 #[derive(Debug, Clone, Deserialize)]
@@ -38,9 +39,15 @@ pub enum Scope {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Subresource(pub String, pub String, pub Vec<String>);
 
-/// Name, type, format, priority.
+/// Name, type, format, priority; for custom resources where the cell comes from.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Column(pub String, pub String, pub String, pub i32);
+pub struct Column(
+    pub String,
+    pub String,
+    pub String,
+    pub i32,
+    #[serde(skip)] pub Option<Arc<CustomColumn>>,
+);
 
 impl Resource {
     /// `v1`, `apps/v1`.
