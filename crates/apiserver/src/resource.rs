@@ -27,6 +27,9 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     #[serde(default)]
     pub columns: Vec<Column>,
+    /// Of a custom resource: the version in which objects are kept.
+    #[serde(skip)]
+    pub storage_version: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -98,6 +101,10 @@ impl Resource {
             group: &self.group,
             kind: &self.kind,
         }
+    }
+
+    pub fn is_custom(&self) -> bool {
+        self.storage_version.is_some()
     }
 
     /// The facts about its type, where it is built in.

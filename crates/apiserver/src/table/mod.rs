@@ -237,6 +237,7 @@ pub fn scale_resource() -> Resource {
             column("Available", "integer", ""),
             column("Age", "string", ""),
         ],
+        storage_version: None,
     }
 }
 

@@ -193,19 +193,36 @@ pub fn autoscaler(view: View<'_>) -> Vec<Value> {
 }
 
 fn targets(view: View<'_>) -> String {
-    let current: Vec<View<'_>> = view.list("/status/currentMetrics").collect();
-    let mut shown: Vec<String> = view
-        .list("/spec/metrics")
-        .enumerate()
-        .map(|(index, metric)| target(metric, current.get(index).copied()))
-        .collect();
-    // The older version knows one metric only.
+    let mut shown = Vec::new();
+    // The older version knows one metric, and keeps the others in annotations.
     if let Some(wanted) = view.scalar("/spec/targetCPUUtilizationPercentage") {
         let current = view
             .scalar("/status/currentCPUUtilizationPercentage")
             .map_or("<unknown>".to_owned(), |percent| format!("{percent}%"));
-        shown.insert(0, format!("cpu: {current}/{wanted}%"));
+        shown.push(format!("cpu: {current}/{wanted}%"));
     }
+    let annotated = |name: &str| {
+        let path = format!("/metadata/annotations/autoscaling.alpha.kubernetes.io~1{name}");
+        serde_json::from_str(view.text(&path)).unwrap_or(Value::Null)
+    };
+    let metrics = match view.get("/spec/metrics") {
+        Some(metrics) => metrics.clone(),
+        None => annotated("metrics"),
+    };
+    let current = match view.get("/status/currentMetrics") {
+        Some(current) => current.clone(),
+        None => annotated("current-metrics"),
+    };
+    let part = |value| View {
+        value,
+        now: view.now,
+    };
+    shown.extend(
+        part(&metrics)
+            .list("")
+            .enumerate()
+            .map(|(index, metric)| target(metric, current.get(index).map(part))),
+    );
     match shown.len() {
         0 => "<none>".to_owned(),
         1 | 2 => shown.join(", "),
@@ -213,49 +230,54 @@ fn targets(view: View<'_>) -> String {
     }
 }
 
+/// A number of a metric: `target.averageValue`, formerly `targetAverageValue` or `averageValue`.
+fn amount(metric: View<'_>, field: &str, side: &str, what: &str) -> Option<String> {
+    let mut older = what.to_owned();
+    older[..1].make_ascii_uppercase();
+    metric
+        .scalar(&format!("/{field}/{side}/{what}"))
+        .or_else(|| metric.scalar(&format!("/{field}/{side}{older}")))
+        .or_else(|| metric.scalar(&format!("/{field}/{what}")))
+}
+
 fn target(metric: View<'_>, current: Option<View<'_>>) -> String {
-    let (field, per_object) = match metric.text("/type") {
-        "External" => ("external", true),
-        "Object" => ("object", true),
-        "Pods" => ("pods", false),
-        "Resource" => ("resource", false),
-        "ContainerResource" => ("containerResource", false),
+    let field = match metric.text("/type") {
+        "External" => "external",
+        "Object" => "object",
+        "Pods" => "pods",
+        "Resource" => "resource",
+        "ContainerResource" => "containerResource",
         _ => return "<unknown type>".to_owned(),
     };
-    let wanted = |what: &str| metric.scalar(&format!("/{field}/target/{what}"));
+    let wanted = |what: &str| amount(metric, field, "target", what);
+    let wanted_or_nil = |what: &str| wanted(what).unwrap_or_else(|| "<nil>".to_owned());
     let measured = |what: &str| {
         current
-            .and_then(|current| current.scalar(&format!("/{field}/current/{what}")))
+            .and_then(|current| amount(current, field, "current", what))
             .unwrap_or_else(|| "<unknown>".to_owned())
     };
+    let average = wanted("averageValue");
     if field == "pods" {
-        return format!(
-            "{}/{}",
-            measured("averageValue"),
-            wanted("averageValue").unwrap_or_else(|| "<nil>".to_owned())
-        );
+        let wanted = wanted_or_nil("averageValue");
+        return format!("{}/{wanted}", measured("averageValue"));
     }
-    if per_object {
-        return match wanted("averageValue") {
+    if matches!(field, "external" | "object") {
+        return match average {
             Some(average) => format!("{}/{average} (avg)", measured("averageValue")),
-            None => format!(
-                "{}/{}",
-                measured("value"),
-                wanted("value").unwrap_or_else(|| "<nil>".to_owned())
-            ),
+            None => format!("{}/{}", measured("value"), wanted_or_nil("value")),
         };
     }
     let name = metric.text(&format!("/{field}/name"));
-    if let Some(average) = wanted("averageValue") {
+    if let Some(average) = average {
         return format!("{name}: {}/{average}", measured("averageValue"));
     }
-    let percent = |text: String| match text.as_str() {
-        "<unknown>" => text,
-        _ => format!("{text}%"),
+    let current = match measured("averageUtilization") {
+        unknown if unknown.starts_with('<') => unknown,
+        percent => format!("{percent}%"),
     };
-    format!(
-        "{name}: {}/{}",
-        percent(measured("averageUtilization")),
-        wanted("averageUtilization").map_or("<auto>".to_owned(), |value| format!("{value}%"))
-    )
+    let wanted = match wanted("averageUtilization") {
+        Some(percent) => format!("{percent}%"),
+        None => "<auto>".to_owned(),
+    };
+    format!("{name}: {current}/{wanted}")
 }
