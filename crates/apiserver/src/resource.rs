@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::schema::{TypeId, Types};
 use crate::status::Subject;
+use crate::table::CustomColumn;
 
 /// One resource in one version.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,6 +27,9 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     #[serde(default)]
     pub columns: Vec<Column>,
+    /// Of a custom resource: the version in which objects are kept.
+    #[serde(skip)]
+    pub storage_version: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -38,9 +42,15 @@ pub enum Scope {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Subresource(pub String, pub String, pub Vec<String>);
 
-/// Name, type, format, priority.
+/// Name, type, format, priority; for custom resources where the cell comes from.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Column(pub String, pub String, pub String, pub i32);
+pub struct Column(
+    pub String,
+    pub String,
+    pub String,
+    pub i32,
+    #[serde(skip)] pub Option<Arc<CustomColumn>>,
+);
 
 impl Resource {
     /// `v1`, `apps/v1`.
@@ -91,6 +101,10 @@ impl Resource {
             group: &self.group,
             kind: &self.kind,
         }
+    }
+
+    pub fn is_custom(&self) -> bool {
+        self.storage_version.is_some()
     }
 
     /// The facts about its type, where it is built in.
