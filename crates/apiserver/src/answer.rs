@@ -30,6 +30,8 @@ pub struct Format {
     pub yaml: bool,
     pub pretty: bool,
     pub transform: Transform,
+    /// Of `meta.k8s.io`, for tables and metadata.
+    pub meta_version: &'static str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,7 @@ impl Format {
         yaml: false,
         pretty: false,
         transform: Transform::None,
+        meta_version: "v1",
     };
 
     /// The first of the accepted formats that can be had.
@@ -110,7 +113,17 @@ impl Format {
             yaml,
             pretty,
             transform,
+            meta_version: if version == "v1beta1" {
+                "v1beta1"
+            } else {
+                "v1"
+            },
         })
+    }
+
+    /// Compact JSON.
+    pub fn is_plain(&self) -> bool {
+        !self.yaml && !self.pretty
     }
 
     pub fn content_type(&self) -> &'static str {
@@ -123,7 +136,7 @@ impl Format {
 
     /// A document that is at hand as compact JSON.
     pub fn encode(&self, json: Bytes) -> Bytes {
-        if !self.yaml && !self.pretty {
+        if self.is_plain() {
             return json;
         }
         match serde_json::from_slice::<Value>(&json) {

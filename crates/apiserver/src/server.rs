@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
+use http::{Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use crate::answer::{self, Answer, Format};
 use crate::auth::User;
 use crate::catalogue::Catalogue;
 use crate::kinds::Lookup;
+use crate::paths::page_not_found;
 use crate::request::{Query, RequestInfo, ResourcePath};
 use crate::rest::body::MAX_BODY;
 use crate::rest::{self, Call};
@@ -70,11 +71,14 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let Some(path) = &info.resource else {
+            return self.other_path(&parts.method, &info.path, &query, &parts.headers);
+        };
         let format = match Format::negotiate(&parts.headers, query.get("pretty")) {
             Ok(format) => format,
             Err(refused) => return answer::failure(&refused, &Format::JSON),
         };
-        let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
         let user = User {
             name: "admin".to_owned(),
             groups: vec![
@@ -83,35 +87,29 @@ impl Server {
             ],
             ..User::default()
         };
-        let outcome = match &info.resource {
-            None => return self.other_path(&parts.method, &info, &format),
-            Some(path) => {
-                let body = match read(body).await {
-                    Ok(body) => body,
-                    Err(refused) => return answer::failure(&refused, &format),
-                };
-                let catalogue = self.catalogue();
-                let Some(served) = catalogue.find(&path.group, &path.version, &path.resource)
-                else {
-                    if catalogue.has_version(&path.group, &path.version) {
-                        return answer::failure(&Failure::no_such_resource(), &format);
-                    }
-                    return page_not_found();
-                };
-                let call = Call {
-                    server: self,
-                    served,
-                    info: &info,
-                    path,
-                    query: &query,
-                    headers: &parts.headers,
-                    user: &user,
-                    format: format.clone(),
-                    now: Timestamp::now(),
-                };
-                self.resource(&call, path, &body).await
-            }
+        let body = match read(body).await {
+            Ok(body) => body,
+            Err(refused) => return answer::failure(&refused, &format),
         };
+        let catalogue = self.catalogue();
+        let Some(served) = catalogue.find(&path.group, &path.version, &path.resource) else {
+            if catalogue.has_version(&path.group, &path.version) {
+                return answer::failure(&Failure::no_such_resource(), &format);
+            }
+            return page_not_found();
+        };
+        let call = Call {
+            server: self,
+            served,
+            info: &info,
+            path,
+            query: &query,
+            headers: &parts.headers,
+            user: &user,
+            format: format.clone(),
+            now: Timestamp::now(),
+        };
+        let outcome = self.resource(&call, path, &body).await;
         match outcome {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
@@ -150,40 +148,6 @@ impl Server {
             _ => Err(Failure::method_not_supported()),
         }
     }
-
-    fn other_path(&self, _method: &Method, info: &RequestInfo, format: &Format) -> Answer {
-        match info.path.as_str() {
-            "/healthz" | "/livez" | "/readyz" => answer::text(StatusCode::OK, "ok"),
-            "/version" => answer::json(StatusCode::OK, &version(), format),
-            _ => page_not_found(),
-        }
-    }
-}
-
-fn version() -> Value {
-    serde_json::json!({
-        "major": "1",
-        "minor": "36",
-        "gitVersion": "v1.36.3+plimsoll",
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "2026-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, arch()),
-    })
-}
-
-fn arch() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
-}
-
-fn page_not_found() -> Answer {
-    answer::text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 async fn read<B>(body: B) -> Result<Bytes, Failure>

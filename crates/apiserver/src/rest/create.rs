@@ -27,7 +27,7 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let decoded = call.decode(&node, &options)?;
     let mut warnings = decoded.warnings;
     let object = create_object(call, decoded.object, &options, &mut warnings).await?;
-    Ok(call.written_answer(StatusCode::CREATED, &object, &warnings))
+    call.written_answer(StatusCode::CREATED, &object, &warnings)
 }
 
 /// Everything between a decoded object and a stored one.

@@ -59,10 +59,10 @@ pub async fn delete(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
             } else {
                 StatusCode::OK
             };
-            call.written_answer(code, &object, &[])
+            call.written_answer(code, &object, &[])?
         }
         Deleted::Gone(object) if call.served.rules.returns_deleted => {
-            call.written_answer(StatusCode::OK, &object, &[])
+            call.written_answer(StatusCode::OK, &object, &[])?
         }
         Deleted::Gone(object) => answer::json(
             StatusCode::OK,

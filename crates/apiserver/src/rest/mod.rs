@@ -7,6 +7,7 @@ pub mod delete;
 pub mod options;
 pub mod patch;
 pub mod read;
+pub mod shape;
 pub mod subresource;
 mod track;
 pub mod update;

@@ -36,7 +36,7 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         Ok(object)
     })
     .await?;
-    Ok(call.written_answer(StatusCode::OK, &written.object, &warnings))
+    call.written_answer(StatusCode::OK, &written.object, &warnings)
 }
 
 fn unsupported(call: &Call<'_>) -> Failure {

@@ -1,12 +1,12 @@
 //! GET: one object, or a list.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::Call;
 use super::options::{integer, invalid_options, revision};
-use crate::answer::{self, Answer, Transform, document, full};
+use crate::answer::{self, Answer, document};
 use crate::field::{FieldError, Path};
 use crate::selector::{self, Selector};
 use crate::status::Failure;
@@ -23,23 +23,6 @@ enum At {
 }
 
 impl Call<'_> {
-    /// An object, in the form that the client asked for.
-    pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Answer {
-        let resource = &self.served.resource;
-        let body = match self.format.transform {
-            Transform::None | Transform::PartialList => {
-                let mut body = document(&resource.kind, &resource.api_version(), object);
-                if !self.format.pretty {
-                    body.put_u8(b'\n');
-                }
-                self.format.encode(body.freeze())
-            }
-            Transform::Table => self.format.encode_value(&self.table_of_one(object)),
-            Transform::Partial => self.format.encode_value(&partial(object)),
-        };
-        answer::answer(code, self.format.content_type(), full(body))
-    }
-
     pub fn selector(&self) -> Result<Selector, Failure> {
         let labels = self.query.get("labelSelector").unwrap_or_default();
         let fields = self.query.get("fieldSelector").unwrap_or_default();
@@ -66,16 +49,6 @@ impl Call<'_> {
     }
 }
 
-/// Name, labels and the like, without the rest.
-pub fn partial(object: &Bytes) -> Value {
-    let value: Value = serde_json::from_slice(object).unwrap_or_default();
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": value["metadata"],
-    })
-}
-
 pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
     if let Some(wanted) = call.query.get("resourceVersion") {
         let wanted = revision(wanted).map_err(Failure::server_error)?;
@@ -89,7 +62,7 @@ pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
         .store()
         .get(&call.served.shelf, &call.key())
         .ok_or_else(|| call.not_found())?;
-    Ok(call.object_answer(StatusCode::OK, &stored.bytes))
+    call.object_answer(StatusCode::OK, &stored.bytes)
 }
 
 pub fn too_large(wanted: u64, current: u64) -> Failure {
@@ -155,7 +128,7 @@ pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
         .flatten()
         .map(|last| seal_token(page.revision, &last.key[prefix.len()..]));
     let remaining = selector.is_empty().then_some(page.remaining as u64);
-    Ok(page_answer(call, &page, next.as_deref(), remaining))
+    page_answer(call, &page, next.as_deref(), remaining)
 }
 
 fn refused(error: RevisionError, asked: Option<u64>, continued: bool) -> Failure {
@@ -292,45 +265,32 @@ fn list_meta(page: &Page, next: Option<&str>, remaining: Option<u64>) -> Value {
     meta
 }
 
-fn page_answer(call: &Call<'_>, page: &Page, next: Option<&str>, remaining: Option<u64>) -> Answer {
+fn page_answer(
+    call: &Call<'_>,
+    page: &Page,
+    next: Option<&str>,
+    remaining: Option<u64>,
+) -> Result<Answer, Failure> {
     let resource = &call.served.resource;
-    let meta = list_meta(page, next, remaining);
-    let body = match call.format.transform {
-        Transform::Table => {
-            let table = call.table(&page.items, meta);
-            call.format.encode_value(&table)
-        }
-        Transform::PartialList | Transform::Partial => {
-            let items: Vec<Value> = page.items.iter().map(|item| partial(&item.bytes)).collect();
-            call.format.encode_value(&json!({
-                "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": meta,
-                "items": items,
-            }))
-        }
-        Transform::None => {
-            let mut meta = meta;
-            if call.served.is_custom() && meta.get("continue").is_none() {
-                meta["continue"] = "".into();
-            }
-            let head = json!({"metadata": meta});
-            let mut body = document(
-                &resource.list_kind(),
-                &resource.api_version(),
-                head.to_string().as_bytes(),
-            );
-            body.truncate(body.len() - 1);
-            body.put_slice(b",\"items\":[");
-            put_items(call, &mut body, &page.items);
-            body.put_slice(b"]}");
-            if !call.format.pretty {
-                body.put_u8(b'\n');
-            }
-            call.format.encode(body.freeze())
-        }
-    };
-    answer::answer(StatusCode::OK, call.format.content_type(), full(body))
+    let mut meta = list_meta(page, next, remaining);
+    let items = page.items.iter().map(|item| &item.bytes);
+    if let Some(shaped) = call.shaper()?.list(&meta, items) {
+        return Ok(answer::json(StatusCode::OK, &shaped, &call.format));
+    }
+    if call.served.is_custom() && meta.get("continue").is_none() {
+        meta["continue"] = "".into();
+    }
+    let head = json!({"metadata": meta});
+    let mut body = document(
+        &resource.list_kind(),
+        &resource.api_version(),
+        head.to_string().as_bytes(),
+    );
+    body.truncate(body.len() - 1);
+    body.put_slice(b",\"items\":[");
+    put_items(call, &mut body, &page.items);
+    body.put_slice(b"]}");
+    Ok(call.document_answer(StatusCode::OK, body.freeze()))
 }
 
 /// Items of custom resources say what they are; those of built-in ones do not.

@@ -40,7 +40,7 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     } else {
         StatusCode::OK
     };
-    Ok(call.written_answer(code, &written.object, &warnings))
+    call.written_answer(code, &written.object, &warnings)
 }
 
 /// Changes an object by `change`, which is given the present one (null: there is none) and a place for warnings, again

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::Call;
 use super::options::{integer, invalid_options, revision};
-use super::read::partial;
-use crate::answer::{self, Answer, Transform, document};
+use super::shape::Shaper;
+use crate::answer::{self, Answer};
 use crate::field::{FieldError, Path};
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -50,8 +50,7 @@ struct Follower {
 struct EventShape {
     kind: String,
     api_version: String,
-    transform: Transform,
-    table: Option<crate::rest_table::RowMaker>,
+    shaper: Shaper,
 }
 
 pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
@@ -96,8 +95,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
         shape: EventShape {
             kind: call.served.resource.kind.clone(),
             api_version: call.served.resource.api_version(),
-            transform: call.format.transform,
-            table: (call.format.transform == Transform::Table).then(|| call.row_maker()),
+            shaper: call.shaper()?,
         },
         deadline: Instant::now() + timeout,
         bookmarks: bookmarks && (from.is_none() || timeout > NO_BOOKMARK_UNDER),
@@ -270,16 +268,13 @@ impl Follower {
 }
 
 impl EventShape {
-    fn put(&self, out: &mut BytesMut, change: &str, object: &Bytes) {
+    fn put(&mut self, out: &mut BytesMut, change: &str, object: &Bytes) {
         out.put_slice(b"{\"type\":\"");
         out.put_slice(change.as_bytes());
         out.put_slice(b"\",\"object\":");
-        match (self.transform, &self.table) {
-            (Transform::Table, Some(rows)) => put_value(out, &rows.event(object)),
-            (Transform::Partial | Transform::PartialList, _) => put_value(out, &partial(object)),
-            _ => out.put_slice(&document(&self.kind, &self.api_version, object)),
-        }
+        out.put_slice(&self.shaper.one(object));
         out.put_slice(b"}\n");
+        self.shaper.head_was_sent();
     }
 
     /// A bookmark is an object of which nothing but the version is known.

@@ -215,11 +215,16 @@ impl Call<'_> {
     }
 
     /// An object as the answer to a write.
-    pub fn written_answer(&self, code: StatusCode, object: &Value, warnings: &[String]) -> Answer {
+    pub fn written_answer(
+        &self,
+        code: StatusCode,
+        object: &Value,
+        warnings: &[String],
+    ) -> Result<Answer, Failure> {
         let bytes: Bytes = serde_json::to_vec(object).unwrap_or_default().into();
-        let mut answer = self.object_answer(code, &bytes);
+        let mut answer = self.object_answer(code, &bytes)?;
         answer::add_warnings(&mut answer, warnings);
-        answer
+        Ok(answer)
     }
 }
 

@@ -1,0 +1,127 @@
+//! Objects in the form that the client asked for: whole, as metadata only, or as rows of a table.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes};
+use http::StatusCode;
+use serde_json::Value;
+
+use super::Call;
+use crate::answer::{self, Answer, Transform, document, full};
+use crate::resource::Resource;
+use crate::status::Failure;
+use crate::table::{self, Include, Options};
+
+/// How one resource's objects are shown to one client.
+#[derive(Debug, Clone)]
+pub struct Shaper {
+    resource: Arc<Resource>,
+    api_version: String,
+    transform: Transform,
+    options: Options,
+}
+
+impl Shaper {
+    /// One object as a document, compact.
+    pub fn one(&self, object: &Bytes) -> Bytes {
+        match self.transform {
+            Transform::None => document(&self.resource.kind, &self.api_version, object).freeze(),
+            Transform::Table => encoded(&table::of_object(
+                &self.resource,
+                &self.whole(object),
+                &self.options,
+            )),
+            Transform::Partial | Transform::PartialList => encoded(&table::partial_metadata(
+                &value(object),
+                self.options.version,
+            )),
+        }
+    }
+
+    /// The rows of a table may carry whole objects, which say what they are.
+    fn whole(&self, object: &Bytes) -> Value {
+        match self.options.include {
+            Include::Object => value(&document(&self.resource.kind, &self.api_version, object)),
+            _ => value(object),
+        }
+    }
+
+    /// Watches send a table's head with the first event only.
+    pub fn head_was_sent(&mut self) {
+        self.options.headers = false;
+    }
+
+    /// `None`: whole objects, which need no shaping.
+    pub fn list<'a>(
+        &self,
+        meta: &Value,
+        items: impl IntoIterator<Item = &'a Bytes>,
+    ) -> Option<Value> {
+        let items = items.into_iter();
+        match self.transform {
+            Transform::None => None,
+            Transform::Table => {
+                let items: Vec<Value> = items.map(|item| self.whole(item)).collect();
+                Some(table::of_list(&self.resource, meta, &items, &self.options))
+            }
+            Transform::Partial | Transform::PartialList => {
+                let items: Vec<Value> = items.map(|item| value(item)).collect();
+                Some(table::partial_metadata_list(
+                    meta,
+                    &items,
+                    self.options.version,
+                ))
+            }
+        }
+    }
+}
+
+fn value(object: &[u8]) -> Value {
+    serde_json::from_slice(object).unwrap_or_default()
+}
+
+fn encoded(value: &Value) -> Bytes {
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+impl Call<'_> {
+    pub fn shaper(&self) -> Result<Shaper, Failure> {
+        self.shaper_of(&self.served.resource)
+    }
+
+    /// For documents of another kind than the resource's own.
+    pub fn shaper_of(&self, resource: &Arc<Resource>) -> Result<Shaper, Failure> {
+        let mut options = Options::new(self.now);
+        options.version = self.format.meta_version;
+        if self.format.transform == Transform::Table {
+            options.include = Include::parse(self.query.get("includeObject").unwrap_or_default())?;
+            if !table::supports(resource) {
+                return Err(table::unsupported(resource));
+            }
+        }
+        Ok(Shaper {
+            resource: resource.clone(),
+            api_version: resource.api_version(),
+            transform: self.format.transform,
+            options,
+        })
+    }
+
+    /// An object, in the form that the client asked for.
+    pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Result<Answer, Failure> {
+        let json = self.shaper()?.one(object);
+        Ok(self.document_answer(code, json))
+    }
+
+    /// A document that is at hand as compact JSON.
+    pub fn document_answer(&self, code: StatusCode, json: Bytes) -> Answer {
+        let body = if self.format.is_plain() {
+            let mut body = bytes::BytesMut::from(json);
+            body.put_u8(b'\n');
+            body.freeze()
+        } else {
+            self.format.encode(json)
+        };
+        answer::answer(code, self.format.content_type(), full(body))
+    }
+}
