@@ -4,6 +4,7 @@ pub mod field;
 pub mod gojson;
 pub mod golang;
 pub mod kinds;
+pub mod managed;
 pub mod patch;
 pub mod resource;
 pub mod schema;

@@ -1,0 +1,4 @@
+//! Who owns which field of an object, and server-side apply.
+
+pub mod fieldset;
+pub mod path;
