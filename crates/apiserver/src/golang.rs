@@ -64,12 +64,12 @@ pub fn number_text(number: &Number) -> String {
     }
 }
 
-/// The shortest text that reads back, with an exponent only for the very large and very small (`%v` of a float64).
+/// The shortest text that reads back, with an exponent from a million and below a ten-thousandth (`%v` of a float64).
 fn float_text(float: f64) -> String {
     let scientific = format!("{float:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..21).contains(&exponent) {
+    if (-4..6).contains(&exponent) {
         return format!("{float}");
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -125,8 +125,9 @@ mod tests {
         for (float, text) in [
             (1.0, "1"),
             (0.1, "0.1"),
-            (1e20, "100000000000000000000"),
-            (1e21, "1e+21"),
+            (123456.0, "123456"),
+            (1e6, "1e+06"),
+            (1234567.0, "1.234567e+06"),
             (1.5e-7, "1.5e-07"),
             (0.0001, "0.0001"),
         ] {

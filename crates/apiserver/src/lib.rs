@@ -12,6 +12,7 @@ pub mod gojson;
 pub mod golang;
 pub mod hooks;
 pub mod kinds;
+pub mod managed;
 pub mod patch;
 pub mod paths;
 pub mod request;

@@ -44,6 +44,8 @@ pub struct Field {
     pub list: ListType,
     /// A map or struct that is owned as a whole in server-side apply.
     pub atomic: bool,
+    /// A struct that is not owned as a whole here, though its type says so.
+    pub granular: bool,
     pub required: bool,
     /// Not part of the published schema.
     pub hidden: bool,
@@ -198,7 +200,10 @@ impl Types {
                 }
                 "list" => list = value,
                 "keys" => keys = value.split('+').map(Into::into).collect(),
-                "map" => field.atomic = value == "atomic",
+                "map" => {
+                    field.atomic = value == "atomic";
+                    field.granular = value == "granular";
+                }
                 "default" => field.default = serde_json::from_str(value).ok(),
                 "format" => field.format = Some(value.into()),
                 "enum" => field.allowed = value.split('|').map(Into::into).collect(),
@@ -261,6 +266,7 @@ impl Field {
             strategy: Strategy::default(),
             list: ListType::Atomic,
             atomic: false,
+            granular: false,
             required: false,
             hidden: false,
             default: None,
