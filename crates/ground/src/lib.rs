@@ -3,6 +3,7 @@
 
 pub mod auth;
 pub mod cache;
+pub mod clients;
 pub mod events;
 pub mod files;
 pub mod leader;

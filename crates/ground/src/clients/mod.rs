@@ -1,0 +1,17 @@
+//! Clients of the API server: where it is, who we are, and how often we may ask.
+//!
+//! [`Config::build`] makes a `kube::Client` from a kubeconfig or from what a pod finds mounted. Tokens and the cluster's
+//! authority are read anew by kube itself; ours adds that a changed kubeconfig, client certificate or key makes a new
+//! client behind the one that is already in everybody's hands, that requests keep to a rate, that they say who asks, and
+//! that errors say what to do about them.
+
+mod advice;
+mod reload;
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+pub use advice::explain;
+pub use reload::{Clients, Config};
+pub use source::{ConfigError, Source};

@@ -1,0 +1,225 @@
+//! A client that outlives its credentials.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::{HeaderValue, USER_AGENT};
+use http::{Request, Response};
+use kube::client::Body;
+use tower::{BoxError, Service};
+
+use super::source::{ConfigError, Source};
+use crate::files::{LOOK_EVERY, Watcher};
+use crate::rate::Limiter;
+use crate::shutdown::Shutdown;
+
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub source: Source,
+    /// Requests a second, and how many at once after a pause; `None`: as many as it takes.
+    pub rate: Option<(f64, u32)>,
+    /// What goes into the API server's audit log; `plimsoll/VERSION (linux/amd64)` and what is said here.
+    pub user_agent: String,
+    /// For an answer to begin, watches excepted: they begin when there is something to tell.
+    pub timeout: Duration,
+}
+
+impl Config {
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            rate: None,
+            user_agent: String::new(),
+            timeout: Duration::from_secs(60),
+        }
+    }
+
+    /// From a kubeconfig if one is given, else from inside the cluster.
+    pub fn from_flag(kubeconfig: Option<PathBuf>) -> Self {
+        Self::new(match kubeconfig {
+            Some(path) => Source::Kubeconfig {
+                path,
+                context: None,
+            },
+            None => Source::InCluster,
+        })
+    }
+
+    /// Reads and checks everything; asks the API server nothing.
+    pub async fn build(self) -> Result<Clients, ConfigError> {
+        let found = self.source.load().await?;
+        let address = found.config.cluster_url.to_string();
+        let namespace = found.config.default_namespace.clone();
+        let current = Arc::new(ArcSwap::from_pointee(client(found.config)?));
+        Ok(Clients {
+            source: self.source,
+            files: found.files,
+            current,
+            address,
+            namespace,
+            rate: self.rate,
+            user_agent: self.user_agent,
+            timeout: self.timeout,
+        })
+    }
+}
+
+fn client(mut config: kube::Config) -> Result<kube::Client, ConfigError> {
+    config.connect_timeout = Some(CONNECT_WITHIN);
+    kube::Client::try_from(config).map_err(ConfigError::Client)
+}
+
+/// Makes clients with one identity, each with a rate of its own.
+#[derive(Clone)]
+pub struct Clients {
+    source: Source,
+    files: Vec<PathBuf>,
+    current: Arc<ArcSwap<kube::Client>>,
+    address: String,
+    namespace: String,
+    rate: Option<(f64, u32)>,
+    user_agent: String,
+    timeout: Duration,
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients")
+            .field("address", &self.address)
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Clients {
+    /// Where the API server is.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The client that most of a role uses.
+    pub fn client(&self) -> kube::Client {
+        self.with(&self.user_agent, self.rate, self.timeout)
+    }
+
+    /// One for a special purpose, which the API server can tell and others cannot starve: leader election, say.
+    pub fn client_for(
+        &self,
+        purpose: &str,
+        rate: Option<(f64, u32)>,
+        timeout: Duration,
+    ) -> kube::Client {
+        let agent = format!("{} {purpose}", self.user_agent);
+        self.with(agent.trim(), rate, timeout)
+    }
+
+    fn with(&self, agent: &str, rate: Option<(f64, u32)>, timeout: Duration) -> kube::Client {
+        let own = format!(
+            "plimsoll/{} ({}/{}) {agent}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            match std::env::consts::ARCH {
+                "x86_64" => "amd64",
+                "aarch64" => "arm64",
+                other => other,
+            }
+        );
+        let service = Current {
+            current: Arc::clone(&self.current),
+            limiter: rate.map(|(rate, burst)| Arc::new(Limiter::new(rate, burst))),
+            user_agent: HeaderValue::from_str(own.trim()).ok(),
+            timeout,
+        };
+        kube::Client::new(service, self.namespace.clone())
+    }
+
+    /// Takes changed files until the end.
+    pub fn spawn_reload(&self, shutdown: Shutdown) {
+        if self.files.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        let mut files = Watcher::new(this.files.clone(), LOOK_EVERY);
+        tokio::spawn(async move {
+            loop {
+                tokio::select! {
+                    () = shutdown.begins() => return,
+                    () = files.changed() => {}
+                }
+                match this.reload().await {
+                    Ok(now) => {
+                        tracing::info!("credentials for the API server reloaded");
+                        files = Watcher::new(now, LOOK_EVERY);
+                    }
+                    Err(error) => {
+                        files.doubt();
+                        let error: &dyn std::error::Error = &error;
+                        tracing::warn!(
+                            error,
+                            "cannot use the changed credentials for the API server, keeping the old"
+                        );
+                    }
+                }
+            }
+        });
+    }
+
+    pub(super) async fn reload(&self) -> Result<Vec<PathBuf>, ConfigError> {
+        let found = self.source.load().await?;
+        self.current.store(Arc::new(client(found.config)?));
+        Ok(found.files)
+    }
+}
+
+/// Sends each request by the client of the moment.
+#[derive(Clone)]
+struct Current {
+    current: Arc<ArcSwap<kube::Client>>,
+    limiter: Option<Arc<Limiter>>,
+    user_agent: Option<HeaderValue>,
+    timeout: Duration,
+}
+
+impl Service<Request<Body>> for Current {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let this = self.clone();
+        async move {
+            if let Some(limiter) = &this.limiter {
+                limiter.take().await;
+            }
+            if let Some(agent) = this.user_agent {
+                request.headers_mut().entry(USER_AGENT).or_insert(agent);
+            }
+            let client = this.current.load_full();
+            let endless = is_endless(&request);
+            let answer = client.send(request);
+            let answer = match endless {
+                true => answer.await,
+                false => tokio::time::timeout(this.timeout, answer).await?,
+            };
+            answer.map_err(BoxError::from)
+        }
+        .boxed()
+    }
+}
+
+fn is_endless(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    let mut parts = query.split('&');
+    parts.any(|part| matches!(part, "watch=true" | "watch=1" | "follow=true"))
+}
