@@ -31,10 +31,6 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
 fn advice(error: &kube::Error) -> Option<&'static str> {
     if let kube::Error::Api(status) = error {
         return match status.code {
@@ -49,36 +45,41 @@ fn advice(error: &kube::Error) -> Option<&'static str> {
             _ => None,
         };
     }
-    for cause in causes(error) {
-        if let Some(error) = cause.downcast_ref::<io::Error>() {
-            match error.kind() {
-                io::ErrorKind::ConnectionRefused => {
-                    return Some("is the API server running, and is its address right?");
-                }
-                io::ErrorKind::TimedOut => {
-                    return Some("does a firewall or network policy keep it from us?");
-                }
-                _ => {}
+    advice_on_the_way(error)
+}
+
+fn advice_on_the_way(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    if let Some(advice) = error.downcast_ref().and_then(tls_advice) {
+        return Some(advice);
+    }
+    if error.is::<tokio::time::error::Elapsed>() {
+        return Some("the API server did not answer in time");
+    }
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                return Some("is the API server running, and is its address right?");
             }
-            // TLS errors travel inside of these, where `source` does not show them.
-            let inner = error.get_ref().and_then(|e| e.downcast_ref());
-            if let Some(advice) = inner.and_then(tls_advice) {
-                return Some(advice);
+            io::ErrorKind::TimedOut => {
+                return Some("does a firewall or network policy keep it from us?");
             }
+            _ => {}
         }
-        if let Some(advice) = cause.downcast_ref().and_then(tls_advice) {
+        // What is inside of these is not their source, but its source is.
+        let inside = error
+            .get_ref()
+            .map(|inside| inside as &(dyn Error + 'static));
+        if let Some(advice) = inside.and_then(advice_on_the_way) {
             return Some(advice);
         }
-        if cause.is::<tokio::time::error::Elapsed>() {
-            return Some("the API server did not answer in time");
-        }
-        if cause.to_string().contains("dns error") {
-            return Some(
-                "the API server's name is unknown here: check the address and the name server",
-            );
-        }
     }
-    None
+    match error.source() {
+        Some(cause) => advice_on_the_way(cause),
+        None if error.to_string().contains("failed to lookup address") => {
+            Some("the API server's name is unknown here: check the address and the name server")
+        }
+        None => None,
+    }
 }
 
 fn tls_advice(error: &rustls::Error) -> Option<&'static str> {
