@@ -1,9 +1,119 @@
-//! Server-side apply.
+//! Server-side apply: PATCH with the fields that the client has an opinion on.
+
+use http::StatusCode;
+use serde_json::Value;
 
 use super::Call;
+use super::body::{BodyFormat, parse};
+use super::create::{insert_new, settle_namespace};
+use super::options::{FieldValidation, WriteOptions, write_options};
+use super::track::forget_what_it_is;
+use super::update::change_tracked;
+use super::{meta, update};
 use crate::answer::Answer;
+use crate::codec::time::show_seconds;
 use crate::status::Failure;
 
-pub async fn apply(_call: &Call<'_>, _body: &[u8]) -> Result<Answer, Failure> {
-    Err(Failure::internal("apply is not here yet"))
+pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+    let options = write_options(call.query, "PatchOptions", true)?;
+    let node = parse(BodyFormat::Yaml, body, &call.served.resource.kind).map_err(|failure| {
+        Failure::bad_request(format!("error decoding YAML: {}", failure.message))
+    })?;
+    let mut warnings = Vec::new();
+    let applied = node.to_value();
+    let strict = call
+        .served
+        .decode(&node)
+        .map(|decoded| decoded.objections)
+        .unwrap_or_default();
+    if !strict.is_empty() {
+        match options.validation {
+            FieldValidation::Strict => {
+                return Err(Failure::bad_request(format!(
+                    "strict decoding error: {}",
+                    strict.join(", ")
+                )));
+            }
+            FieldValidation::Warn => warnings = strict,
+            FieldValidation::Ignore => {}
+        }
+    }
+    check_identity(call, &applied)?;
+    let key = call.key();
+    if call.server.store().get(&call.served.shelf, &key).is_none() {
+        return create(call, &applied, &options, warnings).await;
+    }
+    let written = change_tracked(call, &options, &mut warnings, |current, _| {
+        if current.is_null() {
+            return Err(call.not_found());
+        }
+        merged(call, Some(current), &applied)
+    })
+    .await?;
+    call.written_answer(StatusCode::OK, &written.object, &warnings)
+}
+
+async fn create(
+    call: &Call<'_>,
+    applied: &Value,
+    options: &WriteOptions,
+    mut warnings: Vec<String>,
+) -> Result<Answer, Failure> {
+    if !call.path.subresource.is_empty() {
+        return Err(call.not_found());
+    }
+    if !meta(applied, "uid").is_empty() {
+        return Err(Failure::conflict(
+            call.served.resource.as_subject(),
+            &call.path.name,
+            &format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                meta(applied, "uid")
+            ),
+        ));
+    }
+    let mut object = merged(call, None, applied)?;
+    settle_namespace(call, &mut object)?;
+    let object = insert_new(call, object, options, &mut warnings).await?;
+    call.written_answer(StatusCode::CREATED, &object, &warnings)
+}
+
+/// What the present object becomes, decoded and with its managers noted.
+fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<Value, Failure> {
+    let live = current.map(|current| {
+        let mut live = current.clone();
+        call.say_what_it_is(&mut live);
+        live
+    });
+    let force = call.query.flag("force");
+    let now = show_seconds(call.now);
+    call.tracking(&call.path.subresource, |tracking| {
+        let manager = call.manager();
+        let object = tracking.apply(live.as_ref(), applied, &manager, force, &now)?;
+        let decoded = call
+            .served
+            .normalised(&object)
+            .map_err(|error| tracking.refuse_undecodable(applied, &error.to_string()))?;
+        let mut object = decoded.value;
+        forget_what_it_is(&mut object);
+        call.served.kind().default(&mut object);
+        Ok(object)
+    })
+}
+
+fn check_identity(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {
+    let name = meta(applied, "name");
+    if !name.is_empty() && name != call.path.name {
+        return Err(update::name_mismatch(call, name));
+    }
+    let namespace = meta(applied, "namespace");
+    if call.served.resource.namespaced()
+        && !namespace.is_empty()
+        && namespace != call.path.namespace
+    {
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
 }

@@ -168,10 +168,7 @@ impl Call<'_> {
             }
         }
         let mut object = decoded.value;
-        if let Some(map) = object.as_object_mut() {
-            map.remove("kind");
-            map.remove("apiVersion");
-        }
+        super::track::forget_what_it_is(&mut object);
         self.served.kind().default(&mut object);
         Ok(Decoded { object, warnings })
     }

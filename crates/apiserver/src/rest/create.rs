@@ -38,7 +38,7 @@ pub async fn create_object(
     warnings: &mut Vec<String>,
 ) -> Result<Value, Failure> {
     settle_namespace(call, &mut object)?;
-    call.track_new(&mut object)?;
+    call.track_new(&mut object);
     insert_new(call, object, options, warnings).await
 }
 

@@ -9,7 +9,7 @@ pub mod patch;
 pub mod read;
 pub mod shape;
 pub mod subresource;
-mod track;
+pub mod track;
 pub mod update;
 pub mod watch;
 pub mod write;
@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::answer::Format;
 use crate::auth::User;
+use crate::managed;
 use crate::request::{Query, RequestInfo, ResourcePath};
 use crate::served::Served;
 use crate::server::Server;
@@ -45,21 +46,12 @@ impl Call<'_> {
 
     /// Who is to be written down as the manager of the fields that this request sets.
     pub fn manager(&self) -> String {
-        if let Some(manager) = self.query.get("fieldManager") {
-            return manager.to_owned();
-        }
         let agent = self
             .headers
             .get(http::header::USER_AGENT)
             .and_then(|agent| agent.to_str().ok())
             .unwrap_or_default();
-        let name = agent.split('/').next().unwrap_or_default();
-        let printable: String = name.chars().filter(|c| !c.is_control()).collect();
-        let mut end = printable.len().min(128);
-        while !printable.is_char_boundary(end) {
-            end -= 1;
-        }
-        printable[..end].to_owned()
+        managed::manager_name(self.query.get("fieldManager").unwrap_or_default(), agent)
     }
 }
 

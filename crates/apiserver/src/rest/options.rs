@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::field::{FieldError, Path};
+use crate::managed;
 use crate::request::Query;
 use crate::status::{Failure, Subject};
 
@@ -40,7 +41,9 @@ pub fn write_options(query: &Query, kind: &str, is_apply: bool) -> Result<WriteO
             ));
         }
     }
-    check_manager(query, &mut errors);
+    errors.extend(managed::validate_manager(
+        query.get("fieldManager").unwrap_or_default(),
+    ));
     let dry_run = check_dry_run(query, &mut errors);
     let validation = match query.get("fieldValidation") {
         None | Some("Warn") => FieldValidation::Warn,
@@ -70,25 +73,6 @@ pub fn invalid_options(kind: &str, errors: &[FieldError]) -> Failure {
         kind,
     };
     Failure::invalid(subject, "", errors)
-}
-
-fn check_manager(query: &Query, errors: &mut Vec<FieldError>) {
-    let Some(manager) = query.get("fieldManager") else {
-        return;
-    };
-    let path = Path::new("fieldManager");
-    if manager.len() > 128 {
-        errors.push(FieldError::too_long(&path, 128));
-    }
-    for (index, c) in manager.chars().enumerate() {
-        if c.is_control() {
-            errors.push(FieldError::invalid(
-                &path,
-                manager,
-                format!("should only contain printable characters (invalid character at position {index})"),
-            ));
-        }
-    }
 }
 
 /// Repeated values are allowed, as long as each is `All`.

@@ -4,7 +4,8 @@ use http::{StatusCode, header};
 use serde_json::Value;
 
 use super::options::{FieldValidation, WriteOptions, write_options};
-use super::update::replace;
+use super::track::forget_what_it_is;
+use super::update::{name_mismatch, replace};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::patch::{self, PatchKind};
@@ -66,10 +67,8 @@ fn patched(
     body: &[u8],
     options: &WriteOptions,
 ) -> Result<(Value, Vec<String>), Failure> {
-    let resource = &call.served.resource;
     let mut whole = current.clone();
-    whole["kind"] = resource.kind.as_str().into();
-    whole["apiVersion"] = resource.api_version().into();
+    call.say_what_it_is(&mut whole);
     let (types, shape) = call.served.types();
     let strict = options.validation != FieldValidation::Ignore;
     let patched = patch::apply(kind, types, shape, &whole, body, strict)?;
@@ -84,10 +83,7 @@ fn patched(
     }
     let mut object = decoded.value;
     check_identity(call, &object, current)?;
-    if let Some(map) = object.as_object_mut() {
-        map.remove("kind");
-        map.remove("apiVersion");
-    }
+    forget_what_it_is(&mut object);
     call.served.kind().default(&mut object);
     if options.validation == FieldValidation::Ignore {
         complaints.clear();
@@ -109,10 +105,7 @@ fn check_identity(call: &Call<'_>, object: &Value, _current: &Value) -> Result<(
     }
     let name = meta(object, "name");
     if name != call.path.name {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.path.name
-        )));
+        return Err(name_mismatch(call, name));
     }
     let namespace = meta(object, "namespace");
     if resource.namespaced() && namespace != call.path.namespace {

@@ -3,14 +3,71 @@
 use serde_json::Value;
 
 use super::Call;
-use crate::status::Failure;
+use crate::codec::time::show_seconds;
+use crate::managed::{Reset, Tracking};
 
 impl Call<'_> {
-    pub fn track_new(&self, _object: &mut Value) -> Result<(), Failure> {
-        Ok(())
+    /// Notes the fields of a new object as set by this request.
+    pub fn track_new(&self, object: &mut Value) {
+        self.track(None, object);
     }
 
-    pub fn track_change(&self, _old: &Value, _new: &mut Value) -> Result<(), Failure> {
-        Ok(())
+    /// Notes the fields that this request sets or changes.
+    pub fn track_change(&self, old: &Value, new: &mut Value) {
+        let mut old = old.clone();
+        self.say_what_it_is(&mut old);
+        self.track(Some(&old), new);
+    }
+
+    fn track(&self, live: Option<&Value>, object: &mut Value) {
+        self.say_what_it_is(object);
+        let now = show_seconds(self.now);
+        self.tracking(&self.path.subresource, |tracking| {
+            tracking.update(live, object, &self.manager(), &now);
+        });
+        forget_what_it_is(object);
+    }
+
+    /// Runs `work` with what tracking needs to know about this resource.
+    pub fn tracking<T>(&self, subresource: &str, work: impl FnOnce(&Tracking<'_>) -> T) -> T {
+        let resource = &self.served.resource;
+        let (types, shape) = self.served.types();
+        let api_version = resource.api_version();
+        let reset = if self.served.is_custom() {
+            Reset::custom(resource.subresource("status").is_some(), subresource)
+        } else {
+            Reset::builtin(&resource.group, &resource.plural, subresource)
+        };
+        let catalogue = self.server.catalogue();
+        let versions: Vec<String> = catalogue
+            .resources()
+            .iter()
+            .filter(|one| one.kind == resource.kind && one.plural == resource.plural)
+            .map(|one| one.api_version())
+            .collect();
+        let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
+        work(&Tracking {
+            types,
+            shape,
+            api_version: &api_version,
+            kind: &resource.kind,
+            subresource,
+            reset: &reset,
+            versions: &versions,
+        })
+    }
+
+    /// Objects are kept without kind and version; those who judge them need both.
+    pub fn say_what_it_is(&self, object: &mut Value) {
+        let resource = &self.served.resource;
+        object["kind"] = resource.kind.as_str().into();
+        object["apiVersion"] = resource.api_version().into();
+    }
+}
+
+pub fn forget_what_it_is(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove("kind");
+        map.remove("apiVersion");
     }
 }

@@ -11,6 +11,7 @@ use super::{Call, meta};
 use crate::answer::Answer;
 use crate::field::{FieldError, Path};
 use crate::kinds::metadata;
+use crate::managed;
 use crate::status::Failure;
 
 pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
@@ -29,10 +30,7 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         return Err(Failure::bad_request("name must be provided"));
     }
     if name != call.path.name {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.path.name
-        )));
+        return Err(name_mismatch(call, name));
     }
     let written = replace(call, &options, &mut warnings, |_, _| Ok(object.clone())).await?;
     let code = if written.created {
@@ -43,9 +41,35 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     call.written_answer(code, &written.object, &warnings)
 }
 
+pub fn name_mismatch(call: &Call<'_>, name: &str) -> Failure {
+    Failure::bad_request(format!(
+        "the name of the object ({name}) does not match the name on the URL ({})",
+        call.path.name
+    ))
+}
+
+/// As [`change_tracked`], for changes that do not note their managers themselves.
+pub async fn replace(
+    call: &Call<'_>,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+    change: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Failure>,
+) -> Result<Written, Failure> {
+    change_tracked(call, options, warnings, |current, warnings| {
+        let mut new = change(current, warnings)?;
+        if current.is_null() {
+            call.track_new(&mut new);
+        } else {
+            call.track_change(current, &mut new);
+        }
+        Ok(new)
+    })
+    .await
+}
+
 /// Changes an object by `change`, which is given the present one (null: there is none) and a place for warnings, again
 /// if somebody else was faster.
-pub async fn replace(
+pub async fn change_tracked(
     call: &Call<'_>,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
@@ -62,8 +86,8 @@ pub async fn replace(
         let old = current.value();
         let mut new = change(&old, warnings)?;
         let given_revision = check_revision(call, &new, &current)?;
-        call.track_change(&old, &mut new)?;
         finish_change(call, &old, &mut new, warnings)?;
+        managed::keep_times(&old, &mut new);
         match call.store_changed(&current, new, options.dry_run).await {
             Ok(written) => {
                 if !options.dry_run {
@@ -83,7 +107,7 @@ async fn create_instead(
     call: &Call<'_>,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
-    mut object: Value,
+    object: Value,
 ) -> Result<Written, Failure> {
     if !call.served.rules.create_on_update || !call.path.subresource.is_empty() {
         return Err(call.not_found());
@@ -91,7 +115,6 @@ async fn create_instead(
     if !meta(&object, "resourceVersion").is_empty() && meta(&object, "resourceVersion") != "0" {
         return Err(call.not_found());
     }
-    call.track_new(&mut object)?;
     let object = insert_new(call, object, options, warnings).await?;
     Ok(Written {
         object,

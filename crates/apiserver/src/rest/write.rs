@@ -114,13 +114,14 @@ impl Call<'_> {
             if dry_run {
                 return Ok(written(object, true));
             }
-            let (last, durable) = store
+            let (_, durable) = store
                 .delete(&self.served.shelf, &current.key, expect)
                 .map_err(Stopped::Raced)?;
             if !durable.wait().await {
                 return Err(self.disk_failed(current.name()).into());
             }
-            return Ok(written(last.value(), true));
+            // The client gets what it wrote, in the version that it changed.
+            return Ok(written(object, true));
         }
         // A write that changes nothing is none.
         if object == current.value() || dry_run {
