@@ -56,23 +56,3 @@ pub trait Kind: Send + Sync {
         Ok(())
     }
 }
-
-struct Plain;
-
-impl Kind for Plain {}
-
-pub fn of(_group: &str, _version: &str, _kind: &str) -> &'static dyn Kind {
-    &Plain
-}
-
-pub mod metadata {
-    use super::*;
-
-    pub fn validate_metadata_create(_meta: &Value, _namespaced: bool) -> Vec<FieldError> {
-        Vec::new()
-    }
-
-    pub fn validate_metadata_update(_new: &Value, _old: &Value) -> Vec<FieldError> {
-        Vec::new()
-    }
-}
