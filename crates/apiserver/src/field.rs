@@ -140,8 +140,16 @@ impl FieldError {
         Self::with_value(Problem::Duplicate, field, &value.into(), "")
     }
 
+    pub fn duplicate_because(field: &Path, value: impl Into<Value>, detail: &str) -> Self {
+        Self::with_value(Problem::Duplicate, field, &value.into(), detail)
+    }
+
     pub fn not_found(field: &Path, value: impl Into<Value>) -> Self {
         Self::with_value(Problem::NotFound, field, &value.into(), "")
+    }
+
+    pub fn not_found_because(field: &Path, value: impl Into<Value>, detail: &str) -> Self {
+        Self::with_value(Problem::NotFound, field, &value.into(), detail)
     }
 
     /// `supported` in the order in which it is to be shown; Kubernetes sorts it.

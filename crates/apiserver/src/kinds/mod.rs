@@ -3,10 +3,29 @@
 //! Everything here is a pure function on objects that have already been decoded: unknown fields dropped, every value
 //! of its declared type, absent rather than null. The rest of the server finds a kind's behaviour by [`of`].
 
-use serde_json::Value;
+mod at;
+mod core;
+mod defaults;
+mod limits;
+mod node;
+pub mod metadata;
+pub mod names;
+pub mod pod;
+pub mod quantity;
+mod rules;
+mod storage;
+mod workloads;
+mod zero;
+
+use std::sync::OnceLock;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
 
 use crate::field::FieldError;
+use crate::resource;
 use crate::status::Failure;
+use rules::{Builtin, Rules};
 
 /// Reads of other objects that admission needs.
 pub trait Lookup {
@@ -27,9 +46,13 @@ pub trait Kind: Send + Sync {
     /// Carries over what an ordinary update may not change, and decides whether the generation is raised.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
+    /// Includes the metadata, for kinds that are built in.
     fn validate_create(&self, _object: &Value) -> Vec<FieldError> {
         Vec::new()
     }
+
+    /// Carries over what a write through `/status` may not change beyond the specification, which the caller keeps.
+    fn prepare_status_update(&self, _new: &mut Value, _old: &Value) {}
 
     /// Runs instead of `validate_create`, so it must also check what creation checks where that still applies.
     fn validate_update(&self, _new: &Value, _old: &Value) -> Vec<FieldError> {
@@ -56,3 +79,67 @@ pub trait Kind: Send + Sync {
         Ok(())
     }
 }
+
+/// A kind without peculiarities: custom resources, whose schemas are somebody else's concern.
+struct Plain;
+
+impl Kind for Plain {}
+
+/// The behaviour of a kind. Kinds that are not built in have none.
+pub fn of(group: &str, version: &str, kind: &str) -> &'static dyn Kind {
+    static PLAIN: Plain = Plain;
+    let same_name = builtin().get(kind).into_iter().flatten();
+    let mut candidates = same_name.filter(|one| (one.group, one.version) == (group, version));
+    match candidates.next() {
+        Some(found) => &found.kind,
+        None => &PLAIN,
+    }
+}
+
+struct Known {
+    group: &'static str,
+    version: &'static str,
+    kind: Builtin,
+}
+
+fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
+    static BUILTIN: OnceLock<FxHashMap<&'static str, Vec<Known>>> = OnceLock::new();
+    BUILTIN.get_or_init(|| {
+        let mut kinds: FxHashMap<&'static str, Vec<Known>> = FxHashMap::default();
+        for served in resource::builtin() {
+            let Some(type_id) = served.type_id() else {
+                continue;
+            };
+            let (group, kind) = (served.group.as_str(), served.kind.as_str());
+            let known = TABLES
+                .iter()
+                .flat_map(|table| table.iter())
+                .find(|rules| (rules.group, rules.kind) == (group, kind));
+            let fallback = if served.namespaced() {
+                &rules::ANY_NAMESPACED
+            } else {
+                &rules::ANY_CLUSTER
+            };
+            let rules: &'static Rules = known.copied().unwrap_or(fallback);
+            kinds.entry(kind).or_default().push(Known {
+                group,
+                version: served.version.as_str(),
+                kind: Builtin { rules, type_id },
+            });
+        }
+        kinds
+    })
+}
+
+static TABLES: &[&[&Rules]] = &[core::KINDS, workloads::KINDS];
+
+/// Counts a change of the specification. The server has carried the old generation over before.
+fn raise_generation(object: &mut Value, changed: bool) {
+    if changed {
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        object["metadata"]["generation"] = json!(generation + 1);
+    }
+}
+
+#[cfg(test)]
+mod tests;

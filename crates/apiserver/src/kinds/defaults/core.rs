@@ -1,0 +1,250 @@
+//! Defaults of the core types other than workloads.
+
+use serde_json::{Value, json};
+
+use super::{Fields, Fill, fill_zero, is_absent, sub, text};
+use crate::kinds::at::fill;
+
+pub(super) const FILLS: &[(&str, Fill)] = &[
+    ("io.k8s.api.core.v1.Probe", probe),
+    ("io.k8s.api.core.v1.HTTPGetAction", http_get),
+    ("io.k8s.api.core.v1.Volume", volume),
+    ("io.k8s.api.core.v1.SecretVolumeSource", default_mode),
+    ("io.k8s.api.core.v1.ConfigMapVolumeSource", default_mode),
+    ("io.k8s.api.core.v1.DownwardAPIVolumeSource", default_mode),
+    ("io.k8s.api.core.v1.ProjectedVolumeSource", default_mode),
+    ("io.k8s.api.core.v1.ServiceAccountTokenProjection", |fields| {
+        fill(fields, "expirationSeconds", 3600);
+    }),
+    // The empty type means that nothing is checked, which is something else than an absent one.
+    ("io.k8s.api.core.v1.HostPathVolumeSource", |fields| {
+        fill(fields, "type", "");
+    }),
+    ("io.k8s.api.core.v1.ObjectFieldSelector", |fields| {
+        fill(fields, "apiVersion", "v1");
+    }),
+    ("io.k8s.api.core.v1.Secret", |fields| {
+        fill(fields, "type", "Opaque");
+    }),
+    ("io.k8s.api.core.v1.Service", service),
+    ("io.k8s.api.core.v1.Namespace", namespace),
+    ("io.k8s.api.core.v1.Node", node),
+    ("io.k8s.api.core.v1.PersistentVolume", persistent_volume),
+    ("io.k8s.api.core.v1.PersistentVolumeClaim", |fields| {
+        fill(sub(fields, "status"), "phase", "Pending");
+    }),
+    ("io.k8s.api.core.v1.PersistentVolumeClaimSpec", |fields| {
+        fill(fields, "volumeMode", "Filesystem");
+    }),
+    ("io.k8s.api.core.v1.EndpointPort", |fields| {
+        fill(fields, "protocol", "TCP");
+    }),
+    ("io.k8s.api.core.v1.LimitRangeItem", limit_range_item),
+];
+
+fn probe(fields: &mut Fields) {
+    for (name, value) in [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ] {
+        fill_zero(fields, name, value);
+    }
+}
+
+fn http_get(fields: &mut Fields) {
+    fill(fields, "path", "/");
+    fill(fields, "scheme", "HTTP");
+}
+
+fn default_mode(fields: &mut Fields) {
+    fill(fields, "defaultMode", 0o644);
+}
+
+fn volume(fields: &mut Fields) {
+    if !fields.keys().any(|name| name != "name") {
+        fields.insert("emptyDir".to_owned(), json!({}));
+    }
+    if let Some(Value::Object(image)) = fields.get_mut("image") {
+        let policy = pull_policy(text(image, "reference"));
+        fill(image, "pullPolicy", policy);
+    }
+}
+
+/// An image without a tag or a digest is the latest one, which may have changed.
+pub(super) fn pull_policy(image: &str) -> &'static str {
+    if tag_of(image) == Some("latest") {
+        "Always"
+    } else {
+        "IfNotPresent"
+    }
+}
+
+/// `None` where the image is not a valid reference.
+fn tag_of(image: &str) -> Option<&str> {
+    let (name, digest) = match image.split_once('@') {
+        Some((name, digest)) => (name, Some(digest)),
+        None => (image, None),
+    };
+    let last_slash = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (name, tag) = match name.get(last_slash..)?.find(':') {
+        Some(colon) => (
+            name.get(..last_slash + colon)?,
+            Some(name.get(last_slash + colon + 1..)?),
+        ),
+        None => (name, None),
+    };
+    // Only the registry's host may have capitals.
+    let path = match name.split_once('/') {
+        Some((host, path))
+            if host.contains(['.', ':']) || host == "localhost" || host.to_lowercase() != host =>
+        {
+            path
+        }
+        _ => name,
+    };
+    let good = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
+    };
+    if !path.split('/').all(good) || tag.is_some_and(str::is_empty) {
+        return None;
+    }
+    match (tag, digest) {
+        (Some(tag), _) => Some(tag),
+        (None, Some(_)) => Some(""),
+        (None, None) => Some("latest"),
+    }
+}
+
+fn service(fields: &mut Fields) {
+    let spec = sub(fields, "spec");
+    fill(spec, "sessionAffinity", "None");
+    match text(spec, "sessionAffinity") {
+        "None" => {
+            spec.remove("sessionAffinityConfig");
+        }
+        "ClientIP" => {
+            let timeout = spec
+                .get("sessionAffinityConfig")
+                .and_then(|config| config.pointer("/clientIP/timeoutSeconds"));
+            if timeout.is_none() {
+                spec.insert(
+                    "sessionAffinityConfig".to_owned(),
+                    json!({"clientIP": {"timeoutSeconds": 10800}}),
+                );
+            }
+        }
+        _ => {}
+    }
+    fill(spec, "type", "ClusterIP");
+    if let Some(Value::Array(ports)) = spec.get_mut("ports") {
+        for port in ports.iter_mut().filter_map(Value::as_object_mut) {
+            fill(port, "protocol", "TCP");
+            let target = port.get("targetPort");
+            if target.is_none_or(|target| *target == 0 || *target == "") {
+                let number = port.get("port").cloned().unwrap_or(json!(0));
+                port.insert("targetPort".to_owned(), number);
+            }
+        }
+    }
+    let kind = text(spec, "type").to_owned();
+    let external_ips = spec
+        .get("externalIPs")
+        .and_then(Value::as_array)
+        .is_some_and(|ips| !ips.is_empty());
+    let routed = ["ClusterIP", "NodePort", "LoadBalancer"].contains(&&*kind);
+    if kind == "NodePort" || kind == "LoadBalancer" || (kind == "ClusterIP" && external_ips) {
+        fill(spec, "externalTrafficPolicy", "Cluster");
+    }
+    if routed {
+        fill(spec, "internalTrafficPolicy", "Cluster");
+    }
+    if kind == "LoadBalancer" {
+        fill(spec, "allocateLoadBalancerNodePorts", true);
+        let ingresses = fields
+            .get_mut("status")
+            .and_then(|status| status.pointer_mut("/loadBalancer/ingress"))
+            .and_then(Value::as_array_mut);
+        for ingress in ingresses.into_iter().flatten() {
+            if let Some(ingress) = ingress.as_object_mut()
+                && !text(ingress, "ip").is_empty()
+            {
+                fill(ingress, "ipMode", "VIP");
+            }
+        }
+    }
+}
+
+fn namespace(fields: &mut Fields) {
+    let meta = sub(fields, "metadata");
+    let name = text(meta, "name").to_owned();
+    if !name.is_empty() {
+        sub(meta, "labels").insert("kubernetes.io/metadata.name".to_owned(), name.into());
+    }
+    fill(sub(fields, "status"), "phase", "Active");
+}
+
+fn node(fields: &mut Fields) {
+    if let Some(Value::Object(status)) = fields.get_mut("status")
+        && is_absent(status, "allocatable")
+        && let Some(capacity) = status.get("capacity").cloned()
+    {
+        status.insert("allocatable".to_owned(), capacity);
+    }
+}
+
+fn persistent_volume(fields: &mut Fields) {
+    fill(sub(fields, "status"), "phase", "Pending");
+    let spec = sub(fields, "spec");
+    fill(spec, "persistentVolumeReclaimPolicy", "Retain");
+    fill(spec, "volumeMode", "Filesystem");
+}
+
+/// For containers, a default limit follows from the maximum, and a default request from the default limit or the
+/// minimum.
+fn limit_range_item(fields: &mut Fields) {
+    if text(fields, "type") != "Container" {
+        return;
+    }
+    for (from, to) in [
+        ("max", "default"),
+        ("default", "defaultRequest"),
+        ("min", "defaultRequest"),
+    ] {
+        let Some(Value::Object(source)) = fields.get(from).cloned() else {
+            continue;
+        };
+        if source.is_empty() {
+            continue;
+        }
+        let target = sub(fields, to);
+        for (resource, amount) in source {
+            target.entry(resource).or_insert(amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_images_may_change() {
+        for (image, policy) in [
+            ("nginx", "Always"),
+            ("nginx:latest", "Always"),
+            ("nginx:1.27", "IfNotPresent"),
+            ("registry:5000/nginx", "Always"),
+            ("Registry.example.com:5000/a/b:v1", "IfNotPresent"),
+            ("nginx@sha256:0123", "IfNotPresent"),
+            ("Not An Image", "IfNotPresent"),
+            ("", "IfNotPresent"),
+        ] {
+            assert_eq!(pull_policy(image), policy, "{image}");
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! What pods ask for: requests and limits, their sums over containers, and the quality of service that follows.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::kinds::at::{At, Errors, NOT_NEGATIVE, field};
+use crate::kinds::defaults::{Fields, sub};
+use crate::kinds::names;
+use crate::kinds::quantity::Quantity;
+
+const STANDARD: &[&str] = &[
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "storage",
+    "requests.storage",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+const COUNTED: &[&str] = &[
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+const NOT_INTEGER: &str = "must be an integer";
+
+pub fn is_huge_page(name: &str) -> bool {
+    name.starts_with("hugepages-")
+}
+
+/// Not qualified by a foreign domain.
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+pub fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && names::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+pub fn may_overcommit(name: &str) -> bool {
+    is_native(name) && !is_huge_page(name)
+}
+
+/// The name of something that can be asked for or counted.
+pub fn resource_name(at: &At<'_>, name: &str, errors: &mut Errors) -> bool {
+    let before = errors.0.len();
+    errors.format_of(at, name, names::qualified_name);
+    if errors.0.len() > before {
+        return false;
+    }
+    let standard = STANDARD.contains(&name)
+        || is_huge_page(name)
+        || name.starts_with("requests.hugepages-");
+    if !name.contains('/') && !standard {
+        errors.invalid(at, name, "must be a standard resource type or fully qualified");
+        return false;
+    }
+    true
+}
+
+fn container_resource_name(at: &At<'_>, name: &str, errors: &mut Errors) {
+    resource_name(at, name, errors);
+    if !name.contains('/') {
+        if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !is_huge_page(name) {
+            errors.invalid(at, name, "must be a standard resource for containers");
+        }
+    } else if !is_native(name) && !is_extended(name) {
+        errors.invalid(at, name, "doesn't follow extended resource name standard");
+    }
+}
+
+/// A name in a limit range.
+pub fn limited_name(at: &At<'_>, name: &str, of_containers: bool, errors: &mut Errors) {
+    if of_containers {
+        container_resource_name(at, name, errors);
+    } else {
+        resource_name(at, name, errors);
+    }
+}
+
+/// Everything standard can be limited by a quota, but storage only as a request.
+pub fn is_quota_name(name: &str) -> bool {
+    (STANDARD.contains(&name) && name != "storage")
+        || is_huge_page(name)
+        || name.starts_with("requests.hugepages-")
+}
+
+fn pod_resource_name(at: &At<'_>, name: &str, errors: &mut Errors) {
+    if resource_name(at, name, errors) && !is_pod_level(name) {
+        errors.push(crate::field::FieldError::not_supported(
+            &at.path(),
+            name,
+            &["cpu", "hugepages-", "memory"],
+        ));
+    }
+}
+
+fn is_pod_level(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || is_huge_page(name)
+}
+
+/// An amount at its resource: not negative, and whole where things are counted.
+pub fn resource_amount(at: &At<'_>, name: &str, errors: &mut Errors) {
+    let amount = Quantity::of(at.text());
+    if amount < Quantity(0) {
+        errors.invalid(at, at.text(), NOT_NEGATIVE);
+    }
+    if (COUNTED.contains(&name) || is_extended(name)) && !amount.is_whole() {
+        errors.invalid(at, at.text(), NOT_INTEGER);
+    }
+}
+
+pub enum Of {
+    Container,
+    Pod,
+}
+
+/// Requests and limits. `claims` are the names of the pod's resource claims.
+pub fn requirements(at: &At<'_>, of: &Of, claims: &[&str], errors: &mut Errors) {
+    let (limits, requests) = (at.get("limits"), at.get("requests"));
+    check_name_amount(&limits, of, errors);
+    for (name, request) in requests.entries() {
+        check_one(&request, name, of, errors);
+        let limit = limits.get(name);
+        let amount = Quantity::of(request.text());
+        if limit.is_set() {
+            let bound = Quantity::of(limit.text());
+            let complaint = if amount != bound && !may_overcommit(name) {
+                Some("equal to")
+            } else if amount > bound {
+                Some("less than or equal to")
+            } else {
+                None
+            };
+            if let Some(complaint) = complaint {
+                errors.invalid(
+                    &requests,
+                    request.text(),
+                    format!("must be {complaint} {name} limit of {}", limit.text()),
+                );
+            }
+        } else if !may_overcommit(name) {
+            errors.required(&limits, "Limit must be set for non overcommitable resources");
+        }
+        huge_page_amount(&request, name, errors);
+    }
+    let any = |wanted: fn(&str) -> bool| {
+        [&limits, &requests]
+            .into_iter()
+            .any(|list| list.entries().any(|(name, _)| wanted(name)))
+    };
+    if any(is_huge_page) && !any(|name| matches!(name, "cpu" | "memory")) {
+        errors.forbidden(at, "HugePages require cpu or memory");
+    }
+    claim_names(&at.get("claims"), claims, errors);
+}
+
+fn check_name_amount(list: &At<'_>, of: &Of, errors: &mut Errors) {
+    for (name, amount) in list.entries() {
+        check_one(&amount, name, of, errors);
+        huge_page_amount(&amount, name, errors);
+    }
+}
+
+fn check_one(amount: &At<'_>, name: &str, of: &Of, errors: &mut Errors) {
+    match of {
+        Of::Container => container_resource_name(amount, name, errors),
+        Of::Pod => pod_resource_name(amount, name, errors),
+    }
+    resource_amount(amount, name, errors);
+}
+
+fn huge_page_amount(amount: &At<'_>, name: &str, errors: &mut Errors) {
+    let Some(size) = name.strip_prefix("hugepages-") else {
+        return;
+    };
+    let divisible = Quantity::parse(size)
+        .is_some_and(|size| size.0 > 0 && Quantity::of(amount.text()).0 % size.0 == 0);
+    if !divisible {
+        let detail = format!("{} is not positive integer multiple of {name}", amount.text());
+        errors.invalid(amount, amount.text(), detail);
+    }
+}
+
+fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
+    let mut seen: Vec<String> = Vec::new();
+    for claim in claims.items() {
+        let name = claim.get("name").text();
+        if name.is_empty() {
+            errors.required(&claim, "");
+            continue;
+        }
+        if seen.iter().any(|one| one == name) {
+            errors.duplicate(&claim, name);
+        } else {
+            let request = claim.get("request");
+            let mut key = name.to_owned();
+            if !request.is_empty() {
+                errors.format(&request, names::label);
+                key = format!("{name}/{}", request.text());
+            }
+            if seen.contains(&key) {
+                errors.duplicate(&claim, key.as_str());
+            } else if request.is_empty() {
+                for _ in seen.iter().filter(|one| one.split_once('/').is_some_and(|(head, _)| head == name)) {
+                    errors.duplicate(&claim, name);
+                }
+            }
+            seen.push(key);
+        }
+        if !known.contains(&name) {
+            let detail = if known.is_empty() {
+                "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
+            } else {
+                let mut known = known.to_vec();
+                known.sort_unstable();
+                format!("must be one of the names in pod.spec.resourceClaims: {}", known.join(", "))
+            };
+            errors.push(crate::field::FieldError::not_found_because(
+                &claim.path(),
+                name,
+                &detail,
+            ));
+        }
+    }
+}
+
+/// Amounts by resource, each with a text whose unit it is written in.
+pub type Amounts<'v> = BTreeMap<&'v str, (Quantity, &'v str)>;
+
+fn add<'v>(to: &mut Amounts<'v>, list: &'v Value) {
+    for (name, amount) in list.as_object().into_iter().flatten() {
+        let text = amount.as_str().unwrap_or_default();
+        let entry = to.entry(name).or_insert((Quantity(0), text));
+        entry.0 = entry.0 + Quantity::of(text);
+    }
+}
+
+fn raise<'v>(to: &mut Amounts<'v>, by: &Amounts<'v>) {
+    for (name, amount) in by {
+        let entry = to.entry(name).or_insert(*amount);
+        if amount.0 > entry.0 {
+            *entry = *amount;
+        }
+    }
+}
+
+/// What the containers need together: all that run at the same time, or the largest init step. `list` is `requests`
+/// or `limits`.
+pub fn aggregate<'v>(spec: &'v Value, list: &str) -> Amounts<'v> {
+    let mut total = Amounts::new();
+    let containers = |kind: &str| field(spec, &[kind]).as_array().into_iter().flatten();
+    for container in containers("containers") {
+        add(&mut total, field(container, &["resources", list]));
+    }
+    let (mut sidecars, mut peak) = (Amounts::new(), Amounts::new());
+    for container in containers("initContainers") {
+        let amounts = field(container, &["resources", list]);
+        if field(container, &["restartPolicy"]) == "Always" {
+            add(&mut total, amounts);
+            add(&mut sidecars, amounts);
+            raise(&mut peak, &sidecars);
+        } else {
+            let mut step = sidecars.clone();
+            add(&mut step, amounts);
+            raise(&mut peak, &step);
+        }
+    }
+    raise(&mut total, &peak);
+    total
+}
+
+/// What a pod needs on its node: its own statement where it makes one, else the sum of its containers; and overhead.
+pub fn pod_total<'v>(spec: &'v Value, list: &str) -> Amounts<'v> {
+    let mut total = aggregate(spec, list);
+    for (name, amount) in field(spec, &["resources", list]).as_object().into_iter().flatten() {
+        if is_pod_level(name) {
+            let text = amount.as_str().unwrap_or_default();
+            total.insert(name, (Quantity::of(text), text));
+        }
+    }
+    if list == "requests" {
+        add(&mut total, field(spec, &["overhead"]));
+    }
+    total
+}
+
+/// Fills in the pod's own requests and limits where it states some of them.
+pub fn default_pod_level(spec: &mut Fields) {
+    let Some(Value::Object(own)) = spec.get("resources").cloned() else {
+        return;
+    };
+    let is_filled = |name: &str| {
+        own.get(name)
+            .and_then(Value::as_object)
+            .is_some_and(|list| !list.is_empty())
+    };
+    if !is_filled("limits") && !is_filled("requests") {
+        return;
+    }
+    let snapshot = Value::Object(spec.clone());
+    let own = sub(spec, "resources");
+    let requests = own.get("requests").cloned().unwrap_or_default();
+    for (name, (amount, like)) in aggregate(&snapshot, "limits") {
+        if is_huge_page(name) && requests.get(name).is_none() {
+            let limits = sub(own, "limits");
+            limits.entry(name).or_insert_with(|| amount.written_like(like).into());
+        }
+    }
+    let Some(Value::Object(limits)) = own.get("limits").cloned() else {
+        return;
+    };
+    if limits.is_empty() {
+        return;
+    }
+    let mut filled = requests.as_object().cloned().unwrap_or_else(Map::new);
+    for (name, (amount, like)) in aggregate(&snapshot, "requests") {
+        if matches!(name, "cpu" | "memory") {
+            filled.entry(name).or_insert_with(|| amount.written_like(like).into());
+        }
+    }
+    for (name, limit) in limits {
+        if is_pod_level(&name) {
+            filled.entry(name).or_insert(limit);
+        }
+    }
+    if !filled.is_empty() {
+        own.insert("requests".to_owned(), filled.into());
+    }
+}
+
+/// The pod's own requests and limits against those of its containers.
+pub fn pod_level(spec: &At<'_>, claims: &[&str], errors: &mut Errors) {
+    let own = spec.get("resources");
+    if !own.is_set() {
+        return;
+    }
+    if spec.dig(&["os", "name"]).text() == "windows" {
+        errors.forbidden(&own, "may not be set for a windows pod");
+        return;
+    }
+    if !own.get("claims").is_empty() {
+        errors.forbidden(
+            &own.get("claims"),
+            "claims may not be set for Resources at pod-level",
+        );
+    }
+    requirements(&own, &Of::Pod, claims, errors);
+    for list in ["requests", "limits"] {
+        for (name, (amount, like)) in aggregate(spec.value, list) {
+            let stated = own.get(list).key(name);
+            let checked = list == "requests" || is_huge_page(name);
+            if checked && stated.is_set() && amount > Quantity::of(stated.text()) {
+                errors.invalid(
+                    &stated,
+                    stated.text(),
+                    format!(
+                        "must be greater than or equal to aggregate container {list} of {}",
+                        amount.written_like(like)
+                    ),
+                );
+            }
+        }
+    }
+    for (index, container) in spec.get("containers").items().enumerate() {
+        for (name, limit) in container.dig(&["resources", "limits"]).entries() {
+            let stated = own.get("limits").get(name);
+            if stated.is_set() && Quantity::of(limit.text()) > Quantity::of(stated.text()) {
+                let place = own.get("containers").item(index).key(name).get("limits");
+                errors.invalid(
+                    &place,
+                    limit.text(),
+                    format!("must be less than or equal to pod limits of {}", stated.text()),
+                );
+            }
+        }
+    }
+}
+
+/// The class that decides who is evicted first.
+pub fn quality_of_service(spec: &Value) -> &'static str {
+    let (mut requests, mut limits) = (Amounts::new(), Amounts::new());
+    let mut guaranteed = true;
+    let mut take = |resources: &'_ Value, whole_pod: bool| {
+        let counted = |list: &str| -> Vec<(&'static str, Quantity)> {
+            ["cpu", "memory"]
+                .into_iter()
+                .map(|name| (name, Quantity::of(field(resources, &[list, name]).as_str().unwrap_or_default())))
+                .filter(|(_, amount)| amount.0 > 0)
+                .collect()
+        };
+        for (name, amount) in counted("requests") {
+            let entry = requests.entry(name).or_insert((Quantity(0), ""));
+            entry.0 = entry.0 + amount;
+        }
+        let bounded = counted("limits");
+        let none = field(resources, &["limits"]).as_object().is_none_or(Map::is_empty);
+        if bounded.len() < 2 && !(whole_pod && none) {
+            guaranteed = false;
+        }
+        for (name, amount) in bounded {
+            let entry = limits.entry(name).or_insert((Quantity(0), ""));
+            entry.0 = entry.0 + amount;
+        }
+    };
+    match field(spec, &["resources"]) {
+        Value::Null => {
+            for kind in ["containers", "initContainers"] {
+                for container in field(spec, &[kind]).as_array().into_iter().flatten() {
+                    take(field(container, &["resources"]), false);
+                }
+            }
+        }
+        own => take(own, true),
+    }
+    if requests.is_empty() && limits.is_empty() {
+        "BestEffort"
+    } else if guaranteed && requests == limits {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}

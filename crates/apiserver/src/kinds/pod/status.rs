@@ -1,0 +1,194 @@
+//! A pod's status as its kubelet and others report it.
+
+use serde_json::{Value, json};
+
+use super::update::annotation_updates;
+use crate::kinds::at::{At, Errors, IMMUTABLE, carry, field};
+use crate::kinds::names;
+
+/// Beyond the status, a status update may change labels and annotations.
+pub fn prepare(new: &mut Value, old: &Value) {
+    carry(new, old, "spec");
+    if let (Some(new), Some(old)) = (new.get_mut("metadata"), old.get("metadata")) {
+        carry(new, old, "ownerReferences");
+        carry(new, old, "deletionTimestamp");
+    }
+    let before = field(old, &["status"]);
+    let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    for name in ["qosClass", "observedGeneration"] {
+        if let (None, Some(value)) = (status.get(name), before.get(name)) {
+            status.insert(name.to_owned(), value.clone());
+        }
+    }
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if condition.get("observedGeneration").is_some() {
+            continue;
+        }
+        let of_same_type = field(before, &["conditions"])
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|one| one.get("type") == condition.get("type"));
+        if let Some(generation) = of_same_type.and_then(|one| one.get("observedGeneration")) {
+            condition["observedGeneration"] = generation.clone();
+        }
+    }
+}
+
+pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
+    annotation_updates(
+        &new.dig(&["metadata", "annotations"]),
+        old.dig(&["metadata", "annotations"]).value,
+        &new.get("spec"),
+        errors,
+    );
+    let (status, before) = (new.get("status"), old.get("status"));
+    const NOT_NEGATIVE: &str = "must be a non-negative integer";
+    for condition in status.get("conditions").items() {
+        let generation = condition.get("observedGeneration");
+        if generation.number() < 0 {
+            errors.invalid(&generation, generation.number(), NOT_NEGATIVE);
+        }
+        let kind = condition.get("type");
+        if !["PodScheduled", "Ready", "Initialized"].contains(&kind.text()) {
+            errors.format(&kind.reported_at(&condition.get("Type")), names::qualified_name);
+        }
+    }
+    let nominated = status.get("nominatedNodeName");
+    let changed = nominated.text() != before.get("nominatedNodeName").text();
+    if changed && !nominated.is_empty() {
+        errors.format(&nominated, names::subdomain);
+        if !old.dig(&["spec", "nodeName"]).is_empty() {
+            errors.forbidden(
+                &nominated,
+                "may not be set on pods that are already bound to a node",
+            );
+        }
+    }
+    let generation = status.get("observedGeneration");
+    if generation.number() < 0 {
+        errors.invalid(&generation, generation.number(), NOT_NEGATIVE);
+    }
+    let (class, old_class) = (status.get("qosClass"), before.get("qosClass"));
+    if class.text() != old_class.text() {
+        errors.invalid(&class, class.text(), IMMUTABLE);
+    }
+    transitions(&status, &before, old, errors);
+    claim_statuses(&status, &new.get("spec"), errors);
+    addresses(&status.get("podIPs"), &before.get("podIPs"), errors);
+    let host = status.get("hostIPs");
+    if !host.is_empty() {
+        let first = host.item(0).get("ip");
+        if first.text() != status.get("hostIP").text() {
+            errors.invalid(&first, first.text(), "must be equal to `hostIP`");
+        }
+        addresses(&host, &before.get("hostIPs"), errors);
+    }
+}
+
+/// What has ended for good may not come back.
+fn transitions(new: &At<'_>, old: &At<'_>, pod: &At<'_>, errors: &mut Errors) {
+    for (list, containers) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+        ("ephemeralContainerStatuses", ""),
+    ] {
+        for (index, before) in old.get(list).items().enumerate() {
+            let ended = before.dig(&["state", "terminated"]);
+            if !ended.is_set() {
+                continue;
+            }
+            let name = before.get("name").text();
+            let now = new.get(list).items().find(|one| one.get("name").text() == name);
+            if now.is_none_or(|now| now.dig(&["state", "terminated"]).is_set()) {
+                continue;
+            }
+            let spec = pod.get("spec");
+            let restarts = !containers.is_empty()
+                && spec
+                    .get(containers)
+                    .items()
+                    .find(|one| one.get("name").text() == name)
+                    .is_some_and(|one| may_restart(&one, &spec, ended.get("exitCode").number()));
+            if !restarts {
+                errors.forbidden(
+                    &new.get(list).item(index).get("state"),
+                    "may not be transitioned to non-terminated state",
+                );
+            }
+        }
+    }
+}
+
+fn may_restart(container: &At<'_>, spec: &At<'_>, code: i64) -> bool {
+    for rule in container.get("restartPolicyRules").items() {
+        let codes = rule.get("exitCodes");
+        let among = codes.get("values").items().any(|one| one.number() == code);
+        let applies = match codes.get("operator").text() {
+            "In" => among,
+            _ => !among,
+        };
+        if applies && codes.is_set() {
+            return true;
+        }
+    }
+    let own = container.get("restartPolicy");
+    let policy = if own.is_set() { own.text() } else { spec.get("restartPolicy").text() };
+    match policy {
+        "Always" => true,
+        "OnFailure" => code != 0,
+        _ => false,
+    }
+}
+
+fn claim_statuses(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
+    let mut seen = Vec::new();
+    for claim in status.get("resourceClaimStatuses").items() {
+        let name = claim.get("name");
+        let known = spec.get("resourceClaims").items().any(|one| one.get("name").text() == name.text());
+        if !known {
+            errors.invalid(
+                &name,
+                name.text(),
+                "must match the name of an entry in `spec.resourceClaims`",
+            );
+        }
+        if seen.contains(&name.text()) {
+            errors.duplicate(&name, name.text());
+        } else {
+            seen.push(name.text());
+        }
+        let reference = claim.get("resourceClaimName");
+        if reference.is_set() {
+            errors.format(&reference, names::subdomain);
+        }
+    }
+}
+
+/// One address, or one of each family.
+fn addresses(list: &At<'_>, old: &At<'_>, errors: &mut Errors) {
+    let known: Vec<&str> = old.items().map(|one| one.get("ip").text()).collect();
+    for address in list.items() {
+        let text = address.get("ip").text();
+        if !known.contains(&text) {
+            errors.format_of(&address, text, names::ip);
+        }
+    }
+    if list.len() > 1 {
+        let families: Vec<Option<bool>> = list
+            .items()
+            .map(|one| names::parse_ip(one.get("ip").text()).map(|ip| ip.is_ipv6()))
+            .collect();
+        let dual = families.contains(&Some(true)) && families.contains(&Some(false));
+        if !dual || list.len() > 2 {
+            let shown: Vec<Value> = list
+                .items()
+                .map(|one| json!({"IP": one.get("ip").text()}))
+                .collect();
+            errors.invalid(list, shown, "may specify no more than one IP for each IP family");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a real server answered to the same objects: `testdata/kinds/*.jsonl`, one case to a line.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::at::{field, text};
+use super::{Kind, Lookup, builtin, of, zero};
+use crate::field::{FieldError, summary};
+
+/// Objects that admission may look up, by resource.
+#[derive(Default)]
+struct World(HashMap<String, Vec<Value>>);
+
+impl Lookup for World {
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        let mut found = self.list(resource, namespace).into_iter();
+        found.find(|object| text(object, &["metadata", "name"]) == name)
+    }
+
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        let all = self.0.get(resource).into_iter().flatten();
+        all.filter(|object| {
+            namespace.is_empty() || text(object, &["metadata", "namespace"]) == namespace
+        })
+        .cloned()
+        .collect()
+    }
+}
+
+fn kind_of(object: &Value) -> (&'static dyn Kind, &'static super::Builtin) {
+    let version = text(object, &["apiVersion"]);
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let kind = text(object, &["kind"]);
+    let known = builtin()[kind]
+        .iter()
+        .find(|one| (one.group, one.version) == (group, version))
+        .unwrap();
+    (of(group, version, kind), &known.kind)
+}
+
+/// What is left of an object once everything that differs between servers is gone.
+fn comparable(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for name in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace"] {
+            meta.remove(name);
+        }
+    }
+    object
+}
+
+fn refusal(errors: &[FieldError]) -> Value {
+    json!({
+        "message": summary(errors),
+        "causes": errors.iter().map(FieldError::cause).collect::<Vec<_>>(),
+    })
+}
+
+fn decoded(object: &Value, known: &super::Builtin) -> Value {
+    let mut object = object.clone();
+    zero::complete(&mut object, known.type_id);
+    if known.rules.namespaced {
+        object["metadata"]["namespace"] = json!("test");
+    }
+    object
+}
+
+fn create(case: &Value) -> Value {
+    let (kind, known) = kind_of(&case["object"]);
+    let mut object = decoded(&case["object"], known);
+    object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    object["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
+    kind.default(&mut object);
+    let world = World(serde_json::from_value(case["world"].clone()).unwrap_or_default());
+    if let Err(failure) = kind.admit(&mut object, None, &world) {
+        return json!({"message": failure.message});
+    }
+    kind.prepare_create(&mut object);
+    match kind.validate_create(&object).as_slice() {
+        [] => comparable(&object),
+        errors => refusal(errors),
+    }
+}
+
+/// `case.old` is as the server stored it; `case.object` as the client sent it.
+fn update(case: &Value) -> Value {
+    let (kind, known) = kind_of(&case["object"]);
+    let mut old = case["old"].clone();
+    old["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
+    old["metadata"]["resourceVersion"] = json!("1");
+    let mut new = decoded(&case["object"], known);
+    if known.rules.namespaced {
+        old["metadata"]["namespace"] = json!("test");
+    }
+    for name in ["uid", "resourceVersion", "generation"] {
+        super::at::carry(&mut new["metadata"], &old["metadata"].clone(), name);
+    }
+    kind.default(&mut new);
+    if let Err(failure) = kind.admit(&mut new, Some(&old), &World::default()) {
+        return json!({"message": failure.message});
+    }
+    let errors = match text(case, &["subresource"]) {
+        "status" => {
+            kind.prepare_status_update(&mut new, &old);
+            super::at::carry(&mut new, &old, "spec");
+            kind.validate_status_update(&new, &old)
+        }
+        "resize" => {
+            super::pod::prepare_resize(&mut new, &old);
+            super::pod::validate_resize(&new, &old)
+        }
+        "ephemeralcontainers" => {
+            super::pod::prepare_ephemeral_containers(&mut new, &old);
+            super::pod::validate_ephemeral_containers(&new, &old)
+        }
+        _ => {
+            kind.prepare_update(&mut new, &old);
+            kind.validate_update(&new, &old)
+        }
+    };
+    match errors.as_slice() {
+        [] => comparable(&new),
+        errors => refusal(errors),
+    }
+}
+
+fn check(cases: &str) {
+    let mut failures = Vec::new();
+    for line in cases.lines().filter(|line| !line.is_empty()) {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let got = if case["old"].is_null() { create(&case) } else { update(&case) };
+        let expected = &case["expect"];
+        let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap();
+        if got != *expected {
+            failures.push(format!(
+                "== {}\n-- expected\n{}\n-- got\n{}",
+                text(&case, &["name"]),
+                pretty(expected),
+                pretty(&got)
+            ));
+        }
+        if let Some(warnings) = case["warnings"].as_array() {
+            let (kind, known) = kind_of(&case["object"]);
+            let mut object = decoded(&case["object"], known);
+            kind.default(&mut object);
+            let got = json!(kind.warnings(&object, None));
+            if got != json!(warnings) {
+                failures.push(format!("== {}: warnings {got}", text(&case, &["name"])));
+            }
+        }
+    }
+    let total = cases.lines().count();
+    assert!(failures.is_empty(), "{} of {total} differ\n{}", failures.len(), failures.join("\n"));
+}
+
+macro_rules! recorded {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                check(include_str!(concat!("../../testdata/kinds/", stringify!($name), ".jsonl")));
+            }
+        )*
+    };
+}
+
+recorded!(core, pods, workloads);
+
+#[test]
+fn every_kind_that_is_served_is_known() {
+    for served in crate::resource::builtin() {
+        assert!(builtin().contains_key(served.kind.as_str()), "{}", served.kind);
+    }
+    let plain = of("example.com", "v1", "Widget");
+    let mut widget = json!({"spec": {}});
+    plain.default(&mut widget);
+    assert_eq!(field(&widget, &["spec"]), &json!({}));
+}
