@@ -43,7 +43,13 @@ fn kind_of(object: &Value) -> (&'static dyn Kind, &'static super::Builtin) {
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for name in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace"] {
+        for name in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "managedFields",
+            "namespace",
+        ] {
             meta.remove(name);
         }
     }
@@ -129,7 +135,11 @@ fn check(cases: &str) {
     let mut failures = Vec::new();
     for line in cases.lines().filter(|line| !line.is_empty()) {
         let case: Value = serde_json::from_str(line).unwrap();
-        let got = if case["old"].is_null() { create(&case) } else { update(&case) };
+        let got = if case["old"].is_null() {
+            create(&case)
+        } else {
+            update(&case)
+        };
         let expected = &case["expect"];
         let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap();
         if got != *expected {
@@ -151,7 +161,12 @@ fn check(cases: &str) {
         }
     }
     let total = cases.lines().count();
-    assert!(failures.is_empty(), "{} of {total} differ\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {total} differ\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 macro_rules! recorded {
@@ -170,7 +185,11 @@ recorded!(core, pods, workloads);
 #[test]
 fn every_kind_that_is_served_is_known() {
     for served in crate::resource::builtin() {
-        assert!(builtin().contains_key(served.kind.as_str()), "{}", served.kind);
+        assert!(
+            builtin().contains_key(served.kind.as_str()),
+            "{}",
+            served.kind
+        );
     }
     let plain = of("example.com", "v1", "Widget");
     let mut widget = json!({"spec": {}});

@@ -50,8 +50,18 @@ static DEPLOYMENT: Rules = Rules {
         ] {
             errors.non_negative(&status.get(field));
         }
-        replica_counts(&status, &["updatedReplicas", "readyReplicas", "availableReplicas"], errors);
-        not_above(&status, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+        replica_counts(
+            &status,
+            &["updatedReplicas", "readyReplicas", "availableReplicas"],
+            errors,
+        );
+        not_above(
+            &status,
+            "availableReplicas",
+            "readyReplicas",
+            "readyReplicas",
+            errors,
+        );
         collisions(new, old, errors);
     },
     warnings: |new, old| {
@@ -106,18 +116,35 @@ static STATEFUL_SET: Rules = Rules {
     }),
     validate_status: |new, old, errors| {
         let status = new.get("status");
-        let counts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+        let counts = [
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ];
         errors.non_negative(&status.get("replicas"));
-        for field in counts.into_iter().chain(["observedGeneration", "collisionCount"]) {
+        for field in counts
+            .into_iter()
+            .chain(["observedGeneration", "collisionCount"])
+        {
             errors.non_negative(&status.get(field));
         }
         replica_counts(&status, &counts, errors);
-        not_above(&status, "availableReplicas", "readyReplicas", "status.readyReplicas", errors);
+        not_above(
+            &status,
+            "availableReplicas",
+            "readyReplicas",
+            "status.readyReplicas",
+            errors,
+        );
         collisions(new, old, errors);
     },
     warnings: |new, old| {
         let mut out = template_warnings(new, old);
-        if field(new, &["spec", "revisionHistoryLimit"]).as_i64().is_some_and(|limit| limit < 0) {
+        if field(new, &["spec", "revisionHistoryLimit"])
+            .as_i64()
+            .is_some_and(|limit| limit < 0)
+        {
             out.push("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended".to_owned());
         }
         out
@@ -214,7 +241,10 @@ fn carry_labels(new: &mut Value, old: &Value) {
 }
 
 fn same_selector(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    errors.immutable(&new.dig(&["spec", "selector"]), &old.dig(&["spec", "selector"]));
+    errors.immutable(
+        &new.dig(&["spec", "selector"]),
+        &old.dig(&["spec", "selector"]),
+    );
 }
 
 /// The selector, and the template whose pods it must pick. `kind` as the messages call it.
@@ -312,19 +342,31 @@ fn deployment(deployment: &At<'_>, errors: &mut Errors) {
         }
         _ => bad_strategy(&strategy, &["Recreate", "RollingUpdate"], errors),
     }
-    for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+    for field in [
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "progressDeadlineSeconds",
+    ] {
         errors.non_negative(&spec.get(field));
     }
     let deadline = spec.get("progressDeadlineSeconds");
     if deadline.is_set() && deadline.number() <= spec.get("minReadySeconds").number() {
-        errors.invalid(&deadline, deadline.number(), "must be greater than minReadySeconds");
+        errors.invalid(
+            &deadline,
+            deadline.number(),
+            "must be greater than minReadySeconds",
+        );
     }
 }
 
 /// Kubernetes shows a strategy in its internal form.
 fn bad_strategy(strategy: &At<'_>, allowed: &[&str], errors: &mut Errors) {
     let shown = shown_strategy(strategy);
-    errors.push(crate::field::FieldError::not_supported(&strategy.path(), shown, allowed));
+    errors.push(crate::field::FieldError::not_supported(
+        &strategy.path(),
+        shown,
+        allowed,
+    ));
 }
 
 fn shown_strategy(strategy: &At<'_>) -> Value {
@@ -471,7 +513,9 @@ fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
     if picks_template(&spec, &checked, errors) {
         pod::spec::template(&checked, errors);
         metadata::labels(
-            &checked.dig(&["metadata", "labels"]).reported_at(&checked.get("labels")),
+            &checked
+                .dig(&["metadata", "labels"])
+                .reported_at(&checked.get("labels")),
             errors,
         );
     }
@@ -580,11 +624,20 @@ fn not_above(
 fn replica_status(status: &At<'_>, errors: &mut Errors) {
     let counts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     errors.non_negative(&status.get("replicas"));
-    for field in counts.into_iter().chain(["observedGeneration", "terminatingReplicas"]) {
+    for field in counts
+        .into_iter()
+        .chain(["observedGeneration", "terminatingReplicas"])
+    {
         errors.non_negative(&status.get(field));
     }
     replica_counts(status, &counts, errors);
-    not_above(status, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+    not_above(
+        status,
+        "availableReplicas",
+        "readyReplicas",
+        "readyReplicas",
+        errors,
+    );
 }
 
 fn collisions(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {

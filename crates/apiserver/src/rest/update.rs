@@ -10,7 +10,6 @@ use super::write::{RETRIES, SharedStored, Stopped, Written, metadata_of};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::field::{FieldError, Path};
-use crate::kinds::metadata;
 use crate::managed;
 use crate::status::Failure;
 
@@ -182,16 +181,13 @@ fn finish_change(
     if call.path.subresource == "status" {
         keep_all_but_status(call, new, old);
         call.keep_metadata(new, old);
-        let mut errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
-        errors.extend(kind.validate_status_update(new, old));
-        return fail_if_any(call, &errors);
+        kind.prepare_status_update(new, old);
+        return fail_if_any(call, &kind.validate_status_update(new, old));
     }
     kind.admit(new, Some(old), call.server)?;
     call.keep_metadata(new, old);
     kind.prepare_update(new, old);
-    let mut errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
-    errors.extend(kind.validate_update(new, old));
-    fail_if_any(call, &errors)?;
+    fail_if_any(call, &kind.validate_update(new, old))?;
     call.server.before_update(call, old, new)?;
     warnings.extend(kind.warnings(new, Some(old)));
     Ok(())

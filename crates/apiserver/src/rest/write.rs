@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::{Call, finalizers, is_being_deleted};
 use crate::answer::{self, Answer};
 use crate::field::FieldError;
-use crate::kinds::metadata;
 use crate::status::Failure;
 use crate::store::{Expect, Mismatch, Stored};
 
@@ -204,11 +203,7 @@ impl Call<'_> {
 
     pub fn check_new(&self, object: &Value) -> Result<(), Failure> {
         let kind = self.served.kind();
-        let mut errors = metadata::validate_metadata_create(
-            &object["metadata"],
-            self.served.resource.namespaced(),
-        );
-        errors.extend(kind.validate_create(object));
+        let errors = kind.validate_create(object);
         if errors.is_empty() {
             return Ok(());
         }
