@@ -21,6 +21,9 @@ pub struct UpArgs {
     /// Where the API server listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     api_listen: SocketAddr,
+    /// Leave out the agent: this machine is then no node of the cluster
+    #[arg(long)]
+    no_agent: bool,
 }
 
 impl UpArgs {
