@@ -2,12 +2,17 @@
 //! should look like.
 
 pub mod auth;
+pub mod backoff;
 pub mod cache;
 pub mod clients;
 pub mod events;
 pub mod files;
+pub mod health;
 pub mod leader;
+pub mod parallelize;
+mod percent;
 pub mod rate;
+pub mod reflect;
 pub mod serve;
 pub mod shutdown;
 

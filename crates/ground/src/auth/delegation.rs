@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 
 use super::front_proxy::{FrontProxy, FrontProxyRules};
 use crate::files::{LOOK_EVERY, Watcher};
+use crate::reflect::{Change, Gate, Reflector};
 use crate::serve::{Trust, TrustError};
 use crate::shutdown::Shutdown;
 
@@ -169,13 +169,7 @@ impl Delegation {
             tokio::spawn(self.clone().follow_files(files, shutdown.clone()));
         }
         if self.asks_cluster() {
-            let this = self.clone();
-            tokio::spawn(async move {
-                tokio::select! {
-                    () = shutdown.begins() => {}
-                    () = this.follow_cluster(client) => {}
-                }
-            });
+            self.clone().follow_cluster(client, shutdown);
         }
     }
 
@@ -194,34 +188,27 @@ impl Delegation {
         }
     }
 
-    async fn follow_cluster(self, client: Client) {
+    fn follow_cluster(self, client: Client, shutdown: Shutdown) {
         let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
         // Whoever may read this one map may watch it only by its name.
         let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-        let mut changes = std::pin::pin!(
-            watcher(maps, only)
-                .default_backoff()
-                .applied_objects()
-                .inspect_err(|error| {
-                    tracing::debug!(%error, "watching the authentication ConfigMap");
-                })
-        );
-        loop {
-            match changes.try_next().await {
-                Ok(Some(map)) => {
-                    if let Err(error) = self.take(&map) {
-                        let error: &dyn std::error::Error = &error;
-                        tracing::warn!(
-                            error,
-                            "the cluster's authentication settings make no sense, keeping the old"
-                        );
-                    }
-                }
-                // The watcher tries again by itself.
-                Err(_) => {}
-                Ok(None) => return,
+        let follow = move |change| {
+            let (Change::Added(map) | Change::Updated { new: map, .. }) = change else {
+                return;
+            };
+            if let Err(error) = self.take(&map) {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(
+                    error,
+                    "the cluster's authentication settings make no sense, keeping the old"
+                );
             }
-        }
+        };
+        // It was read once already: nobody has to wait for it.
+        Reflector::new(NAME, maps)
+            .with(only)
+            .on_change(follow)
+            .spawn(&Gate::default(), shutdown);
     }
 }
 

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use http::header::HeaderName;
 
 use super::user::UserInfo;
+use crate::percent::decoded;
 use crate::serve::Trust;
 
 /// The headers everybody uses; they are taken away even where others are agreed on.
@@ -107,26 +108,7 @@ fn strip_prefix<'a>(name: &'a HeaderName, prefix: &str) -> Option<&'a str> {
 
 /// Keys may hold what header names cannot; what is not well escaped is taken as it is.
 fn unescaped(key: &str) -> String {
-    let mut bytes = Vec::with_capacity(key.len());
-    let mut rest = key.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let Some((code, tail)) = rest.split_at_checked(2) else {
-            return key.to_owned();
-        };
-        let digits = std::str::from_utf8(code).ok();
-        let digits = digits.filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
-        let Some(value) = digits.and_then(|d| u8::from_str_radix(d, 16).ok()) else {
-            return key.to_owned();
-        };
-        bytes.push(value);
-        rest = tail;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    decoded(key, false).unwrap_or_else(|| key.to_owned())
 }
 
 /// The front proxy as it is known at the moment. Clones are the same.

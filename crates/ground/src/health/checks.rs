@@ -1,0 +1,271 @@
+//! Named checks, one or all at a time.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use super::text;
+use crate::percent::decoded;
+use crate::shutdown::Shutdown;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Endpoint {
+    /// Should it be restarted?
+    Livez,
+    /// Should it be asked?
+    Readyz,
+    /// Both, from a time when nobody told them apart.
+    Healthz,
+}
+
+impl Endpoint {
+    pub const ALL: [Self; 3] = [Self::Livez, Self::Readyz, Self::Healthz];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+            Self::Healthz => "healthz",
+        }
+    }
+}
+
+type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// The checks of each endpoint, in the order they were added.
+#[derive(Clone)]
+pub struct Health {
+    checks: Vec<Named>,
+}
+
+#[derive(Clone)]
+struct Named {
+    name: String,
+    endpoints: Vec<Endpoint>,
+    check: Check,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.checks.iter().map(|check| &check.name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Default for Health {
+    /// With `ping`, which passes if it is answered at all.
+    fn default() -> Self {
+        let health = Self { checks: Vec::new() };
+        health.with(&Endpoint::ALL, "ping", || Ok(()))
+    }
+}
+
+impl Health {
+    /// One more. Checks are called by whoever asks, as often as they like: they must be quick and must not wait.
+    pub fn with(
+        mut self,
+        endpoints: &[Endpoint],
+        name: impl Into<String>,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.push(Named {
+            name: name.into(),
+            endpoints: endpoints.to_vec(),
+            check: Arc::new(check),
+        });
+        self
+    }
+
+    /// Not ready any more as soon as stopping begins, so that nobody new is sent here while the last are served.
+    pub fn with_shutdown(self, shutdown: Shutdown) -> Self {
+        self.with(&[Endpoint::Readyz], "shutdown", move || {
+            match shutdown.has_begun() {
+                true => Err("process is shutting down".to_owned()),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// `None`: not one of ours.
+    pub fn answer(&self, path: &str, query: Option<&str>) -> Option<Response<Full<Bytes>>> {
+        let path = path.strip_prefix('/')?;
+        let (name, rest) = match path.split_once('/') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (path, None),
+        };
+        let endpoint = Endpoint::ALL.into_iter().find(|e| e.name() == name)?;
+        let mut checks = self
+            .checks
+            .iter()
+            .filter(|c| c.endpoints.contains(&endpoint));
+        match rest {
+            None => Some(all(endpoint, checks, query.unwrap_or_default())),
+            Some(one) => {
+                let check = checks.find(|check| check.name == one)?;
+                Some(match (check.check)() {
+                    Ok(()) => text(StatusCode::OK, "ok", false),
+                    Err(why) => {
+                        let body = format!("internal server error: {why}\n");
+                        text(StatusCode::INTERNAL_SERVER_ERROR, body, true)
+                    }
+                })
+            }
+        }
+    }
+}
+
+fn all<'a>(
+    endpoint: Endpoint,
+    checks: impl Iterator<Item = &'a Named>,
+    query: &str,
+) -> Response<Full<Bytes>> {
+    let pairs = || {
+        query
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    };
+    let excluded = pairs().filter(|(key, _)| *key == "exclude");
+    let mut excluded: BTreeSet<String> = excluded
+        .filter_map(|(_, name)| decoded(name, true))
+        .collect();
+    let name = endpoint.name();
+    let mut lines = String::new();
+    let mut failed = Vec::new();
+    for check in checks {
+        let line = if excluded.remove(&check.name) {
+            format!("[+]{} excluded: ok\n", check.name)
+        } else {
+            match (check.check)() {
+                Ok(()) => format!("[+]{} ok\n", check.name),
+                Err(why) => {
+                    // Anybody may ask; why it failed is for those who may read the log, or ask for this check alone.
+                    failed.push(format!("{}: {why}", check.name));
+                    format!("[-]{} failed: reason withheld\n", check.name)
+                }
+            }
+        };
+        lines.push_str(&line);
+    }
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.iter().map(|name| format!("{name:?}")).collect();
+        let names = names.join(",");
+        lines.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for {names}\n"
+        ));
+    }
+    if !failed.is_empty() {
+        tracing::info!(name, failed = failed.join("; "), "health check failed");
+        let body = format!("{lines}{name} check failed\n");
+        return text(StatusCode::INTERNAL_SERVER_ERROR, body, true);
+    }
+    match pairs().any(|(key, _)| key == "verbose") {
+        true => text(
+            StatusCode::OK,
+            format!("{lines}{name} check passed\n"),
+            true,
+        ),
+        false => text(StatusCode::OK, "ok", true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    async fn ask(health: &Health, path: &str, query: &str) -> (u16, String) {
+        let (head, body) = health.answer(path, Some(query)).unwrap().into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (
+            head.status.as_u16(),
+            String::from_utf8(body.to_vec()).unwrap(),
+        )
+    }
+
+    fn sick() -> Health {
+        Health::default()
+            .with(&Endpoint::ALL, "poststarthook/x", || Ok(()))
+            .with(&[Endpoint::Readyz], "informer-sync", || {
+                Err("nodes are missing".to_owned())
+            })
+    }
+
+    #[tokio::test]
+    async fn the_words_people_know() {
+        let health = sick();
+        let check = async |path: &str, query: &str, code: u16, expect: &str| {
+            let answer = ask(&health, path, query).await;
+            assert_eq!(answer, (code, expect.to_owned()), "{path}?{query}");
+        };
+        check("/livez", "", 200, "ok").await;
+        let verbose = "[+]ping ok\n[+]poststarthook/x ok\nlivez check passed\n";
+        for query in ["verbose", "verbose=true", "verbose=false", "a=b&verbose"] {
+            check("/livez", query, 200, verbose).await;
+        }
+        check(
+            "/readyz",
+            "",
+            500,
+            "[+]ping ok\n[+]poststarthook/x ok\n[-]informer-sync failed: reason withheld\nreadyz check failed\n",
+        )
+        .await;
+        check("/readyz", "exclude=informer-sync", 200, "ok").await;
+        check(
+            "/readyz",
+            "verbose&exclude=informer-sync&exclude=poststarthook%2Fx&exclude=z&exclude=b+c",
+            200,
+            "[+]ping ok\n[+]poststarthook/x excluded: ok\n[+]informer-sync excluded: ok\n\
+             warn: some health checks cannot be excluded: no matches for \"b c\",\"z\"\nreadyz check passed\n",
+        )
+        .await;
+        check("/readyz/ping", "", 200, "ok").await;
+        check("/livez/poststarthook/x", "", 200, "ok").await;
+        check(
+            "/readyz/informer-sync",
+            "verbose",
+            500,
+            "internal server error: nodes are missing\n",
+        )
+        .await;
+    }
+
+    #[test]
+    fn what_is_not_ours() {
+        let health = sick();
+        for path in [
+            "/",
+            "/livez/",
+            "/livez/informer-sync",
+            "/livezz",
+            "/metrics",
+            "livez",
+        ] {
+            assert!(health.answer(path, None).is_none(), "{path}");
+        }
+        let healthy = health.answer("/healthz", None).unwrap();
+        assert_eq!(healthy.headers()["x-content-type-options"], "nosniff");
+        assert_eq!(
+            healthy.headers()["content-type"],
+            "text/plain; charset=utf-8"
+        );
+    }
+
+    #[tokio::test]
+    async fn who_is_stopping_is_alive_and_not_ready() {
+        let (stopper, shutdown) = crate::shutdown::channel();
+        let health = Health::default().with_shutdown(shutdown);
+        assert_eq!(ask(&health, "/readyz", "").await.0, 200);
+        stopper.stop();
+        let (code, text) = ask(&health, "/readyz", "").await;
+        assert_eq!(code, 500);
+        assert!(
+            text.contains("[-]shutdown failed: reason withheld\n"),
+            "{text}"
+        );
+        assert_eq!(ask(&health, "/livez", "").await.0, 200);
+    }
+}

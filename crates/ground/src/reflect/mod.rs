@@ -1,0 +1,17 @@
+//! Local copies of what the cluster holds, kept current by watching.
+//!
+//! A [`Reflector`] follows one kind of object into a store that others read through a [`Reader`]; only its task writes.
+//! The objects may be of any type that reads from the API server's JSON: one with the few fields that are used takes a
+//! fraction of the memory. While a list is fetched again, readers see the old one; then they see the new one, whole.
+//! A [`Gate`] says when all copies are there: until then nobody should act on what is missing from them.
+
+mod gate;
+mod reflector;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+pub use gate::{Gate, NotSynced, Ticket};
+pub use reflector::{Reflector, Rounds};
+pub use store::{Change, Key, Reader};

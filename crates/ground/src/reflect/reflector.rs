@@ -1,0 +1,242 @@
+//! The task that keeps a copy current.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::api::Api;
+use kube::runtime::watcher;
+use kube::{Client, Resource};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::gate::{Gate, Ticket};
+use super::store::{Change, Key, Reader, Writer, store};
+use crate::backoff::Backoff;
+use crate::clients::explain;
+use crate::shutdown::Shutdown;
+
+/// Trouble that goes on is told once so often.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+type Handler<K> = Box<dyn FnMut(Change<K>) + Send>;
+
+/// One kind of object to be followed.
+pub struct Reflector<K> {
+    name: String,
+    api: Api<K>,
+    config: watcher::Config,
+    handler: Option<Handler<K>>,
+}
+
+impl<K> Debug for Reflector<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reflector")
+            .field("name", &self.name)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> Reflector<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    /// `name` is how the log and the gate call it.
+    pub fn new(name: impl Into<String>, api: Api<K>) -> Self {
+        Self {
+            name: name.into(),
+            api,
+            config: watcher::Config::default(),
+            handler: None,
+        }
+    }
+
+    /// Of all namespaces.
+    pub fn all(name: impl Into<String>, client: Client) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self::new(name, Api::all(client))
+    }
+
+    /// Only these: selectors, page size and so on.
+    pub fn with(mut self, config: watcher::Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Tells of each change, in order, after readers can see it. Must not take long: the next one waits.
+    pub fn on_change(mut self, handler: impl FnMut(Change<K>) + Send + 'static) -> Self {
+        self.handler = Some(Box::new(handler));
+        self
+    }
+
+    /// Starts to follow; the gate waits for the first whole list.
+    pub fn spawn(self, gate: &Gate, shutdown: Shutdown) -> (Reader<K>, Rounds) {
+        let events = watcher(self.api, self.config);
+        let (writer, reader) = store();
+        let rounds = Rounds::default();
+        let task = Task {
+            name: self.name.clone(),
+            writer,
+            handler: self.handler,
+            ticket: gate.register(self.name),
+            fresh: BTreeMap::new(),
+            rounds: rounds.clone(),
+            told: None,
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = shutdown.begins() => {}
+                () = task.run(events) => {}
+            }
+        });
+        (reader, rounds)
+    }
+}
+
+/// How the following goes. Clones tell the same.
+#[derive(Debug, Clone, Default)]
+pub struct Rounds(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    lists: u64,
+    failures: u64,
+    failing_since: Option<Instant>,
+}
+
+impl Rounds {
+    /// Whole lists fetched; more than one after the API server has forgotten where we were.
+    pub fn lists(&self) -> u64 {
+        self.0.lock().lists
+    }
+
+    pub fn failures(&self) -> u64 {
+        self.0.lock().failures
+    }
+
+    /// How old the copy may be; zero while all is well.
+    pub fn stale_for(&self) -> Duration {
+        let since = self.0.lock().failing_since;
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+pub(super) struct Task<K> {
+    pub name: String,
+    pub writer: Writer<K>,
+    pub handler: Option<Handler<K>>,
+    pub ticket: Ticket,
+    /// The list that is being fetched.
+    pub fresh: BTreeMap<Key, Arc<K>>,
+    pub rounds: Rounds,
+    pub told: Option<Instant>,
+}
+
+impl<K: Resource> Task<K> {
+    pub async fn run(
+        mut self,
+        events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,
+    ) {
+        let mut events = std::pin::pin!(events);
+        // Not kube's own, which begins anew whenever a list is merely attempted.
+        let mut backoff = Backoff::default();
+        while let Some(event) = events.next().await {
+            let error = match event {
+                Ok(event) => {
+                    self.take(event);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            // An API server forgets old versions: that is what listing again is for.
+            let expired = is_expired(&error);
+            let at_once = expired && backoff.is_fresh();
+            match expired {
+                true => tracing::debug!(name = self.name, "listing again, the version was too old"),
+                false => self.failed(&error),
+            }
+            let wait = backoff.next_wait();
+            if !at_once {
+                tokio::time::sleep(wait).await;
+            }
+        }
+    }
+
+    fn take(&mut self, event: watcher::Event<K>) {
+        // What is asked for may come from a cache while nothing new does: only objects and whole lists count as news.
+        if !matches!(event, watcher::Event::Init)
+            && self.rounds.0.lock().failing_since.take().is_some()
+        {
+            self.told = None;
+            tracing::info!(name = self.name, "following again");
+        }
+        match event {
+            watcher::Event::Init => self.fresh.clear(),
+            watcher::Event::InitApply(object) => {
+                self.fresh.insert(Key::of(&object), Arc::new(object));
+            }
+            watcher::Event::InitDone => {
+                let fresh = std::mem::take(&mut self.fresh);
+                tracing::debug!(name = self.name, objects = fresh.len(), "listed");
+                self.rounds.0.lock().lists += 1;
+                for change in self.writer.replace(fresh) {
+                    self.tell(change);
+                }
+                self.ticket.ready();
+            }
+            watcher::Event::Apply(object) => {
+                let change = self.writer.apply(object);
+                self.tell(change);
+            }
+            watcher::Event::Delete(object) => {
+                if let Some(change) = self.writer.delete(&object) {
+                    self.tell(change);
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, change: Change<K>) {
+        if let Some(handler) = &mut self.handler {
+            handler(change);
+        }
+    }
+
+    fn failed(&mut self, error: &watcher::Error) {
+        let trouble = why(error);
+        {
+            let mut state = self.rounds.0.lock();
+            state.failures += 1;
+            state.failing_since.get_or_insert_with(Instant::now);
+        }
+        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+            self.told = Some(Instant::now());
+            tracing::warn!(name = self.name, trouble, "cannot follow, trying again");
+        }
+        self.ticket.trouble(trouble);
+    }
+}
+
+fn is_expired(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchError(status) => status.code == 410,
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
+        _ => false,
+    }
+}
+
+fn why(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => explain(error),
+        watcher::Error::WatchError(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
