@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use crate::field::{FieldError, Path};
+use super::shown;
+use crate::field::{FieldError, Path, Problem};
 
 static ABSENT: Value = Value::Null;
 
@@ -167,6 +168,12 @@ impl Errors {
         self.push(FieldError::invalid(&at.path(), value, detail));
     }
 
+    /// As [`Self::invalid`], with a value that has been put into words already.
+    pub fn invalid_shown(&mut self, at: &At<'_>, shown: &str, detail: impl AsRef<str>) {
+        let path = at.path();
+        self.push(FieldError::with_shown(Problem::Invalid, &path, shown, detail.as_ref()));
+    }
+
     pub fn forbidden(&mut self, at: &At<'_>, detail: impl AsRef<str>) {
         self.push(FieldError::forbidden(&at.path(), detail));
     }
@@ -247,6 +254,13 @@ impl Errors {
     pub fn immutable(&mut self, new: &At<'_>, old: &At<'_>) {
         if !same(new.value, old.value) {
             self.invalid(new, new.value.clone(), IMMUTABLE);
+        }
+    }
+
+    /// As [`Self::immutable`], for a struct of a published type.
+    pub fn immutable_struct(&mut self, new: &At<'_>, old: &At<'_>, of: &str) {
+        if !same(new.value, old.value) {
+            self.invalid_shown(new, &shown::published(new.value, of), IMMUTABLE);
         }
     }
 

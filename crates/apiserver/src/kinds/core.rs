@@ -255,7 +255,9 @@ fn docker_config(config: &At<'_>, errors: &mut Errors) {
 }
 
 fn namespace(namespace: &At<'_>, errors: &mut Errors) {
-    for finalizer in namespace.dig(&["spec", "finalizers"]).items() {
+    let finalizers = namespace.dig(&["spec", "finalizers"]);
+    for finalizer in finalizers.items() {
+        let finalizer = finalizer.reported_at(&finalizers);
         errors.format(&finalizer, names::qualified_name);
         metadata::known_finalizer(&finalizer, errors);
     }

@@ -10,7 +10,6 @@ use super::names;
 use super::pod::resources::{self, Amounts};
 use super::quantity::Quantity;
 use super::rules::Rules;
-use crate::field::FieldError;
 use crate::status::{Failure, Subject};
 
 pub(super) static LIMIT_RANGE: Rules = Rules {
@@ -95,7 +94,8 @@ fn limit_range(range: &At<'_>, errors: &mut Errors) {
 fn bounds<'v>(limit: &At<'v>, name: &'v str, errors: &mut Errors) {
     let stated = |list: &'static str| {
         let amount = limit.get(list).key(name);
-        amount.is_set().then_some(amount)
+        let counts = limit.get("type").text() != "Pod" || !list.starts_with("default");
+        (counts && amount.is_set()).then_some(amount)
     };
     let above = |a: &At<'_>, b: &At<'_>| Quantity::of(a.text()) > Quantity::of(b.text());
     let [min, max, default, request, ratio] =
@@ -175,66 +175,92 @@ fn quota(quota: &At<'_>, errors: &mut Errors) {
         resources::resource_amount(&amount, name, errors);
     }
     let scopes = spec.get("scopes");
-    scope_set(&scopes, scopes.texts().collect(), &hard, errors);
-    let selector = spec.dig(&["scopeSelector", "matchExpressions"]);
-    let names = selector.items().map(|one| one.get("scopeName").text()).collect();
-    for expression in selector.items() {
-        let (operator, values) = (expression.get("operator"), expression.get("values"));
-        match operator.text() {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    errors.required(
-                        &values,
-                        "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
-                    );
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    errors.invalid(
-                        &values,
-                        values.value.clone(),
-                        "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector",
-                    );
-                }
-            }
-            other => errors.invalid(&operator, other, "not a valid selector operator"),
+    let mut seen = Vec::new();
+    for scope in scopes.texts() {
+        if !SCOPES.contains(&scope) {
+            errors.invalid(&scopes, scopes.value.clone(), UNSUPPORTED);
         }
+        for _ in misapplied(scope, &hard) {
+            errors.invalid(&scopes, scopes.value.clone(), MISAPPLIED);
+        }
+        seen.push(scope);
     }
-    scope_set(&selector, names, &hard, errors);
+    conflicts(&seen, &scopes, &scopes, errors);
+    let selector = spec.get("scopeSelector");
+    let expressions = selector.get("matchExpressions");
+    let mut seen = Vec::new();
+    for expression in expressions.items() {
+        let scope = expression.get("scopeName").text();
+        scope_expression(&expression, &expressions, errors);
+        for _ in misapplied(scope, &hard) {
+            errors.invalid(&expressions, selector.value.clone(), MISAPPLIED);
+        }
+        seen.push(scope);
+    }
+    conflicts(&seen, &expressions, &scopes, errors);
 }
 
-fn scope_set(at: &At<'_>, scopes: Vec<&str>, hard: &At<'_>, errors: &mut Errors) {
-    for scope in &scopes {
-        if !SCOPES.contains(scope) {
-            errors.push(FieldError::invalid(&at.path(), *scope, "unsupported scope"));
-        }
-        for (name, _) in hard.entries() {
-            let fits = match *scope {
-                "BestEffort" => name == "pods",
-                "VolumeAttributesClass" => {
-                    ["persistentvolumeclaims", "requests.storage"].contains(&name)
-                }
-                scope if SCOPES.contains(&scope) => [
-                    "pods",
-                    "cpu",
-                    "memory",
-                    "limits.cpu",
-                    "limits.memory",
-                    "requests.cpu",
-                    "requests.memory",
-                ]
-                .contains(&name),
-                _ => true,
-            };
-            if !fits {
-                errors.invalid(at, *scope, "unsupported scope applied to resource");
+const UNSUPPORTED: &str = "unsupported scope";
+const MISAPPLIED: &str = "unsupported scope applied to resource";
+
+/// Problems of expressions are reported at their list.
+fn scope_expression<'v>(expression: &At<'v>, list: &At<'v>, errors: &mut Errors) {
+    let [name, operator, values] = ["scopeName", "operator", "values"]
+        .map(|field| expression.get(field).reported_at(&list.get(field)));
+    if !SCOPES.contains(&name.text()) {
+        errors.invalid(&name, name.text(), UNSUPPORTED);
+    }
+    let of_classes = ["PriorityClass", "VolumeAttributesClass"].contains(&name.text());
+    if SCOPES.contains(&name.text()) && !of_classes && operator.text() != "Exists" {
+        errors.invalid(&operator, operator.text(), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
+    }
+    match operator.text() {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                errors.required(
+                    &values,
+                    "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+                );
             }
         }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                errors.invalid(
+                    &values,
+                    values.value.clone(),
+                    "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+                );
+            }
+        }
+        other => errors.invalid(&operator, other, "not a valid selector operator"),
     }
+}
+
+/// Limited resources that have nothing to do with the scope.
+fn misapplied<'v>(scope: &str, hard: &At<'v>) -> Vec<&'v str> {
+    let fits = |name: &str| match scope {
+        "BestEffort" => name == "pods",
+        "VolumeAttributesClass" => ["persistentvolumeclaims", "requests.storage"].contains(&name),
+        scope if SCOPES.contains(&scope) => [
+            "pods",
+            "cpu",
+            "memory",
+            "limits.cpu",
+            "limits.memory",
+            "requests.cpu",
+            "requests.memory",
+        ]
+        .contains(&name),
+        _ => true,
+    };
+    let limited = hard.entries().map(|(name, _)| name);
+    limited.filter(|name| resources::is_quota_name(name) && !fits(name)).collect()
+}
+
+fn conflicts(seen: &[&str], at: &At<'_>, scopes: &At<'_>, errors: &mut Errors) {
     for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
-        if pair.iter().all(|scope| scopes.contains(scope)) {
-            errors.invalid(at, at.value.clone(), "conflicting scopes");
+        if pair.iter().all(|scope| seen.contains(scope)) {
+            errors.invalid(at, scopes.value.clone(), "conflicting scopes");
         }
     }
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::at::{At, Errors, IMMUTABLE};
 use super::names::{self, NameRule};
+use super::shown;
 use crate::field::{FieldError, quote};
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -159,9 +160,9 @@ fn owners(owners: &At<'_>, errors: &mut Errors) {
             }
         }
         if (version, kind) == ("v1", "Event") {
-            errors.invalid(
+            errors.invalid_shown(
                 owners,
-                owner.value.clone(),
+                &shown::published(owner.value, shown::OWNER_REFERENCE),
                 "/v1, Kind=Event is disallowed from being an owner",
             );
         }
@@ -169,9 +170,9 @@ fn owners(owners: &At<'_>, errors: &mut Errors) {
             let current = format!("{kind}/{name}");
             match &controller {
                 None => controller = Some(current),
-                Some(first) => errors.invalid(
+                Some(first) => errors.invalid_shown(
                     owners,
-                    owners.value.clone(),
+                    &shown::published(owners.value, &format!("[]{}", shown::OWNER_REFERENCE)),
                     format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {current}"),
                 ),
             }

@@ -7,7 +7,8 @@ use super::core::again;
 use super::names::{self, NameRule};
 use super::pod::{resources, scheduling::TAINT_EFFECTS};
 use super::rules::Rules;
-use crate::field::FieldError;
+use super::shown;
+use crate::field::{FieldError, Problem};
 
 pub(super) static NODE: Rules = Rules {
     kind: "Node",
@@ -88,13 +89,16 @@ fn taints<'v>(taints: &At<'v>, reported: &At<'v>, errors: &mut Errors) {
         errors.choice(&taint.get("effect"), TAINT_EFFECTS);
         let pair = (taint.get("key").text(), taint.get("effect").text());
         if seen.contains(&pair) {
-            let shown = serde_json::json!({
-                "Key": pair.0, "Value": value.text(), "Effect": pair.1,
-                "TimeAdded": taint.get("timeAdded").value,
-            });
-            errors.push(FieldError::duplicate_because(
+            let shown = shown::fields(&[
+                ("Key", &pair.0.into()),
+                ("Value", &value.text().into()),
+                ("Effect", &pair.1.into()),
+                ("TimeAdded", taint.get("timeAdded").value),
+            ]);
+            errors.push(FieldError::with_shown(
+                Problem::Duplicate,
                 &taint.path(),
-                shown,
+                &shown,
                 "taints must be unique by key and effect pair",
             ));
         }
@@ -147,10 +151,11 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let mut seen: Vec<&Value> = Vec::new();
     for address in new.dig(&["status", "addresses"]).items() {
         if seen.contains(&address.value) {
-            let shown = serde_json::json!({
-                "Type": address.get("type").text(), "Address": address.get("address").text(),
-            });
-            errors.duplicate(&address, shown);
+            let shown = shown::fields(&[
+                ("Type", address.get("type").value),
+                ("Address", address.get("address").value),
+            ]);
+            errors.push(FieldError::with_shown(Problem::Duplicate, &address.path(), &shown, ""));
         }
         seen.push(address.value);
     }

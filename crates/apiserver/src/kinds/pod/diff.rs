@@ -189,6 +189,7 @@ fn unified(a: &[String], b: &[String]) -> String {
         }
         (at_a, at_b) = (end_a, end_b);
     }
+    hunks.retain(|hunk| hunk.iter().any(|(kind, ..)| *kind == '-'));
     for hunk in hunks {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else {
             continue;

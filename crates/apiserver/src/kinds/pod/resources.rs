@@ -236,8 +236,6 @@ fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
             let detail = if known.is_empty() {
                 "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
             } else {
-                let mut known = known.to_vec();
-                known.sort_unstable();
                 format!("must be one of the names in pod.spec.resourceClaims: {}", known.join(", "))
             };
             errors.push(crate::field::FieldError::not_found_because(

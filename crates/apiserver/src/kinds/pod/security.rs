@@ -4,6 +4,7 @@ use super::containers::Scope;
 use super::volumes::relative;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
+use crate::kinds::shown;
 
 const MAX_ID: i64 = i32::MAX as i64;
 const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
@@ -138,8 +139,9 @@ fn seccomp(profile: &At<'_>, errors: &mut Errors) {
             errors.required(&local, "must be set when seccomp type is Localhost");
         }
     } else if local.is_set() {
-        let shown = serde_json::json!({"Type": kind.text(), "LocalhostProfile": local.text()});
-        errors.invalid(&local, shown, "can only be set when seccomp type is Localhost");
+        let shown =
+            shown::fields(&[("Type", kind.value), ("LocalhostProfile", local.value)]);
+        errors.invalid_shown(&local, &shown, "can only be set when seccomp type is Localhost");
     }
 }
 

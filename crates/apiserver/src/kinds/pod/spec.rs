@@ -1,11 +1,14 @@
 //! A pod's specification as a whole, alone or in a template.
 
+use std::collections::BTreeSet;
+
 use super::containers::{self, Scope};
 use super::{resources, scheduling, security, volumes};
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::metadata;
 use crate::kinds::names;
+use crate::kinds::shown;
 
 /// `is_pod`: of a pod itself rather than of a template. `meta` is the pod's, for what depends on its name.
 pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
@@ -23,6 +26,8 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
             .items()
             .map(|claim| claim.get("name").text())
             .filter(|name| !name.is_empty())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
             .collect(),
         grace: grace.int(),
         os: spec.get("os").is_set().then(|| spec.dig(&["os", "name"]).text()),
@@ -134,20 +139,20 @@ fn resource_claims(claims: &At<'_>, meta: &At<'_>, errors: &mut Errors) {
         }
         let (direct, template) =
             (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
-        let shown = serde_json::json!({
-            "Name": name.text(),
-            "ResourceClaimName": direct.value,
-            "ResourceClaimTemplateName": template.value,
-        });
+        let shown = shown::fields(&[
+            ("Name", &name.text().into()),
+            ("ResourceClaimName", direct.value),
+            ("ResourceClaimTemplateName", template.value),
+        ]);
         match (direct.is_set(), template.is_set()) {
-            (true, true) => errors.invalid(
+            (true, true) => errors.invalid_shown(
                 &claim,
-                shown,
+                &shown,
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             ),
-            (false, false) => errors.invalid(
+            (false, false) => errors.invalid_shown(
                 &claim,
-                shown,
+                &shown,
                 "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             ),
             _ => {}

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::update::annotation_updates;
+use crate::field::FieldError;
 use crate::kinds::at::{At, Errors, IMMUTABLE, carry, field};
 use crate::kinds::names;
 
@@ -178,6 +179,17 @@ fn addresses(list: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         }
     }
     if list.len() > 1 {
+        let broken = list
+            .items()
+            .enumerate()
+            .find(|(_, one)| names::parse_ip(one.get("ip").text()).is_none());
+        if let Some((index, one)) = broken {
+            let detail = format!(
+                "failed to check for dual stack with error:invalid IP[{index}]: {}",
+                one.get("ip").text()
+            );
+            errors.push(FieldError::internal(&list.path(), detail));
+        }
         let families: Vec<Option<bool>> = list
             .items()
             .map(|one| names::parse_ip(one.get("ip").text()).map(|ip| ip.is_ipv6()))
