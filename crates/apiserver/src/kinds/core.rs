@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::{limits, metadata, node, pod};
+use super::{limits, metadata, node, pod, service};
 use crate::field::{FieldError, Path};
 
 pub(super) static KINDS: &[&Rules] = &[
     &pod::POD,
     &pod::POD_TEMPLATE,
     &node::NODE,
+    &service::SERVICE,
     &limits::LIMIT_RANGE,
     &limits::RESOURCE_QUOTA,
     &CONFIG_MAP,

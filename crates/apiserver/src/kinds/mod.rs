@@ -13,6 +13,7 @@ pub mod names;
 pub mod pod;
 pub mod quantity;
 mod rules;
+pub mod service;
 mod shown;
 mod storage;
 mod workloads;

@@ -78,6 +78,27 @@ fn decoded(object: &Value, known: &super::Builtin) -> Value {
     object
 }
 
+/// Hands out what the real server did.
+struct AsRecorded<'c>(&'c Value);
+
+impl super::service::Addresses for AsRecorded<'_> {
+    fn address(&self, wanted: Option<&str>) -> Result<String, String> {
+        Ok(wanted.unwrap_or(text(self.0, &["expect", "spec", "clusterIP"])).to_owned())
+    }
+
+    fn port(&self, wanted: Option<u16>) -> Result<u16, String> {
+        if let Some(port) = wanted {
+            return match port {
+                30000..=32767 => Ok(port),
+                _ => Err("provided port is not in the valid range. The range of valid ports is 30000-32767".to_owned()),
+            };
+        }
+        let spec = field(self.0, &["expect", "spec"]);
+        let port = field(spec, &["ports"]).get(0).and_then(|port| port["nodePort"].as_u64());
+        Ok(port.unwrap_or(30001) as u16)
+    }
+}
+
 fn create(case: &Value) -> Value {
     let (kind, known) = kind_of(&case["object"]);
     let mut object = decoded(&case["object"], known);
@@ -87,6 +108,15 @@ fn create(case: &Value) -> Value {
     let world = World(serde_json::from_value(case["world"].clone()).unwrap_or_default());
     if let Err(failure) = kind.admit(&mut object, None, &world) {
         return json!({"message": failure.message});
+    }
+    if case["object"]["kind"] == "Service" {
+        let allocated = super::service::allocate(&mut object, None, &AsRecorded(case));
+        if let Err(failure) = allocated {
+            return json!({
+                "message": failure.message.split_once(" is invalid: ").unwrap().1,
+                "causes": failure.details.unwrap()["causes"],
+            });
+        }
     }
     kind.prepare_create(&mut object);
     match kind.validate_create(&object).as_slice() {
@@ -127,6 +157,9 @@ fn update(case: &Value) -> Value {
             super::pod::validate_ephemeral_containers(&new, &old)
         }
         _ => {
+            if case["object"]["kind"] == "Service" {
+                super::service::allocate(&mut new, Some(&old), &AsRecorded(case)).unwrap();
+            }
             kind.prepare_update(&mut new, &old);
             kind.validate_update(&new, &old)
         }
@@ -196,7 +229,7 @@ macro_rules! recorded {
     };
 }
 
-recorded!(core, pods, workloads);
+recorded!(core, pods, services, workloads);
 
 #[test]
 fn every_kind_that_is_served_is_known() {

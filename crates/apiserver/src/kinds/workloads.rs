@@ -203,7 +203,7 @@ static CONTROLLER_REVISION: Rules = Rules {
         errors.non_negative(&new.get("revision"));
         let (data, before) = (new.get("data"), old.get("data"));
         if data.value != before.value {
-            errors.invalid(&data, json!({}), "field is immutable");
+            errors.invalid(&data, data.value.clone(), "field is immutable");
         }
     }),
     ..Rules::namespaced(GROUP)

@@ -11,6 +11,7 @@ use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 
 /// What containers are checked against.
+#[derive(Debug)]
 pub struct Scope<'v> {
     /// Volumes that are themselves in order, with their sources.
     pub volumes: Vec<At<'v>>,

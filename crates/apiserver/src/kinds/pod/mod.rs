@@ -1,9 +1,9 @@
 //! Pods.
 
 mod admission;
-mod containers;
+pub(super) mod containers;
 mod diff;
-mod probes;
+pub(super) mod probes;
 pub mod resources;
 pub mod scheduling;
 mod security;

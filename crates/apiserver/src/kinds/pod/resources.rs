@@ -134,6 +134,7 @@ pub fn resource_amount(at: &At<'_>, name: &str, errors: &mut Errors) {
     }
 }
 
+#[derive(Debug)]
 pub enum Of {
     Container,
     Pod,
