@@ -97,7 +97,12 @@ pub struct FieldError {
 
 impl FieldError {
     fn with_value(problem: Problem, field: &Path, value: &Value, detail: &str) -> Self {
-        let mut body = format!("{}: {}", problem.words(), shown(value));
+        Self::with_shown(problem, field, &shown(value), detail)
+    }
+
+    /// With a value that has been put into words already.
+    pub fn with_shown(problem: Problem, field: &Path, shown: &str, detail: &str) -> Self {
+        let mut body = format!("{}: {shown}", problem.words());
         if !detail.is_empty() {
             let _ = write!(body, ": {detail}");
         }
@@ -138,10 +143,6 @@ impl FieldError {
 
     pub fn duplicate(field: &Path, value: impl Into<Value>) -> Self {
         Self::with_value(Problem::Duplicate, field, &value.into(), "")
-    }
-
-    pub fn duplicate_because(field: &Path, value: impl Into<Value>, detail: &str) -> Self {
-        Self::with_value(Problem::Duplicate, field, &value.into(), detail)
     }
 
     pub fn not_found(field: &Path, value: impl Into<Value>) -> Self {

@@ -113,6 +113,9 @@ impl Resource {
     }
 }
 
+/// The facts about types, as text.
+pub const TYPES: &str = include_str!("../data/types.txt");
+
 /// The built-in resources, in the order of a real server's discovery.
 pub fn builtin() -> &'static [Arc<Resource>] {
     static BUILTIN: OnceLock<Vec<Arc<Resource>>> = OnceLock::new();

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use crate::field::{FieldError, Path};
+use super::shown;
+use crate::field::{FieldError, Path, Problem};
 
 static ABSENT: Value = Value::Null;
 
@@ -45,7 +46,10 @@ impl<'v> At<'v> {
     }
 
     pub fn get(&self, field: &'v str) -> Self {
-        self.step(Step::Field(field), self.value.get(field).unwrap_or(&ABSENT))
+        self.step(
+            Step::Field(field),
+            self.value.get(field).unwrap_or(&ABSENT),
+        )
     }
 
     /// A field of a field.
@@ -164,6 +168,12 @@ impl Errors {
         self.push(FieldError::invalid(&at.path(), value, detail));
     }
 
+    /// As [`Self::invalid`], with a value that has been put into words already.
+    pub fn invalid_shown(&mut self, at: &At<'_>, shown: &str, detail: impl AsRef<str>) {
+        let path = at.path();
+        self.push(FieldError::with_shown(Problem::Invalid, &path, shown, detail.as_ref()));
+    }
+
     pub fn forbidden(&mut self, at: &At<'_>, detail: impl AsRef<str>) {
         self.push(FieldError::forbidden(&at.path(), detail));
     }
@@ -247,6 +257,13 @@ impl Errors {
         }
     }
 
+    /// As [`Self::immutable`], for a struct of a published type.
+    pub fn immutable_struct(&mut self, new: &At<'_>, old: &At<'_>, of: &str) {
+        if !same(new.value, old.value) {
+            self.invalid_shown(new, &shown::published(new.value, of), IMMUTABLE);
+        }
+    }
+
     /// As [`Self::immutable`], where the field is a text that is shown as `""` when absent.
     pub fn immutable_text(&mut self, new: &At<'_>, old: &At<'_>) {
         if new.text() != old.text() {
@@ -287,8 +304,9 @@ fn is_void(value: &Value) -> bool {
 
 /// The field's value or null.
 pub fn field<'v>(value: &'v Value, path: &[&str]) -> &'v Value {
-    path.iter()
-        .fold(value, |value, field| value.get(field).unwrap_or(&ABSENT))
+    path.iter().fold(value, |value, field| {
+        value.get(field).unwrap_or(&ABSENT)
+    })
 }
 
 pub fn text<'v>(value: &'v Value, path: &[&str]) -> &'v str {
@@ -328,8 +346,7 @@ mod tests {
 
     #[test]
     fn paths_name_what_they_lead_to() {
-        let pod =
-            json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"labels": {"x": "1"}}});
+        let pod = json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"labels": {"x": "1"}}});
         let root = At::root(&pod);
         let name = root.dig(&["spec", "containers"]).item(0).get("name");
         assert_eq!(

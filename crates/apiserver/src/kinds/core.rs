@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::{limits, metadata, node, pod};
+use super::{limits, metadata, node, pod, service};
 use crate::field::{FieldError, Path};
 
 pub(super) static KINDS: &[&Rules] = &[
     &pod::POD,
     &pod::POD_TEMPLATE,
     &node::NODE,
+    &service::SERVICE,
     &limits::LIMIT_RANGE,
     &limits::RESOURCE_QUOTA,
     &CONFIG_MAP,
@@ -63,9 +64,7 @@ static NAMESPACE: Rules = Rules {
     status: true,
     prepare_create: |namespace| {
         namespace["status"] = json!({"phase": "Active"});
-        let finalizers = field(namespace, &["spec", "finalizers"])
-            .as_array()
-            .cloned();
+        let finalizers = field(namespace, &["spec", "finalizers"]).as_array().cloned();
         let mut finalizers = finalizers.unwrap_or_default();
         if !finalizers.contains(&json!("kubernetes")) {
             finalizers.push(json!("kubernetes"));
@@ -113,8 +112,7 @@ static SERVICE_ACCOUNT: Rules = Rules {
     validate_update: Some(|new, _, errors| again(new, true, NameRule::Subdomain, errors)),
     warnings: |new, old| {
         const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
-        let has =
-            |account: &Value| !field(account, &["metadata", "annotations", ENFORCE]).is_null();
+        let has = |account: &Value| !field(account, &["metadata", "annotations", ENFORCE]).is_null();
         if has(new) && !old.is_some_and(has) {
             return vec![format!(
                 "metadata.annotations[{ENFORCE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
@@ -148,9 +146,7 @@ fn frozen(new: &At<'_>, old: &At<'_>, fields: &[&'static str], errors: &mut Erro
 
 /// The length of what a base64 text stands for.
 fn decoded_length(text: &str) -> usize {
-    STANDARD
-        .decode(text)
-        .map_or(text.len(), |bytes| bytes.len())
+    STANDARD.decode(text).map_or(text.len(), |bytes| bytes.len())
 }
 
 fn config_map(map: &At<'_>, errors: &mut Errors) {
@@ -260,7 +256,9 @@ fn docker_config(config: &At<'_>, errors: &mut Errors) {
 }
 
 fn namespace(namespace: &At<'_>, errors: &mut Errors) {
-    for finalizer in namespace.dig(&["spec", "finalizers"]).items() {
+    let finalizers = namespace.dig(&["spec", "finalizers"]);
+    for finalizer in finalizers.items() {
+        let finalizer = finalizer.reported_at(&finalizers);
         errors.format(&finalizer, names::qualified_name);
         metadata::known_finalizer(&finalizer, errors);
     }

@@ -10,7 +10,6 @@ use super::names;
 use super::pod::resources::{self, Amounts};
 use super::quantity::Quantity;
 use super::rules::Rules;
-use crate::field::FieldError;
 use crate::status::{Failure, Subject};
 
 pub(super) static LIMIT_RANGE: Rules = Rules {
@@ -55,24 +54,14 @@ fn limit_range(range: &At<'_>, errors: &mut Errors) {
         } else if !kind.text().contains('/')
             && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text())
         {
-            errors.invalid(
-                &kind,
-                kind.text(),
-                "must be a standard limit type or fully qualified",
-            );
+            errors.invalid(&kind, kind.text(), "must be a standard limit type or fully qualified");
         }
         if seen.contains(&kind.text()) {
             errors.duplicate(&kind, kind.text());
         }
         seen.push(kind.text());
         let mut limited: BTreeSet<&str> = BTreeSet::new();
-        for list in [
-            "max",
-            "min",
-            "default",
-            "defaultRequest",
-            "maxLimitRequestRatio",
-        ] {
+        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
             let amounts = limit.get(list);
             if kind.text() == "Pod" && list.starts_with("default") {
                 if !amounts.is_empty() {
@@ -81,9 +70,7 @@ fn limit_range(range: &At<'_>, errors: &mut Errors) {
                 continue;
             }
             if list == "maxLimitRequestRatio" && kind.text() == "PersistentVolumeClaim" {
-                let stated = ["min", "max"]
-                    .iter()
-                    .any(|list| limit.get(list).get("storage").is_set());
+                let stated = ["min", "max"].iter().any(|list| limit.get(list).get("storage").is_set());
                 if !stated {
                     errors.required(
                         &limit.get("limits"),
@@ -107,44 +94,18 @@ fn limit_range(range: &At<'_>, errors: &mut Errors) {
 fn bounds<'v>(limit: &At<'v>, name: &'v str, errors: &mut Errors) {
     let stated = |list: &'static str| {
         let amount = limit.get(list).key(name);
-        amount.is_set().then_some(amount)
+        let counts = limit.get("type").text() != "Pod" || !list.starts_with("default");
+        (counts && amount.is_set()).then_some(amount)
     };
     let above = |a: &At<'_>, b: &At<'_>| Quantity::of(a.text()) > Quantity::of(b.text());
-    let [min, max, default, request, ratio] = [
-        "min",
-        "max",
-        "default",
-        "defaultRequest",
-        "maxLimitRequestRatio",
-    ]
-    .map(stated);
+    let [min, max, default, request, ratio] =
+        ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"].map(stated);
     // Lower, its words, higher, its words, where and with what it is reported.
     let pairs = [
         (&min, "min value", &max, "max value", &min, &min),
-        (
-            &min,
-            "min value",
-            &request,
-            "default request value",
-            &request,
-            &request,
-        ),
-        (
-            &request,
-            "default request value",
-            &max,
-            "max value",
-            &request,
-            &request,
-        ),
-        (
-            &request,
-            "default request value",
-            &default,
-            "default limit value",
-            &request,
-            &request,
-        ),
+        (&min, "min value", &request, "default request value", &request, &request),
+        (&request, "default request value", &max, "max value", &request, &request),
+        (&request, "default request value", &default, "default limit value", &request, &request),
         (&min, "min value", &default, "default value", &default, &min),
         (&default, "default value", &max, "max value", &default, &max),
     ];
@@ -170,10 +131,7 @@ fn bounds<'v>(limit: &At<'v>, name: &'v str, errors: &mut Errors) {
             let (low, high) = (Quantity::of(min.text()).0, Quantity::of(max.text()).0);
             let bound = high as f64 / low as f64;
             if value.0 as f64 / 1e9 > bound {
-                let detail = format!(
-                    "ratio {} is greater than max/min = {bound:.6}",
-                    ratio.text()
-                );
+                let detail = format!("ratio {} is greater than max/min = {bound:.6}", ratio.text());
                 errors.invalid(ratio, ratio.text(), detail);
             }
         }
@@ -217,72 +175,92 @@ fn quota(quota: &At<'_>, errors: &mut Errors) {
         resources::resource_amount(&amount, name, errors);
     }
     let scopes = spec.get("scopes");
-    scope_set(&scopes, scopes.texts().collect(), &hard, errors);
-    let selector = spec.dig(&["scopeSelector", "matchExpressions"]);
-    let names = selector
-        .items()
-        .map(|one| one.get("scopeName").text())
-        .collect();
-    for expression in selector.items() {
-        let (operator, values) = (expression.get("operator"), expression.get("values"));
-        match operator.text() {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    errors.required(
-                        &values,
-                        "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
-                    );
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    errors.invalid(
-                        &values,
-                        values.value.clone(),
-                        "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector",
-                    );
-                }
-            }
-            other => errors.invalid(&operator, other, "not a valid selector operator"),
+    let mut seen = Vec::new();
+    for scope in scopes.texts() {
+        if !SCOPES.contains(&scope) {
+            errors.invalid(&scopes, scopes.value.clone(), UNSUPPORTED);
         }
+        for _ in misapplied(scope, &hard) {
+            errors.invalid(&scopes, scopes.value.clone(), MISAPPLIED);
+        }
+        seen.push(scope);
     }
-    scope_set(&selector, names, &hard, errors);
+    conflicts(&seen, &scopes, &scopes, errors);
+    let selector = spec.get("scopeSelector");
+    let expressions = selector.get("matchExpressions");
+    let mut seen = Vec::new();
+    for expression in expressions.items() {
+        let scope = expression.get("scopeName").text();
+        scope_expression(&expression, &expressions, errors);
+        for _ in misapplied(scope, &hard) {
+            errors.invalid(&expressions, selector.value.clone(), MISAPPLIED);
+        }
+        seen.push(scope);
+    }
+    conflicts(&seen, &expressions, &scopes, errors);
 }
 
-fn scope_set(at: &At<'_>, scopes: Vec<&str>, hard: &At<'_>, errors: &mut Errors) {
-    for scope in &scopes {
-        if !SCOPES.contains(scope) {
-            errors.push(FieldError::invalid(&at.path(), *scope, "unsupported scope"));
-        }
-        for (name, _) in hard.entries() {
-            let fits = match *scope {
-                "BestEffort" => name == "pods",
-                "VolumeAttributesClass" => {
-                    ["persistentvolumeclaims", "requests.storage"].contains(&name)
-                }
-                scope if SCOPES.contains(&scope) => [
-                    "pods",
-                    "cpu",
-                    "memory",
-                    "limits.cpu",
-                    "limits.memory",
-                    "requests.cpu",
-                    "requests.memory",
-                ]
-                .contains(&name),
-                _ => true,
-            };
-            if !fits {
-                errors.invalid(at, *scope, "unsupported scope applied to resource");
+const UNSUPPORTED: &str = "unsupported scope";
+const MISAPPLIED: &str = "unsupported scope applied to resource";
+
+/// Problems of expressions are reported at their list.
+fn scope_expression<'v>(expression: &At<'v>, list: &At<'v>, errors: &mut Errors) {
+    let [name, operator, values] = ["scopeName", "operator", "values"]
+        .map(|field| expression.get(field).reported_at(&list.get(field)));
+    if !SCOPES.contains(&name.text()) {
+        errors.invalid(&name, name.text(), UNSUPPORTED);
+    }
+    let of_classes = ["PriorityClass", "VolumeAttributesClass"].contains(&name.text());
+    if SCOPES.contains(&name.text()) && !of_classes && operator.text() != "Exists" {
+        errors.invalid(&operator, operator.text(), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");
+    }
+    match operator.text() {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                errors.required(
+                    &values,
+                    "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+                );
             }
         }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                errors.invalid(
+                    &values,
+                    values.value.clone(),
+                    "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+                );
+            }
+        }
+        other => errors.invalid(&operator, other, "not a valid selector operator"),
     }
-    for pair in [
-        ["BestEffort", "NotBestEffort"],
-        ["Terminating", "NotTerminating"],
-    ] {
-        if pair.iter().all(|scope| scopes.contains(scope)) {
-            errors.invalid(at, at.value.clone(), "conflicting scopes");
+}
+
+/// Limited resources that have nothing to do with the scope.
+fn misapplied<'v>(scope: &str, hard: &At<'v>) -> Vec<&'v str> {
+    let fits = |name: &str| match scope {
+        "BestEffort" => name == "pods",
+        "VolumeAttributesClass" => ["persistentvolumeclaims", "requests.storage"].contains(&name),
+        scope if SCOPES.contains(&scope) => [
+            "pods",
+            "cpu",
+            "memory",
+            "limits.cpu",
+            "limits.memory",
+            "requests.cpu",
+            "requests.memory",
+        ]
+        .contains(&name),
+        _ => true,
+    };
+    let limited = hard.entries().map(|(name, _)| name);
+    limited.filter(|name| resources::is_quota_name(name) && !fits(name)).collect()
+}
+
+fn conflicts(seen: &[&str], at: &At<'_>, scopes: &At<'_>, errors: &mut Errors) {
+    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+        if pair.iter().all(|scope| seen.contains(scope)) {
+            errors.invalid(at, scopes.value.clone(), "conflicting scopes");
         }
     }
 }
@@ -324,20 +302,9 @@ pub fn admit_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
     let requests = listed(field(claim, &["spec", "resources", "requests"]));
     let mut complaints = Vec::new();
     const KIND: &str = "PersistentVolumeClaim";
-    for limit in ranges
-        .iter()
-        .flat_map(limits)
-        .filter(|limit| text(limit, &["type"]) == KIND)
-    {
+    for limit in ranges.iter().flat_map(limits).filter(|limit| text(limit, &["type"]) == KIND) {
         for (name, bound) in stated(limit, "min") {
-            at_least(
-                KIND,
-                name,
-                bound,
-                &requests,
-                &Amounts::new(),
-                &mut complaints,
-            );
+            at_least(KIND, name, bound, &requests, &Amounts::new(), &mut complaints);
         }
         for (name, bound) in stated(limit, "max") {
             let words = format!("maximum {name} usage per {KIND} is {bound}");
@@ -354,10 +321,7 @@ pub fn admit_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
 }
 
 fn limits(range: &Value) -> impl Iterator<Item = &Value> {
-    field(range, &["spec", "limits"])
-        .as_array()
-        .into_iter()
-        .flatten()
+    field(range, &["spec", "limits"]).as_array().into_iter().flatten()
 }
 
 fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), Failure> {
@@ -370,11 +334,7 @@ fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), F
         group: "",
         kind: plural,
     };
-    Err(Failure::forbidden(
-        subject,
-        text(object, &["metadata", "name"]),
-        &why,
-    ))
+    Err(Failure::forbidden(subject, text(object, &["metadata", "name"]), &why))
 }
 
 fn listed(list: &Value) -> Amounts<'_> {
@@ -392,13 +352,7 @@ fn stated<'v>(limit: &'v Value, list: &str) -> impl Iterator<Item = (&'v str, &'
     amounts.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap_or_default()))
 }
 
-fn hold(
-    limit: &Value,
-    kind: &str,
-    requests: &Amounts<'_>,
-    limits: &Amounts<'_>,
-    out: &mut Vec<String>,
-) {
+fn hold(limit: &Value, kind: &str, requests: &Amounts<'_>, limits: &Amounts<'_>, out: &mut Vec<String>) {
     for (name, bound) in stated(limit, "min") {
         at_least(kind, name, bound, requests, limits, out);
     }
@@ -418,15 +372,9 @@ fn hold(
     }
     for (name, bound) in stated(limit, "maxLimitRequestRatio") {
         let words = format!("{name} max limit to request ratio per {kind} is {bound}");
-        let amount = |list: &Amounts<'_>| {
-            list.get(name)
-                .map(|(amount, _)| amount.0)
-                .filter(|a| *a != 0)
-        };
+        let amount = |list: &Amounts<'_>| list.get(name).map(|(amount, _)| amount.0).filter(|a| *a != 0);
         match (amount(requests), amount(limits)) {
-            (None, _) => out.push(format!(
-                "{words}, but no request is specified or request is 0"
-            )),
+            (None, _) => out.push(format!("{words}, but no request is specified or request is 0")),
             (_, None) => out.push(format!("{words}, but no limit is specified or limit is 0")),
             (Some(request), Some(limit)) => {
                 let ratio = limit as f64 / request as f64;
@@ -466,13 +414,8 @@ fn shown((amount, like): &(Quantity, &str)) -> String {
 
 fn default_resources(pod: &mut Value, range: &Value) {
     let mut set = Vec::new();
-    for (list, words) in [
-        ("containers", "container"),
-        ("initContainers", "init container"),
-    ] {
-        let containers = pod
-            .pointer_mut(&format!("/spec/{list}"))
-            .and_then(Value::as_array_mut);
+    for (list, words) in [("containers", "container"), ("initContainers", "init container")] {
+        let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             let name = text(container, &["name"]).to_owned();
             for (kind, from, noun) in [
@@ -486,9 +429,7 @@ fn default_resources(pod: &mut Value, range: &Value) {
                             let Some(fields) = container.as_object_mut() else {
                                 continue;
                             };
-                            let own = fields
-                                .entry("resources")
-                                .or_insert_with(|| Map::new().into());
+                            let own = fields.entry("resources").or_insert_with(|| Map::new().into());
                             own[kind][resource] = amount.into();
                             added.push(resource.to_owned());
                         }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::at::{At, Errors, IMMUTABLE};
 use super::names::{self, NameRule};
+use super::shown;
 use crate::field::{FieldError, quote};
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
@@ -39,7 +40,12 @@ pub fn validate_metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// `namespaced` is `None` where the namespace does not matter.
-pub(super) fn check(meta: &At<'_>, namespaced: Option<bool>, rule: NameRule, errors: &mut Errors) {
+pub(super) fn check(
+    meta: &At<'_>,
+    namespaced: Option<bool>,
+    rule: NameRule,
+    errors: &mut Errors,
+) {
     let generate = meta.get("generateName");
     if !generate.is_empty() {
         errors.format(&generate, |name| rule.complaints(name, true));
@@ -154,9 +160,9 @@ fn owners(owners: &At<'_>, errors: &mut Errors) {
             }
         }
         if (version, kind) == ("v1", "Event") {
-            errors.invalid(
+            errors.invalid_shown(
                 owners,
-                owner.value.clone(),
+                &shown::published(owner.value, shown::OWNER_REFERENCE),
                 "/v1, Kind=Event is disallowed from being an owner",
             );
         }
@@ -164,9 +170,9 @@ fn owners(owners: &At<'_>, errors: &mut Errors) {
             let current = format!("{kind}/{name}");
             match &controller {
                 None => controller = Some(current),
-                Some(first) => errors.invalid(
+                Some(first) => errors.invalid_shown(
                     owners,
-                    owners.value.clone(),
+                    &shown::published(owners.value, &format!("[]{}", shown::OWNER_REFERENCE)),
                     format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {current}"),
                 ),
             }
@@ -352,12 +358,6 @@ fn condition_reason(text: &str) -> Vec<String> {
     vec![names::pattern(
         "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
         "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
-        &[
-            "my_name",
-            "MY_NAME",
-            "MyName",
-            "ReasonA,ReasonB",
-            "ReasonA:ReasonB",
-        ],
+        &["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"],
     )]
 }

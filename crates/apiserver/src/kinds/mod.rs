@@ -7,12 +7,14 @@ mod at;
 mod core;
 mod defaults;
 mod limits;
+mod node;
 pub mod metadata;
 pub mod names;
-mod node;
 pub mod pod;
 pub mod quantity;
 mod rules;
+pub mod service;
+mod shown;
 mod storage;
 mod workloads;
 mod zero;
@@ -136,9 +138,7 @@ static TABLES: &[&[&Rules]] = &[core::KINDS, workloads::KINDS];
 /// Counts a change of the specification. The server has carried the old generation over before.
 fn raise_generation(object: &mut Value, changed: bool) {
     if changed {
-        let generation = object["metadata"]["generation"]
-            .as_i64()
-            .unwrap_or_default();
+        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
         object["metadata"]["generation"] = json!(generation + 1);
     }
 }

@@ -7,7 +7,8 @@ use super::core::again;
 use super::names::{self, NameRule};
 use super::pod::{resources, scheduling::TAINT_EFFECTS};
 use super::rules::Rules;
-use crate::field::FieldError;
+use super::shown;
+use crate::field::{FieldError, Problem};
 
 pub(super) static NODE: Rules = Rules {
     kind: "Node",
@@ -46,11 +47,7 @@ fn drop_config(node: &mut Value) {
 
 fn create(node: &At<'_>, errors: &mut Errors) {
     let spec = node.get("spec");
-    taints(
-        &spec.get("taints"),
-        &node.dig(&["metadata", "taints"]),
-        errors,
-    );
+    taints(&spec.get("taints"), &node.dig(&["metadata", "taints"]), errors);
     amounts(node, errors);
     let swap = node.dig(&["status", "nodeInfo", "swap", "capacity"]);
     if swap.is_set() {
@@ -92,13 +89,16 @@ fn taints<'v>(taints: &At<'v>, reported: &At<'v>, errors: &mut Errors) {
         errors.choice(&taint.get("effect"), TAINT_EFFECTS);
         let pair = (taint.get("key").text(), taint.get("effect").text());
         if seen.contains(&pair) {
-            let shown = serde_json::json!({
-                "Key": pair.0, "Value": value.text(), "Effect": pair.1,
-                "TimeAdded": taint.get("timeAdded").value,
-            });
-            errors.push(FieldError::duplicate_because(
+            let shown = shown::fields(&[
+                ("Key", &pair.0.into()),
+                ("Value", &value.text().into()),
+                ("Effect", &pair.1.into()),
+                ("TimeAdded", taint.get("timeAdded").value),
+            ]);
+            errors.push(FieldError::with_shown(
+                Problem::Duplicate,
                 &taint.path(),
-                shown,
+                &shown,
                 "taints must be unique by key and effect pair",
             ));
         }
@@ -121,13 +121,10 @@ fn features(features: &At<'_>, errors: &mut Errors) {
         let name = feature.text();
         let shown = crate::field::quote(name);
         if name.len() > 253 {
-            let detail =
-                format!("invalid feature name {shown}: must be no more than 253 characters");
+            let detail = format!("invalid feature name {shown}: must be no more than 253 characters");
             errors.invalid(&feature, name, detail);
         } else if !is_feature(name) {
-            let detail = format!(
-                "invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
-            );
+            let detail = format!("invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes");
             errors.invalid(&feature, name, detail);
         }
         match previous {
@@ -154,10 +151,11 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let mut seen: Vec<&Value> = Vec::new();
     for address in new.dig(&["status", "addresses"]).items() {
         if seen.contains(&address.value) {
-            let shown = serde_json::json!({
-                "Type": address.get("type").text(), "Address": address.get("address").text(),
-            });
-            errors.duplicate(&address, shown);
+            let shown = shown::fields(&[
+                ("Type", address.get("type").value),
+                ("Address", address.get("address").value),
+            ]);
+            errors.push(FieldError::with_shown(Problem::Duplicate, &address.path(), &shown, ""));
         }
         seen.push(address.value);
     }
@@ -165,11 +163,7 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let (cidrs, old_cidrs) = (spec.get("podCIDRs"), before.get("podCIDRs"));
     if !old_cidrs.is_empty() {
         let changed = if cidrs.len() == old_cidrs.len() {
-            cidrs
-                .texts()
-                .zip(old_cidrs.texts())
-                .filter(|(a, b)| a != b)
-                .count()
+            cidrs.texts().zip(old_cidrs.texts()).filter(|(a, b)| a != b).count()
         } else {
             1
         };
@@ -187,11 +181,7 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             "node updates may not change providerID except from \"\" to valid",
         );
     }
-    taints(
-        &spec.get("taints"),
-        &new.dig(&["metadata", "taints"]),
-        errors,
-    );
+    taints(&spec.get("taints"), &new.dig(&["metadata", "taints"]), errors);
     if spec.get("externalID").text() != before.get("externalID").text() {
         errors.forbidden(&spec.get("externalID"), "may not be updated");
     }

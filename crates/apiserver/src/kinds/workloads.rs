@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
+use super::shown;
+use crate::field::{FieldError, Problem, quote};
 use super::{metadata, pod, raise_generation, storage};
 
 pub(super) static KINDS: &[&Rules] = &[
@@ -50,18 +52,8 @@ static DEPLOYMENT: Rules = Rules {
         ] {
             errors.non_negative(&status.get(field));
         }
-        replica_counts(
-            &status,
-            &["updatedReplicas", "readyReplicas", "availableReplicas"],
-            errors,
-        );
-        not_above(
-            &status,
-            "availableReplicas",
-            "readyReplicas",
-            "readyReplicas",
-            errors,
-        );
+        replica_counts(&status, &["updatedReplicas", "readyReplicas", "availableReplicas"], errors);
+        not_above(&status, "availableReplicas", "readyReplicas", "readyReplicas", errors);
         collisions(new, old, errors);
     },
     warnings: |new, old| {
@@ -116,35 +108,18 @@ static STATEFUL_SET: Rules = Rules {
     }),
     validate_status: |new, old, errors| {
         let status = new.get("status");
-        let counts = [
-            "readyReplicas",
-            "currentReplicas",
-            "updatedReplicas",
-            "availableReplicas",
-        ];
+        let counts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
         errors.non_negative(&status.get("replicas"));
-        for field in counts
-            .into_iter()
-            .chain(["observedGeneration", "collisionCount"])
-        {
+        for field in counts.into_iter().chain(["observedGeneration", "collisionCount"]) {
             errors.non_negative(&status.get(field));
         }
         replica_counts(&status, &counts, errors);
-        not_above(
-            &status,
-            "availableReplicas",
-            "readyReplicas",
-            "status.readyReplicas",
-            errors,
-        );
+        not_above(&status, "availableReplicas", "readyReplicas", "status.readyReplicas", errors);
         collisions(new, old, errors);
     },
     warnings: |new, old| {
         let mut out = template_warnings(new, old);
-        if field(new, &["spec", "revisionHistoryLimit"])
-            .as_i64()
-            .is_some_and(|limit| limit < 0)
-        {
+        if field(new, &["spec", "revisionHistoryLimit"]).as_i64().is_some_and(|limit| limit < 0) {
             out.push("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended".to_owned());
         }
         out
@@ -228,7 +203,7 @@ static CONTROLLER_REVISION: Rules = Rules {
         errors.non_negative(&new.get("revision"));
         let (data, before) = (new.get("data"), old.get("data"));
         if data.value != before.value {
-            errors.invalid(&data, json!({}), "field is immutable");
+            errors.invalid(&data, data.value.clone(), "field is immutable");
         }
     }),
     ..Rules::namespaced(GROUP)
@@ -241,10 +216,8 @@ fn carry_labels(new: &mut Value, old: &Value) {
 }
 
 fn same_selector(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    errors.immutable(
-        &new.dig(&["spec", "selector"]),
-        &old.dig(&["spec", "selector"]),
-    );
+    let (new, old) = (new.dig(&["spec", "selector"]), old.dig(&["spec", "selector"]));
+    errors.immutable_struct(&new, &old, shown::LABEL_SELECTOR);
 }
 
 /// The selector, and the template whose pods it must pick. `kind` as the messages call it.
@@ -255,28 +228,34 @@ fn selector_and_template(spec: &At<'_>, empty: &str, errors: &mut Errors) {
         let parts = ["matchLabels", "matchExpressions"];
         if parts.iter().all(|part| selector.get(part).is_empty()) {
             let detail = format!("empty selector is invalid for {empty}");
-            errors.invalid(&selector, selector.value.clone(), detail);
+            let shown = shown::published(selector.value, shown::LABEL_SELECTOR);
+            errors.invalid_shown(&selector, &shown, detail);
         }
     } else {
         errors.required(&selector, "");
     }
 }
 
-fn picks_template(spec: &At<'_>, template: &At<'_>, errors: &mut Errors) -> bool {
+fn picks_template(
+    spec: &At<'_>,
+    template: &At<'_>,
+    complaint: &str,
+    errors: &mut Errors,
+) -> bool {
     let selector = spec.get("selector");
     let labels = template.dig(&["metadata", "labels"]);
-    match metadata::selects(selector.value, labels.value) {
-        None => {
-            errors.invalid(&selector, selector.value.clone(), "invalid label selector");
-            false
-        }
-        Some(picks) => {
-            if !picks {
-                mismatch(&labels, errors);
-            }
-            true
-        }
+    let mut own = Errors::default();
+    metadata::selector(&selector, &mut own);
+    if !own.is_empty() {
+        let shown = shown::published(selector.value, shown::LABEL_SELECTOR);
+        errors.invalid_shown(&selector, &shown, complaint);
+        return false;
     }
+    // Without a selector, nothing is picked.
+    if !selector.is_set() || metadata::selects(selector.value, labels.value) != Some(true) {
+        mismatch(&labels, errors);
+    }
+    true
 }
 
 fn mismatch(labels: &At<'_>, errors: &mut Errors) {
@@ -304,7 +283,7 @@ fn kept_running(template: &At<'_>, kind: &str, errors: &mut Errors) {
 
 fn replica_template(spec: &At<'_>, errors: &mut Errors) {
     let template = spec.get("template");
-    if picks_template(spec, &template, errors) {
+    if picks_template(spec, &template, "invalid label selector", errors) {
         pod::spec::template(&template, errors);
         kept_running(&template, "ReplicaSet", errors);
     }
@@ -342,45 +321,49 @@ fn deployment(deployment: &At<'_>, errors: &mut Errors) {
         }
         _ => bad_strategy(&strategy, &["Recreate", "RollingUpdate"], errors),
     }
-    for field in [
-        "minReadySeconds",
-        "revisionHistoryLimit",
-        "progressDeadlineSeconds",
-    ] {
+    for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         errors.non_negative(&spec.get(field));
     }
     let deadline = spec.get("progressDeadlineSeconds");
     if deadline.is_set() && deadline.number() <= spec.get("minReadySeconds").number() {
-        errors.invalid(
-            &deadline,
-            deadline.number(),
-            "must be greater than minReadySeconds",
-        );
+        errors.invalid(&deadline, deadline.number(), "must be greater than minReadySeconds");
     }
 }
 
 /// Kubernetes shows a strategy in its internal form.
 fn bad_strategy(strategy: &At<'_>, allowed: &[&str], errors: &mut Errors) {
-    let shown = shown_strategy(strategy);
-    errors.push(crate::field::FieldError::not_supported(
+    let allowed: Vec<String> = allowed.iter().map(|one| quote(one)).collect();
+    errors.push(FieldError::with_shown(
+        Problem::NotSupported,
         &strategy.path(),
-        shown,
-        allowed,
+        &shown_strategy(strategy),
+        &format!("supported values: {}", allowed.join(", ")),
     ));
 }
 
-fn shown_strategy(strategy: &At<'_>) -> Value {
+fn shown_strategy(strategy: &At<'_>) -> String {
     let rolling = strategy.get("rollingUpdate");
-    let fields = rolling.value.as_object().map(|fields| {
-        let renamed = fields.iter().map(|(name, value)| {
-            let mut letters = name.chars();
-            let first = letters.next().map(|c| c.to_ascii_uppercase());
-            let name: String = first.into_iter().chain(letters).collect();
-            (name, value.clone())
-        });
-        Value::Object(renamed.collect())
-    });
-    json!({"Type": strategy.get("type").text(), "RollingUpdate": fields})
+    let inner = if rolling.is_set() {
+        let fields = ["partition", "maxUnavailable", "maxSurge"];
+        shown_rolling(&rolling, &fields)
+    } else {
+        "null".to_owned()
+    };
+    let kind = quote(strategy.get("type").text());
+    format!("{{\"Type\":{kind},\"RollingUpdate\":{inner}}}")
+}
+
+fn shown_rolling(rolling: &At<'_>, fields: &[&'static str]) -> String {
+    let shown: Vec<String> = fields
+        .iter()
+        .map(|field| (field, rolling.get(field)))
+        .filter(|(_, at)| at.is_set())
+        .map(|(field, at)| {
+            let (head, tail) = field.split_at(1);
+            format!("\"{}{tail}\":{}", head.to_uppercase(), at.value)
+        })
+        .collect();
+    format!("{{{}}}", shown.join(","))
 }
 
 /// A count or a share.
@@ -462,10 +445,13 @@ fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
         "" => errors.required(&strategy, ""),
         "OnDelete" => {
             if rolling.is_set() {
-                let shown = shown_strategy(&strategy)["RollingUpdate"].clone();
-                errors.invalid(
+                let shown = shown::fields(&[
+                    ("Partition", &rolling.get("partition").number().into()),
+                    ("MaxUnavailable", rolling.get("maxUnavailable").value),
+                ]);
+                errors.invalid_shown(
                     &rolling,
-                    shown,
+                    &shown,
                     "only allowed for updateStrategy 'RollingUpdate'",
                 );
             }
@@ -481,9 +467,9 @@ fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
                 at_most_all(&unavailable, errors);
             }
         }
-        _ => errors.invalid(
+        _ => errors.invalid_shown(
             &strategy,
-            shown_strategy(&strategy),
+            &shown_strategy(&strategy),
             "must be 'RollingUpdate' or 'OnDelete'",
         ),
     }
@@ -510,12 +496,10 @@ fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
     add_claims(&mut filled, &claims);
     // Checked as its pods will be: with a volume for each claim, and names from the set.
     let checked = At::root(&filled).reported_at(&template);
-    if picks_template(&spec, &checked, errors) {
+    if picks_template(&spec, &checked, "", errors) {
         pod::spec::template(&checked, errors);
         metadata::labels(
-            &checked
-                .dig(&["metadata", "labels"])
-                .reported_at(&checked.get("labels")),
+            &checked.dig(&["metadata", "labels"]).reported_at(&checked.get("labels")),
             errors,
         );
     }
@@ -564,11 +548,7 @@ fn daemon_set(set: &At<'_>, errors: &mut Errors) {
     }
     let parts = ["matchLabels", "matchExpressions"];
     if selector.is_set() && parts.iter().all(|part| selector.get(part).is_empty()) {
-        errors.invalid(
-            &selector,
-            selector.value.clone(),
-            "empty selector is invalid for daemonset",
-        );
+        errors.invalid_shown(&selector, "{}", "empty selector is invalid for daemonset");
     }
     pod::spec::template(&template, errors);
     kept_running(&template, "DaemonSet", errors);
@@ -624,20 +604,11 @@ fn not_above(
 fn replica_status(status: &At<'_>, errors: &mut Errors) {
     let counts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     errors.non_negative(&status.get("replicas"));
-    for field in counts
-        .into_iter()
-        .chain(["observedGeneration", "terminatingReplicas"])
-    {
+    for field in counts.into_iter().chain(["observedGeneration", "terminatingReplicas"]) {
         errors.non_negative(&status.get(field));
     }
     replica_counts(status, &counts, errors);
-    not_above(
-        status,
-        "availableReplicas",
-        "readyReplicas",
-        "readyReplicas",
-        errors,
-    );
+    not_above(status, "availableReplicas", "readyReplicas", "readyReplicas", errors);
 }
 
 fn collisions(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {

@@ -54,6 +54,10 @@ fn written_when_unset(field: &Field) -> Option<Value> {
     }
     match (&field.shape, field.omit) {
         (Shape::Struct(id), Omit::Never | Omit::Empty) => Some(of(*id)),
+        // Structs in Go as well, which are never left out for being empty.
+        (Shape::Quantity, Omit::Empty) => Some(json!("0")),
+        (Shape::IntOrString, Omit::Empty) => Some(json!(0)),
+        (Shape::Time | Shape::MicroTime, Omit::Empty) => Some(Value::Null),
         (_, Omit::Empty | Omit::Zero) => None,
         (shape, Omit::Never) => Some(match shape {
             Shape::Text(_) => json!(""),

@@ -11,6 +11,7 @@ use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 
 /// What containers are checked against.
+#[derive(Debug)]
 pub struct Scope<'v> {
     /// Volumes that are themselves in order, with their sources.
     pub volumes: Vec<At<'v>>,
@@ -57,12 +58,7 @@ pub fn init_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
             probes::lifecycle(&container.get("lifecycle"), scope, errors);
             probes::probes(&container, scope, errors);
         } else {
-            for field in [
-                "lifecycle",
-                "livenessProbe",
-                "readinessProbe",
-                "startupProbe",
-            ] {
+            for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
                 if container.get(field).is_set() {
                     errors.forbidden(&container.get(field), ONLY_SIDECARS);
                 }
@@ -120,18 +116,10 @@ pub fn ephemeral_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Error
 }
 
 fn names_of<'v>(containers: &At<'v>) -> Vec<&'v str> {
-    containers
-        .items()
-        .map(|one| one.get("name").text())
-        .collect()
+    containers.items().map(|one| one.get("name").text()).collect()
 }
 
-fn unique_name<'v>(
-    container: &At<'v>,
-    seen: &mut Vec<&'v str>,
-    even_empty: bool,
-    errors: &mut Errors,
-) {
+fn unique_name<'v>(container: &At<'v>, seen: &mut Vec<&'v str>, even_empty: bool, errors: &mut Errors) {
     let name = container.get("name");
     if seen.contains(&name.text()) {
         errors.duplicate(&name, name.text());
@@ -144,11 +132,7 @@ fn unique_name<'v>(
 pub fn image_padding(container: &At<'_>, errors: &mut Errors) {
     let image = container.get("image");
     if image.text().trim() != image.text() {
-        errors.invalid(
-            &image,
-            image.text(),
-            "must not have leading or trailing whitespace",
-        );
+        errors.invalid(&image, image.text(), "must not have leading or trailing whitespace");
     }
 }
 
@@ -321,11 +305,7 @@ fn value_from(from: &At<'_>, has_value: bool, errors: &mut Errors) {
     } else if has_value {
         errors.invalid(from, "", "may not be specified when `value` is not empty");
     } else if sources > 1 {
-        errors.invalid(
-            from,
-            "",
-            "may not have more than one field specified at a time",
-        );
+        errors.invalid(from, "", "may not have more than one field specified at a time");
     }
 }
 
@@ -358,11 +338,7 @@ pub fn field_ref(at: &At<'_>, allowed: &[&str], errors: &mut Errors) {
         .and_then(|head| head.split_once("['"));
     match subscripted {
         Some((map @ ("metadata.annotations" | "metadata.labels"), key)) => {
-            let key = if map == "metadata.annotations" {
-                key.to_lowercase()
-            } else {
-                key.to_owned()
-            };
+            let key = if map == "metadata.annotations" { key.to_lowercase() } else { key.to_owned() };
             errors.format_of(at, &key, names::qualified_name);
         }
         Some((other, _)) => errors.invalid(
@@ -437,18 +413,9 @@ pub fn resource_field_ref(at: &At<'_>, in_volume: bool, errors: &mut Errors) {
     }
     let (allowed, words): (&[&str], &str) = match name.rsplit('.').next().unwrap_or_default() {
         "cpu" => (&["1m", "1"], "1m and 1 are supported with the cpu resource"),
-        "memory" => (
-            SIZE_DIVISORS,
-            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource",
-        ),
-        "ephemeral-storage" => (
-            SIZE_DIVISORS,
-            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource",
-        ),
-        _ if huge => (
-            SIZE_DIVISORS,
-            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the hugepages resource",
-        ),
+        "memory" => (SIZE_DIVISORS, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource"),
+        "ephemeral-storage" => (SIZE_DIVISORS, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource"),
+        _ if huge => (SIZE_DIVISORS, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the hugepages resource"),
         _ => return,
     };
     if !allowed.contains(&text) {
@@ -478,17 +445,9 @@ fn env_from(sources: &At<'_>, errors: &mut Errors) {
             }
         }
         if count == 0 {
-            errors.invalid(
-                sources,
-                "",
-                "must specify one of: `configMapRef` or `secretRef`",
-            );
+            errors.invalid(sources, "", "must specify one of: `configMapRef` or `secretRef`");
         } else if count > 1 {
-            errors.invalid(
-                sources,
-                "",
-                "may not have more than one field specified at a time",
-            );
+            errors.invalid(sources, "", "may not have more than one field specified at a time");
         }
     }
 }
@@ -533,10 +492,7 @@ fn restart_policy(container: &At<'_>, errors: &mut Errors) {
         if rules.is_empty() {
             return;
         }
-        errors.required(
-            &policy,
-            "must specify restartPolicy when restart rules are used",
-        );
+        errors.required(&policy, "must specify restartPolicy when restart rules are used");
     } else {
         errors.optional_choice(&policy, &["Always", "Never", "OnFailure"]);
     }

@@ -32,10 +32,7 @@ fn layout(kind: &str) -> &'static [Field] {
                 Some(line) => {
                     let mut parts = line.split('\t');
                     let mut part = || parts.next().unwrap_or_default();
-                    types
-                        .entry(current)
-                        .or_default()
-                        .push((part(), part(), part()));
+                    types.entry(current).or_default().push((part(), part(), part()));
                 }
             }
         }
@@ -57,8 +54,7 @@ fn write_value(out: &mut String, shape: &str, value: &Value, parent: &Value, dep
         None => (shape, false),
     };
     let absent = value.is_null();
-    if absent && (pointer || shape.starts_with("[]") || shape.starts_with("map:") || shape == "any")
-    {
+    if absent && (pointer || shape.starts_with("[]") || shape.starts_with("map:") || shape == "any") {
         out.push_str("null");
     } else if let Some(inner) = shape.strip_prefix("[]") {
         let items: Vec<(Option<&str>, &str, &Value)> = value
@@ -173,11 +169,7 @@ fn unified(a: &[String], b: &[String]) -> String {
         }
         let (end_a, end_b) = (found.a + found.size, found.b + found.size);
         let (first, last) = (current.is_empty(), index + 1 == matches.len());
-        let lead = if first && hunks.is_empty() && index == 0 {
-            0
-        } else {
-            CONTEXT
-        };
+        let lead = if first && hunks.is_empty() && index == 0 { 0 } else { CONTEXT };
         if found.size > 2 * CONTEXT || (first && found.size > 0) || last {
             if !first {
                 let keep = found.size.min(CONTEXT);
@@ -197,6 +189,7 @@ fn unified(a: &[String], b: &[String]) -> String {
         }
         (at_a, at_b) = (end_a, end_b);
     }
+    hunks.retain(|hunk| hunk.iter().any(|(kind, ..)| *kind == '-'));
     for hunk in hunks {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else {
             continue;
@@ -252,12 +245,7 @@ fn matching(a: &[String], b: &[String]) -> Vec<Match> {
         }
         found.push(longest);
         queue.push((a_low, longest.a, b_low, longest.b));
-        queue.push((
-            longest.a + longest.size,
-            a_high,
-            longest.b + longest.size,
-            b_high,
-        ));
+        queue.push((longest.a + longest.size, a_high, longest.b + longest.size, b_high));
     }
     found.sort_by_key(|one| (one.a, one.b));
     let mut joined: Vec<Match> = Vec::new();

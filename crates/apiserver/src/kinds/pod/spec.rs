@@ -1,11 +1,14 @@
 //! A pod's specification as a whole, alone or in a template.
 
+use std::collections::BTreeSet;
+
 use super::containers::{self, Scope};
 use super::{resources, scheduling, security, volumes};
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::metadata;
 use crate::kinds::names;
+use crate::kinds::shown;
 
 /// `is_pod`: of a pod itself rather than of a template. `meta` is the pod's, for what depends on its name.
 pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
@@ -23,12 +26,11 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
             .items()
             .map(|claim| claim.get("name").text())
             .filter(|name| !name.is_empty())
+            .collect::<BTreeSet<_>>()
+            .into_iter()
             .collect(),
         grace: grace.int(),
-        os: spec
-            .get("os")
-            .is_set()
-            .then(|| spec.dig(&["os", "name"]).text()),
+        os: spec.get("os").is_set().then(|| spec.dig(&["os", "name"]).text()),
         restart_policy: spec.get("restartPolicy").text(),
         host_users: !host_users.is_set() || host_users.flag(),
     };
@@ -38,10 +40,7 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
     containers::ephemeral_containers(spec, &scope, errors);
     resources::pod_level(spec, &scope.claims, errors);
     containers::host_network_ports(spec, is_pod, errors);
-    errors.choice(
-        &spec.get("restartPolicy"),
-        &["Always", "OnFailure", "Never"],
-    );
+    errors.choice(&spec.get("restartPolicy"), &["Always", "OnFailure", "Never"]);
     errors.choice(
         &spec.get("dnsPolicy"),
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
@@ -119,9 +118,7 @@ fn overhead(overhead: &At<'_>, errors: &mut Errors) {
 }
 
 fn resource_claims(claims: &At<'_>, meta: &At<'_>, errors: &mut Errors) {
-    let mirror = meta
-        .dig(&["annotations", "kubernetes.io/config.mirror"])
-        .is_set();
+    let mirror = meta.dig(&["annotations", "kubernetes.io/config.mirror"]).is_set();
     let mut seen = Vec::new();
     for claim in claims.items() {
         if mirror {
@@ -140,24 +137,22 @@ fn resource_claims(claims: &At<'_>, meta: &At<'_>, errors: &mut Errors) {
             errors.format(&name, names::label);
             seen.push(name.text());
         }
-        let (direct, template) = (
-            claim.get("resourceClaimName"),
-            claim.get("resourceClaimTemplateName"),
-        );
-        let shown = serde_json::json!({
-            "Name": name.text(),
-            "ResourceClaimName": direct.value,
-            "ResourceClaimTemplateName": template.value,
-        });
+        let (direct, template) =
+            (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
+        let shown = shown::fields(&[
+            ("Name", &name.text().into()),
+            ("ResourceClaimName", direct.value),
+            ("ResourceClaimTemplateName", template.value),
+        ]);
         match (direct.is_set(), template.is_set()) {
-            (true, true) => errors.invalid(
+            (true, true) => errors.invalid_shown(
                 &claim,
-                shown,
+                &shown,
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
             ),
-            (false, false) => errors.invalid(
+            (false, false) => errors.invalid_shown(
                 &claim,
-                shown,
+                &shown,
                 "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
             ),
             _ => {}
@@ -187,11 +182,7 @@ fn dns(spec: &At<'_>, errors: &mut Errors) {
         }
     }
     if servers.len() > 3 {
-        errors.invalid(
-            &servers,
-            servers.value.clone(),
-            "must not have more than 3 nameservers",
-        );
+        errors.invalid(&servers, servers.value.clone(), "must not have more than 3 nameservers");
     }
     for server in servers.items() {
         errors.format(&server, names::ip);
@@ -299,9 +290,7 @@ pub fn template(template: &At<'_>, errors: &mut Errors) {
     let spec = template.get("spec");
     // Kubernetes leaves `metadata` out of these paths.
     let labels = meta.get("labels").reported_at(&template.get("labels"));
-    let annotations = meta
-        .get("annotations")
-        .reported_at(&template.get("annotations"));
+    let annotations = meta.get("annotations").reported_at(&template.get("annotations"));
     metadata::labels(&labels, errors);
     metadata::annotations(&annotations, errors);
     super::annotations(&annotations, &spec, errors);

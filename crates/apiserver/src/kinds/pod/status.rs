@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::update::annotation_updates;
+use crate::field::FieldError;
 use crate::kinds::at::{At, Errors, IMMUTABLE, carry, field};
 use crate::kinds::names;
 
@@ -54,10 +55,7 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         }
         let kind = condition.get("type");
         if !["PodScheduled", "Ready", "Initialized"].contains(&kind.text()) {
-            errors.format(
-                &kind.reported_at(&condition.get("Type")),
-                names::qualified_name,
-            );
+            errors.format(&kind.reported_at(&condition.get("Type")), names::qualified_name);
         }
     }
     let nominated = status.get("nominatedNodeName");
@@ -105,10 +103,7 @@ fn transitions(new: &At<'_>, old: &At<'_>, pod: &At<'_>, errors: &mut Errors) {
                 continue;
             }
             let name = before.get("name").text();
-            let now = new
-                .get(list)
-                .items()
-                .find(|one| one.get("name").text() == name);
+            let now = new.get(list).items().find(|one| one.get("name").text() == name);
             if now.is_none_or(|now| now.dig(&["state", "terminated"]).is_set()) {
                 continue;
             }
@@ -142,11 +137,7 @@ fn may_restart(container: &At<'_>, spec: &At<'_>, code: i64) -> bool {
         }
     }
     let own = container.get("restartPolicy");
-    let policy = if own.is_set() {
-        own.text()
-    } else {
-        spec.get("restartPolicy").text()
-    };
+    let policy = if own.is_set() { own.text() } else { spec.get("restartPolicy").text() };
     match policy {
         "Always" => true,
         "OnFailure" => code != 0,
@@ -158,10 +149,7 @@ fn claim_statuses(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     let mut seen = Vec::new();
     for claim in status.get("resourceClaimStatuses").items() {
         let name = claim.get("name");
-        let known = spec
-            .get("resourceClaims")
-            .items()
-            .any(|one| one.get("name").text() == name.text());
+        let known = spec.get("resourceClaims").items().any(|one| one.get("name").text() == name.text());
         if !known {
             errors.invalid(
                 &name,
@@ -191,6 +179,17 @@ fn addresses(list: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         }
     }
     if list.len() > 1 {
+        let broken = list
+            .items()
+            .enumerate()
+            .find(|(_, one)| names::parse_ip(one.get("ip").text()).is_none());
+        if let Some((index, one)) = broken {
+            let detail = format!(
+                "failed to check for dual stack with error:invalid IP[{index}]: {}",
+                one.get("ip").text()
+            );
+            errors.push(FieldError::internal(&list.path(), detail));
+        }
         let families: Vec<Option<bool>> = list
             .items()
             .map(|one| names::parse_ip(one.get("ip").text()).map(|ip| ip.is_ipv6()))
@@ -201,11 +200,7 @@ fn addresses(list: &At<'_>, old: &At<'_>, errors: &mut Errors) {
                 .items()
                 .map(|one| json!({"IP": one.get("ip").text()}))
                 .collect();
-            errors.invalid(
-                list,
-                shown,
-                "may specify no more than one IP for each IP family",
-            );
+            errors.invalid(list, shown, "may specify no more than one IP for each IP family");
         }
     }
 }
