@@ -13,6 +13,7 @@ mod merge;
 mod name;
 pub mod path;
 mod reset;
+pub mod structural;
 mod typed;
 mod validate;
 mod zero;
