@@ -18,11 +18,11 @@ pub struct Types {
 pub struct TypeId(u32);
 
 /// An object with known fields.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Struct {
     /// As in OpenAPI: `io.k8s.api.core.v1.Container`.
     pub name: Box<str>,
-    /// As in the decoder's complaints: `v1.Container`.
+    /// As in the decoder's complaints: `v1.Container`. Empty for what is not built in.
     pub go_name: Box<str>,
     /// Owned and replaced as a whole in server-side apply.
     pub atomic: bool,
@@ -32,7 +32,7 @@ pub struct Struct {
     pub rest: Option<Shape>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Field {
     pub name: Box<str>,
     pub shape: Shape,

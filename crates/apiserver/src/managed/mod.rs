@@ -13,6 +13,8 @@ mod merge;
 mod name;
 pub mod path;
 mod reset;
+mod scale;
+pub mod structural;
 mod typed;
 mod validate;
 mod zero;
@@ -22,6 +24,7 @@ use serde_json::Value;
 use entries::Entries;
 pub use name::{manager_name, validate_manager};
 pub use reset::Reset;
+pub use scale::ScaleDoor;
 use typed::Type;
 
 use crate::schema::{Shape, Types};

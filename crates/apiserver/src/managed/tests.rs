@@ -1,7 +1,7 @@
 //! Replays what a kube-apiserver 1.36.3 was asked and what it answered: `testdata/managed.jsonl`, one write a line.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::*;
 use crate::resource::builtin_type;
@@ -15,11 +15,10 @@ struct Write {
     version: String,
     kind: String,
     plural: String,
-    /// Of a custom resource: its schema, and whether its status has a door of its own.
-    schema: Option<(Value, bool)>,
     manager: String,
     subresource: String,
     force: bool,
+    /// The text `previous`: what the write before left.
     before: Option<Value>,
     request: Value,
     code: u16,
@@ -45,18 +44,33 @@ impl Write {
             .to_owned()
     }
 
-    fn replay(&self) {
-        let shape = Shape::Struct(builtin_type(&self.group, &self.version, &self.kind).unwrap());
-        let (types, shape) = (Types::builtin(), shape);
-        let reset = Reset::builtin(&self.group, &self.plural, &self.subresource);
+    fn replay(&self, schemas: &Value) {
+        let custom = schemas.get(&self.kind).map(|of| {
+            let (types, shape) = structural::from_schema(&of["schema"]);
+            (
+                types,
+                shape,
+                Reset::custom(of["status"] == true, &self.subresource),
+            )
+        });
+        let builtin;
+        let (types, shape, reset) = match &custom {
+            Some((types, shape, reset)) => (types, shape, reset),
+            None => {
+                let id = builtin_type(&self.group, &self.version, &self.kind).unwrap();
+                let reset = Reset::builtin(&self.group, &self.plural, &self.subresource);
+                builtin = (Shape::Struct(id), reset);
+                (Types::builtin(), &builtin.0, &builtin.1)
+            }
+        };
         let api_version = self.api_version();
         let tracking = Tracking {
             types,
-            shape: &shape,
+            shape,
             api_version: &api_version,
             kind: &self.kind,
             subresource: &self.subresource,
-            reset: &reset,
+            reset,
             versions: &[&api_version],
         };
         match (self.op.as_str(), self.code) {
@@ -95,6 +109,7 @@ impl Write {
                 self.check_entries(&object);
                 // What a door does not let through is put back later on.
                 match self.subresource.as_str() {
+                    _ if self.why.ends_with("later") => {}
                     "" => self.check_within(&object, &self.after, ""),
                     _ => self.check_within(&object["status"], &self.after["status"], ".status"),
                 }
@@ -151,17 +166,35 @@ impl Write {
             // Left out of answers.
             (Value::Array(ours), Value::Null) if ours.is_empty() => {}
             (Value::String(ours), Value::Null) if ours.is_empty() => {}
-            (ours, theirs) => assert_eq!(ours, theirs, "{}: {path}", self.why),
+            (ours, theirs) => {
+                let same = path::values_equal(ours, theirs);
+                assert!(same, "{}: {path}: {ours} {theirs}", self.why);
+            }
         }
     }
 }
 
 #[test]
 fn writes_are_tracked_as_by_the_original() {
-    let text = std::fs::read_to_string(std::env::var("RECORDED").unwrap()).unwrap();
-    let writes: Vec<Write> = serde_json::from_str(&text).unwrap();
-    for write in writes {
-        write.replay();
+    let schemas = include_str!("../../testdata/managed-schemas.json");
+    let schemas: Value = serde_json::from_str(schemas).unwrap();
+    let mut previous = None;
+    let mut count = 0;
+    for line in include_str!("../../testdata/managed.jsonl").lines() {
+        let mut write: Write = serde_json::from_str(line).unwrap();
+        if write
+            .before
+            .as_ref()
+            .is_some_and(|before| before == "previous")
+        {
+            write.before = previous;
+        }
+        write.replay(&schemas);
+        count += 1;
+        previous = match write.code {
+            200..300 => Some(write.after),
+            _ => write.before,
+        };
     }
-    let _ = json!({});
+    assert!(count > 150, "{count}");
 }
