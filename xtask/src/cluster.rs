@@ -92,6 +92,7 @@ pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
         Ok(folder) => {
             tests.arg("--kube-bin").arg(folder);
         }
+        Err(error) if in_ci() => return Err(error).context("a real Kubernetes"),
         Err(error) => progress.left_out("real", &format!("{error:#}")),
     }
     let mut tests = tests
@@ -114,6 +115,11 @@ pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
         bail!("the cluster tests ended with {status} and without a verdict");
     }
     Ok(())
+}
+
+/// There the recordings have to be proven in every run.
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
 /// Builds the test program, and the binary under test where it is wanted.

@@ -31,6 +31,8 @@ enum Command {
         #[command(subcommand)]
         bench: bench::Bench,
     },
+    /// Obtains kube-apiserver, etcd, kubelet, kubectl, kube-scheduler and kube-controller-manager for the cluster tests.
+    Kube,
     /// Requests to API servers and their recorded answers.
     Cases {
         #[command(subcommand)]
@@ -56,6 +58,10 @@ fn run(command: Command) -> Result<bool> {
     match command {
         Command::Test(options) => ladder::run(&options),
         Command::Bench { bench } => bench.run().map(|()| true),
+        Command::Kube => {
+            println!("{}", kube::obtain()?.display());
+            Ok(true)
+        }
         Command::Cases { cases } => cluster::cases(&cases),
     }
 }
