@@ -35,6 +35,8 @@ pub struct Struct {
 #[derive(Debug, Clone)]
 pub struct Field {
     pub name: Box<str>,
+    /// Among its siblings in Go, which writes fields in that order.
+    pub position: usize,
     pub shape: Shape,
     pub omit: Omit,
     /// A pointer in Go: a zero value is something else than an absent one.
@@ -158,9 +160,11 @@ impl Types {
             match line.strip_prefix('\t') {
                 None => current = types.find(line.split('\t').next().unwrap_or_default()),
                 Some(line) => {
-                    let field = types.parse_field(line);
+                    let mut field = types.parse_field(line);
                     if let Some(id) = current {
-                        types.structs[id.0 as usize].fields.push(field);
+                        let fields = &mut types.structs[id.0 as usize].fields;
+                        field.position = fields.len();
+                        fields.push(field);
                     }
                 }
             }
@@ -260,6 +264,7 @@ impl Field {
     pub fn new(name: &str, shape: Shape) -> Self {
         Self {
             name: name.into(),
+            position: 0,
             shape,
             omit: Omit::Empty,
             pointer: false,

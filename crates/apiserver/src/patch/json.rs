@@ -4,7 +4,8 @@
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{Patched, does_not_apply};
+use super::shown::Touched;
+use super::{Evidence, Patched, does_not_apply};
 use crate::gojson;
 use crate::golang;
 use crate::status::Failure;
@@ -28,13 +29,19 @@ pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Fail
     }
     let mut object = current.clone();
     let mut copied = 0;
+    let mut touched = Touched::default();
     for operation in &operations {
         perform(&mut object, operation, &mut copied).ok_or_else(does_not_apply)?;
+        for name in ["path", "from"] {
+            if let Some(path) = operation.get(name).and_then(Value::as_str) {
+                touched.note_path(path);
+            }
+        }
     }
     Ok(Patched {
         object,
         complaints,
-        strategic: None,
+        evidence: Evidence::Object(touched),
     })
 }
 

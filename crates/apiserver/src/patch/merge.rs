@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Patched, parse_object};
+use super::shown::Touched;
+use super::{Evidence, Patched, parse_object};
 use crate::gojson;
 use crate::status::Failure;
 
@@ -17,10 +18,13 @@ pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Fail
             Vec::new(),
         )
     };
+    let mut touched = Touched::default();
     let object = match patch {
         Some(Value::Object(patch)) => {
+            let patch = Value::Object(patch);
+            touched = Touched::by_merge(Some(current), &patch);
             let mut object = current.clone();
-            merge(&mut object, Value::Object(patch));
+            merge(&mut object, patch);
             object
         }
         // Cannot be the object that is wanted, which its decoding will say.
@@ -33,7 +37,7 @@ pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Fail
     Ok(Patched {
         object,
         complaints,
-        strategic: None,
+        evidence: Evidence::Object(touched),
     })
 }
 

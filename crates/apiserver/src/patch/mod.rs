@@ -4,6 +4,7 @@
 pub mod json;
 pub mod merge;
 mod order;
+mod shown;
 pub mod strategic;
 
 use http::StatusCode;
@@ -14,6 +15,7 @@ use crate::gojson::{self, Document};
 use crate::golang;
 use crate::schema::{Shape, Types};
 use crate::status::{Failure, Subject};
+use shown::Touched;
 
 /// Which way of patching a request's content type asks for. Server-side apply is another thing: see `managed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +45,23 @@ pub struct Patched {
     /// What strict field validation has against the patch itself, to be said together with what it has against
     /// the object. Empty unless asked for.
     pub complaints: Vec<String>,
-    /// A strategic merge patch is what refusals show in place of the patched object.
-    strategic: Option<Value>,
+    /// What refusals show.
+    evidence: Evidence,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Evidence {
+    /// The patched object; the patch took this of it apart.
+    Object(Touched),
+    Patch(Value),
 }
 
 impl Patched {
     /// The refusal of a patched object that cannot be decoded, or that strict field validation does not accept.
-    pub fn refuse(&self, why: &str) -> Failure {
-        let shown = match &self.strategic {
-            Some(patch) => golang::shown(patch),
-            None => self.object.to_string(),
+    pub fn refuse(&self, types: &Types, shape: &Shape, why: &str) -> Failure {
+        let shown = match &self.evidence {
+            Evidence::Patch(patch) => golang::shown(patch),
+            Evidence::Object(touched) => shown::shown(types, shape, &self.object, touched),
         };
         let nothing = Subject {
             group: "",

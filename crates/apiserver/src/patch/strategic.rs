@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::order::{Identity, arrange, check_requested};
-use super::{Patched, does_not_apply, parse_object};
+use super::{Evidence, Patched, does_not_apply, parse_object};
 use crate::field::quote;
 use crate::golang;
 use crate::schema::{Field, Shape, Struct, Types};
@@ -43,7 +43,7 @@ pub fn apply(
         } else {
             Vec::new()
         },
-        strategic: Some(Value::Object(patch)),
+        evidence: Evidence::Patch(Value::Object(patch)),
     })
 }
 

@@ -307,7 +307,13 @@ fn a_result_that_cannot_be_decoded_is_refused_with_the_patch() {
     )
     .unwrap();
     assert_eq!(
-        patched.refuse("cannot restore map from slice").message,
+        patched
+            .refuse(
+                Types::builtin(),
+                &Shape::Struct(id),
+                "cannot restore map from slice"
+            )
+            .message,
         " \"\" is invalid: patch: Invalid value: \"map[data:[]]\": cannot restore map from slice"
     );
 }
