@@ -1,6 +1,45 @@
-//! Who asks, and whether they may.
+//! Who asks, and whether they may. [`Authority`] answers both; everything below it knows nothing of connections.
+
+mod aggregate;
+mod authenticate;
+pub mod bootstrap;
+mod escalation;
+pub mod front_proxy;
+mod jwt;
+mod rbac;
+mod rules;
+pub mod service_account;
+#[cfg(test)]
+mod tests;
+mod token_request;
+mod tokens;
 
 use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use aggregate::aggregated_rules;
+pub use authenticate::ignored_token_warning;
+pub use jwt::{KeyError, SigningKey};
+pub use rules::Rule;
+
+use crate::field::quote;
+use crate::kinds::Lookup;
+use crate::request::{RequestInfo, ResourcePath};
+use crate::status::{Failure, Subject};
+use rbac::PolicyCache;
+use rules::{Action, Target};
+use tokens::{StaticTokens, Tokens};
+
+pub const ANONYMOUS: &str = "system:anonymous";
+pub const AUTHENTICATED: &str = "system:authenticated";
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// May do everything, without being asked about.
+pub const MASTERS: &str = "system:masters";
+/// Who issues the tokens of service accounts, and whom they are meant for, unless said otherwise.
+pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// An identity, as tokens, certificates and reviews have it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -9,4 +48,164 @@ pub struct User {
     pub uid: String,
     pub groups: Vec<String>,
     pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|one| one == group)
+    }
+}
+
+#[derive(Debug)]
+pub struct Config {
+    pub static_tokens: Vec<(String, User)>,
+    /// Signs the tokens of service accounts.
+    pub signing_key: SigningKey,
+    pub issuer: String,
+    pub clock: fn() -> Timestamp,
+}
+
+/// Authentication, authorization and everything that is asked about them.
+#[derive(Debug)]
+pub struct Authority {
+    tokens: Tokens,
+    policy: PolicyCache,
+    clock: fn() -> Timestamp,
+}
+
+impl Authority {
+    pub fn new(config: Config) -> Self {
+        let known = StaticTokens::new(config.static_tokens);
+        let audiences = vec![config.issuer.clone()];
+        Self {
+            tokens: Tokens::new(known, config.signing_key, config.issuer, audiences),
+            policy: PolicyCache::default(),
+            clock: config.clock,
+        }
+    }
+
+    /// To be called after every write of a role or binding, before that write is acknowledged.
+    pub fn policy_changed(&self) {
+        self.policy.invalidate();
+    }
+
+    /// `certificate` is the peer's own, in DER, and only if it was found to be signed by the client CA.
+    pub fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&[u8]>,
+        world: &dyn Lookup,
+    ) -> Result<User, Failure> {
+        authenticate::authenticate(&self.tokens, headers, certificate, (self.clock)(), world)
+    }
+
+    pub fn authorize(
+        &self,
+        user: &User,
+        request: &RequestInfo,
+        world: &dyn Lookup,
+    ) -> Result<(), Failure> {
+        self.confirm(user, action_of(request), world)
+    }
+
+    /// For a create, update or patch of a role or binding, on the object as it would be stored, before its validation;
+    /// passes for any other resource. `old` is `None` on creation.
+    pub fn check_escalation(
+        &self,
+        user: &User,
+        request: &ResourcePath,
+        object: &Value,
+        old: Option<&Value>,
+        world: &dyn Lookup,
+    ) -> Result<(), Failure> {
+        if request.group != rbac::GROUP || user.in_group(MASTERS) {
+            return Ok(());
+        }
+        let policy = self.policy.policy(world);
+        escalation::check(&policy, user, request, object, old)
+    }
+
+    /// The answer to a TokenRequest posted to `serviceaccounts/{name}/token`.
+    pub fn token_request(
+        &self,
+        namespace: &str,
+        name: &str,
+        request: Value,
+        world: &dyn Lookup,
+    ) -> Result<Value, Failure> {
+        let now = (self.clock)();
+        token_request::answer(&self.tokens, namespace, name, request, now, world)
+    }
+
+    /// `/openid/v1/jwks`.
+    pub fn public_keys(&self) -> Value {
+        self.tokens.key.public_set()
+    }
+
+    fn confirm(&self, user: &User, action: Action<'_>, world: &dyn Lookup) -> Result<(), Failure> {
+        if user.in_group(MASTERS) {
+            return Ok(());
+        }
+        let decision = self.policy.policy(world).decide(user, action);
+        if decision.allowed() {
+            return Ok(());
+        }
+        Err(forbidden(user, action, &decision.reason()))
+    }
+}
+
+fn action_of(request: &RequestInfo) -> Action<'_> {
+    let on = match &request.resource {
+        None => Target::Path(&request.path),
+        Some(path) => Target::Resource {
+            group: &path.group,
+            resource: &path.resource,
+            subresource: &path.subresource,
+            namespace: &path.namespace,
+            name: &path.name,
+        },
+    };
+    let verb = request.verb;
+    Action { verb, on }
+}
+
+/// The refusal of an action; `reason` may be empty.
+fn forbidden(user: &User, action: Action<'_>, reason: &str) -> Failure {
+    let (user, verb) = (quote(&user.name), action.verb);
+    let (subject, name, what) = match action.on {
+        Target::Path(path) => {
+            let what = format!("User {user} cannot {verb} path {}", quote(path));
+            let (group, kind) = ("", "");
+            (Subject { group, kind }, "", what)
+        }
+        Target::Resource {
+            group,
+            resource,
+            subresource,
+            namespace,
+            name,
+        } => {
+            let full = match subresource {
+                "" => quote(resource),
+                _ => quote(&format!("{resource}/{subresource}")),
+            };
+            let scope = match namespace {
+                "" => "at the cluster scope".to_owned(),
+                _ => format!("in the namespace {}", quote(namespace)),
+            };
+            let what = format!(
+                "User {user} cannot {verb} resource {full} in API group {} {scope}",
+                quote(group)
+            );
+            let kind = resource;
+            (Subject { group, kind }, name, what)
+        }
+    };
+    // Nothing in a refusal may look like HTML.
+    let what = what.replace('&', "&amp;");
+    let mut what = what.replace('<', "&lt;").replace('>', "&gt;");
+    if !reason.is_empty() {
+        what = format!("{what}: {reason}");
+    }
+    Failure::forbidden(subject, name, &what)
 }

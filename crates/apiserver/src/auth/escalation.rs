@@ -1,0 +1,204 @@
+//! Nobody grants what they do not have: checks on writes of roles and bindings.
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+use serde_json::Value;
+
+use super::rbac::{self, Policy, RoleError, RoleRef};
+use super::rules::{Action, Rule, Target, quoted_list};
+use super::{MASTERS, User};
+use crate::field::quote;
+use crate::request::ResourcePath;
+use crate::status::{Failure, Subject};
+
+/// For a create, update or patch of a role or binding, on the object as it would be stored, before its validation.
+/// Any other resource passes. `old` is `None` on creation.
+pub(super) fn check(
+    policy: &Policy,
+    user: &User,
+    request: &ResourcePath,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    if request.group != rbac::GROUP || user.in_group(MASTERS) {
+        return Ok(());
+    }
+    if old.is_some_and(|old| only_for_collection(object, old)) {
+        return Ok(());
+    }
+    match request.resource.as_str() {
+        "roles" | "clusterroles" => check_role(policy, user, request, object, old),
+        "rolebindings" | "clusterrolebindings" => check_binding(policy, user, request, object),
+        _ => Ok(()),
+    }
+}
+
+fn check_role(
+    policy: &Policy,
+    user: &User,
+    request: &ResourcePath,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Failure> {
+    let escalate = Action {
+        verb: "escalate",
+        on: Target::Resource {
+            group: &request.group,
+            resource: &request.resource,
+            subresource: "",
+            namespace: &request.namespace,
+            name: &request.name,
+        },
+    };
+    if policy.decide(user, escalate).allowed() {
+        return Ok(());
+    }
+    confirm_held(policy, user, &request.namespace, &Rule::all_of(object))
+        .map_err(|why| refused(request, object, &why))?;
+    // An aggregated role can come to hold anything.
+    if aggregates(object) || old.is_some_and(aggregates) {
+        confirm_held(policy, user, &request.namespace, &full_authority()).map_err(|_| {
+            let why = "must have cluster-admin privileges to use the aggregationRule";
+            refused(request, object, why)
+        })?;
+    }
+    Ok(())
+}
+
+fn check_binding(
+    policy: &Policy,
+    user: &User,
+    request: &ResourcePath,
+    object: &Value,
+) -> Result<(), Failure> {
+    let role = RoleRef::of(object);
+    let resource = match role.kind.as_str() {
+        "ClusterRole" => "clusterroles",
+        "Role" => "roles",
+        _ => "",
+    };
+    let bind = Action {
+        verb: "bind",
+        on: Target::Resource {
+            group: object["roleRef"]["apiGroup"].as_str().unwrap_or_default(),
+            resource,
+            subresource: "",
+            namespace: &request.namespace,
+            name: &role.name,
+        },
+    };
+    if !resource.is_empty() && policy.decide(user, bind).allowed() {
+        return Ok(());
+    }
+    let rules = match policy.rules_of(&role, &request.namespace) {
+        Ok(rules) => rules,
+        // The answer names the binding's resource, though it is the role that is missing.
+        Err(RoleError::NotFound { name, .. }) => {
+            return Err(Failure::not_found(subject(request), &name));
+        }
+        Err(other) => return Err(Failure::server_error(other.to_string())),
+    };
+    confirm_held(policy, user, &request.namespace, rules)
+        .map_err(|why| refused(request, object, &why))
+}
+
+fn confirm_held(
+    policy: &Policy,
+    user: &User,
+    namespace: &str,
+    wanted: &[Rule],
+) -> Result<(), String> {
+    let (held, unresolved) = policy.rules_for(user, namespace);
+    let atoms = wanted.iter().flat_map(Rule::atoms);
+    let missing: Vec<Rule> = atoms
+        .filter(|atom| !held.iter().any(|rule| rule.covers(atom)))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let shown: BTreeSet<String> = compacted(missing).iter().map(Rule::to_string).collect();
+    let shown: Vec<String> = shown.into_iter().collect();
+    let mut why = format!(
+        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+        quote(&user.name),
+        quoted_list(&user.groups),
+        shown.join("\n")
+    );
+    if !unresolved.is_empty() {
+        why += &format!("; resolution errors: [{}]", rbac::joined(&unresolved));
+    }
+    Err(why)
+}
+
+/// Joins the verbs of what is otherwise the same; paths stay apart.
+fn compacted(atoms: Vec<Rule>) -> Vec<Rule> {
+    let mut seen: FxHashMap<Rule, usize> = FxHashMap::default();
+    let mut joined: Vec<Rule> = Vec::new();
+    for atom in atoms {
+        if !atom.non_resource_urls.is_empty() {
+            joined.push(atom);
+            continue;
+        }
+        let without_verbs = Rule {
+            verbs: Vec::new(),
+            ..atom.clone()
+        };
+        match seen.get(&without_verbs) {
+            Some(&index) => joined[index].verbs.extend(atom.verbs),
+            None => {
+                seen.insert(without_verbs, joined.len());
+                joined.push(atom);
+            }
+        }
+    }
+    joined
+}
+
+/// `* on *.*`, and every path.
+fn full_authority() -> [Rule; 2] {
+    let star = || vec!["*".to_owned()];
+    let resources = Rule {
+        verbs: star(),
+        api_groups: star(),
+        resources: star(),
+        ..Rule::default()
+    };
+    let paths = Rule {
+        verbs: star(),
+        non_resource_urls: star(),
+        ..Rule::default()
+    };
+    [resources, paths]
+}
+
+fn aggregates(role: &Value) -> bool {
+    let selectors = &role["aggregationRule"]["clusterRoleSelectors"];
+    selectors.as_array().is_some_and(|list| !list.is_empty())
+}
+
+/// Whether a change touches only what garbage collection needs to touch.
+fn only_for_collection(new: &Value, old: &Value) -> bool {
+    let stripped = |object: &Value| {
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
+                metadata.remove(field);
+            }
+        }
+        object
+    };
+    stripped(new) == stripped(old)
+}
+
+fn refused(request: &ResourcePath, object: &Value, why: &str) -> Failure {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    Failure::forbidden(subject(request), name, why)
+}
+
+fn subject(request: &ResourcePath) -> Subject<'_> {
+    Subject {
+        group: &request.group,
+        kind: &request.resource,
+    }
+}
