@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plimsoll_ground::serve::{self, Certificate, Clients, Tls, Trust};
 
+use crate::auth::{self, Authority, User};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::served;
 use crate::server::Server;
@@ -37,6 +38,8 @@ pub enum BuildError {
     Certificate(#[from] serve::KeyPairError),
     #[error("use the certificate authority")]
     Trust(#[from] serve::TrustError),
+    #[error("use the key for service accounts' tokens")]
+    TokenKey(#[from] auth::KeyError),
     #[error(transparent)]
     Bind(#[from] serve::BindError),
 }
@@ -93,16 +96,30 @@ impl Config {
                 credentials.server.chain.as_bytes(),
                 credentials.server.key.as_bytes(),
             )?),
-            clients: Clients::Requested(vec![clients, front_proxy]),
+            clients: Clients::Requested(vec![clients.clone(), front_proxy]),
             http2: true,
         });
         let bound = config.bind().await?;
         Ok(ControlPlane {
-            server: Server::new(store),
+            server: Server::new(store, authority(&credentials)?, clients),
             bound,
             credentials,
         })
     }
+}
+
+fn authority(credentials: &Credentials) -> Result<Authority, auth::KeyError> {
+    let admin = User {
+        name: "kubernetes-admin".to_owned(),
+        groups: vec![auth::MASTERS.to_owned()],
+        ..User::default()
+    };
+    Ok(Authority::new(auth::Config {
+        static_tokens: vec![(credentials.admin_token.clone(), admin)],
+        signing_key: auth::SigningKey::from_pkcs8(&credentials.token_key)?,
+        issuer: auth::DEFAULT_ISSUER.to_owned(),
+        clock: jiff::Timestamp::now,
+    }))
 }
 
 impl ControlPlane {

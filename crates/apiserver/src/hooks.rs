@@ -1,32 +1,129 @@
 //! What the server does around writes of certain kinds, because something of its own depends on them.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::auth::{aggregated_rules, bootstrap};
+use crate::codec::time::show_seconds;
 use crate::rest::Call;
+use crate::rest::track::forget_what_it_is;
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::{Failure, Subject};
+use crate::store::Expect;
+
+const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+/// Namespaces that a cluster cannot be without.
+const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Server {
+    /// What a new cluster holds, as far as it is not there yet.
+    pub(crate) fn bootstrap(&self) {
+        let now = Timestamp::now();
+        for (shelf, mut object) in bootstrap::objects(now) {
+            forget_what_it_is(&mut object);
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let key = match object["metadata"]["namespace"].as_str() {
+                Some(namespace) => format!("{namespace}/{name}"),
+                None => name.to_owned(),
+            };
+            if self.store().get(&shelf, &key).is_some() {
+                continue;
+            }
+            object["metadata"]["uid"] = uuid::Uuid::new_v4().to_string().into();
+            object["metadata"]["creationTimestamp"] = show_seconds(now).into();
+            let attributes = crate::served::attributes(&shelf, &object);
+            // It was just seen to be absent, and nobody else writes yet.
+            let _ = self
+                .store()
+                .put(&shelf, &key, Expect::Absent, object, attributes);
+        }
+        self.aggregate_roles();
+    }
+
+    /// Gives ClusterRoles that gather the rules of others what they ought to have.
+    fn aggregate_roles(&self) {
+        use crate::kinds::Lookup;
+        loop {
+            let all = self.list(CLUSTER_ROLES, "");
+            let mut changed = false;
+            for role in &all {
+                let Some(rules) = aggregated_rules(role, &all) else {
+                    continue;
+                };
+                let rules = serde_json::json!(rules);
+                if role["rules"] == rules {
+                    continue;
+                }
+                changed |= self.set_rules(role, rules);
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    fn set_rules(&self, role: &Value, rules: Value) -> bool {
+        let name = role["metadata"]["name"].as_str().unwrap_or_default();
+        let Some(current) = self.store().get(CLUSTER_ROLES, name) else {
+            return false;
+        };
+        let mut object = current.value();
+        object["rules"] = rules;
+        let attributes = current.attributes.clone();
+        let expect = Expect::Revision(current.revision);
+        self.store()
+            .put(CLUSTER_ROLES, name, expect, object, attributes)
+            .is_ok()
+    }
+
     /// The last word on a new object before it is stored.
-    pub fn before_create(&self, _call: &Call<'_>, _object: &mut Value) -> Result<(), Failure> {
-        Ok(())
+    pub fn before_create(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+        self.authority()
+            .check_escalation(call.user, call.path, object, None, self)
     }
 
     /// The last word on a changed object before it is stored.
     pub fn before_update(
         &self,
-        _call: &Call<'_>,
-        _old: &Value,
-        _new: &mut Value,
+        call: &Call<'_>,
+        old: &Value,
+        new: &mut Value,
     ) -> Result<(), Failure> {
+        self.authority()
+            .check_escalation(call.user, call.path, new, Some(old), self)
+    }
+
+    pub fn before_delete(&self, call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if call.served.shelf.as_ref() == "namespaces" && IMMORTAL.contains(&name) {
+            let subject = Subject {
+                group: "",
+                kind: "namespaces",
+            };
+            return Err(Failure::forbidden(
+                subject,
+                name,
+                "this namespace may not be deleted",
+            ));
+        }
         Ok(())
     }
 
-    pub fn before_delete(&self, _call: &Call<'_>, _object: &Value) -> Result<(), Failure> {
-        Ok(())
+    pub fn after_write(&self, call: &Call<'_>, _old: Option<&Value>, _new: &Value) {
+        self.policy_may_have_changed(call);
     }
 
-    pub fn after_write(&self, _call: &Call<'_>, _old: Option<&Value>, _new: &Value) {}
+    pub fn after_delete(&self, call: &Call<'_>, _object: &Value) {
+        self.policy_may_have_changed(call);
+    }
 
-    pub fn after_delete(&self, _call: &Call<'_>, _object: &Value) {}
+    fn policy_may_have_changed(&self, call: &Call<'_>) {
+        if call.path.group != "rbac.authorization.k8s.io" {
+            return;
+        }
+        if call.served.shelf.as_ref() == CLUSTER_ROLES {
+            self.aggregate_roles();
+        }
+        self.authority().policy_changed();
+    }
 }

@@ -7,15 +7,17 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
+use plimsoll_ground::serve::{Peer, Trust};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 
 use crate::answer::{self, Answer, Format};
-use crate::auth::User;
+use crate::auth::{Authority, User};
 use crate::catalogue::Catalogue;
 use crate::kinds::Lookup;
 use crate::paths::page_not_found;
@@ -33,17 +35,32 @@ pub struct Server(Arc<Inner>);
 struct Inner {
     store: Store,
     catalogue: ArcSwap<Catalogue>,
+    authority: Authority,
+    /// Who signs clients' certificates.
+    clients: Trust,
     stopper: Stopper,
 }
 
+/// Put into a request by somebody in the same process: the request is this user's, and nobody is asked.
+#[derive(Debug, Clone)]
+pub struct Trusted(pub User);
+
 impl Server {
-    pub fn new(store: Store) -> Self {
+    pub fn new(store: Store, authority: Authority, clients: Trust) -> Self {
         let (stopper, _) = shutdown::channel();
-        Self(Arc::new(Inner {
+        let server = Self(Arc::new(Inner {
             store,
             catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
+            authority,
+            clients,
             stopper,
-        }))
+        }));
+        server.bootstrap();
+        server
+    }
+
+    pub fn authority(&self) -> &Authority {
+        &self.0.authority
     }
 
     pub fn store(&self) -> &Store {
@@ -72,20 +89,17 @@ impl Server {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let plain = |refused: &Failure| answer::failure(refused, &Format::JSON);
+        let user = match self.admitted(&parts, &info) {
+            Ok(user) => user,
+            Err(refused) => return plain(&refused),
+        };
         let Some(path) = &info.resource else {
             return self.other_path(&parts.method, &info.path, &query, &parts.headers);
         };
         let format = match Format::negotiate(&parts.headers, query.get("pretty")) {
             Ok(format) => format,
-            Err(refused) => return answer::failure(&refused, &Format::JSON),
-        };
-        let user = User {
-            name: "admin".to_owned(),
-            groups: vec![
-                "system:masters".to_owned(),
-                "system:authenticated".to_owned(),
-            ],
-            ..User::default()
+            Err(refused) => return plain(&refused),
         };
         let body = match read(body).await {
             Ok(body) => body,
@@ -114,6 +128,24 @@ impl Server {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
         }
+    }
+
+    /// Who asks, if they may.
+    fn admitted(&self, parts: &Parts, info: &RequestInfo) -> Result<User, Failure> {
+        if let Some(Trusted(user)) = parts.extensions.get() {
+            return Ok(user.clone());
+        }
+        let certificate = parts
+            .extensions
+            .get::<Peer>()
+            .filter(|peer| peer.verified_by(&self.0.clients).is_ok())
+            .and_then(|peer| peer.certificates.first())
+            .map(AsRef::as_ref);
+        let user = self
+            .authority()
+            .authenticate(&parts.headers, certificate, self)?;
+        self.authority().authorize(&user, info, self)?;
+        Ok(user)
     }
 
     async fn resource(

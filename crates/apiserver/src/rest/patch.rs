@@ -75,11 +75,15 @@ fn patched(
     let decoded = call
         .served
         .normalised(&patched.object)
-        .map_err(|error| patched.refuse(&error.to_string()))?;
+        .map_err(|error| patched.refuse(types, shape, &error.to_string()))?;
     let mut complaints = patched.complaints.clone();
     complaints.extend(decoded.objections);
     if !complaints.is_empty() && options.validation == FieldValidation::Strict {
-        return Err(patched.refuse(&format!("strict decoding error: {}", complaints.join(", "))));
+        return Err(patched.refuse(
+            types,
+            shape,
+            &format!("strict decoding error: {}", complaints.join(", ")),
+        ));
     }
     let mut object = decoded.value;
     check_identity(call, &object, current)?;
