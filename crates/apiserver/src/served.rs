@@ -8,6 +8,7 @@ use crate::codec::decode::{self, Decoded, TypeError};
 use crate::codec::json::Node;
 use crate::kinds::{self, Kind};
 use crate::resource::Resource;
+use crate::rest::scale::ScalePaths;
 use crate::schema::{Shape, TypeId, Types};
 use crate::store::Attributes;
 
@@ -149,6 +150,11 @@ impl Served {
         } else {
             format!("{namespace}/")
         }
+    }
+
+    /// Where its objects have what a Scale shows.
+    pub fn scale_paths(&self) -> ScalePaths {
+        ScalePaths::builtin()
     }
 
     pub fn attributes(&self, object: &Value) -> Attributes {

@@ -164,6 +164,9 @@ impl Server {
         if !resource.has_verb(call.info.verb) {
             return Err(Failure::method_not_supported());
         }
+        if resource.plural == "bindings" && resource.group.is_empty() {
+            return rest::actions::bind(call, body).await;
+        }
         match call.info.verb {
             "get" => rest::read::get(call),
             "list" => rest::read::list(call),

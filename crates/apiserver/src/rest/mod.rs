@@ -1,12 +1,15 @@
 //! What is done with objects, one file a verb.
 
+pub mod actions;
 pub mod apply;
 pub mod body;
 pub mod create;
 pub mod delete;
+pub mod eviction;
 pub mod options;
 pub mod patch;
 pub mod read;
+pub mod scale;
 pub mod shape;
 pub mod subresource;
 pub mod track;

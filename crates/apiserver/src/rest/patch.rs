@@ -40,7 +40,7 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     call.written_answer(StatusCode::OK, &written.object, &warnings)
 }
 
-fn unsupported(call: &Call<'_>) -> Failure {
+pub fn unsupported(call: &Call<'_>) -> Failure {
     let mut media = vec![
         "application/json-patch+json",
         "application/merge-patch+json",

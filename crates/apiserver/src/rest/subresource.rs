@@ -23,6 +23,10 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         ("status" | "resize" | "ephemeralcontainers" | "approval", "patch") => {
             super::patch::patch(call, body).await
         }
+        ("scale", _) => super::scale::scale(call, body).await,
+        ("binding", _) => super::actions::bind(call, body).await,
+        ("eviction", _) => super::eviction::evict(call, body).await,
+        ("token", _) => super::actions::token(call, body),
         _ => Err(Failure::no_such_resource()),
     }
 }

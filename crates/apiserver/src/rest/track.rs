@@ -3,8 +3,11 @@
 use serde_json::Value;
 
 use super::Call;
+use super::actions::BodyKind;
 use crate::codec::time::show_seconds;
 use crate::managed::{Reset, Tracking};
+use crate::resource::builtin_type;
+use crate::schema::{Shape, Types};
 
 impl Call<'_> {
     /// Notes the fields of a new object as set by this request.
@@ -25,6 +28,27 @@ impl Call<'_> {
         self.tracking(&self.path.subresource, |tracking| {
             tracking.update(live, object, &self.manager(), &now);
         });
+        forget_what_it_is(object);
+    }
+
+    /// Notes the fields of a body that is of another kind than the resource.
+    pub fn track_foreign(&self, of: BodyKind, object: &mut Value) {
+        let Some(id) = builtin_type(of.group, of.version, of.kind) else {
+            return;
+        };
+        let api_version = of.api_version();
+        object["kind"] = of.kind.into();
+        object["apiVersion"] = api_version.as_str().into();
+        let tracking = Tracking {
+            types: Types::builtin(),
+            shape: &Shape::Struct(id),
+            api_version: &api_version,
+            kind: of.kind,
+            subresource: &self.path.subresource,
+            reset: &Reset::nothing(),
+            versions: &[&api_version],
+        };
+        tracking.update(None, object, &self.manager(), &show_seconds(self.now));
         forget_what_it_is(object);
     }
 

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
+use super::actions::precondition_failed;
 use super::body::{BodyFormat, parse};
 use super::create::{insert_new, settle_namespace};
 use super::options::{WriteOptions, revision, write_options};
@@ -10,6 +11,8 @@ use super::write::{RETRIES, SharedStored, Stopped, Written, metadata_of};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::field::{FieldError, Path};
+use crate::kinds::quantity::Quantity;
+use crate::kinds::{Lookup, pod};
 use crate::managed;
 use crate::status::Failure;
 
@@ -128,13 +131,12 @@ fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Resul
     let uid = meta(new, "uid");
     let old = current.value();
     if !uid.is_empty() && uid != meta(&old, "uid") {
-        return Err(Failure::conflict(
-            call.served.resource.as_subject(),
+        return Err(precondition_failed(
+            call,
             &call.path.name,
-            &format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                meta(&old, "uid")
-            ),
+            "UID",
+            uid,
+            meta(&old, "uid"),
         ));
     }
     if given.is_empty() || given == "0" {
@@ -158,7 +160,7 @@ fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Resul
     Ok(true)
 }
 
-fn modified(call: &Call<'_>) -> Failure {
+pub fn modified(call: &Call<'_>) -> Failure {
     Failure::conflict(
         call.served.resource.as_subject(),
         &call.path.name,
@@ -184,12 +186,56 @@ fn finish_change(
         kind.prepare_status_update(new, old);
         return fail_if_any(call, &kind.validate_status_update(new, old));
     }
+    match call.path.subresource.as_str() {
+        "ephemeralcontainers" => {
+            call.keep_metadata(new, old);
+            pod::prepare_ephemeral_containers(new, old);
+            return fail_if_any(call, &pod::validate_ephemeral_containers(new, old));
+        }
+        "resize" => {
+            call.keep_metadata(new, old);
+            pod::prepare_resize(new, old);
+            fits_its_node(call, new)?;
+            return fail_if_any(call, &pod::validate_resize(new, old));
+        }
+        "finalize" => {
+            let wanted = new["spec"].clone();
+            *new = old.clone();
+            new["spec"] = wanted;
+            return fail_if_any(call, &kind.validate_update(new, old));
+        }
+        _ => {}
+    }
     kind.admit(new, Some(old), call.server)?;
     call.keep_metadata(new, old);
     kind.prepare_update(new, old);
     fail_if_any(call, &kind.validate_update(new, old))?;
     call.server.before_update(call, old, new)?;
     warnings.extend(kind.warnings(new, Some(old)));
+    Ok(())
+}
+
+/// A pod grows only as far as its node can bear alone.
+fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
+    let name = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+    if name.is_empty() {
+        return Ok(());
+    }
+    let refuse = |why: String| {
+        Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why)
+    };
+    let node = call
+        .server
+        .get("nodes", "", name)
+        .ok_or_else(|| refuse(format!("node {} not found", crate::field::quote(name))))?;
+    for (resource, (wanted, _)) in pod::resources::pod_total(&pod["spec"], "requests") {
+        let room = node["status"]["allocatable"][resource].as_str();
+        if matches!(resource, "cpu" | "memory")
+            && room.is_some_and(|room| wanted > Quantity::of(room))
+        {
+            return Err(refuse(format!("node didn't have enough allocatable resources: {resource}")));
+        }
+    }
     Ok(())
 }
 
