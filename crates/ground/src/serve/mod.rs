@@ -16,7 +16,7 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Protocol, serve_connection};
+pub use connection::{LastOnHttp2, Protocol, serve_connection};
 pub use counters::Counters;
 pub use self_signed::{SelfSigned, SelfSignedError};
 pub use server::{BindError, Bound, Config, House, Limits, Serving};
