@@ -20,11 +20,15 @@ const LONGEST_REMEMBERED: usize = 10_000;
 /// What somebody wants to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Access {
-    Resource(ResourceAttributes),
+    Resource(Box<ResourceAttributes>),
     Path(NonResourceAttributes),
 }
 
 impl Access {
+    pub fn resource(attributes: ResourceAttributes) -> Self {
+        Self::Resource(Box::new(attributes))
+    }
+
     /// To a path that is no resource; the verb is the method in small letters.
     pub fn path(method: &http::Method, path: &str) -> Self {
         Self::Path(NonResourceAttributes {
@@ -156,7 +160,7 @@ impl Authorizer {
 fn question(user: &UserInfo, access: &Access) -> SubjectAccessReviewSpec {
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (resource_attributes, non_resource_attributes) = match access {
-        Access::Resource(resource) => (Some(resource.clone()), None),
+        Access::Resource(resource) => (Some((**resource).clone()), None),
         Access::Path(path) => (None, Some(path.clone())),
     };
     SubjectAccessReviewSpec {
@@ -226,7 +230,7 @@ mod tests {
             let access = Access::path(&http::Method::GET, path);
             assert_eq!(paths.allow(&access), expect, "{path}");
         }
-        let resource = Access::Resource(ResourceAttributes::default());
+        let resource = Access::resource(ResourceAttributes::default());
         let everything = Paths::new(&["*".to_owned()]).unwrap();
         assert!(!everything.allow(&resource));
         assert!(everything.allow(&Access::path(&http::Method::GET, "/x")));

@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use super::authenticate::{Authenticator, Unauthenticated};
 use super::authorize::{Access, Authorizer, Decision};
+use super::impersonate::Impersonation;
 use super::review::ReviewError;
 use super::user::UserInfo;
+use crate::serve::LastOnHttp2;
 
 /// Lets through whoever may pass, and says why others may not.
 #[derive(Debug, Clone)]
@@ -22,6 +24,7 @@ pub struct Gate {
 #[derive(Debug, Clone)]
 pub enum Refusal {
     Unauthorized(Unauthenticated),
+    BadRequest(String),
     Forbidden {
         user: Box<UserInfo>,
         access: Box<Access>,
@@ -35,21 +38,40 @@ pub enum Refusal {
 }
 
 impl Gate {
-    /// Who asks, if they may. Takes the credentials out of the request's headers.
+    /// Who asks, or whom they act as, if they may. Takes the credentials out of the request's headers.
     pub async fn admit(
         &self,
         head: &mut request::Parts,
         access: Access,
     ) -> Result<UserInfo, Refusal> {
         let user = self.authenticator.authenticate(head).await;
-        let user = user.map_err(|error| {
+        let mut user = user.map_err(|error| {
             tracing::debug!(%error, uri = %head.uri, "unauthenticated request");
             Refusal::Unauthorized(error)
         })?;
-        match self.authorizer.decide(&user, &access).await {
-            Ok(Decision::Allowed) => Ok(user),
+        let other = Impersonation::wanted(&head.headers).map_err(Refusal::BadRequest)?;
+        if let Some(other) = other {
+            for need in other.needs {
+                self.may(head, &user, Access::resource(need)).await?;
+            }
+            tracing::info!(user = user.name, acts_as = other.user.name, uri = %head.uri, "impersonation");
+            Impersonation::strip(&mut head.headers);
+            user = other.user;
+        }
+        self.may(head, &user, access).await?;
+        Ok(user)
+    }
+
+    async fn may(
+        &self,
+        head: &request::Parts,
+        user: &UserInfo,
+        access: Access,
+    ) -> Result<(), Refusal> {
+        match self.authorizer.decide(user, &access).await {
+            Ok(Decision::Allowed) => Ok(()),
             Ok(Decision::Refused { reason }) => Err(Refusal::Forbidden {
-                user: Box::new(user),
+                user: Box::new(user.clone()),
                 access: Box::new(access),
                 reason,
             }),
@@ -92,6 +114,7 @@ impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::Undecided { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -101,6 +124,7 @@ impl Refusal {
     pub fn message(&self) -> String {
         match self {
             Self::Unauthorized(_) => "Unauthorized".to_owned(),
+            Self::BadRequest(message) => message.clone(),
             Self::Forbidden {
                 user,
                 access,
@@ -112,7 +136,16 @@ impl Refusal {
         }
     }
 
-    /// The answer of an API server, as JSON.
+    fn is_to_a_stranger(&self) -> bool {
+        match self {
+            Self::Unauthorized(_) => true,
+            Self::Forbidden { user, .. } => user.is_anonymous(),
+            Self::BadRequest(_) | Self::Undecided { .. } => false,
+        }
+    }
+
+    /// The answer of an API server, as JSON. Strangers must not keep a connection on which much can be asked at little
+    /// cost; services that answer anonymous users do well to mark their answers likewise, with [`LastOnHttp2`].
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let message = self.message();
         let (reason, details) = match &self {
@@ -120,6 +153,7 @@ impl Refusal {
                 return response(self.status(), "text/plain; charset=utf-8", message + "\n");
             }
             Self::Unauthorized(_) => ("Unauthorized", None),
+            Self::BadRequest(_) => ("BadRequest", None),
             Self::Forbidden { access, .. } => ("Forbidden", Some(details(access))),
         };
         let body = StatusBody {
@@ -133,7 +167,11 @@ impl Refusal {
             code: self.status().as_u16(),
         };
         let text = serde_json::to_string(&body).unwrap_or_default();
-        response(self.status(), "application/json", text + "\n")
+        let mut response = response(self.status(), "application/json", text + "\n");
+        if self.is_to_a_stranger() {
+            response.extensions_mut().insert(LastOnHttp2);
+        }
+        response
     }
 }
 
@@ -142,7 +180,7 @@ fn response(status: StatusCode, kind: &'static str, text: String) -> Response<Fu
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    if status != StatusCode::UNAUTHORIZED {
+    if status != StatusCode::UNAUTHORIZED && status != StatusCode::BAD_REQUEST {
         let nosniff = HeaderValue::from_static("nosniff");
         headers.insert(X_CONTENT_TYPE_OPTIONS, nosniff);
     }

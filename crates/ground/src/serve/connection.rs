@@ -1,6 +1,7 @@
 //! One connection from its first byte to its last.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Notify;
 use tower::{Service, ServiceExt};
 
 use super::pace::{Busy, BusyGuard, Paced, Patience};
@@ -28,6 +30,10 @@ pub enum Protocol {
     Http1,
     Http2,
 }
+
+/// As an extension of an answer: after it, an HTTP/2 connection takes no more requests.
+#[derive(Debug, Clone, Copy)]
+pub struct LastOnHttp2;
 
 /// Serves one connection to its end.
 pub async fn serve_connection<I, S, B>(
@@ -58,12 +64,18 @@ pub async fn serve_connection<I, S, B>(
     let busy = Busy::default();
     let io = TokioIo::new(Paced::new(stream, patience, busy.clone()));
     let answers = busy.clone();
+    let last = Arc::new(Notify::new());
+    let marked = Arc::clone(&last);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let guard = answers.begin();
         request.extensions_mut().insert(peer.clone());
         let answer = service.clone().oneshot(request);
+        let marked = Arc::clone(&marked);
         async move {
             let answer = answer.await?;
+            if answer.extensions().get::<LastOnHttp2>().is_some() {
+                marked.notify_one();
+            }
             Ok::<_, S::Error>(answer.map(|body| Held::new(body, guard)))
         }
     });
@@ -85,7 +97,13 @@ pub async fn serve_connection<I, S, B>(
                 .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
                 .serve_connection(io, service);
             // Such a client may be about to ask: it must be told, not cut off.
-            to_the_end(connection, &busy, house, busy.unused_for(limits.idle)).await;
+            let tired = async {
+                tokio::select! {
+                    () = busy.unused_for(limits.idle) => {}
+                    () = last.notified() => {}
+                }
+            };
+            to_the_end(connection, &busy, house, tired).await;
         }
     }
 }

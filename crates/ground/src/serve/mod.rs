@@ -7,6 +7,7 @@
 
 mod connection;
 mod counters;
+mod names;
 mod pace;
 mod self_signed;
 mod server;
@@ -16,9 +17,11 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Protocol, serve_connection};
+pub use connection::{LastOnHttp2, Protocol, serve_connection};
 pub use counters::Counters;
 pub use self_signed::{SelfSigned, SelfSignedError};
 pub use server::{BindError, Bound, Config, House, Limits, Serving};
-pub use tls::{Certificate, Clients, KeyPairError, KeyPairFiles, Tls, TlsError, certified_key};
+pub use tls::{
+    Certificate, Clients, KeyPairError, KeyPairFiles, NamedFiles, Tls, TlsError, certified_key,
+};
 pub use trust::{Peer, Trust, TrustError};

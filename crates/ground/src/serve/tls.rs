@@ -3,22 +3,23 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{DistinguishedName, ServerConfig, SignatureScheme};
 
+use super::names::{Set, Shown};
 use super::self_signed::{SelfSigned, SelfSignedError};
 use super::trust::{Trust, TrustError};
 
 #[derive(Debug, Clone)]
 pub struct Tls {
     pub certificate: Certificate,
+    /// Others, for clients that call us by other names.
+    pub named: Vec<NamedFiles>,
     pub clients: Clients,
     /// Offer HTTP/2 beside HTTP/1.1.
     pub http2: bool,
@@ -28,6 +29,7 @@ impl Tls {
     pub fn new(certificate: Certificate) -> Self {
         Self {
             certificate,
+            named: Vec::new(),
             clients: Clients::Ignored,
             http2: true,
         }
@@ -49,6 +51,13 @@ pub enum Certificate {
 pub struct KeyPairFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
+}
+
+/// A certificate for some names; without any, for those it is made out to.
+#[derive(Debug, Clone)]
+pub struct NamedFiles {
+    pub files: KeyPairFiles,
+    pub names: Vec<String>,
 }
 
 /// What clients show.
@@ -147,6 +156,14 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
+/// Names and certificates, in the order given.
+type Named = Vec<(Vec<String>, Arc<CertifiedKey>)>;
+
+fn load_named(named: &[NamedFiles]) -> Result<Named, TlsError> {
+    let load = |one: &NamedFiles| Ok((one.names.clone(), one.files.load()?));
+    named.iter().map(load).collect()
+}
+
 fn load_authorities(path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path).map_err(|source| TlsError::ReadAuthority {
         path: path.to_owned(),
@@ -158,6 +175,7 @@ fn load_authorities(path: &Path) -> Result<Vec<u8>, TlsError> {
 #[derive(Debug)]
 pub(super) struct Live {
     files: Option<KeyPairFiles>,
+    named: Vec<NamedFiles>,
     client_ca: Option<(PathBuf, Trust)>,
     shown: Arc<Shown>,
     asked: Asked,
@@ -198,11 +216,12 @@ impl Live {
                 Asked::Firmly(trust)
             }
         };
-        let shown = Arc::new(Shown(ArcSwap::new(pair)));
+        let shown = Arc::new(Shown::new(Set::new(pair, load_named(&tls.named)?)));
         let config = build(&shown, &asked, tls.http2).map_err(TlsError::Setup)?;
         Ok(Self {
             current: Mutex::new((asked.generations(), Arc::new(config))),
             files,
+            named: tls.named,
             client_ca,
             shown,
             asked,
@@ -226,9 +245,12 @@ impl Live {
 
     /// Reads the files again; the old certificate stays if the new one will not do (half of a pair was replaced, say).
     pub fn reload(&self) -> Result<(), TlsError> {
-        if let Some(files) = &self.files {
-            self.shown.0.store(files.load()?);
-        }
+        let default = match &self.files {
+            Some(files) => files.load()?,
+            None => self.shown.default(),
+        };
+        self.shown
+            .replace(Set::new(default, load_named(&self.named)?));
         if let Some((path, trust)) = &self.client_ca {
             let pem = load_authorities(path)?;
             trust.replace(&pem).map_err(|source| TlsError::Authority {
@@ -240,15 +262,16 @@ impl Live {
     }
 
     pub fn paths(&self) -> Vec<PathBuf> {
-        let pair = self.files.iter();
-        let pair = pair.flat_map(|files| [files.cert.clone(), files.key.clone()]);
+        let named = self.named.iter().map(|named| &named.files);
+        let pairs = self.files.iter().chain(named);
+        let pairs = pairs.flat_map(|files| [files.cert.clone(), files.key.clone()]);
         let ca = self.client_ca.iter().map(|(path, _)| path.clone());
-        pair.chain(ca).collect()
+        pairs.chain(ca).collect()
     }
 
     /// What is shown now, leaf first.
     pub fn shown(&self) -> Arc<CertifiedKey> {
-        self.shown.0.load_full()
+        self.shown.default()
     }
 }
 
@@ -288,16 +311,6 @@ fn build(shown: &Arc<Shown>, asked: &Asked, http2: bool) -> Result<ServerConfig,
         false => vec![b"http/1.1".to_vec()],
     };
     Ok(config)
-}
-
-/// The certificate of the moment.
-#[derive(Debug)]
-struct Shown(ArcSwap<CertifiedKey>);
-
-impl ResolvesServerCert for Shown {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
-    }
 }
 
 #[derive(Debug)]

@@ -263,7 +263,7 @@ async fn the_gate_answers_as_an_api_server_does() {
             .to_owned()
         )
     );
-    let pods = Access::Resource(ResourceAttributes {
+    let pods = Access::resource(ResourceAttributes {
         verb: Some("get".to_owned()),
         group: Some("metrics.k8s.io".to_owned()),
         resource: Some("pods".to_owned()),
@@ -287,5 +287,55 @@ async fn the_gate_answers_as_an_api_server_does() {
     assert!(
         text.starts_with("Internal Server Error: \"/metrics\": "),
         "{text}"
+    );
+}
+
+#[tokio::test]
+async fn acting_as_somebody_else_must_be_allowed() {
+    let (client, log) = fake::client(|asked| {
+        let mut review = asked.body.clone();
+        let spec = &asked.body["spec"];
+        let group = &spec["resourceAttributes"]["name"] == "admins";
+        let verb = &spec["resourceAttributes"]["verb"] == "impersonate";
+        let allowed = match verb {
+            true => spec["user"] == "by-token" && !group,
+            false => spec["user"] == "jane",
+        };
+        review["status"] = json!({ "allowed": allowed });
+        (201, review)
+    });
+    let gate = Gate {
+        authenticator: House::new().authenticator,
+        authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
+    };
+    let admit = async |headers: &[(&str, &str)]| {
+        let mut head = head(&nobody(), headers);
+        let metrics = Access::path(&Method::GET, "/metrics");
+        let admitted = gate.admit(&mut head, metrics).await;
+        assert!(!head.headers.contains_key("impersonate-user") || admitted.is_err());
+        match admitted {
+            Ok(user) => Ok(user.name),
+            Err(refusal) => Err((refusal.status().as_u16(), refusal.message())),
+        }
+    };
+    let token = ("Authorization", "Bearer good");
+    let jane = ("Impersonate-User", "jane");
+    assert_eq!(admit(&[token, jane]).await, Ok("jane".to_owned()));
+    assert_eq!(log.lock().len(), 2);
+    let (code, text) = admit(&[token, jane, ("Impersonate-Group", "admins")])
+        .await
+        .unwrap_err();
+    assert_eq!(code, 403);
+    assert_eq!(
+        text,
+        "groups \"admins\" is forbidden: User \"by-token\" cannot impersonate resource \"groups\" \
+         in API group \"\" at the cluster scope"
+    );
+    let (code, _) = admit(&[jane]).await.unwrap_err();
+    assert_eq!(code, 403, "the anonymous may act as nobody");
+    let (code, text) = admit(&[token, ("Impersonate-Uid", "7")]).await.unwrap_err();
+    assert_eq!(
+        (code, text.contains("without impersonating a user")),
+        (400, true)
     );
 }

@@ -63,6 +63,54 @@ async fn an_idle_http2_client_is_told_to_go() {
 }
 
 #[tokio::test]
+async fn the_last_answer_ends_an_http2_connection() {
+    for (protocol, ends) in [(Protocol::Http2, true), (Protocol::Http1, false)] {
+        let authority = Authority::new("ca");
+        let config = Config {
+            tls: Some(Tls::new(authority.server().given())),
+            ..Config::loopback()
+        };
+        let serving = config.bind().await.unwrap().spawn(service_fn(async |_| {
+            let mut answer = Response::new(Full::new(Bytes::from("go")));
+            answer.extensions_mut().insert(LastOnHttp2);
+            Ok::<_, Infallible>(answer)
+        }));
+        let client = connector(&authority.pem(), None, protocol);
+        let stream = TokioIo::new(connect(&client, serving.local_addr()).await.unwrap());
+        let request = Request::get("https://localhost/").body(Empty::<Bytes>::new());
+        let request = request.unwrap();
+        // The sender is held: without it the client would hang up by itself.
+        let (reply, connection, _held): (_, _, Box<dyn std::any::Any>) = match protocol {
+            Protocol::Http2 => {
+                let (mut sender, connection) =
+                    hyper::client::conn::http2::handshake(TokioExecutor::new(), stream)
+                        .await
+                        .unwrap();
+                let connection = tokio::spawn(connection);
+                let reply = sender.send_request(request).await;
+                (reply, connection, Box::new(sender))
+            }
+            Protocol::Http1 => {
+                let (mut sender, connection) =
+                    hyper::client::conn::http1::handshake(stream).await.unwrap();
+                let connection = tokio::spawn(connection);
+                let reply = sender.send_request(request).await;
+                (reply, connection, Box::new(sender))
+            }
+        };
+        let body = reply.unwrap().into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), "go");
+        if ends {
+            let ended = tokio::time::timeout(SOON, connection).await;
+            ended.unwrap().unwrap().unwrap();
+            until(async || serving.counters().open_connections() == 0).await;
+        } else {
+            assert_eq!(serving.counters().open_connections(), 1);
+        }
+    }
+}
+
+#[tokio::test]
 async fn rubbish_is_answered() {
     for garbage in [
         "GET / HTTP/9.9\r\n\r\n",
