@@ -5,6 +5,7 @@ mod authenticate;
 pub mod bootstrap;
 mod escalation;
 pub mod front_proxy;
+mod impersonate;
 mod jwt;
 mod rbac;
 mod rules;
@@ -22,6 +23,7 @@ use serde_json::Value;
 
 pub use aggregate::aggregated_rules;
 pub use authenticate::ignored_token_warning;
+pub use impersonate::strip as strip_impersonation;
 pub use jwt::{KeyError, SigningKey};
 pub use rules::Rule;
 
@@ -29,6 +31,7 @@ use crate::field::quote;
 use crate::kinds::Lookup;
 use crate::request::{RequestInfo, ResourcePath};
 use crate::status::{Failure, Subject};
+use impersonate::Impersonation;
 use rbac::PolicyCache;
 use rules::{Action, Target};
 use tokens::{StaticTokens, Tokens};
@@ -70,6 +73,7 @@ pub struct Config {
 pub struct Authority {
     tokens: Tokens,
     policy: PolicyCache,
+    impersonation: Impersonation,
     clock: fn() -> Timestamp,
 }
 
@@ -80,6 +84,7 @@ impl Authority {
         Self {
             tokens: Tokens::new(known, config.signing_key, config.issuer, audiences),
             policy: PolicyCache::default(),
+            impersonation: Impersonation::default(),
             clock: config.clock,
         }
     }
@@ -97,6 +102,20 @@ impl Authority {
         world: &dyn Lookup,
     ) -> Result<User, Failure> {
         authenticate::authenticate(&self.tokens, headers, certificate, (self.clock)(), world)
+    }
+
+    /// The user as whom `request` is to be made: `user`, unless the headers name another and that is permitted. The
+    /// headers are then to be taken away ([`strip_impersonation`]).
+    pub fn impersonate(
+        &self,
+        user: User,
+        headers: &HeaderMap,
+        request: &RequestInfo,
+        world: &dyn Lookup,
+    ) -> Result<User, Failure> {
+        let confirm = |user: &User, action: Action<'_>| self.confirm(user, action, world);
+        self.impersonation
+            .resolve(user, headers, action_of(request), &confirm)
     }
 
     pub fn authorize(

@@ -1,5 +1,6 @@
 //! What a real server answered to the same requests.
 
+mod impersonate;
 mod rbac;
 mod tokens;
 
