@@ -26,18 +26,23 @@ fn struct_fields(types: &Types, of: &Struct) -> Map<String, Value> {
         .collect()
 }
 
-/// `None` for a field that is left out.
+/// `None` for a field that is left out. Whatever is a struct in Go, a time as well, is never empty.
 fn zero(types: &Types, field: &Field) -> Option<Value> {
-    let embedded = match &field.shape {
-        Shape::Struct(id) if !field.pointer => Some(*id),
-        _ => None,
+    let is_struct = matches!(
+        field.shape,
+        Shape::Struct(_)
+            | Shape::Time
+            | Shape::MicroTime
+            | Shape::Duration
+            | Shape::Quantity
+            | Shape::IntOrString
+    );
+    let written = match field.omit {
+        Omit::Never => true,
+        Omit::Empty => is_struct && !field.pointer,
+        Omit::Zero => false,
     };
-    if let Some(id) = embedded
-        && field.omit != Omit::Zero
-    {
-        return Some(Value::Object(struct_fields(types, types.get(id))));
-    }
-    if field.omit != Omit::Never {
+    if !written {
         return None;
     }
     Some(match &field.shape {

@@ -112,3 +112,6 @@ fn parse_object(body: &[u8]) -> Result<(Option<Map<String, Value>>, Document), S
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;
