@@ -265,13 +265,17 @@ fn conflicts(seen: &[&str], at: &At<'_>, scopes: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Fills in requests and limits of containers by the namespace's limit ranges, then holds the pod to them.
-pub fn admit_pod(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
+/// Fills in requests and limits of containers by the namespace's limit ranges.
+pub fn admit_pod(pod: &mut Value, world: &dyn Lookup) {
     let namespace = text(pod, &["metadata", "namespace"]).to_owned();
-    let ranges = world.list("limitranges", &namespace);
-    for range in &ranges {
+    for range in &world.list("limitranges", &namespace) {
         default_resources(pod, range);
     }
+}
+
+/// Holds a pod to the namespace's limit ranges.
+pub fn approve_pod(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+    let ranges = world.list("limitranges", text(pod, &["metadata", "namespace"]));
     let mut complaints = Vec::new();
     let spec = field(pod, &["spec"]);
     for limit in ranges.iter().flat_map(limits) {
@@ -297,7 +301,7 @@ pub fn admit_pod(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
 }
 
 /// Holds a claim to the namespace's limit ranges.
-pub fn admit_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+pub fn approve_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
     let ranges = world.list("limitranges", text(claim, &["metadata", "namespace"]));
     let requests = listed(field(claim, &["spec", "resources", "requests"]));
     let mut complaints = Vec::new();

@@ -6,6 +6,7 @@
 mod at;
 mod core;
 mod defaults;
+mod diff;
 mod limits;
 mod node;
 pub mod metadata;
@@ -80,6 +81,16 @@ pub trait Kind: Send + Sync {
     ) -> Result<(), Failure> {
         Ok(())
     }
+
+    /// What the default admission plugins refuse once everything else is in order.
+    fn approve(
+        &self,
+        _object: &Value,
+        _old: Option<&Value>,
+        _world: &dyn Lookup,
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 /// A kind without peculiarities: custom resources, whose schemas are somebody else's concern.
@@ -133,7 +144,7 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
     })
 }
 
-static TABLES: &[&[&Rules]] = &[core::KINDS, workloads::KINDS];
+static TABLES: &[&[&Rules]] = &[core::KINDS, storage::KINDS, workloads::KINDS];
 
 /// Counts a change of the specification. The server has carried the old generation over before.
 fn raise_generation(object: &mut Value, changed: bool) {

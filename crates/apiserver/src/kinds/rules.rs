@@ -35,6 +35,7 @@ pub struct Rules {
     pub validate_status: CheckUpdate,
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     pub admit: fn(&mut Value, Option<&Value>, &dyn Lookup) -> Result<(), Failure>,
+    pub approve: fn(&Value, Option<&Value>, &dyn Lookup) -> Result<(), Failure>,
 }
 
 impl Rules {
@@ -55,6 +56,7 @@ impl Rules {
             validate_status: |_, _, _| {},
             warnings: |_, _| Vec::new(),
             admit: |_, _, _| Ok(()),
+            approve: |_, _, _| Ok(()),
         }
     }
 
@@ -176,5 +178,14 @@ impl Kind for Builtin {
         world: &dyn Lookup,
     ) -> Result<(), Failure> {
         (self.rules.admit)(object, old, world)
+    }
+
+    fn approve(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        world: &dyn Lookup,
+    ) -> Result<(), Failure> {
+        (self.rules.approve)(object, old, world)
     }
 }

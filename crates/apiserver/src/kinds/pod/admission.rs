@@ -13,7 +13,7 @@ pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result
         tolerate_failing_nodes(pod);
         return Ok(());
     }
-    limits::admit_pod(pod, world)?;
+    limits::admit_pod(pod, world);
     runtime_class(pod, world)?;
     priority(pod, world)?;
     tolerate_failing_nodes(pod);

@@ -2,7 +2,6 @@
 
 mod admission;
 pub(super) mod containers;
-mod diff;
 pub(super) mod probes;
 pub mod resources;
 pub mod scheduling;
@@ -21,6 +20,7 @@ pub use warnings::for_template;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors, carry, field, same};
+use super::limits;
 use super::names;
 use super::rules::Rules;
 use super::{metadata, raise_generation};
@@ -38,6 +38,10 @@ pub(super) static POD: Rules = Rules {
     validate_status: status::check,
     warnings: warnings::for_pod,
     admit: admission::admit,
+    approve: |pod, old, world| match old {
+        None => limits::approve_pod(pod, world),
+        Some(_) => Ok(()),
+    },
     ..Rules::namespaced("")
 };
 

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{APP_ARMOR, MIRROR, check as check_pod, containers, diff, resources, scheduling};
+use super::{APP_ARMOR, MIRROR, check as check_pod, containers, resources, scheduling};
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors, carry, field, same};
+use crate::kinds::diff;
 use crate::kinds::metadata;
 use crate::kinds::names::NameRule;
 use crate::kinds::raise_generation;
@@ -53,7 +54,7 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         gated_changes(&new, &old, &mut masked, errors);
     }
     if !same(&masked, old.value) {
-        let difference = diff::pod_spec(old.value, &masked);
+        let difference = diff::of("PodSpec", old.value, &masked);
         errors.forbidden(
             &new,
             format!("pod updates may not change fields other than {UPDATABLE}\n{difference}"),
@@ -286,7 +287,7 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError
                 &list,
                 format!(
                     "existing ephemeral containers \"{name}\" may not be changed\n{}",
-                    diff::ephemeral_container(before.value, now.value)
+                    diff::of("EphemeralContainer", before.value, now.value)
                 ),
             ),
             Some(_) => {}

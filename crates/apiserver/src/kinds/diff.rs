@@ -1,4 +1,4 @@
-//! The difference that a refused pod update is explained with: Kubernetes compares its internal form of the two
+//! The differences that refused updates are explained with: Kubernetes compares its internal form of the two
 //! specifications, which names every field, line by line.
 
 use std::collections::HashMap;
@@ -9,12 +9,8 @@ use serde_json::Value;
 
 use crate::kinds::at::field;
 
-pub fn pod_spec(old: &Value, new: &Value) -> String {
-    unified(&laid_out("PodSpec", old), &laid_out("PodSpec", new))
-}
-
-pub fn ephemeral_container(old: &Value, new: &Value) -> String {
-    let kind = "EphemeralContainer";
+/// `kind` is the name of an internal type: `PodSpec`.
+pub fn of(kind: &str, old: &Value, new: &Value) -> String {
     unified(&laid_out(kind, old), &laid_out(kind, new))
 }
 
@@ -26,7 +22,7 @@ fn layout(kind: &str) -> &'static [Field] {
     let layout = LAYOUT.get_or_init(|| {
         let mut types: HashMap<&str, Vec<Field>> = HashMap::new();
         let mut current = "";
-        for line in include_str!("../../../data/pod-layout.txt").lines() {
+        for line in include_str!("../../data/layout.txt").lines() {
             match line.strip_prefix('\t') {
                 None => current = line,
                 Some(line) => {
@@ -156,40 +152,17 @@ struct Match {
     size: usize,
 }
 
+/// A run of lines that are the same in both texts, or that replace each other.
+struct Run {
+    same: bool,
+    a: std::ops::Range<usize>,
+    b: std::ops::Range<usize>,
+}
+
 /// A unified difference as clients know it, without file names.
 fn unified(a: &[String], b: &[String]) -> String {
-    let matches = matching(a, b);
     let mut out = String::new();
-    let mut hunks: Vec<Vec<(char, std::ops::Range<usize>, std::ops::Range<usize>)>> = Vec::new();
-    let mut current = Vec::new();
-    let (mut at_a, mut at_b) = (0, 0);
-    for (index, found) in matches.iter().enumerate() {
-        if at_a < found.a || at_b < found.b {
-            current.push(('-', at_a..found.a, at_b..found.b));
-        }
-        let (end_a, end_b) = (found.a + found.size, found.b + found.size);
-        let (first, last) = (current.is_empty(), index + 1 == matches.len());
-        let lead = if first && hunks.is_empty() && index == 0 { 0 } else { CONTEXT };
-        if found.size > 2 * CONTEXT || (first && found.size > 0) || last {
-            if !first {
-                let keep = found.size.min(CONTEXT);
-                if keep > 0 {
-                    current.push((' ', found.a..found.a + keep, found.b..found.b + keep));
-                }
-                hunks.push(std::mem::take(&mut current));
-            }
-            if !last {
-                let keep = found.size.min(CONTEXT.max(lead));
-                if keep > 0 {
-                    current.push((' ', end_a - keep..end_a, end_b - keep..end_b));
-                }
-            }
-        } else if found.size > 0 {
-            current.push((' ', found.a..end_a, found.b..end_b));
-        }
-        (at_a, at_b) = (end_a, end_b);
-    }
-    hunks.retain(|hunk| hunk.iter().any(|(kind, ..)| *kind == '-'));
+    let hunks = hunks(runs(&matching(a, b)));
     for hunk in hunks {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else {
             continue;
@@ -197,24 +170,87 @@ fn unified(a: &[String], b: &[String]) -> String {
         let _ = writeln!(
             out,
             "@@ -{} +{} @@",
-            range(first.1.start, last.1.end),
-            range(first.2.start, last.2.end)
+            range(first.a.start, last.a.end),
+            range(first.b.start, last.b.end)
         );
-        for (kind, from, to) in &hunk {
+        for run in &hunk {
             let mut lines = |mark: char, lines: &[String]| {
                 for line in lines {
                     let _ = writeln!(out, "{mark}{line}");
                 }
             };
-            if *kind == ' ' {
-                lines(' ', a.get(from.clone()).unwrap_or_default());
+            let old = a.get(run.a.clone()).unwrap_or_default();
+            if run.same {
+                lines(' ', old);
             } else {
-                lines('-', a.get(from.clone()).unwrap_or_default());
-                lines('+', b.get(to.clone()).unwrap_or_default());
+                lines('-', old);
+                lines('+', b.get(run.b.clone()).unwrap_or_default());
             }
         }
     }
     out
+}
+
+fn runs(matches: &[Match]) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let (mut at_a, mut at_b) = (0, 0);
+    for found in matches {
+        if at_a < found.a || at_b < found.b {
+            runs.push(Run {
+                same: false,
+                a: at_a..found.a,
+                b: at_b..found.b,
+            });
+        }
+        (at_a, at_b) = (found.a + found.size, found.b + found.size);
+        if found.size > 0 {
+            runs.push(Run {
+                same: true,
+                a: found.a..at_a,
+                b: found.b..at_b,
+            });
+        }
+    }
+    runs
+}
+
+/// Keeps a few lines around what differs, and parts what is far from each other.
+fn hunks(mut runs: Vec<Run>) -> Vec<Vec<Run>> {
+    if let Some(first) = runs.first_mut().filter(|run| run.same) {
+        keep_end(first);
+    }
+    if let Some(last) = runs.last_mut().filter(|run| run.same) {
+        keep_start(last);
+    }
+    let mut hunks = Vec::new();
+    let mut current: Vec<Run> = Vec::new();
+    for mut run in runs {
+        if run.same && run.a.len() > 2 * CONTEXT {
+            let mut head = Run {
+                same: true,
+                a: run.a.clone(),
+                b: run.b.clone(),
+            };
+            keep_start(&mut head);
+            current.push(head);
+            hunks.push(std::mem::take(&mut current));
+            keep_end(&mut run);
+        }
+        current.push(run);
+    }
+    hunks.push(current);
+    hunks.retain(|hunk| hunk.iter().any(|run| !run.same));
+    hunks
+}
+
+fn keep_start(run: &mut Run) {
+    run.a.end = run.a.end.min(run.a.start + CONTEXT);
+    run.b.end = run.b.end.min(run.b.start + CONTEXT);
+}
+
+fn keep_end(run: &mut Run) {
+    run.a.start = run.a.start.max(run.a.end.saturating_sub(CONTEXT));
+    run.b.start = run.b.start.max(run.b.end.saturating_sub(CONTEXT));
 }
 
 fn range(start: usize, end: usize) -> String {
@@ -358,6 +394,6 @@ mod tests {
                "HostIPC": false,
                "ShareProcessNamespace": null,
         "#]]
-        .assert_eq(&pod_spec(&old, &new));
+        .assert_eq(&of("PodSpec", &old, &new));
     }
 }
