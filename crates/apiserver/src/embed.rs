@@ -7,6 +7,7 @@ use std::time::Duration;
 use plimsoll_ground::serve::{self, Certificate, Clients, Tls, Trust};
 
 use crate::auth::{self, Authority, User};
+use crate::controllers;
 use crate::credentials::{Credentials, CredentialsError};
 use crate::served;
 use crate::server::Server;
@@ -91,14 +92,12 @@ impl Config {
         let front_proxy = Trust::from_pem(credentials.front_proxy_authority.as_bytes())?;
         let mut config = serve::Config::new(self.listen);
         config.limits.streams = STREAMS;
-        config.tls = Some(Tls {
-            certificate: Certificate::Given(serve::certified_key(
-                credentials.server.chain.as_bytes(),
-                credentials.server.key.as_bytes(),
-            )?),
-            clients: Clients::Requested(vec![clients.clone(), front_proxy]),
-            http2: true,
-        });
+        let mut tls = Tls::new(Certificate::Given(serve::certified_key(
+            credentials.server.chain.as_bytes(),
+            credentials.server.key.as_bytes(),
+        )?));
+        tls.clients = Clients::Requested(vec![clients.clone(), front_proxy]);
+        config.tls = Some(tls);
         let bound = config.bind().await?;
         Ok(ControlPlane {
             server: Server::new(store, authority(&credentials)?, clients),
@@ -136,6 +135,7 @@ impl ControlPlane {
     }
 
     pub fn spawn(self) -> Running {
+        controllers::spawn(&self.server);
         let serving = self.bound.spawn(self.server.clone());
         Running {
             server: self.server,

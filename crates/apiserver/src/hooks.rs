@@ -8,6 +8,7 @@ use crate::codec::time::show_seconds;
 use crate::rest::Call;
 use crate::rest::track::forget_what_it_is;
 use crate::server::Server;
+use crate::services;
 use crate::status::{Failure, Subject};
 use crate::store::Expect;
 
@@ -78,6 +79,9 @@ impl Server {
 
     /// The last word on a new object before it is stored.
     pub fn before_create(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+        if call.served.shelf.as_ref() == "services" {
+            services::allocate(self, object)?;
+        }
         self.authority()
             .check_escalation(call.user, call.path, object, None, self)
     }
@@ -89,6 +93,9 @@ impl Server {
         old: &Value,
         new: &mut Value,
     ) -> Result<(), Failure> {
+        if call.served.shelf.as_ref() == "services" {
+            services::allocate(self, new)?;
+        }
         self.authority()
             .check_escalation(call.user, call.path, new, Some(old), self)
     }

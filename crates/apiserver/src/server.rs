@@ -144,6 +144,9 @@ impl Server {
         let user = self
             .authority()
             .authenticate(&parts.headers, certificate, self)?;
+        let user = self
+            .authority()
+            .impersonate(user, &parts.headers, info, self)?;
         self.authority().authorize(&user, info, self)?;
         Ok(user)
     }

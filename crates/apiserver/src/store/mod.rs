@@ -95,6 +95,8 @@ const LOG_EVENTS: usize = 1_000;
 pub struct Store {
     state: Mutex<State>,
     journal: Option<Journal>,
+    /// The revision of the last change that may have left something to clean up.
+    disturbed: tokio::sync::watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -134,6 +136,7 @@ impl Store {
                 ..State::default()
             }),
             journal: None,
+            disturbed: tokio::sync::watch::Sender::new(0),
         }
     }
 
@@ -166,6 +169,7 @@ impl Store {
         Ok(Self {
             state: Mutex::new(state),
             journal: Some(journal),
+            disturbed: tokio::sync::watch::Sender::new(0),
         })
     }
 
@@ -247,6 +251,7 @@ impl Store {
             before: Some(current),
         };
         state.publish(shelf, event);
+        self.disturbed.send_replace(revision);
         let durable = self.journal.as_ref().map_or(Durable::already(), |journal| {
             journal.delete(shelf, key, revision)
         });
@@ -369,6 +374,14 @@ impl Store {
         if let Some(shelf) = self.state.lock().shelves.get_mut(shelf) {
             shelf.watchers.clear();
         }
+    }
+
+    /// Waits for a change after `seen` that may have left something to clean up: something was deleted or marked for
+    /// it, or has owners.
+    pub async fn disturbed_since(&self, seen: u64) {
+        let mut disturbed = self.disturbed.subscribe();
+        // The sender lives as long as the store.
+        let _ = disturbed.wait_for(|revision| *revision > seen).await;
     }
 
     /// Waits until everything written so far is on disk.
