@@ -54,7 +54,7 @@ pub fn cases(command: &Cases) -> Result<bool> {
     let mut tests = match command {
         Cases::Record { filter } => {
             let mut tests = program(filter.as_deref(), false)?;
-            tests.arg("record").arg("--kube-bin").arg(kube::programs()?);
+            tests.arg("--kube-bin").arg(kube::programs()?).arg("record");
             tests
         }
         Cases::Check(options) => check(options)?,
@@ -65,12 +65,16 @@ pub fn cases(command: &Cases) -> Result<bool> {
 fn check(options: &Check) -> Result<Command> {
     let names_server = options.real || options.url.is_some() || options.kubeconfig.is_some();
     let mut tests = program(options.filter.as_deref(), !names_server)?;
+    // Other servers need it only for the cases with kubectl, which is not worth a long build.
+    if options.real || kube::are_at_hand()? {
+        tests.arg("--kube-bin").arg(kube::programs()?);
+    }
     tests.arg("check");
     if options.brief {
         tests.arg("--brief");
     }
     if options.real {
-        tests.arg("--kube-bin").arg(kube::programs()?);
+        tests.arg("--real");
     } else if let (Some(url), Some(ca), Some(token)) = (&options.url, &options.ca, &options.token) {
         tests
             .args(["--url", url, "--token", token])
@@ -87,7 +91,6 @@ fn check(options: &Check) -> Result<Command> {
 /// The rung of the ladder.
 pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
     let mut tests = program(filter, true)?;
-    tests.arg("test").arg("--program").arg(plimsoll()?);
     match kube::programs() {
         Ok(folder) => {
             tests.arg("--kube-bin").arg(folder);
@@ -96,6 +99,9 @@ pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
         Err(error) => progress.left_out("real", &format!("{error:#}")),
     }
     let mut tests = tests
+        .arg("test")
+        .arg("--program")
+        .arg(plimsoll()?)
         .stdout(Stdio::piped())
         .spawn()
         .context("start the cluster tests")?;

@@ -41,10 +41,22 @@ pub fn programs() -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Whether `programs` needs to build nothing.
+pub fn are_at_hand() -> Result<bool> {
+    let named = std::env::var_os("PLIMSOLL_KUBE_BIN").is_some_and(|value| !value.is_empty());
+    let folder = folder(&workspace::cache()?);
+    let mut all = KUBERNETES_PROGRAMS.iter().chain(&["etcd"]);
+    Ok(named || all.all(|name| folder.join(name).is_file()))
+}
+
+fn folder(cache: &Path) -> PathBuf {
+    cache.join(format!("kubernetes-{KUBERNETES}-etcd-{ETCD}"))
+}
+
 /// Builds what the cache lacks and gives its folder.
 pub fn obtain() -> Result<PathBuf> {
     let cache = workspace::cache()?;
-    let folder = cache.join(format!("kubernetes-{KUBERNETES}-etcd-{ETCD}"));
+    let folder = folder(&cache);
     let is_missing = |name: &&str| !folder.join(name).is_file();
     let kubernetes: Vec<&str> = KUBERNETES_PROGRAMS
         .iter()

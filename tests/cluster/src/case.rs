@@ -34,6 +34,9 @@ pub struct Step {
     /// `METHOD PATH`; `@GROUP/VERSION/REST` is a path inside the case's namespace.
     #[serde(default, rename = "do")]
     request: Option<String>,
+    /// Arguments of kubectl instead of a request; `body` or `raw` is its input.
+    #[serde(default)]
+    kubectl: Option<String>,
     #[serde(default)]
     pub body: Option<Value>,
     /// Body text that is sent as it is.
@@ -100,6 +103,9 @@ pub enum Until {
     Values(BTreeMap<String, Value>),
 }
 
+/// The method of a step that runs kubectl.
+pub const KUBECTL: &str = "kubectl";
+
 /// A case with its defaults filled in.
 #[derive(Debug)]
 pub struct Case {
@@ -124,6 +130,10 @@ pub struct Planned {
 impl Case {
     pub fn area(&self) -> &str {
         self.name.split('/').next().unwrap_or_default()
+    }
+
+    pub fn needs_kubectl(&self) -> bool {
+        self.steps.iter().any(|planned| planned.method == KUBECTL)
     }
 
     /// Everything that the steps say, to tell what a server chose from what it was told.
@@ -170,10 +180,12 @@ impl Case {
 }
 
 fn plan(mut step: Step, request: Option<&str>, base: Option<&Value>) -> Result<Vec<Planned>> {
-    let title = match (&step.collect, step.request.as_deref().or(request)) {
-        (Some(watch), _) => format!("COLLECT {watch}"),
-        (None, Some(line)) => line.to_owned(),
-        (None, None) => bail!("neither `do` nor `collect`"),
+    let line = step.request.as_deref().or(request);
+    let title = match (&step.collect, &step.kubectl, line) {
+        (Some(watch), _, _) => format!("COLLECT {watch}"),
+        (None, Some(arguments), _) => format!("{KUBECTL} {arguments}"),
+        (None, None, Some(line)) => line.to_owned(),
+        (None, None, None) => bail!("neither `do` nor `collect`"),
     };
     let (method, path) = title
         .split_once(' ')

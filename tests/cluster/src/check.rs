@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::case::Case;
-use crate::client::Server;
 use crate::compare::{self, Difference};
-use crate::{record, run};
+use crate::record;
+use crate::run::{self, Stage};
 
 /// How many differences of one step are shown.
 const SHOWN: usize = 12;
@@ -23,9 +23,9 @@ pub struct Checked {
     pub failed: Vec<(usize, String, Vec<Difference>)>,
 }
 
-pub fn check(case: &Case, recordings: &Path, server: &Server) -> Result<Checked> {
+pub fn check(case: &Case, recordings: &Path, stage: &Stage) -> Result<Checked> {
     let recorded = record::load(recordings, case)?;
-    let outcome = run::run(case, server)?;
+    let outcome = run::run(case, stage)?;
     let failed = compare::compare(&recorded, &outcome)
         .into_iter()
         .zip(&case.steps)

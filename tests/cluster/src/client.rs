@@ -22,6 +22,8 @@ pub struct Server {
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
     pub admin_token: String,
+    /// PEM certificates that its own comes from.
+    pub authorities: Vec<u8>,
 }
 
 impl Server {
@@ -50,6 +52,7 @@ impl Server {
             name: ServerName::try_from(name.to_owned())?,
             tls: Arc::new(tls),
             admin_token: admin_token.to_owned(),
+            authorities: authorities.to_owned(),
         })
     }
 

@@ -9,6 +9,7 @@ mod check;
 mod client;
 mod compare;
 mod embedded;
+mod kubectl;
 mod placeholder;
 mod pool;
 mod process;
@@ -22,12 +23,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 use plimsoll_test_support::janitor;
-use plimsoll_test_support::report::Runner;
+use plimsoll_test_support::report::{LeaveOut, Runner};
 
+use crate::case::Case;
 use crate::check::Summary;
 use crate::client::Server;
 use crate::embedded::EmbeddedCluster;
 use crate::real::RealCluster;
+use crate::run::Stage;
 
 #[derive(Parser)]
 struct Arguments {
@@ -37,6 +40,9 @@ struct Arguments {
     /// Only cases whose name contains this.
     #[arg(long)]
     filter: Option<String>,
+    /// Folder with kube-apiserver, etcd and kubectl.
+    #[arg(long)]
+    kube_bin: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -44,58 +50,54 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Asks a real server and writes down its answers.
-    Record(RealArguments),
+    Record,
     /// Holds a server against the recordings and shows every difference.
     Check(CheckArguments),
-    /// The same as one test a case.
-    Test(TestArguments),
-}
-
-#[derive(Args)]
-struct RealArguments {
-    /// Folder with kube-apiserver and etcd.
-    #[arg(long)]
-    kube_bin: PathBuf,
+    /// The same as one test a case, on each server that can be had.
+    Test {
+        /// The plimsoll binary.
+        #[arg(long)]
+        program: PathBuf,
+    },
 }
 
 #[derive(Args)]
 struct CheckArguments {
-    /// An API server that runs already: https://HOST:PORT.
-    #[arg(long, requires_all = ["ca", "token"])]
-    url: Option<String>,
-    /// PEM file of its certificate authority.
-    #[arg(long)]
+    #[command(flatten)]
+    which: Which,
+    /// PEM file of the certificate authority behind `--url`.
+    #[arg(long, requires = "url")]
     ca: Option<PathBuf>,
-    /// Bearer token of an administrator.
-    #[arg(long)]
+    /// Bearer token of an administrator there.
+    #[arg(long, requires = "url")]
     token: Option<String>,
-    /// A kubeconfig that says the same.
-    #[arg(long, conflicts_with = "url")]
-    kubeconfig: Option<PathBuf>,
-    /// Folder with kube-apiserver and etcd: checks a real server.
-    #[arg(long, conflicts_with_all = ["url", "kubeconfig"])]
-    kube_bin: Option<PathBuf>,
-    /// The plimsoll binary: checks its embedded server.
-    #[arg(long, conflicts_with_all = ["url", "kubeconfig", "kube_bin"])]
-    program: Option<PathBuf>,
     /// Only the counts.
     #[arg(long)]
     brief: bool,
 }
 
 #[derive(Args)]
-struct TestArguments {
+#[group(required = true, multiple = false)]
+struct Which {
+    /// A real server, started for this.
     #[arg(long)]
-    program: PathBuf,
+    real: bool,
+    /// The embedded server of this plimsoll binary.
     #[arg(long)]
-    kube_bin: Option<PathBuf>,
+    program: Option<PathBuf>,
+    /// A server that runs already: https://HOST:PORT.
+    #[arg(long)]
+    url: Option<String>,
+    /// A server that runs already, by its kubeconfig.
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     if let Some(code) = janitor::helper() {
         return code;
     }
-    match run_command(Arguments::parse()) {
+    match run_command(&Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -105,21 +107,36 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_command(arguments: Arguments) -> Result<bool> {
+fn run_command(arguments: &Arguments) -> Result<bool> {
     let recordings = arguments.folder.join("recorded");
     let filter = arguments.filter.as_deref();
     let cases = case::load(&arguments.folder.join("cases"), filter)?;
-    match arguments.command {
-        Command::Record(real) => record_all(&cases, &recordings, &real.kube_bin),
-        Command::Check(options) => check_with(&cases, &recordings, &options),
-        Command::Test(options) => test(&cases, &recordings, &options),
+    let kube_bin = arguments.kube_bin.as_deref();
+    match &arguments.command {
+        Command::Record => record_all(&cases, &recordings, kube_bin),
+        Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
+        Command::Test { program } => Ok(test(&cases, &recordings, kube_bin, program)),
     }
 }
 
-fn record_all(cases: &[case::Case], recordings: &Path, kube_bin: &Path) -> Result<bool> {
-    let cluster = RealCluster::start(kube_bin)?;
+fn start_real(kube_bin: Option<&Path>) -> Result<RealCluster> {
+    RealCluster::start(kube_bin.context("a real server needs --kube-bin")?)
+}
+
+fn stage(server: &Server, kube_bin: Option<&Path>) -> Stage {
+    Stage {
+        server: server.clone(),
+        kubectl: kube_bin
+            .map(|folder| folder.join("kubectl"))
+            .filter(|program| program.is_file()),
+    }
+}
+
+fn record_all(cases: &[Case], recordings: &Path, kube_bin: Option<&Path>) -> Result<bool> {
+    let cluster = start_real(kube_bin)?;
+    let stage = stage(&cluster.server, kube_bin);
     let recorded = pool::each(cases, |case| {
-        let outcome = run::run(case, &cluster.server)?;
+        let outcome = run::run(case, &stage)?;
         record::write(recordings, case, &outcome)
     });
     let mut failed = 0;
@@ -133,45 +150,54 @@ fn record_all(cases: &[case::Case], recordings: &Path, kube_bin: &Path) -> Resul
     Ok(failed == 0)
 }
 
-fn check_with(cases: &[case::Case], recordings: &Path, options: &CheckArguments) -> Result<bool> {
-    if let Some(programs) = &options.kube_bin {
-        let cluster = RealCluster::start(programs)?;
-        return Ok(check_all(cases, recordings, &cluster.server, options.brief));
-    }
-    if let Some(program) = &options.program {
-        let cluster = EmbeddedCluster::start(program)?;
-        return Ok(check_all(cases, recordings, &cluster.server, options.brief));
-    }
-    let server = match (
-        &options.url,
-        &options.ca,
-        &options.token,
-        &options.kubeconfig,
-    ) {
-        (Some(url), Some(ca), Some(token), _) => {
-            let ca = std::fs::read(ca).with_context(|| format!("read {}", ca.display()))?;
-            Server::new(url, &ca, token)?
-        }
-        (_, _, _, Some(kubeconfig)) => embedded::server_of(kubeconfig)?,
-        _ => bail!(
-            "which server? --url with --ca and --token, --kubeconfig, --kube-bin or --program"
-        ),
+fn check_with(
+    cases: &[Case],
+    recordings: &Path,
+    kube_bin: Option<&Path>,
+    options: &CheckArguments,
+) -> Result<bool> {
+    let check = |server: &Server| {
+        let stage = stage(server, kube_bin);
+        check_all(cases, recordings, &stage, options.brief)
     };
-    Ok(check_all(cases, recordings, &server, options.brief))
+    let which = &options.which;
+    if which.real {
+        return Ok(check(&start_real(kube_bin)?.server));
+    }
+    if let Some(program) = &which.program {
+        return Ok(check(&EmbeddedCluster::start(program)?.server));
+    }
+    if let Some(kubeconfig) = &which.kubeconfig {
+        return Ok(check(&embedded::server_of(kubeconfig)?));
+    }
+    match (&which.url, &options.ca, &options.token) {
+        (Some(url), Some(ca), Some(token)) => {
+            let ca = std::fs::read(ca).with_context(|| format!("read {}", ca.display()))?;
+            Ok(check(&Server::new(url, &ca, token)?))
+        }
+        _ => bail!("--url needs --ca and --token"),
+    }
 }
 
-fn check_all(cases: &[case::Case], recordings: &Path, server: &Server, brief: bool) -> bool {
+fn check_all(cases: &[Case], recordings: &Path, stage: &Stage, brief: bool) -> bool {
     let mut summary = Summary::default();
-    let checked = pool::each(cases, |case| check::check(case, recordings, server));
+    let checked = pool::each(cases, |case| check::check(case, recordings, stage));
     for (case, checked) in cases.iter().zip(checked) {
-        summary.add(case, checked.as_ref().ok());
-        if brief {
-            continue;
-        }
         match checked {
-            Ok(checked) if checked.failed.is_empty() => {}
-            Ok(checked) => print!("{}: {}\n{}", case.name, case.about, checked.describe()),
-            Err(error) => println!("{}: {error:#}", case.name),
+            Err(error) if error.is::<LeaveOut>() => {
+                println!("{}: left out: {error}", case.name);
+                continue;
+            }
+            Err(error) => {
+                summary.add(case, None);
+                println!("{}: {error:#}", case.name);
+            }
+            Ok(checked) => {
+                summary.add(case, Some(&checked));
+                if !brief && !checked.failed.is_empty() {
+                    print!("{}: {}\n{}", case.name, case.about, checked.describe());
+                }
+            }
         }
     }
     summary.print();
@@ -179,7 +205,7 @@ fn check_all(cases: &[case::Case], recordings: &Path, server: &Server, brief: bo
 }
 
 /// One line a case for each server that can be had.
-fn test(cases: &[case::Case], recordings: &Path, options: &TestArguments) -> Result<bool> {
+fn test(cases: &[Case], recordings: &Path, kube_bin: Option<&Path>, program: &Path) -> bool {
     let mut runner = Runner::new(std::io::stdout(), None);
     let mut run_on = |name: &str, server: Result<&Server>| {
         let server = match server {
@@ -189,7 +215,8 @@ fn test(cases: &[case::Case], recordings: &Path, options: &TestArguments) -> Res
                 return;
             }
         };
-        let checked = pool::each(cases, |case| check::check(case, recordings, server));
+        let stage = stage(server, kube_bin);
+        let checked = pool::each(cases, |case| check::check(case, recordings, &stage));
         for (case, checked) in cases.iter().zip(checked) {
             runner.case(&format!("{name}::{}", case.name), || {
                 let checked = checked?;
@@ -200,25 +227,15 @@ fn test(cases: &[case::Case], recordings: &Path, options: &TestArguments) -> Res
             });
         }
     };
-    let embedded = EmbeddedCluster::start(&options.program);
-    run_on(
-        "embedded",
-        embedded
-            .as_ref()
-            .map(|cluster| &cluster.server)
-            .map_err(copy),
-    );
-    drop(embedded);
-    if let Some(programs) = &options.kube_bin {
-        let real = RealCluster::start(programs);
-        run_on(
-            "real",
-            real.as_ref().map(|cluster| &cluster.server).map_err(copy),
-        );
+    match EmbeddedCluster::start(program) {
+        Ok(embedded) => run_on("embedded", Ok(&embedded.server)),
+        Err(error) => run_on("embedded", Err(error)),
     }
-    Ok(runner.finish())
-}
-
-fn copy(error: &anyhow::Error) -> anyhow::Error {
-    anyhow::anyhow!("{error:#}")
+    if kube_bin.is_some() {
+        match start_real(kube_bin) {
+            Ok(real) => run_on("real", Ok(&real.server)),
+            Err(error) => run_on("real", Err(error)),
+        }
+    }
+    runner.finish()
 }

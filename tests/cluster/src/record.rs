@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::case::Case;
 use crate::placeholder::{self, Kind, Placeholder};
-use crate::run::Outcome;
+use crate::run::{self, Outcome};
 
 /// Where the recording of a case is.
 pub fn file(folder: &Path, case: &Case) -> PathBuf {
@@ -41,15 +41,12 @@ pub fn write(folder: &Path, case: &Case, outcome: &Outcome) -> Result<()> {
         if let Some(failure) = answer.get("failure") {
             anyhow::bail!("step {} ({}): {failure}", index + 1, planned.title);
         }
-        let is_refused = answer["status"]
-            .as_u64()
-            .is_some_and(|status| status >= 400);
         ensure!(
-            !(planned.step.quiet && is_refused),
+            !(planned.step.quiet && run::is_refusal(&answer)),
             "step {} ({}) prepares others, but was refused: {}",
             index + 1,
             planned.title,
-            answer["json"]["message"]
+            answer
         );
         let mut line = Map::new();
         line.insert("do".to_owned(), Value::String(planned.title.clone()));
@@ -142,6 +139,9 @@ const VERSION_PHRASES: &[&str] = &[
     "ResourceVersion in object meta: ",
     "too old resource version: ",
     "ResourceVersion in record (",
+    "resourceVersion: \"",
+    "\"resourceVersion\": \"",
+    "Resource Version: ",
     r#"\"resourceVersion\":\""#,
     r#"\\\"resourceVersion\\\":\\\""#,
     r#""resourceVersion":""#,

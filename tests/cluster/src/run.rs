@@ -1,14 +1,17 @@
 //! Does the steps of a case on a server and gives the answers as they came.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_test_support::poll;
+use plimsoll_test_support::report::LeaveOut;
 use serde_json::{Map, Value, json};
 
-use crate::case::{Case, Planned, Step, Until};
+use crate::case::{Case, KUBECTL, Planned, Step, Until};
 use crate::client::{Exchange, Piece, Request, Server};
+use crate::kubectl::Kubectl;
 
 /// How long an event, the end of a watch or a wanted state may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -34,13 +37,28 @@ pub struct Outcome {
     pub answers: Vec<Value>,
 }
 
+/// Where cases run.
+#[derive(Debug)]
+pub struct Stage {
+    pub server: Server,
+    /// The kubectl program, if there is one.
+    pub kubectl: Option<PathBuf>,
+}
+
 /// Runs the case in a namespace of its own.
-pub fn run(case: &Case, server: &Server) -> Result<Outcome> {
+pub fn run(case: &Case, stage: &Stage) -> Result<Outcome> {
+    let server = &stage.server;
     let namespace = format!("t-{}", letters(8));
+    let kubectl = match (&stage.kubectl, case.needs_kubectl()) {
+        (_, false) => None,
+        (Some(program), true) => Some(Kubectl::new(program, server, &namespace)?),
+        (None, true) => return Err(LeaveOut("there is no kubectl".to_owned()).into()),
+    };
     let mut runner = Runner {
         server,
         variables: BTreeMap::from([("ns".to_owned(), namespace.clone())]),
         watches: BTreeMap::new(),
+        kubectl,
     };
     runner.clean(&case.cleanup);
     runner.make_namespace(&namespace)?;
@@ -71,6 +89,7 @@ struct Runner<'a> {
     server: &'a Server,
     variables: BTreeMap<String, String>,
     watches: BTreeMap<String, Watch>,
+    kubectl: Option<Kubectl<'a>>,
 }
 
 impl Runner<'_> {
@@ -146,7 +165,9 @@ impl Runner<'_> {
         let reached = poll::until(&planned.title, PATIENCE, || {
             last = self.ask(planned)?;
             let reached = match until {
-                Until::Status(status) => last["status"] == json!(status),
+                Until::Status(status) => {
+                    last["status"] == json!(status) || last["exit"] == json!(status)
+                }
                 Until::Values(values) => values.iter().all(|(pointer, wanted)| {
                     let found = last.get("json").and_then(|body| body.pointer(pointer));
                     match (wanted, found) {
@@ -167,6 +188,10 @@ impl Runner<'_> {
 
     fn ask(&mut self, planned: &Planned) -> Result<Value> {
         let request = self.request(planned)?;
+        if planned.method == KUBECTL {
+            let kubectl = self.kubectl.as_ref().context("there is no kubectl")?;
+            return kubectl.run(&request.path, request.body.as_deref());
+        }
         let exchange = self.server.send(&request)?;
         let mut answer = Map::new();
         answer.insert("status".to_owned(), json!(exchange.status));
@@ -347,6 +372,12 @@ fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> 
         return Some(("events", json!(lines)));
     }
     Some(("text", json!(text)))
+}
+
+/// Whether an answer is one that a preparing step cannot have.
+pub fn is_refusal(answer: &Value) -> bool {
+    let is_error = |status: u64| status >= 400;
+    answer["status"].as_u64().is_some_and(is_error) || answer["exit"].as_u64() > Some(0)
 }
 
 /// What the step wants of its answer.
