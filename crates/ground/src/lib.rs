@@ -18,3 +18,5 @@ pub mod shutdown;
 
 #[cfg(test)]
 mod fake;
+#[cfg(test)]
+mod pki;

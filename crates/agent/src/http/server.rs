@@ -104,7 +104,7 @@ pub struct Server {
 impl Config {
     pub async fn bind(self) -> Result<Server, BindError> {
         let auth = Auth::load(self.token_file.as_deref(), self.basic.as_ref())?;
-        let tls = self.tls.is_some();
+        let (tls, token) = (self.tls.is_some(), auth.has_token());
         let bound = kit::Config {
             tls: self.tls.map(kit::Tls::from),
             limits: kit::Limits::from(&self.limits),
@@ -112,8 +112,7 @@ impl Config {
         };
         let bound = bound.bind().await?;
         let address = bound.local_addr();
-        if !address.ip().is_loopback() && !(tls && auth.has_token()) {
-            let token = auth.has_token();
+        if !address.ip().is_loopback() && (!tls || !token) {
             tracing::warn!(%address, tls, token, "anyone who reaches this address can read all figures");
         }
         Ok(Server {

@@ -10,47 +10,20 @@ use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
-};
 use tower::service_fn;
 
 use super::*;
-use crate::serve::{self, Certificate, Peer, Serving, Tls, Trust, certified_key};
+use crate::pki::Authority;
+use crate::serve::{self, Peer, Serving, Tls};
 
 const SOON: Duration = Duration::from_secs(10);
-
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (String, String) {
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.extended_key_usages = vec![usage];
-        let key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&key, &self.0).unwrap();
-        (cert.pem(), key.serialize_pem())
-    }
-}
 
 type Seen = Arc<Mutex<Vec<String>>>;
 
 /// Tells who asked, by certificate and user agent, and how.
 async fn server(authority: &Authority) -> (Serving, Seen) {
-    let (cert, key) = authority.issue("server", ExtendedKeyUsagePurpose::ServerAuth);
-    let certificate = certified_key(cert.as_bytes(), key.as_bytes()).unwrap();
-    let mut tls = Tls::new(Certificate::Given(certificate));
-    let trust = Trust::from_pem(authority.0.pem().as_bytes()).unwrap();
-    tls.clients = serve::Clients::Requested(vec![trust]);
+    let mut tls = Tls::new(authority.server().given());
+    tls.clients = serve::Clients::Requested(vec![authority.trust()]);
     let config = serve::Config {
         tls: Some(tls),
         ..serve::Config::loopback()
@@ -85,14 +58,14 @@ fn write_kubeconfig(dir: &Path, address: &str, authority: &Authority) {
          contexts:\n- name: here\n  context: {{cluster: c, user: u}}\n\
          users:\n- name: u\n  user: {{client-certificate: client.crt, client-key: client.key}}\n"
     );
-    std::fs::write(dir.join("ca.crt"), authority.0.pem()).unwrap();
+    std::fs::write(dir.join("ca.crt"), authority.pem()).unwrap();
     std::fs::write(dir.join("kubeconfig"), text).unwrap();
 }
 
 fn write_client(dir: &Path, authority: &Authority, name: &str) {
-    let (cert, key) = authority.issue(name, ExtendedKeyUsagePurpose::ClientAuth);
-    std::fs::write(dir.join("client.crt"), cert).unwrap();
-    std::fs::write(dir.join("client.key"), key).unwrap();
+    let pair = authority.client(name, "o");
+    std::fs::write(dir.join("client.crt"), pair.cert).unwrap();
+    std::fs::write(dir.join("client.key"), pair.key).unwrap();
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ fn config_map(proxies: &Authority, clients: &Authority) -> Value {
     "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system",
         "resourceVersion": "1"},
     "data": {
-        "client-ca-file": clients.0.pem(),
-        "requestheader-client-ca-file": proxies.0.pem(),
+        "client-ca-file": clients.pem(),
+        "requestheader-client-ca-file": proxies.pem(),
         "requestheader-allowed-names": "[\"front-proxy\"]",
         "requestheader-username-headers": "[\"X-Remote-User\"]",
         "requestheader-group-headers": "[\"X-Remote-Group\"]",
@@ -101,7 +101,7 @@ async fn files_come_before_the_cluster() {
     let (proxies, clients, ours) = (Authority::new(), Authority::new(), Authority::new());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ca.crt");
-    std::fs::write(&path, ours.0.pem()).unwrap();
+    std::fs::write(&path, ours.pem()).unwrap();
     let (client, _) = serving(config_map(&proxies, &clients));
     let config = DelegationConfig {
         client_ca_file: Some(path.clone()),
@@ -116,7 +116,7 @@ async fn files_come_before_the_cluster() {
     let told = async {
         // The watch may begin after the first change: each one is a new chance to be seen.
         while jane.verified_by(&found.client_ca).is_ok() {
-            std::fs::write(&path, clients.0.pem()).unwrap();
+            std::fs::write(&path, clients.pem()).unwrap();
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -8,42 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, request};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
 
 use super::*;
-use crate::serve::{Peer, Trust};
+use crate::pki::Authority;
+use crate::serve::Peer;
 
 const TEN: Duration = Duration::from_secs(10);
-
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    fn trust(&self) -> Trust {
-        Trust::from_pem(self.0.pem().as_bytes()).unwrap()
-    }
-
-    fn peer(&self, name: &str, organisation: &str) -> Peer {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        let mut push = |kind, value| params.distinguished_name.push(kind, value);
-        push(DnType::CommonName, name);
-        push(DnType::OrganizationName, organisation);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let leaf = params.signed_by(&key, &self.0).unwrap();
-        Peer::new("10.0.0.1:1".parse().unwrap(), &[leaf.der().clone()])
-    }
-}
 
 fn nobody() -> Peer {
     Peer::new("10.0.0.1:1".parse().unwrap(), &[])

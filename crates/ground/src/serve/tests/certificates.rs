@@ -13,7 +13,7 @@ fn tls(certificate: Certificate) -> Config {
 
 #[tokio::test]
 async fn both_protocols_with_a_given_certificate() {
-    let authority = Authority::new("ca");
+    let authority = Authority::new();
     let bound = tls(authority.server().given()).bind().await.unwrap();
     let address = bound.local_addr();
     assert_ne!(address.port(), 0);
@@ -26,7 +26,7 @@ async fn both_protocols_with_a_given_certificate() {
         let (status, text) = get(&client, address, "/").await.unwrap();
         assert_eq!((status, text.as_str()), (200, expect));
     }
-    let stranger = connector(&Authority::new("other").pem(), None, Protocol::Http1);
+    let stranger = connector(&Authority::new().pem(), None, Protocol::Http1);
     get(&stranger, address, "/").await.unwrap_err();
     until(async || serving.counters().handshake_failures() == 1).await;
     assert_eq!(serving.drain(SOON).await, 0);
@@ -35,7 +35,7 @@ async fn both_protocols_with_a_given_certificate() {
 
 #[tokio::test]
 async fn http2_can_be_left_out() {
-    let authority = Authority::new("ca");
+    let authority = Authority::new();
     let mut config = tls(authority.server().given());
     config.tls.as_mut().unwrap().http2 = false;
     let serving = config.bind().await.unwrap().spawn(service_fn(describe));
@@ -48,8 +48,8 @@ async fn http2_can_be_left_out() {
 #[tokio::test]
 async fn changed_files_are_taken_and_half_a_pair_is_not() {
     let dir = tempfile::tempdir().unwrap();
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
-    let files = old.server().write(dir.path());
+    let (old, new) = (Authority::new(), Authority::new());
+    let files = write(&old.server(), dir.path());
     let config = tls(Certificate::Files(files.clone()));
     let serving = config.bind().await.unwrap().spawn(service_fn(describe));
     let address = serving.local_addr();
@@ -129,8 +129,8 @@ async fn self_signed_says_where_and_since_when() {
 /// Any certificate is let in; who it is from is judged by each request, with the authorities of the moment.
 #[tokio::test]
 async fn requested_certificates_are_judged_by_authorities_that_change() {
-    let server = Authority::new("server ca");
-    let (first, second) = (Authority::new("first"), Authority::new("second"));
+    let server = Authority::new();
+    let (first, second) = (Authority::new(), Authority::new());
     let trust = Trust::from_pem(first.pem().as_bytes()).unwrap();
     let other = Trust::nobody();
     let mut config = tls(server.server().given());
@@ -151,7 +151,7 @@ async fn requested_certificates_are_judged_by_authorities_that_change() {
         let client = connector(&server.pem(), own, Protocol::Http2);
         get(&client, address, "/").await.unwrap().1
     };
-    let (of_first, of_second) = (first.client(), second.client());
+    let (of_first, of_second) = (first.client("client", "o"), second.client("client", "o"));
     assert_eq!(ask(None).await, "nobody");
     assert_eq!(ask(Some(&of_first)).await, "known");
     let unknown = rustls::Error::from(CertificateError::UnknownIssuer).to_string();
@@ -172,8 +172,8 @@ async fn requested_certificates_are_judged_by_authorities_that_change() {
 
 #[test]
 fn a_verdict_is_about_one_content_of_one_set() {
-    let (one, two) = (Authority::new("one"), Authority::new("two"));
-    let pair = one.client();
+    let (one, two) = (Authority::new(), Authority::new());
+    let pair = one.client("client", "o");
     let leaf = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
     let peer = Peer::new("127.0.0.1:1".parse().unwrap(), &[leaf]);
     let of_one = Trust::from_pem(one.pem().as_bytes()).unwrap();
@@ -190,7 +190,7 @@ fn a_verdict_is_about_one_content_of_one_set() {
 
 #[tokio::test]
 async fn required_certificates_are_required() {
-    let authority = Authority::new("ca");
+    let authority = Authority::new();
     let dir = tempfile::tempdir().unwrap();
     let ca = dir.path().join("ca.crt");
     std::fs::write(&ca, authority.pem()).unwrap();
@@ -198,11 +198,11 @@ async fn required_certificates_are_required() {
     config.tls.as_mut().unwrap().clients = Clients::RequiredByFile(ca.clone());
     let serving = config.bind().await.unwrap().spawn(service_fn(describe));
     let address = serving.local_addr();
-    let own = authority.client();
+    let own = authority.client("client", "o");
     let known = connector(&authority.pem(), Some(&own), Protocol::Http1);
     assert_eq!(get(&known, address, "/").await.unwrap().1, "HTTP/1.1 1");
-    let next = Authority::new("next");
-    let foreign = next.client();
+    let next = Authority::new();
+    let foreign = next.client("client", "o");
     let foreign = connector(&authority.pem(), Some(&foreign), Protocol::Http1);
     let nothing = connector(&authority.pem(), None, Protocol::Http1);
     for client in [&nothing, &foreign] {
@@ -216,8 +216,8 @@ async fn required_certificates_are_required() {
 #[tokio::test]
 async fn what_will_not_do_is_said_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let authority = Authority::new("ca");
-    let files = authority.server().write(dir.path());
+    let authority = Authority::new();
+    let files = write(&authority.server(), dir.path());
     let error = |config: Config| async { config.bind().await.unwrap_err().to_string() };
     let missing = KeyPairFiles {
         key: dir.path().join("none"),

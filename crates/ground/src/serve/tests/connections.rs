@@ -65,7 +65,7 @@ async fn an_idle_http2_client_is_told_to_go() {
 #[tokio::test]
 async fn the_last_answer_ends_an_http2_connection() {
     for (protocol, ends) in [(Protocol::Http2, true), (Protocol::Http1, false)] {
-        let authority = Authority::new("ca");
+        let authority = Authority::new();
         let config = Config {
             tls: Some(Tls::new(authority.server().given())),
             ..Config::loopback()
@@ -151,7 +151,7 @@ async fn too_long_a_head() {
 
 #[tokio::test]
 async fn plain_http_to_an_https_port() {
-    let authority = Authority::new("ca");
+    let authority = Authority::new();
     let config = Config {
         tls: Some(Tls::new(authority.server().given())),
         ..Config::loopback()
@@ -177,7 +177,7 @@ async fn streams_on_one_connection_are_limited_as_told() {
         streams: 250,
         ..Limits::default()
     };
-    let authority = Authority::new("ca");
+    let authority = Authority::new();
     let config = Config {
         tls: Some(Tls::new(authority.server().given())),
         limits,
@@ -213,7 +213,7 @@ fn endless(shutdown: crate::shutdown::Shutdown) -> Response<Channel<Bytes, Infal
 #[tokio::test]
 async fn draining_ends_streams_and_cuts_off_what_hangs() {
     for protocol in [Protocol::Http1, Protocol::Http2] {
-        let authority = Authority::new("ca");
+        let authority = Authority::new();
         let config = Config {
             tls: Some(Tls::new(authority.server().given())),
             ..Config::loopback()
@@ -252,7 +252,7 @@ async fn draining_ends_streams_and_cuts_off_what_hangs() {
 
 #[tokio::test]
 async fn those_who_only_hold_a_place_do_not_keep_others_out() {
-    let authority = Authority::new("ca");
+    let authority = Authority::new();
     let limits = Limits {
         connections: 2,
         ..Limits::default()

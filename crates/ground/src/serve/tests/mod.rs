@@ -14,10 +14,6 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair,
-};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -25,67 +21,18 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::*;
+use crate::pki::{Authority, Pair};
 
 pub const SOON: Duration = Duration::from_secs(10);
 
-pub struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-/// Certificate and key as PEM.
-#[derive(Clone)]
-pub struct Pair {
-    pub cert: String,
-    pub key: String,
-}
-
-impl Authority {
-    pub fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        Self(CertifiedIssuer::self_signed(params, key).unwrap())
-    }
-
-    pub fn pem(&self) -> String {
-        self.0.pem()
-    }
-
-    pub fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Pair {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.extended_key_usages = vec![usage];
-        let key = KeyPair::generate().unwrap();
-        let cert = params.signed_by(&key, &self.0).unwrap().pem();
-        Pair {
-            cert,
-            key: key.serialize_pem(),
-        }
-    }
-
-    pub fn server(&self) -> Pair {
-        self.issue("server", ExtendedKeyUsagePurpose::ServerAuth)
-    }
-
-    pub fn client(&self) -> Pair {
-        self.issue("client", ExtendedKeyUsagePurpose::ClientAuth)
-    }
-}
-
-impl Pair {
-    pub fn given(&self) -> Certificate {
-        let key = certified_key(self.cert.as_bytes(), self.key.as_bytes());
-        Certificate::Given(key.unwrap())
-    }
-
-    pub fn write(&self, dir: &Path) -> KeyPairFiles {
-        let files = KeyPairFiles {
-            cert: dir.join("tls.crt"),
-            key: dir.join("tls.key"),
-        };
-        std::fs::write(&files.cert, &self.cert).unwrap();
-        std::fs::write(&files.key, &self.key).unwrap();
-        files
-    }
+pub fn write(pair: &Pair, dir: &Path) -> KeyPairFiles {
+    let files = KeyPairFiles {
+        cert: dir.join("tls.crt"),
+        key: dir.join("tls.key"),
+    };
+    std::fs::write(&files.cert, &pair.cert).unwrap();
+    std::fs::write(&files.key, &pair.key).unwrap();
+    files
 }
 
 pub fn connector(ca_pem: &str, own: Option<&Pair>, protocol: Protocol) -> TlsConnector {
