@@ -1,5 +1,7 @@
 //! Taking fields over: what an update takes silently, an applier has to ask for.
 
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
 use super::Tracking;
@@ -37,6 +39,11 @@ const NOBODYS: [&str; 12] = [
     "metadata.managedFields",
     "metadata.resourceVersion",
 ];
+
+fn nobodys() -> &'static FieldSet {
+    static SET: OnceLock<FieldSet> = OnceLock::new();
+    SET.get_or_init(|| FieldSet::of_fields(&NOBODYS))
+}
 
 impl Tracking<'_> {
     /// Merges what `manager` applies into `live` (none: there is no such object yet). The result is not decoded yet
@@ -126,7 +133,7 @@ impl Tracking<'_> {
         self.take_over(live, &object, &mut entries, Some(manager), force)?;
         let unchanged = values_equal(live, &object);
         if let Some(mut own) = entries.remove(&identity) {
-            own.set = own.set.difference(&FieldSet::of_fields(&NOBODYS));
+            own.set = own.set.difference(nobodys());
             if !unchanged {
                 own.time = Some(now.to_owned());
             }
@@ -237,7 +244,7 @@ impl Tracking<'_> {
             return;
         };
         let set = compared.modified.union(&compared.added);
-        let set = set.difference(&FieldSet::of_fields(&NOBODYS));
+        let set = set.difference(nobodys());
         if !set.is_empty() {
             let mut own = self.entry(manager, false);
             let before = entries.remove(&own.identity());

@@ -138,4 +138,6 @@ fn same_but_for_entries(old: &Value, new: &Value) -> bool {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

@@ -1,31 +1,16 @@
 //! What a write through a certain door cannot change, hence nobody comes to own by it.
 
 use super::fieldset::FieldSet;
-use super::path::Step;
 
+/// These fields, and all below them, are left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reset {
-    /// These, and all below them, are left alone.
-    Fields(FieldSet),
-    /// Only what is at or below one of these is changed. A star stands for any element.
-    AllBut(&'static [&'static [&'static str]]),
-}
+pub struct Reset(FieldSet);
 
 impl Reset {
-    /// Of a built-in resource (by its plural name) or, with `subresource`, of one of its doors.
+    /// Of a built-in resource (by its plural name) or, with `subresource`, of one of its doors. Those for resizing and
+    /// for ephemeral containers own even what they do not change, as in the original.
     pub fn builtin(group: &str, plural: &str, subresource: &str) -> Self {
         let fields: &[&str] = match (group, plural, subresource) {
-            ("", "pods", "ephemeralcontainers") => {
-                return Self::AllBut(&[&["spec", "ephemeralContainers"]]);
-            }
-            ("", "pods", "resize") => {
-                return Self::AllBut(&[
-                    &["spec", "containers", "*", "resources"],
-                    &["spec", "containers", "*", "resizePolicy"],
-                    &["spec", "initContainers", "*", "resources"],
-                    &["spec", "initContainers", "*", "resizePolicy"],
-                ]);
-            }
             ("", "pods", "status") => &[
                 "spec",
                 "metadata.deletionTimestamp",
@@ -52,7 +37,7 @@ impl Reset {
             (_, _, "") if has_status_door(group, plural) => &["status"],
             _ => &[],
         };
-        Self::Fields(FieldSet::of_fields(fields))
+        Self(FieldSet::of_fields(fields))
     }
 
     /// Of a custom resource. `has_status`: its status can be written through its own door only.
@@ -62,20 +47,19 @@ impl Reset {
             (true, "") => &["status"],
             _ => &[],
         };
-        Self::Fields(FieldSet::of_fields(fields))
+        Self(FieldSet::of_fields(fields))
     }
 
     /// Nothing is left alone.
     pub fn nothing() -> Self {
-        Self::Fields(FieldSet::new())
+        Self(FieldSet::new())
     }
 
     pub(super) fn filter(&self, set: FieldSet) -> FieldSet {
-        match self {
-            Self::Fields(fields) if fields.is_empty() => set,
-            Self::Fields(fields) => set.recursive_difference(fields),
-            Self::AllBut(patterns) => matching(&set, patterns),
+        if self.0.is_empty() {
+            return set;
         }
+        set.recursive_difference(&self.0)
     }
 }
 
@@ -84,26 +68,6 @@ fn has_status_door(group: &str, plural: &str) -> bool {
         .iter()
         .find(|one| one.group == group && one.plural == plural)
         .is_some_and(|one| one.subresource("status").is_some())
-}
-
-fn matching(set: &FieldSet, patterns: &[&[&str]]) -> FieldSet {
-    set.map(|step, member, below| {
-        let rests: Vec<&[&str]> = patterns
-            .iter()
-            .filter_map(|pattern| {
-                let (first, rest) = pattern.split_first()?;
-                let fits = *first == "*" || *step == Step::field(first);
-                fits.then_some(rest)
-            })
-            .collect();
-        if rests.is_empty() {
-            return (false, FieldSet::new());
-        }
-        if rests.iter().any(|rest| rest.is_empty()) {
-            return (member, below.clone());
-        }
-        (member, matching(below, &rests))
-    })
 }
 
 #[cfg(test)]
@@ -152,16 +116,6 @@ mod tests {
         assert_eq!(
             filtered(Reset::builtin("", "configmaps", ""))["f:status"],
             json!({"f:phase": {}})
-        );
-    }
-
-    #[test]
-    fn resizing_touches_resources_only() {
-        assert_eq!(
-            filtered(Reset::builtin("", "pods", "resize")),
-            json!({"f:spec": {"f:containers": {
-                r#"k:{"name":"c"}"#: {".": {}, "f:resources": {"f:limits": {}}},
-            }}})
         );
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::strategic::Problem;
+use super::strategic::scope::Problem;
 use crate::golang;
 
 /// What identifies an element: one of its fields, or itself.

@@ -1,14 +1,16 @@
 //! Strategic merge patch: a merge patch that knows which lists are keyed, with directives to delete, to replace and to
 //! order.
 
-use http::StatusCode;
+pub(super) mod scope;
+
 use serde_json::{Map, Value};
 
+use scope::{Problem, Scope};
+
 use super::order::{Identity, arrange, check_requested};
-use super::{Evidence, Patched, does_not_apply, parse_object};
-use crate::field::quote;
+use super::{Evidence, Patched, parse_object};
 use crate::golang;
-use crate::schema::{Field, Shape, Struct, Types};
+use crate::schema::{Shape, Types};
 use crate::status::Failure;
 
 const DIRECTIVE: &str = "$patch";
@@ -27,14 +29,16 @@ pub fn apply(
 ) -> Result<Patched, Failure> {
     let (patch, document) = parse_object(body).map_err(Failure::bad_request)?;
     let patch = patch.unwrap_or_default();
-    let Shape::Struct(id) = shape else {
+    let of = match shape {
+        Shape::Struct(id) => Some(types.get(*id)),
+        _ => None,
+    };
+    // A custom resource does not say how its lists merge.
+    let Some(of) = of.filter(|of| !of.go_name.is_empty()) else {
         return Err(Problem::Malformed("strategic merge patch format is not supported").into());
     };
     let mut fields = current.as_object().cloned().unwrap_or_default();
-    let scope = Scope {
-        types,
-        kind: Kind::Struct(types.get(*id)),
-    };
+    let scope = Scope::of_object(types, of);
     merge_fields(&mut fields, patch.clone(), scope)?;
     Ok(Patched {
         object: Value::Object(fields),
@@ -45,135 +49,6 @@ pub fn apply(
         },
         evidence: Evidence::Patch(Value::Object(patch)),
     })
-}
-
-/// Why a patch cannot be merged.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Problem {
-    Malformed(&'static str),
-    ListOfLists,
-    /// The client's mistake all the same, but the original takes it for its own.
-    Other(String),
-}
-
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        match problem {
-            Problem::Malformed(what) => Self::bad_request(what),
-            Problem::ListOfLists => does_not_apply(),
-            Problem::Other(what) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", what),
-        }
-    }
-}
-
-impl Problem {
-    const PRIMITIVE_LIST: Self = Self::Malformed("invalid patch format of primitive list");
-    const ORDER_LIST: Self = Self::Malformed("invalid patch format of setElementOrder list");
-    const KEYS_TO_RETAIN: Self = Self::Malformed("invalid patch format of retainKeys");
-
-    pub(super) fn wrong_type(expected: &str, actual: &Value) -> Self {
-        let actual = golang::type_name(actual);
-        Self::Other(format!("expected a {expected}, but received a {actual}"))
-    }
-
-    pub(super) fn no_merge_key(element: &Value, key: &str) -> Self {
-        let shown = golang::shown(element);
-        Self::Other(format!(
-            "map: {shown} does not contain declared merge key: {key}"
-        ))
-    }
-
-    pub(super) fn order_mismatch(patch: &[Value], requested: &[Value]) -> Self {
-        Self::Other(format!(
-            "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
-            golang::shown_list(patch),
-            golang::shown_list(requested)
-        ))
-    }
-
-    fn unknown_directive(directive: &Value, map: &Fields) -> Self {
-        let directive = match directive {
-            Value::String(text) => text.clone(),
-            other => format!("%!s({}={})", golang::type_name(other), golang::shown(other)),
-        };
-        let shown = golang::shown(&Value::Object(map.clone()));
-        Self::Other(format!("unknown patch type: {directive} in map: {shown}"))
-    }
-}
-
-/// What is known about the object that is being merged.
-#[derive(Clone, Copy)]
-struct Scope<'a> {
-    types: &'a Types,
-    kind: Kind<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Kind<'a> {
-    Struct(&'a Struct),
-    /// What Go calls the kind of a type that has no fields to look up.
-    Other(&'static str),
-}
-
-impl<'a> Scope<'a> {
-    fn of(self, shape: &Shape) -> Self {
-        let kind = match shape {
-            Shape::Struct(id) => Kind::Struct(self.types.get(*id)),
-            Shape::Map(..) => Kind::Other("map"),
-            Shape::List(..) | Shape::Bytes => Kind::Other("slice"),
-            Shape::Text(_) => Kind::Other("string"),
-            Shape::Bool => Kind::Other("bool"),
-            Shape::Int32 => Kind::Other("int32"),
-            Shape::Int64 => Kind::Other("int64"),
-            Shape::Float => Kind::Other("float64"),
-            _ => Kind::Other("struct"),
-        };
-        Self { kind, ..self }
-    }
-
-    fn name(self) -> &'static str {
-        match self.kind {
-            Kind::Struct(_) => "struct",
-            Kind::Other(name) => name,
-        }
-    }
-
-    fn field(self, name: &str) -> Result<&'a Field, Problem> {
-        let one = match self.kind {
-            Kind::Struct(one) => one,
-            Kind::Other(kind) => {
-                return Err(Problem::Other(format!(
-                    "merging an object in json but data type is not struct, instead is: {kind}"
-                )));
-            }
-        };
-        let loosely = || {
-            let mut fields = one.fields.iter();
-            fields.find(|field| field.name.eq_ignore_ascii_case(name))
-        };
-        one.field(name).or_else(loosely).ok_or_else(|| {
-            let go_name = one.go_name.rsplit('.').next().unwrap_or(&one.go_name);
-            Problem::Other(format!(
-                "unable to find api field in struct {go_name} for the json field {}",
-                quote(name)
-            ))
-        })
-    }
-
-    /// A list's field and what is known about its elements.
-    fn list_field(self, name: &str) -> Result<(&'a Field, Self), Problem> {
-        let field = self.field(name)?;
-        match &field.shape {
-            Shape::List(element, _) if matches!(**element, Shape::List(..)) => {
-                Err(Problem::Other("unexpected slice of slice".to_owned()))
-            }
-            Shape::List(element, _) => Ok((field, self.of(element))),
-            _ => Err(Problem::Other(format!(
-                "expected slice or array type, but got: {}",
-                self.name()
-            ))),
-        }
-    }
 }
 
 fn merge_fields(live: &mut Fields, mut patch: Fields, scope: Scope<'_>) -> Result<(), Problem> {
