@@ -97,7 +97,12 @@ pub struct FieldError {
 
 impl FieldError {
     fn with_value(problem: Problem, field: &Path, value: &Value, detail: &str) -> Self {
-        let mut body = format!("{}: {}", problem.words(), shown(value));
+        Self::with_shown(problem, field, &shown(value), detail)
+    }
+
+    /// With a value that has been put into words already.
+    pub fn with_shown(problem: Problem, field: &Path, shown: &str, detail: &str) -> Self {
+        let mut body = format!("{}: {shown}", problem.words());
         if !detail.is_empty() {
             let _ = write!(body, ": {detail}");
         }
