@@ -8,6 +8,8 @@ pub mod front_proxy;
 mod impersonate;
 mod jwt;
 mod rbac;
+mod review_validation;
+mod reviews;
 mod rules;
 pub mod service_account;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub use aggregate::aggregated_rules;
 pub use authenticate::ignored_token_warning;
 pub use impersonate::strip as strip_impersonation;
 pub use jwt::{KeyError, SigningKey};
+pub use reviews::Review;
 pub use rules::Rule;
 
 use crate::field::quote;
@@ -154,6 +157,18 @@ impl Authority {
     ) -> Result<Value, Failure> {
         let now = (self.clock)();
         token_request::answer(&self.tokens, namespace, name, request, now, world)
+    }
+
+    /// The answer to a review, given the question as it was decoded. `namespace` is that of the request's path.
+    pub fn review(
+        &self,
+        review: Review,
+        namespace: &str,
+        object: Value,
+        user: &User,
+        world: &dyn Lookup,
+    ) -> Result<Value, Failure> {
+        review.answer(self, namespace, object, user, world)
     }
 
     /// `/openid/v1/jwks`.

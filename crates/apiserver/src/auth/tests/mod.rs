@@ -2,6 +2,7 @@
 
 mod impersonate;
 mod rbac;
+mod reviews;
 mod tokens;
 
 use std::collections::BTreeMap;
