@@ -4,6 +4,7 @@
 //! of its declared type, absent rather than null. The rest of the server finds a kind's behaviour by [`of`].
 
 mod at;
+mod batch;
 mod core;
 mod defaults;
 mod diff;
@@ -144,7 +145,7 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
     })
 }
 
-static TABLES: &[&[&Rules]] = &[core::KINDS, storage::KINDS, workloads::KINDS];
+static TABLES: &[&[&Rules]] = &[batch::KINDS, core::KINDS, storage::KINDS, workloads::KINDS];
 
 /// Counts a change of the specification. The server has carried the old generation over before.
 fn raise_generation(object: &mut Value, changed: bool) {
