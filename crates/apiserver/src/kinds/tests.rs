@@ -260,7 +260,9 @@ macro_rules! recorded {
     };
 }
 
-recorded!(batch, core, pods, services, storage, workloads);
+recorded!(
+    autoscaling, batch, core, networking, pods, policy, rbac, services, storage, workloads,
+);
 
 #[test]
 fn every_kind_that_is_served_is_known() {

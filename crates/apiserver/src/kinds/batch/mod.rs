@@ -233,7 +233,7 @@ fn job_spec(spec: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn domain_path(at: &At<'_>, errors: &mut Errors) {
+pub(super) fn domain_path(at: &At<'_>, errors: &mut Errors) {
     if at.is_empty() {
         errors.required(at, "");
         return;
