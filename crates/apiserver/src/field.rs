@@ -113,6 +113,11 @@ impl FieldError {
         }
     }
 
+    /// Without the value that most problems of this sort show.
+    pub fn without_shown(problem: Problem, field: &Path, detail: &str) -> Self {
+        Self::without_value(problem, field, detail)
+    }
+
     fn without_value(problem: Problem, field: &Path, detail: &str) -> Self {
         let mut body = problem.words().to_owned();
         if !detail.is_empty() {

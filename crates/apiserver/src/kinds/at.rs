@@ -331,7 +331,7 @@ pub fn carry(to: &mut Value, from: &Value, name: &str) {
 /// Sets a field where it is absent (or empty text).
 pub fn fill(fields: &mut serde_json::Map<String, Value>, name: &str, value: impl Into<Value>) {
     match fields.get(name) {
-        None => {}
+        None | Some(Value::Null) => {}
         Some(Value::String(text)) if text.is_empty() => {}
         Some(_) => return,
     }

@@ -273,8 +273,7 @@ fn only_names_of_secrets(account: &mut Value) {
 
 static EVENT: Rules = Rules {
     kind: "Event",
-    names: NameRule::PathSegment,
-    known_finalizers: false,
+    own_metadata: false,
     validate: |event, errors| old_event(event, &EventNames::CORE, errors),
     ..Rules::namespaced("")
 };

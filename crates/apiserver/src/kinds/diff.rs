@@ -14,6 +14,22 @@ pub fn of(kind: &str, old: &Value, new: &Value) -> String {
     unified(&laid_out(kind, old), &laid_out(kind, new))
 }
 
+/// The internal form on one line, as problems show it.
+pub fn compact(kind: &str, value: &Value) -> String {
+    let lines = laid_out(kind, value);
+    let parts = lines.iter().map(|line| {
+        let line = line.trim_start();
+        // Quotes within texts are escaped, so the first bare one with a colon ends the field's name.
+        match line.find("\": ") {
+            Some(end) if !line[..end].ends_with('\\') => {
+                format!("{}\":{}", &line[..end], &line[end + 3..])
+            }
+            _ => line.to_owned(),
+        }
+    });
+    parts.collect()
+}
+
 /// Name in Go, name in JSON (`^` in front: a field of the parent), shape.
 type Field = (&'static str, &'static str, &'static str);
 

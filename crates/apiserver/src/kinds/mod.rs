@@ -4,11 +4,16 @@
 //! of its declared type, absent rather than null. The rest of the server finds a kind's behaviour by [`of`].
 
 mod at;
+mod autoscaling;
+mod batch;
 mod core;
 mod defaults;
 mod diff;
 mod limits;
+mod networking;
 mod node;
+pub mod policy;
+mod rbac;
 pub mod metadata;
 pub mod names;
 pub mod pod;
@@ -144,7 +149,16 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
     })
 }
 
-static TABLES: &[&[&Rules]] = &[core::KINDS, storage::KINDS, workloads::KINDS];
+static TABLES: &[&[&Rules]] = &[
+    autoscaling::KINDS,
+    batch::KINDS,
+    core::KINDS,
+    networking::KINDS,
+    policy::KINDS,
+    rbac::KINDS,
+    storage::KINDS,
+    workloads::KINDS,
+];
 
 /// Counts a change of the specification. The server has carried the old generation over before.
 fn raise_generation(object: &mut Value, changed: bool) {

@@ -409,6 +409,17 @@ pub fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
     (length <= max && bits.bytes().all(|byte| byte.is_ascii_digit())).then_some((address, length))
 }
 
+/// Whether two addresses have their first `bits` in common.
+pub fn shares_prefix(a: std::net::IpAddr, b: std::net::IpAddr, bits: u8) -> bool {
+    use std::net::IpAddr::{V4, V6};
+    let bits = u32::from(bits);
+    match (a, b) {
+        (V4(a), V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros() >= bits,
+        (V6(a), V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros() >= bits,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,6 +23,8 @@ pub struct Rules {
     pub generation: bool,
     /// Finalizers without a domain must be ones that Kubernetes knows.
     pub known_finalizers: bool,
+    /// Metadata is checked by the kind itself. Where it is not, only what holds for all kinds is, and last.
+    pub own_metadata: bool,
     /// After the status has been reset and the generation set.
     pub prepare_create: fn(&mut Value),
     /// After the status has been carried over; before the generation is counted.
@@ -48,6 +50,7 @@ impl Rules {
             status: false,
             generation: false,
             known_finalizers: true,
+            own_metadata: true,
             prepare_create: |_| {},
             prepare_update: |_, _| {},
             prepare_status_update: |_, _| {},
@@ -138,6 +141,13 @@ impl Kind for Builtin {
         let object = At::root(object);
         let meta = object.get("metadata");
         let namespaced = Some(self.rules.namespaced);
+        if !self.rules.own_metadata {
+            (self.rules.validate)(&object, &mut errors);
+            if errors.is_empty() {
+                metadata::check(&meta, namespaced, NameRule::PathSegment, &mut errors);
+            }
+            return errors.0;
+        }
         metadata::check(&meta, namespaced, self.rules.names, &mut errors);
         if self.rules.known_finalizers {
             metadata::check_known_finalizers(&meta, &mut errors);
@@ -150,7 +160,9 @@ impl Kind for Builtin {
         let mut errors = Errors::default();
         let (new, old) = (At::root(new), At::root(old));
         self.check_common(&new, &old, &mut errors);
-        self.check_metadata_update(&new, &old, &mut errors);
+        if self.rules.own_metadata {
+            self.check_metadata_update(&new, &old, &mut errors);
+        }
         match self.rules.validate_update {
             Some(check) => check(&new, &old, &mut errors),
             None => (self.rules.validate)(&new, &mut errors),

@@ -8,6 +8,8 @@ use super::at::{field, text};
 use super::{Kind, Lookup, builtin, of, zero};
 use crate::field::{FieldError, summary};
 
+const UID: &str = "00000000-0000-0000-0000-000000000000";
+
 /// Objects that admission may look up, by resource.
 #[derive(Default)]
 struct World(HashMap<String, Vec<Value>>);
@@ -88,7 +90,11 @@ struct AsRecorded<'c>(&'c Value);
 
 impl super::service::Addresses for AsRecorded<'_> {
     fn address(&self, wanted: Option<&str>) -> Result<String, String> {
-        Ok(wanted.unwrap_or(text(self.0, &["expect", "spec", "clusterIP"])).to_owned())
+        let given = match text(self.0, &["expect", "spec", "clusterIP"]) {
+            "" => "10.0.0.10",
+            given => given,
+        };
+        Ok(wanted.unwrap_or(given).to_owned())
     }
 
     fn port(&self, wanted: Option<u16>) -> Result<u16, String> {
@@ -111,11 +117,18 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
+fn refused(failure: crate::status::Failure) -> Value {
+    json!({
+        "message": failure.message.split_once(" is invalid: ").unwrap().1,
+        "causes": failure.details.unwrap()["causes"],
+    })
+}
+
 fn create(case: &Value) -> Value {
     let (kind, known) = kind_of(&case["object"]);
     let mut object = decoded(&case["object"], known);
     object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    object["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
+    object["metadata"]["uid"] = json!(UID);
     kind.default(&mut object);
     let world = World(serde_json::from_value(case["world"].clone()).unwrap_or_default());
     if let Err(failure) = kind.admit(&mut object, None, &world) {
@@ -124,10 +137,7 @@ fn create(case: &Value) -> Value {
     if case["object"]["kind"] == "Service" {
         let allocated = super::service::allocate(&mut object, None, &AsRecorded(case));
         if let Err(failure) = allocated {
-            return json!({
-                "message": failure.message.split_once(" is invalid: ").unwrap().1,
-                "causes": failure.details.unwrap()["causes"],
-            });
+            return refused(failure);
         }
     }
     kind.prepare_create(&mut object);
@@ -144,7 +154,7 @@ fn create(case: &Value) -> Value {
 fn update(case: &Value) -> Value {
     let (kind, known) = kind_of(&case["object"]);
     let mut old = case["old"].clone();
-    old["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
+    old["metadata"]["uid"] = json!(UID);
     old["metadata"]["resourceVersion"] = json!("1");
     let mut new = decoded(&case["object"], known);
     if known.rules.namespaced {
@@ -173,7 +183,10 @@ fn update(case: &Value) -> Value {
         }
         _ => {
             if case["object"]["kind"] == "Service" {
-                super::service::allocate(&mut new, Some(&old), &AsRecorded(case)).unwrap();
+                let allocated = super::service::allocate(&mut new, Some(&old), &AsRecorded(case));
+                if let Err(failure) = allocated {
+                    return refused(failure);
+                }
             }
             kind.prepare_update(&mut new, &old);
             kind.validate_update(&new, &old)
@@ -247,7 +260,9 @@ macro_rules! recorded {
     };
 }
 
-recorded!(core, pods, services, storage, workloads);
+recorded!(
+    autoscaling, batch, core, networking, pods, policy, rbac, services, storage, workloads,
+);
 
 #[test]
 fn every_kind_that_is_served_is_known() {

@@ -629,10 +629,19 @@ fn hostname_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     )]
 }
 
-pub(super) fn template_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+fn template_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
+    template_warnings_at(new, old, TEMPLATE)
+}
+
+/// Only changes of the specification are worth a warning.
+pub(super) fn template_warnings_at(
+    new: &Value,
+    old: Option<&Value>,
+    path: &[&'static str],
+) -> Vec<String> {
     let generation = |object: &Value| field(object, &["metadata", "generation"]).clone();
     if old.is_some_and(|old| generation(old) == generation(new)) {
         return Vec::new();
     }
-    pod::for_template(&At::root(new).dig(TEMPLATE), TEMPLATE)
+    pod::for_template(&At::root(new).dig(path), path)
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::core::pull_policy;
 use super::{Fields, Fill, is_absent, sub, text};
 use crate::kinds::at::fill;
+use crate::kinds::batch::{NAME_LABELS, UID_LABELS};
 use crate::kinds::pod::resources;
 
 pub(super) const FILLS: &[(&str, Fill)] = &[
@@ -199,7 +200,13 @@ fn job(fields: &mut Fields) {
     let replacement = if has_policy { "Failed" } else { "TerminatingOrFailed" };
     fill(spec, "podReplacementPolicy", replacement);
     fill(spec, "manualSelector", false);
-    if let Some(labels) = template_labels(spec) {
+    if let Some(mut labels) = template_labels(spec) {
+        // Labels that the template is about to get appear here too; empty until they are known.
+        for key in [NAME_LABELS, UID_LABELS].concat() {
+            if labels.get(key).is_none() {
+                labels[key] = json!("");
+            }
+        }
         labels_from_template(fields, labels);
     }
 }

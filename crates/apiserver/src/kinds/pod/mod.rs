@@ -1,6 +1,6 @@
 //! Pods.
 
-mod admission;
+pub(super) mod admission;
 pub(super) mod containers;
 pub(super) mod probes;
 pub mod resources;

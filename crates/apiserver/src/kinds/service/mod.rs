@@ -541,6 +541,7 @@ fn drop_what_depends_on_type(new: &mut Value, old: &Value) {
         drop_same(&["clusterIP", "clusterIPs"]);
         drop_same(&["ipFamilies"]);
         drop_same(&["ipFamilyPolicy"]);
+        drop_same(&["internalTrafficPolicy"]);
     }
     if was_checked && !checked {
         drop_same(&["healthCheckNodePort"]);
