@@ -51,7 +51,12 @@ impl Format {
     };
 
     /// The first of the accepted formats that can be had.
-    pub fn negotiate(headers: &HeaderMap, pretty: Option<&str>) -> Result<Self, Failure> {
+    /// `lists`: the path is one of a list, which can be watched too.
+    pub fn negotiate(
+        headers: &HeaderMap,
+        pretty: Option<&str>,
+        lists: bool,
+    ) -> Result<Self, Failure> {
         let agent = headers
             .get(header::USER_AGENT)
             .and_then(|agent| agent.to_str().ok())
@@ -77,10 +82,14 @@ impl Format {
                 ..Self::JSON
             });
         }
+        let mut accepted: Vec<(f32, &str)> =
+            accepted.into_iter().map(|one| (weight(one), one)).collect();
+        // The client's order counts among equals.
+        accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
         accepted
             .iter()
-            .find_map(|one| Self::of(one, pretty))
-            .ok_or_else(not_acceptable)
+            .find_map(|(_, one)| Self::of(one, pretty))
+            .ok_or_else(|| not_acceptable(lists))
     }
 
     fn of(accept: &str, pretty: bool) -> Option<Self> {
@@ -161,12 +170,29 @@ impl Format {
     }
 }
 
-fn not_acceptable() -> Failure {
+/// The `q` of an accepted format.
+fn weight(accept: &str) -> f32 {
+    accept
+        .split(';')
+        .filter_map(|part| part.trim().strip_prefix("q="))
+        .find_map(|q| q.parse().ok())
+        .unwrap_or(1.0)
+}
+
+fn not_acceptable(lists: bool) -> Failure {
+    let streams = if lists {
+        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    } else {
+        ""
+    };
     Failure::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        format!(
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf{streams}"
+        ),
     )
+    .with_details(serde_json::Map::new())
 }
 
 /// An answer with the headers that every answer has.

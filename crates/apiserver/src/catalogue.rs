@@ -58,10 +58,8 @@ impl Catalogue {
             .and_then(|one| self.find(group, version, &one.plural))
     }
 
-    pub fn has_version(&self, group: &str, version: &str) -> bool {
-        self.resources
-            .iter()
-            .any(|one| one.group == group && one.version == version)
+    pub fn has_group(&self, group: &str) -> bool {
+        self.resources.iter().any(|one| one.group == group)
     }
 
     pub fn resources(&self) -> &[Arc<Resource>] {
@@ -75,7 +73,8 @@ impl Catalogue {
     /// Why an object of this kind is not one of `own_kind`, in Kubernetes' words.
     pub fn why_not(&self, kind: &str, version: &str, own_group: &str, own_kind: &str) -> String {
         let (group, plain) = version.split_once('/').unwrap_or(("", version));
-        match resource::builtin_type(group, plain, kind) {
+        let found = resource::builtin_type(group, plain, kind).filter(|_| own_kind != "DeleteOptions");
+        match found {
             None => format!(
                 "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
                 crate::field::quote(kind),

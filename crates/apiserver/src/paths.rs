@@ -40,7 +40,7 @@ impl Server {
         {
             return self.aggregated_discovery(parts[0] == "api", version, headers);
         }
-        let format = match Format::negotiate(headers, query.get("pretty")) {
+        let format = match Format::negotiate(headers, query.get("pretty"), false) {
             Ok(format) => format,
             Err(refused) => return answer::failure(&refused, &Format::JSON),
         };
@@ -51,6 +51,10 @@ impl Server {
         };
         match found {
             Some(value) => answer::json(StatusCode::OK, &value, &format),
+            // Another version of a group that is there is not the same as nothing.
+            None if is_version(&parts) && self.catalogue().has_group(group_of(&parts)) => {
+                answer::failure(&Failure::no_such_resource(), &format)
+            }
             None => page_not_found(),
         }
     }
@@ -155,6 +159,17 @@ impl Server {
             [_, check] if checks.contains(check) => answer::text(StatusCode::OK, "ok"),
             _ => page_not_found(),
         }
+    }
+}
+
+fn is_version(parts: &[&str]) -> bool {
+    matches!(parts, ["api", _] | ["apis", _, _])
+}
+
+fn group_of<'a>(parts: &[&'a str]) -> &'a str {
+    match parts {
+        ["apis", group, ..] => group,
+        _ => "",
     }
 }
 

@@ -262,7 +262,7 @@ impl LabelParser {
         let value = self.exact_value(key)?;
         if value.parse::<i64>().is_err() {
             return Err(format!(
-                "values[0][{key}]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
                 crate::field::quote(&value)
             ));
         }
@@ -314,6 +314,7 @@ impl LabelParser {
 }
 
 const NAME_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const KEY_RULE: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 fn is_label_text(text: &str) -> bool {
@@ -325,11 +326,17 @@ fn is_label_text(text: &str) -> bool {
 
 fn bad_key(key: &str) -> Option<String> {
     let name = key.rsplit('/').next().unwrap_or_default();
-    if is_label_text(name) && name.len() <= 63 {
+    let rule = if key.matches('/').count() > 1 {
+        KEY_RULE
+    } else if !is_label_text(name) {
+        NAME_RULE
+    } else if name.len() > 63 {
+        "name part must be no more than 63 bytes"
+    } else {
         return None;
-    }
+    };
     Some(format!(
-        "key: Invalid value: {}: {NAME_RULE}",
+        "<nil>: Invalid value: {}: {rule}",
         crate::field::quote(key)
     ))
 }

@@ -170,6 +170,22 @@ impl Served {
     }
 }
 
+impl Served {
+    /// Kinds with fields of their own say less.
+    pub fn unknown_field(&self, field: &str) -> String {
+        let has_own = !selectable_fields(&self.shelf).is_empty()
+            || matches!(self.resource.kind.as_str(), "Namespace" | "Node" | "Pod");
+        if has_own {
+            format!("field label not supported: {field}")
+        } else {
+            format!(
+                "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+                crate::field::quote(field)
+            )
+        }
+    }
+}
+
 /// Takes out what selectors may ask about.
 pub fn attributes(shelf: &str, object: &Value) -> Attributes {
     let labels = object["metadata"]["labels"]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
@@ -17,7 +17,7 @@ use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 
 use crate::answer::{self, Answer, Format};
-use crate::auth::{Authority, User};
+use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
 use crate::kinds::Lookup;
 use crate::paths::page_not_found;
@@ -89,6 +89,13 @@ impl Server {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        if !matches!(
+            parts.method,
+            Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE
+        ) && info.resource.is_some()
+        {
+            return answer::failure(&Failure::method_not_supported(), &Format::JSON);
+        }
         let plain = |refused: &Failure| answer::failure(refused, &Format::JSON);
         let user = match self.admitted(&parts, &info) {
             Ok(user) => user,
@@ -97,7 +104,7 @@ impl Server {
         let Some(path) = &info.resource else {
             return self.other_path(&parts.method, &info.path, &query, &parts.headers);
         };
-        let format = match Format::negotiate(&parts.headers, query.get("pretty")) {
+        let format = match Format::negotiate(&parts.headers, query.get("pretty"), matches!(info.verb, "list" | "watch" | "deletecollection")) {
             Ok(format) => format,
             Err(refused) => return plain(&refused),
         };
@@ -107,7 +114,7 @@ impl Server {
         };
         let catalogue = self.catalogue();
         let Some(served) = catalogue.find(&path.group, &path.version, &path.resource) else {
-            if catalogue.has_version(&path.group, &path.version) {
+            if catalogue.has_group(&path.group) {
                 return answer::failure(&Failure::no_such_resource(), &format);
             }
             return page_not_found();
@@ -124,10 +131,14 @@ impl Server {
             now: Timestamp::now(),
         };
         let outcome = self.resource(&call, path, &body).await;
-        match outcome {
+        let mut answer = match outcome {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
+        };
+        if let Some(warning) = deprecated(path) {
+            answer::add_warnings(&mut answer, &[warning.to_owned()]);
         }
+        answer
     }
 
     /// Who asks, if they may.
@@ -158,14 +169,26 @@ impl Server {
         body: &[u8],
     ) -> Result<Answer, Failure> {
         let resource = &call.served.resource;
-        if resource.namespaced() && path.namespace.is_empty() && !path.name.is_empty() {
-            return Err(Failure::no_such_resource());
-        }
+        check_path(path, resource.namespaced())?;
         if !path.subresource.is_empty() {
             return rest::subresource::handle(call, body).await;
         }
         if !resource.has_verb(call.info.verb) {
+            let only_created = resource.verbs.iter().all(|verb| verb == "create");
+            return Err(if only_created && !path.name.is_empty() {
+                Failure::no_such_resource()
+            } else {
+                Failure::method_not_supported()
+            });
+        }
+        if resource.namespaced()
+            && path.namespace.is_empty()
+            && matches!(call.info.verb, "create" | "deletecollection")
+        {
             return Err(Failure::method_not_supported());
+        }
+        if let Some(review) = Review::of(path) {
+            return rest::actions::review(call, review, body);
         }
         if resource.plural == "bindings" && resource.group.is_empty() {
             return rest::actions::bind(call, body).await;
@@ -188,6 +211,41 @@ impl Server {
     }
 }
 
+/// What is said to everybody who still uses it.
+fn deprecated(path: &ResourcePath) -> Option<&'static str> {
+    match (path.group.as_str(), path.resource.as_str()) {
+        ("", "endpoints") => {
+            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+        }
+        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
+}
+
+/// Whether the path can be one of this resource at all.
+fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {
+    let of_namespaces = path.resource == "namespaces" && path.group.is_empty();
+    let scoped = !path.namespace.is_empty() && !of_namespaces;
+    let unscoped_name = namespaced && path.namespace.is_empty() && !path.name.is_empty();
+    if (scoped && !namespaced) || unscoped_name || path.name.contains('/') {
+        return Err(Failure::no_such_resource());
+    }
+    if matches!(path.name.as_str(), "." | "..") {
+        return Err(Failure::bad_request(format!(
+            "Name parameter invalid: {}: may not be '{}'",
+            crate::field::quote(&path.name),
+            path.name
+        )));
+    }
+    if matches!(path.namespace.as_str(), "." | "..") {
+        return Err(Failure::server_error(format!(
+            "invalid key: {}",
+            crate::field::quote(&format!("/{}/{}", path.resource, path.namespace))
+        )));
+    }
+    Ok(())
+}
+
 async fn read<B>(body: B) -> Result<Bytes, Failure>
 where
     B: HttpBody<Data = Bytes> + Send,
@@ -198,7 +256,7 @@ where
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
-            format!("Request entity is too large: limit is {MAX_BODY}"),
+            format!("Request entity too large: limit is {MAX_BODY}"),
         )),
         Err(error) => Err(Failure::bad_request(format!(
             "cannot read the body: {error}"

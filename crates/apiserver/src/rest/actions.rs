@@ -7,6 +7,7 @@ use super::body::{BodyFormat, parse};
 use super::options::{FieldValidation, WriteOptions, write_options};
 use super::write::{RETRIES, Stopped};
 use super::{Call, is_being_deleted, meta};
+use crate::auth::Review;
 use crate::answer::{self, Answer, Format, Transform};
 use crate::codec::decode::decode;
 use crate::codec::time::show_seconds;
@@ -312,4 +313,25 @@ impl From<Stopped> for Failure {
             Stopped::Raced(_) => Failure::internal("the object changed while it was written"),
         }
     }
+}
+
+/// POST to a review: a question about tokens or permissions, answered at once and not kept.
+pub fn review(call: &Call<'_>, review: Review, body: &[u8]) -> Result<Answer, Failure> {
+    let options = write_options(call.query, "CreateOptions", false)?;
+    let node = parse(
+        BodyFormat::of(call.headers)?,
+        body,
+        &call.served.resource.kind,
+    )?;
+    let decoded = call.decode(&node, &options)?;
+    let mut object = decoded.object;
+    call.track_new(&mut object);
+    let answer = call.server.authority().review(
+        review,
+        &call.path.namespace,
+        object,
+        call.user,
+        call.server,
+    )?;
+    call.written_answer(StatusCode::CREATED, &answer, &decoded.warnings)
 }

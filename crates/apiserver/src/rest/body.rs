@@ -72,6 +72,16 @@ pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Node<
                     "couldn't get version/kind; json parse error: {error}"
                 ))
             })?;
+            for field in ["kind", "apiVersion"] {
+                if let Some(found) = node.get(field)
+                    && !matches!(found, Node::Text(_) | Node::Null)
+                {
+                    return Err(unrecognised(format!(
+                        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+                        found.type_name()
+                    )));
+                }
+            }
             if !matches!(node, Node::Object(_) | Node::Null) {
                 return Err(unrecognised(format!(
                     "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
@@ -101,7 +111,10 @@ fn owned(node: &Node<'_>) -> Node<'static> {
 
 /// What Kubernetes shows of a body that it does not understand: short text, or the first bytes in hex.
 fn excerpt(body: &[u8]) -> String {
-    const SHOWN: usize = 1024;
+    const SHOWN: usize = 30;
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
     let text_like = body
         .iter()
         .find(|byte| !byte.is_ascii_whitespace())
@@ -119,6 +132,9 @@ impl Call<'_> {
     /// Decodes a document of this resource's kind.
     pub fn decode(&self, node: &Node<'_>, options: &WriteOptions) -> Result<Decoded, Failure> {
         let resource = &self.served.resource;
+        // Nothing at all is an object of which nothing is said.
+        let nothing = Node::Object(Vec::new());
+        let node = if *node == Node::Null { &nothing } else { node };
         let text_of = |key: &str| match node.get(key) {
             Some(Node::Text(text)) => text.to_string(),
             _ => String::new(),
@@ -142,6 +158,12 @@ impl Call<'_> {
                 resource.kind
             ))
         };
+        if version.matches('/').count() > 1 {
+            return Err(Failure::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): unexpected GroupVersion string: {version}",
+                resource.kind
+            )));
+        }
         if kind != resource.kind || version != own_version {
             return Err(refuse(self.server.catalogue().why_not(
                 &kind,

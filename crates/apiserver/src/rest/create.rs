@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::body::{BodyFormat, parse};
 use super::options::{WriteOptions, write_options};
 use super::write::{Stopped, metadata_of};
-use super::{Call, meta};
+use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
 use crate::status::Failure;
 
@@ -49,6 +49,7 @@ pub async fn insert_new(
     options: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Failure> {
+    let object = without_repeated_owners(object, warnings);
     let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
     let namespace = call.path.namespace.as_str();
     let kind = call.served.kind();
@@ -61,11 +62,14 @@ pub async fn insert_new(
             metadata_of(&mut attempt).insert("name".into(), name.into());
         }
         let name = meta(&attempt, "name").to_owned();
-        call.check_namespace(namespace)?;
+        call.check_namespace(namespace, &name)?;
         kind.admit(&mut attempt, None, call.server)?;
         call.stamp_new(&mut attempt);
         kind.prepare_create(&mut attempt);
-        if !meta(&attempt, "resourceVersion").is_empty() {
+        let version = meta(&attempt, "resourceVersion");
+        if version == "0" {
+            metadata_of(&mut attempt).remove("resourceVersion");
+        } else if !version.is_empty() {
             return Err(Failure::server_error(
                 "resourceVersion should not be set on objects to be created",
             ));
@@ -83,14 +87,41 @@ pub async fn insert_new(
             }
             Err(Stopped::Refused(failure)) => return Err(failure),
             Err(Stopped::Raced(_)) if generated && tries < NAME_TRIES => {}
-            Err(Stopped::Raced(_)) => {
-                return Err(Failure::already_exists(
-                    call.served.resource.as_subject(),
-                    &name,
-                ));
+            Err(Stopped::Raced(present)) => {
+                let mut failure =
+                    Failure::already_exists(call.served.resource.as_subject(), &name);
+                if present.0.is_some_and(|stored| is_being_deleted(&stored.value())) {
+                    failure.message = format!("object is being deleted: {}", failure.message);
+                }
+                return Err(failure);
             }
         }
     }
+}
+
+/// An owner counts once, however often it is named.
+pub fn without_repeated_owners(mut object: Value, warnings: &mut Vec<String>) -> Value {
+    let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() else {
+        return object;
+    };
+    let mut seen: Vec<Value> = Vec::new();
+    let mut repeated: Vec<String> = Vec::new();
+    owners.retain(|owner| {
+        let again = seen.contains(owner);
+        if again {
+            repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
+        } else {
+            seen.push(owner.clone());
+        }
+        !again
+    });
+    if !repeated.is_empty() {
+        warnings.push(format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        ));
+    }
+    object
 }
 
 pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {

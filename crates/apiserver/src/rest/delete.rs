@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::body::{BodyFormat, parse};
-use super::options::{check_dry_run, integer, invalid_options};
+use super::options::{integer, invalid_options};
 use super::write::{RETRIES, SharedStored, Stopped, metadata_of};
 use super::{Call, finalizers, is_being_deleted, meta};
 use crate::answer::{self, Answer};
@@ -28,6 +28,8 @@ pub struct DeleteOptions {
     pub orphan: Option<bool>,
     pub policy: Option<String>,
     pub dry_run: bool,
+    /// As given.
+    pub dry_runs: Vec<String>,
 }
 
 /// What became of an object.
@@ -268,11 +270,13 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
     if call.served.shelf.as_ref() != "pods" {
         return Grace::None;
     }
+    // A negative wish is the shortest there is.
+    let wish = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
     if is_being_deleted(object) {
         let Some(present) = object["metadata"]["deletionGracePeriodSeconds"].as_i64() else {
             return Grace::None;
         };
-        return match options.grace {
+        return match wish {
             Some(wanted) if wanted < present => {
                 let until = meta(object, "deletionTimestamp").parse::<Timestamp>();
                 let shorter =
@@ -409,8 +413,12 @@ fn options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
             &["Foreground", "Background", "Orphan", "nil"],
         ));
     }
-    if body.is_empty() {
-        check_dry_run(call.query, &mut errors);
+    if given.dry_runs.iter().any(|wish| wish != "All") {
+        errors.push(FieldError::not_supported(
+            &Path::new("dryRun"),
+            json!(given.dry_runs),
+            &["All"],
+        ));
     }
     if errors.is_empty() {
         return Ok(given);
@@ -422,13 +430,14 @@ fn from_query(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
     let query = call.query;
     Ok(DeleteOptions {
         grace: integer(query, "gracePeriodSeconds")?,
-        uid: query.get("preconditions.uid").map(str::to_owned),
+        uid: query.get("preconditions.uid").or_else(|| query.get("uid")).map(str::to_owned),
         revision: None,
         orphan: query
             .get("orphanDependents")
             .map(|value| !matches!(value, "0" | "false")),
         policy: query.get("propagationPolicy").map(str::to_owned),
         dry_run: query.get("dryRun").is_some(),
+        dry_runs: query.all("dryRun").map(str::to_owned).collect(),
     })
 }
 
@@ -464,15 +473,19 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
         .map_err(|error| Failure::bad_request(error.to_string()))?
         .value;
     let text = |value: &Value| value.as_str().map(str::to_owned);
+    let dry_runs: Vec<String> = value["dryRun"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(text)
+        .collect();
     Ok(DeleteOptions {
         grace: value["gracePeriodSeconds"].as_i64(),
         uid: text(&value["preconditions"]["uid"]),
         revision: text(&value["preconditions"]["resourceVersion"]),
         orphan: value["orphanDependents"].as_bool(),
         policy: text(&value["propagationPolicy"]),
-        dry_run: value["dryRun"]
-            .as_array()
-            .is_some_and(|wishes| !wishes.is_empty())
-            || call.query.get("dryRun").is_some(),
+        dry_run: !dry_runs.is_empty() || call.query.get("dryRun").is_some(),
+        dry_runs,
     })
 }

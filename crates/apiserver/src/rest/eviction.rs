@@ -42,6 +42,7 @@ pub async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         revision: text(&wish["preconditions"]["resourceVersion"]),
         orphan: wish["orphanDependents"].as_bool(),
         policy: text(&wish["propagationPolicy"]),
+        dry_runs: Vec::new(),
         dry_run: options.dry_run || wish["dryRun"].as_array().is_some_and(|all| !all.is_empty()),
     };
     if !may_go_freely(&pod)

@@ -76,7 +76,7 @@ pub fn invalid_options(kind: &str, errors: &[FieldError]) -> Failure {
 }
 
 /// Repeated values are allowed, as long as each is `All`.
-pub fn check_dry_run(query: &Query, errors: &mut Vec<FieldError>) -> bool {
+fn check_dry_run(query: &Query, errors: &mut Vec<FieldError>) -> bool {
     let wishes: Vec<&str> = query.all("dryRun").collect();
     if wishes.iter().any(|wish| *wish != "All") {
         errors.push(FieldError::not_supported(

@@ -30,10 +30,7 @@ impl Call<'_> {
         let fields = selector::parse_fields(fields).map_err(Failure::bad_request)?;
         for term in &fields {
             if !self.served.selects_by(&term.field) {
-                return Err(Failure::bad_request(format!(
-                    "field label not supported: {}",
-                    term.field
-                )));
+                return Err(Failure::bad_request(self.served.unknown_field(&term.field)));
             }
         }
         let mut selector = Selector { labels, fields };
@@ -82,6 +79,7 @@ pub fn too_large(wanted: u64, current: u64) -> Failure {
 pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
     let selector = call.selector()?;
     let limit = integer(call.query, "limit")?.unwrap_or(0);
+    integer(call.query, "timeoutSeconds")?;
     let token = call.query.get("continue");
     check_list_options(call, token.is_some())?;
     let at = at(call, token.is_some())?;
@@ -226,13 +224,16 @@ fn open_token(token: &str) -> Result<(u64, String), Failure> {
     };
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
         .decode(token)
-        .map_err(|_| refuse("illegal base64 data at input byte 0".to_owned()))?;
+        .map_err(|_| {
+            let at = crate::codec::decode::illegal_base64_at(token);
+            refuse(format!("illegal base64 data at input byte {at}"))
+        })?;
     let text = String::from_utf8_lossy(&bytes);
     let node = crate::codec::json::Node::parse(&text).map_err(|error| refuse(error.to_string()))?;
     let value = node.to_value();
     if value["v"] != "meta.k8s.io/v1" {
         return Err(refuse(format!(
-            "server does not recognize this encoded version {:?}",
+            "server does not recognize this encoded version {}",
             value["v"].as_str().unwrap_or_default()
         )));
     }

@@ -29,7 +29,10 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     settle_namespace(call, &mut object)?;
     let name = meta(&object, "name");
     if name.is_empty() {
-        return Err(Failure::bad_request("name must be provided"));
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            call.path.name
+        )));
     }
     if name != call.path.name {
         return Err(name_mismatch(call, name));
@@ -114,9 +117,6 @@ async fn create_instead(
     if !call.served.rules.create_on_update || !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
-    if !meta(&object, "resourceVersion").is_empty() && meta(&object, "resourceVersion") != "0" {
-        return Err(call.not_found());
-    }
     let object = insert_new(call, object, options, warnings).await?;
     Ok(Written {
         object,
@@ -144,16 +144,15 @@ fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Resul
             return Ok(false);
         }
         let path = Path::new("metadata").child("resourceVersion");
-        return Err(call.invalid(
-            &call.path.name,
-            &[FieldError::invalid(
-                &path,
-                0,
-                "must be specified for an update",
-            )],
-        ));
+        let error = FieldError::invalid(&path, 0, "must be specified for an update");
+        let subject = call.served.resource.as_subject();
+        return Err(Failure::invalid(subject, &call.path.name, &[error]));
     }
-    let wanted = revision(given).map_err(Failure::server_error)?;
+    let wanted = revision(given).map_err(|error| {
+        // Here Kubernetes names no field.
+        let plain = error.find("strconv").map(|at| error[at..].to_owned());
+        Failure::server_error(plain.unwrap_or(error))
+    })?;
     if wanted != current.revision {
         return Err(modified(call));
     }

@@ -60,7 +60,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
         .query
         .get("sendInitialEvents")
         .map(|_| call.query.flag("sendInitialEvents"));
-    check_watch_options(call, initial_events, bookmarks)?;
+    check_watch_options(call, initial_events)?;
     let from = match call.query.get("resourceVersion") {
         None => None,
         Some(text) => Some(revision(text).map_err(Failure::server_error)?).filter(|from| *from > 0),
@@ -124,34 +124,32 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
 fn check_watch_options(
     call: &Call<'_>,
     initial_events: Option<bool>,
-    bookmarks: bool,
 ) -> Result<(), Failure> {
     let matching = call.query.get("resourceVersionMatch");
     let path = Path::new("resourceVersionMatch");
     let mut errors = Vec::new();
-    match initial_events {
-        None => {
-            if matching.is_some() {
-                errors.push(FieldError::forbidden(
-                    &path,
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                ));
-            }
+    if initial_events.is_none() && matching.is_some() {
+        errors.push(FieldError::forbidden(
+            &path,
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ));
+    }
+    if initial_events.is_some() {
+        if matching != Some("NotOlderThan") {
+            errors.push(FieldError::forbidden(
+                &path,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
         }
-        Some(wanted) => {
-            if matching != Some("NotOlderThan") {
-                errors.push(FieldError::forbidden(
-                    &path,
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ));
-            }
-            if wanted && !bookmarks {
-                errors.push(FieldError::forbidden(
-                    &Path::new("allowWatchBookmarks"),
-                    "sendInitialEvents requires setting allowWatchBookmarks to true",
-                ));
-            }
+        if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+            errors.push(FieldError::not_supported(&path, other, &["NotOlderThan"]));
         }
+    }
+    if call.query.get("continue").is_some() {
+        errors.push(FieldError::forbidden(
+            &path,
+            "resourceVersionMatch is forbidden when continue is provided",
+        ));
     }
     if errors.is_empty() {
         return Ok(());

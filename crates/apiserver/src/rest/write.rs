@@ -45,7 +45,7 @@ impl Call<'_> {
     }
 
     /// Objects are made in namespaces that exist and stay.
-    pub fn check_namespace(&self, namespace: &str) -> Result<(), Failure> {
+    pub fn check_namespace(&self, namespace: &str, name: &str) -> Result<(), Failure> {
         if !self.served.resource.namespaced() {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Call<'_> {
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
         let mut refused =
-            Failure::forbidden(self.served.resource.as_subject(), &self.path.name, &why);
+            Failure::forbidden(self.served.resource.as_subject(), name, &why);
         refused.details.get_or_insert_default().insert(
             "causes".into(),
             json!([{
@@ -166,7 +166,6 @@ impl Call<'_> {
             "deletionTimestamp",
             "deletionGracePeriodSeconds",
             "selfLink",
-            "generation",
         ] {
             meta.remove(field);
         }
