@@ -101,7 +101,8 @@ pub async fn insert_new(
 
 /// An owner counts once, however often it is named.
 pub fn without_repeated_owners(mut object: Value, warnings: &mut Vec<String>) -> Value {
-    let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() else {
+    let owners = object.pointer_mut("/metadata/ownerReferences");
+    let Some(owners) = owners.and_then(Value::as_array_mut) else {
         return object;
     };
     let mut seen: Vec<Value> = Vec::new();
