@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod codec;
+pub mod crd;
 pub mod discovery;
 pub mod field;
 pub mod kinds;
