@@ -222,7 +222,19 @@ fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
         Value::Null => "null".to_owned(),
+        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
         other => other.to_string(),
+    }
+}
+
+/// A float as Go's `%v` writes it: with an exponent from a million on.
+pub fn go_float(value: f64) -> String {
+    let text = format!("{value:e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    match exponent.parse::<i32>().unwrap_or_default() {
+        -4..6 => value.to_string(),
+        exponent if exponent < 0 => format!("{digits}e-{:02}", -exponent),
+        exponent => format!("{digits}e+{exponent:02}"),
     }
 }
 

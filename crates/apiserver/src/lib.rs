@@ -5,6 +5,7 @@ pub mod auth;
 pub mod catalogue;
 pub mod codec;
 mod controllers;
+pub mod crd;
 pub mod credentials;
 pub mod discovery;
 pub mod embed;

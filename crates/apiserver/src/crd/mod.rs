@@ -1,0 +1,521 @@
+//! Custom resources: what a CustomResourceDefinition makes the server serve, and how its objects are read, checked
+//! and shown. Everything is a pure function of the definition and the objects.
+
+mod formats;
+mod lists;
+pub mod names;
+pub mod scale;
+pub mod schema;
+mod shape;
+mod validate;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::codec::decode::{Decoded, TypeError};
+use crate::codec::json::Node;
+use crate::discovery::compare_versions;
+use crate::field::{FieldError, Path, Problem, quote};
+use crate::resource::{Resource, Scope, Subresource};
+use crate::table;
+use crate::table::jsonpath::JsonPath;
+use scale::Scale;
+use schema::Schema;
+
+/// A definition, ready to serve.
+#[derive(Debug)]
+pub struct Definition {
+    /// `widgets.example.com`.
+    pub name: String,
+    pub group: String,
+    pub kind: String,
+    pub list_kind: String,
+    /// In the order of the definition; those not served too, for reading what is stored.
+    pub versions: Vec<Version>,
+}
+
+#[derive(Debug)]
+pub struct Version {
+    pub name: String,
+    pub served: bool,
+    pub storage: bool,
+    pub resource: Arc<Resource>,
+    pub schema: Schema,
+    /// `openAPIV3Schema` as the definition has it.
+    pub document: Value,
+    /// For the `Warning` header of every request.
+    pub deprecation: Option<String>,
+    pub has_status: bool,
+    pub scale: Option<Scale>,
+    /// Fields besides the name and namespace by which lists can be filtered.
+    pub selectable: Vec<SelectableField>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SelectableField {
+    /// As in a query: `spec.color`.
+    pub name: String,
+    path: JsonPath,
+}
+
+impl SelectableField {
+    /// The text that a selector is compared with; empty where there is none.
+    pub fn of(&self, object: &Value) -> String {
+        match self.path.find(object).ok().as_deref() {
+            Some([Value::String(text), ..]) => text.clone(),
+            Some([Value::Null, ..] | []) | None => String::new(),
+            Some([value, ..]) => value.to_string(),
+        }
+    }
+}
+
+/// The verbs of custom resources, in the order of the original.
+const VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+const VERBS_WHILE_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+
+impl Definition {
+    /// From a CustomResourceDefinition that was accepted; names are those its status accepts, if it has any.
+    pub fn read(definition: &Value) -> Option<Self> {
+        let spec = &definition["spec"];
+        let accepted = &definition["status"]["acceptedNames"];
+        let names = if accepted["plural"]
+            .as_str()
+            .is_some_and(|name| !name.is_empty())
+        {
+            accepted
+        } else {
+            &spec["names"]
+        };
+        let kind = names["kind"].as_str()?.to_owned();
+        let storage = spec["versions"]
+            .as_array()?
+            .iter()
+            .find(|version| version["storage"] == true)?["name"]
+            .as_str()?;
+        let shared = Shared {
+            group: spec["group"].as_str()?,
+            names,
+            storage,
+            versions: spec["versions"].as_array()?,
+            namespaced: spec["scope"] == "Namespaced",
+            terminating: names::is_true(definition, "Terminating"),
+        };
+        Some(Self {
+            name: definition["metadata"]["name"].as_str()?.to_owned(),
+            group: shared.group.to_owned(),
+            list_kind: names["listKind"]
+                .as_str()
+                .map_or_else(|| format!("{kind}List"), str::to_owned),
+            versions: spec["versions"]
+                .as_array()?
+                .iter()
+                .filter_map(|version| shared.version(version, &kind))
+                .collect(),
+            kind,
+        })
+    }
+
+    pub fn version(&self, name: &str) -> Option<&Version> {
+        self.versions
+            .iter()
+            .find(|version| version.name == name && version.served)
+    }
+
+    /// What is served, for routing, discovery and tables.
+    pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.versions
+            .iter()
+            .filter(|version| version.served)
+            .map(|version| &version.resource)
+    }
+
+    fn any_version(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|version| version.name == name)
+    }
+
+    fn storage(&self) -> Option<&Version> {
+        self.versions.iter().find(|version| version.storage)
+    }
+
+    /// An object of any version as it is to be kept. Answers are made from it ([`Self::present`]), those of dry runs
+    /// too.
+    pub fn to_storage(&self, mut object: Value) -> Value {
+        shape::whole_numbers(&mut object);
+        if let Some(storage) = self.storage() {
+            self.convert(&mut object, storage);
+        }
+        object
+    }
+
+    /// A kept object as a version shows it: what the definition says now is true of objects written earlier too.
+    pub fn present(&self, mut object: Value, version: &Version) -> Value {
+        let kept = object["apiVersion"]
+            .as_str()
+            .and_then(|text| self.any_version(text.rsplit('/').next()?));
+        if let Some(kept) = kept {
+            shape::prune(&mut object, &kept.schema);
+            shape::drop_nulls(&mut object, Some(&kept.schema));
+            shape::fill_defaults(&mut object, &kept.schema);
+        }
+        self.convert(&mut object, version);
+        object
+    }
+
+    /// Versions differ in their schemas only: the object says another version, and loses what that does not know.
+    fn convert(&self, object: &mut Value, version: &Version) {
+        let api_version = format!("{}/{}", self.group, version.name);
+        if object["apiVersion"] == *api_version {
+            return;
+        }
+        object["apiVersion"] = api_version.into();
+        shape::prune(object, &version.schema);
+        shape::drop_nulls(object, Some(&version.schema));
+    }
+}
+
+/// What all versions of a definition have in common.
+struct Shared<'a> {
+    group: &'a str,
+    names: &'a Value,
+    storage: &'a str,
+    versions: &'a [Value],
+    namespaced: bool,
+    terminating: bool,
+}
+
+impl Shared<'_> {
+    /// Names the version to use instead, if there is a newer one.
+    fn deprecation(&self, name: &str, kind: &str) -> String {
+        let group = self.group;
+        let newest = self
+            .versions
+            .iter()
+            .filter(|version| version["served"] == true && version["deprecated"] != true)
+            .filter_map(|version| version["name"].as_str())
+            .filter(|other| compare_versions(other, name).is_gt())
+            .max_by(|a, b| compare_versions(a, b));
+        match newest {
+            Some(newest) => {
+                format!("{group}/{name} {kind} is deprecated; use {group}/{newest} {kind}")
+            }
+            None => format!("{group}/{name} {kind} is deprecated"),
+        }
+    }
+
+    fn version(&self, version: &Value, kind: &str) -> Option<Version> {
+        let name = version["name"].as_str()?.to_owned();
+        let document = version["schema"]["openAPIV3Schema"].clone();
+        let texts = |field: &str| -> Vec<String> {
+            let list = self.names[field].as_array();
+            list.into_iter()
+                .flatten()
+                .filter_map(|one| Some(one.as_str()?.to_owned()))
+                .collect()
+        };
+        let has_status = version["subresources"].get("status").is_some();
+        let scale = version["subresources"].get("scale").and_then(Scale::read);
+        let part_verbs = || ["get", "patch", "update"].map(str::to_owned).to_vec();
+        let mut subresources = Vec::new();
+        if has_status {
+            subresources.push(Subresource("status".into(), kind.into(), part_verbs()));
+        }
+        if scale.is_some() {
+            subresources.push(Subresource("scale".into(), "Scale".into(), part_verbs()));
+        }
+        let columns = match version["additionalPrinterColumns"].as_array() {
+            Some(columns) if !columns.is_empty() => table::custom_columns(columns),
+            _ => table::custom_columns(&table::default_custom_columns()),
+        };
+        let verbs: &[&str] = if self.terminating {
+            &VERBS_WHILE_TERMINATING
+        } else {
+            &VERBS
+        };
+        let resource = Resource {
+            group: self.group.to_owned(),
+            version: name.clone(),
+            plural: self.names["plural"].as_str()?.to_owned(),
+            singular: self.names["singular"]
+                .as_str()
+                .map_or_else(|| kind.to_lowercase(), str::to_owned),
+            kind: kind.to_owned(),
+            scope: if self.namespaced {
+                Scope::Namespaced
+            } else {
+                Scope::Cluster
+            },
+            short_names: texts("shortNames"),
+            categories: texts("categories"),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            subresources,
+            columns,
+            storage_version: Some(self.storage.to_owned()),
+        };
+        let deprecation = (version["deprecated"] == true).then(|| {
+            version["deprecationWarning"]
+                .as_str()
+                .map_or_else(|| self.deprecation(&name, kind), str::to_owned)
+        });
+        let selectable = version["selectableFields"].as_array();
+        Some(Version {
+            served: version["served"] == true,
+            storage: version["storage"] == true,
+            resource: Arc::new(resource),
+            schema: Schema::read(&document),
+            document,
+            deprecation,
+            has_status,
+            scale,
+            selectable: selectable
+                .into_iter()
+                .flatten()
+                .filter_map(|field| {
+                    let path = field["jsonPath"].as_str()?;
+                    Some(SelectableField {
+                        name: path.strip_prefix('.').unwrap_or(path).to_owned(),
+                        path: JsonPath::parse(path).ok()?,
+                    })
+                })
+                .collect(),
+            name,
+        })
+    }
+}
+
+impl Version {
+    /// Reads a document: metadata put in order, defaults filled in, unknown fields dropped and told of.
+    pub fn decode(&self, node: &Node<'_>) -> Result<Decoded, TypeError> {
+        let mut objections = Vec::new();
+        note_duplicates(node, &mut String::new(), &mut objections);
+        let mut value = node.to_value();
+        objections.extend(self.coerce(&mut value)?);
+        Ok(Decoded { value, objections })
+    }
+
+    /// As [`Self::decode`], for an object that is at hand: the outcome of a patch. Returns the objections.
+    pub fn coerce(&self, value: &mut Value) -> Result<Vec<String>, TypeError> {
+        let mut objections = Vec::new();
+        shape::fill_defaults(value, &self.schema);
+        if let Some(map) = value.as_object_mut() {
+            shape::coerce_metadata(map, "", &mut objections)?;
+        }
+        let dropped = shape::prune(value, &self.schema);
+        objections.extend(
+            dropped
+                .into_iter()
+                .map(|path| format!("unknown field \"{path}\"")),
+        );
+        shape::drop_nulls(value, Some(&self.schema));
+        let mut within = Vec::new();
+        shape::coerce_embedded(value, &self.schema, &Path::root(), &mut within)
+            .map_err(|error| TypeError(error.to_string()))?;
+        within.sort();
+        objections.extend(within);
+        Ok(objections)
+    }
+
+    pub fn fill_defaults(&self, value: &mut Value) {
+        shape::fill_defaults(value, &self.schema);
+    }
+
+    pub fn prepare_create(&self, object: &mut Value) {
+        if self.has_status
+            && let Some(map) = object.as_object_mut()
+        {
+            map.remove("status");
+        }
+        object["metadata"]["generation"] = 1.into();
+    }
+
+    /// Carries the status over where it has its own subresource, and raises the generation with any change beyond
+    /// metadata.
+    pub fn prepare_update(&self, new: &mut Value, old: &Value) {
+        if self.has_status {
+            carry(new, old, "status");
+        }
+        let beyond_metadata = |object: &Value| {
+            let mut copy = object.clone();
+            if let Some(map) = copy.as_object_mut() {
+                map.remove("metadata");
+            }
+            copy
+        };
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
+        let changed = beyond_metadata(new) != beyond_metadata(old);
+        new["metadata"]["generation"] = (generation + i64::from(changed)).into();
+    }
+
+    /// For a write through `/status`: nothing but the status and the record of who owns what changes.
+    pub fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        let mut object = old.clone();
+        carry(&mut object, new, "status");
+        let managed = new["metadata"].get("managedFields").cloned();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            match managed {
+                Some(managed) => metadata.insert("managedFields".into(), managed),
+                None => metadata.remove("managedFields"),
+            };
+        }
+        *new = object;
+    }
+
+    /// Everything but the metadata, whose errors come before these.
+    pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        let mut errors = validate::validate(&self.schema, object, None, &Path::root());
+        if let Some(scale) = &self.scale {
+            errors.extend(scale.validate_spec(object));
+            errors.extend(scale.validate_status(object));
+        }
+        lists::embedded(&self.schema, object, &Path::root(), &mut errors);
+        lists::duplicates(&self.schema, object, &Path::root(), &mut errors);
+        self.check_rules(object, None, &mut errors);
+        errors
+    }
+
+    pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = validate::validate(&self.schema, new, Some(old), &Path::root());
+        if let Some(scale) = &self.scale {
+            errors.extend(scale.validate_spec(new));
+            errors.extend(scale.validate_status(new));
+        }
+        lists::embedded(&self.schema, new, &Path::root(), &mut errors);
+        self.check_lists(new, old, &mut errors);
+        self.check_rules(new, Some(old), &mut errors);
+        errors
+    }
+
+    pub fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if let (Some(status), Some(schema)) =
+            (new.get("status"), self.schema.properties.get("status"))
+        {
+            let base = Path::new("status");
+            errors = validate::validate(schema, status, old.get("status"), &base);
+        }
+        if let Some(scale) = &self.scale {
+            errors.extend(scale.validate_status(new));
+        }
+        self.check_lists(new, old, &mut errors);
+        self.check_rules(new, Some(old), &mut errors);
+        errors
+    }
+
+    /// Duplicates that were there before may stay.
+    fn check_lists(&self, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+        let mut before = Vec::new();
+        lists::duplicates(&self.schema, old, &Path::root(), &mut before);
+        if before.is_empty() {
+            lists::duplicates(&self.schema, new, &Path::root(), errors);
+        }
+    }
+
+    fn check_rules(&self, _object: &Value, _old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        if !self.schema.has_rules() {
+            return;
+        }
+        let blocked = errors.iter().any(|error| {
+            matches!(
+                error.problem,
+                Problem::NotSupported
+                    | Problem::Required
+                    | Problem::TooLong
+                    | Problem::TooMany
+                    | Problem::TypeInvalid
+            )
+        });
+        if blocked {
+            errors.push(FieldError::invalid(
+                &Path::root(),
+                Value::Null,
+                "some validation rules were not checked because the object was invalid; correct the existing errors \
+                 to complete validation",
+            ));
+        }
+    }
+
+    /// Texts for `Warning` headers: finalizers that others might use too.
+    pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let finalizers = |object: &Value| -> Vec<String> {
+            let list = object["metadata"]["finalizers"].as_array();
+            let texts = list.into_iter().flatten().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
+        let before = old.map(finalizers).unwrap_or_default();
+        let mut added = finalizers(object);
+        added.sort();
+        added.dedup();
+        added.retain(|finalizer| !before.contains(finalizer));
+        added
+            .iter()
+            .filter(|finalizer| !finalizer.contains('/'))
+            .filter(|finalizer| {
+                !matches!(
+                    finalizer.as_str(),
+                    "orphan" | "foregroundDeletion" | "kubernetes"
+                )
+            })
+            .map(|finalizer| {
+                let path = if finalizer.contains('.') {
+                    " including a path (/)"
+                } else {
+                    ""
+                };
+                format!(
+                    "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental \
+                     conflicts with other finalizer writers",
+                    quote(finalizer)
+                )
+            })
+            .collect()
+    }
+}
+
+fn carry(to: &mut Value, from: &Value, field: &str) {
+    if let Some(map) = to.as_object_mut() {
+        match from.get(field) {
+            Some(value) => map.insert(field.to_owned(), value.clone()),
+            None => map.remove(field),
+        };
+    }
+}
+
+/// Fields that a document gives more than once.
+fn note_duplicates(node: &Node<'_>, path: &mut String, out: &mut Vec<String>) {
+    let outer = path.len();
+    match node {
+        Node::Object(entries) => {
+            for (at, (key, value)) in entries.iter().enumerate() {
+                if outer > 0 {
+                    path.push('.');
+                }
+                path.push_str(key);
+                if entries[..at].iter().any(|(earlier, _)| earlier == key) {
+                    out.push(format!("duplicate field \"{path}\""));
+                }
+                note_duplicates(value, path, out);
+                path.truncate(outer);
+            }
+        }
+        Node::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{index}]"));
+                note_duplicates(item, path, out);
+                path.truncate(outer);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;
