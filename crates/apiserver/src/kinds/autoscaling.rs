@@ -104,10 +104,16 @@ fn metric(metric: &At<'_>, errors: &mut Errors) {
     if expected.is_none() {
         errors.not_supported(&kind, &types);
     }
-    let present: Vec<&str> = ["object", "external", "pods", "resource", "containerResource"]
-        .into_iter()
-        .filter(|name| metric.get(name).is_set())
-        .collect();
+    let present: Vec<&str> = [
+        "object",
+        "external",
+        "pods",
+        "resource",
+        "containerResource",
+    ]
+    .into_iter()
+    .filter(|name| metric.get(name).is_set())
+    .collect();
     if let Some(first) = present.first() {
         source(&metric.get(first), first, errors);
     }
@@ -125,7 +131,10 @@ fn metric(metric: &At<'_>, errors: &mut Errors) {
     if present.len() != 1 {
         let wanted = expected.map(|(_, name)| *name);
         for name in present.into_iter().filter(|name| Some(*name) != wanted) {
-            errors.forbidden(&metric.get(name), "must populate the given metric source only");
+            errors.forbidden(
+                &metric.get(name),
+                "must populate the given metric source only",
+            );
         }
     }
 }
@@ -229,10 +238,18 @@ fn target(target: &At<'_>, errors: &mut Errors) {
 fn scaling_rules(rules: &At<'_>, errors: &mut Errors) {
     let window = rules.get("stabilizationWindowSeconds");
     if window.number() < 0 {
-        errors.invalid(&window, window.number(), "must be greater than or equal to zero");
+        errors.invalid(
+            &window,
+            window.number(),
+            "must be greater than or equal to zero",
+        );
     }
     if window.number() > 3600 {
-        errors.invalid(&window, window.number(), "must be less than or equal to 3600");
+        errors.invalid(
+            &window,
+            window.number(),
+            "must be less than or equal to 3600",
+        );
     }
     errors.optional_choice(&rules.get("selectPolicy"), &["Disabled", "Max", "Min"]);
     let policies = rules.get("policies");
@@ -248,7 +265,11 @@ fn scaling_rules(rules: &At<'_>, errors: &mut Errors) {
         let period = policy.get("periodSeconds");
         errors.positive(&period);
         if period.number() > 1800 {
-            errors.invalid(&period, period.number(), "must be less than or equal to 1800");
+            errors.invalid(
+                &period,
+                period.number(),
+                "must be less than or equal to 1800",
+            );
         }
     }
     let tolerance = rules.get("tolerance");

@@ -7,17 +7,19 @@ mod at;
 mod autoscaling;
 mod batch;
 mod core;
+mod crd;
 mod defaults;
 mod diff;
+mod extensions;
 mod limits;
-mod networking;
-mod node;
-pub mod policy;
-mod rbac;
 pub mod metadata;
 pub mod names;
+mod networking;
+mod node;
 pub mod pod;
+pub mod policy;
 pub mod quantity;
+mod rbac;
 mod rules;
 pub mod service;
 mod shown;
@@ -153,6 +155,8 @@ static TABLES: &[&[&Rules]] = &[
     autoscaling::KINDS,
     batch::KINDS,
     core::KINDS,
+    crd::KINDS,
+    extensions::KINDS,
     networking::KINDS,
     policy::KINDS,
     rbac::KINDS,
@@ -163,7 +167,9 @@ static TABLES: &[&[&Rules]] = &[
 /// Counts a change of the specification. The server has carried the old generation over before.
 fn raise_generation(object: &mut Value, changed: bool) {
     if changed {
-        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let generation = object["metadata"]["generation"]
+            .as_i64()
+            .unwrap_or_default();
         object["metadata"]["generation"] = json!(generation + 1);
     }
 }

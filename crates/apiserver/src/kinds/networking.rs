@@ -75,9 +75,17 @@ static INGRESS: Rules = Rules {
 };
 
 /// An ingress without a class gets the one that calls itself default.
-fn default_class(ingress: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), Failure> {
+fn default_class(
+    ingress: &mut Value,
+    old: Option<&Value>,
+    world: &dyn Lookup,
+) -> Result<(), Failure> {
     use super::at::{field, text};
-    let annotated = !field(ingress, &["metadata", "annotations", "kubernetes.io/ingress.class"]).is_null();
+    let annotated = !field(
+        ingress,
+        &["metadata", "annotations", "kubernetes.io/ingress.class"],
+    )
+    .is_null();
     if old.is_some() || annotated || !field(ingress, &["spec", "ingressClassName"]).is_null() {
         return Ok(());
     }
@@ -86,7 +94,10 @@ fn default_class(ingress: &mut Value, old: Option<&Value>, world: &dyn Lookup) -
     classes.retain(|class| text(class, &["metadata", "annotations", DEFAULT]) == "true");
     classes.sort_by_key(|class| {
         let created = text(class, &["metadata", "creationTimestamp"]).to_owned();
-        (std::cmp::Reverse(created), text(class, &["metadata", "name"]).to_owned())
+        (
+            std::cmp::Reverse(created),
+            text(class, &["metadata", "name"]).to_owned(),
+        )
     });
     if let Some(class) = classes.first() {
         ingress["spec"]["ingressClassName"] = field(class, &["metadata", "name"]).clone();
@@ -192,8 +203,10 @@ fn ingress_backend(backend: &At<'_>, errors: &mut Errors) {
             } else {
                 errors.format(&name, names::label);
             }
-            let (named, number) =
-                (service.dig(&["port", "name"]), service.dig(&["port", "number"]));
+            let (named, number) = (
+                service.dig(&["port", "name"]),
+                service.dig(&["port", "number"]),
+            );
             match (named.is_empty(), number.number() == 0) {
                 (false, false) => {
                     errors.invalid(backend, "", "cannot set both port name & port number");
@@ -323,7 +336,11 @@ fn policy_port(at: &At<'_>, errors: &mut Errors) {
         probes::port(&port, errors);
         if end.is_set() {
             if end.number() < port.number() {
-                errors.invalid(&end, port.number(), "must be greater than or equal to `port`");
+                errors.invalid(
+                    &end,
+                    port.number(),
+                    "must be greater than or equal to `port`",
+                );
             }
             errors.between(&end, 1, 65535);
         }
@@ -504,7 +521,8 @@ static ENDPOINTS: Rules = Rules {
     kind: "Endpoints",
     warnings: |_, _| {
         vec![
-            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned(),
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+                .to_owned(),
         ]
     },
     validate: endpoints,

@@ -23,7 +23,12 @@ static BUDGET: Rules = Rules {
     validate_status: |new, _, errors| {
         let status = new.get("status");
         metadata::conditions(&status.get("conditions"), errors);
-        for name in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        for name in [
+            "disruptionsAllowed",
+            "currentHealthy",
+            "desiredHealthy",
+            "expectedPods",
+        ] {
             errors.non_negative(&status.get(name));
         }
     },
@@ -32,9 +37,13 @@ static BUDGET: Rules = Rules {
 
 fn budget(budget: &At<'_>, errors: &mut Errors) {
     let spec = budget.get("spec");
-    let [min, max, policy, selector] =
-        ["minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy", "selector"]
-            .map(|name| spec.get(name));
+    let [min, max, policy, selector] = [
+        "minAvailable",
+        "maxUnavailable",
+        "unhealthyPodEvictionPolicy",
+        "selector",
+    ]
+    .map(|name| spec.get(name));
     if min.is_set() && max.is_set() {
         let labels = shown::published(selector.value, shown::LABEL_SELECTOR);
         let shown = format!(
@@ -83,15 +92,20 @@ fn priority_class(class: &At<'_>, errors: &mut Errors) {
     let name = class.dig(&["metadata", "name"]);
     let value = class.get("value");
     if name.text().starts_with("system-") {
-        let known = OF_THE_SYSTEM.iter().find(|(known, _)| *known == name.text());
+        let known = OF_THE_SYSTEM
+            .iter()
+            .find(|(known, _)| *known == name.text());
         let why = match known {
-            None => Some(format!("{} is not a known system priority class", name.text())),
+            None => Some(format!(
+                "{} is not a known system priority class",
+                name.text()
+            )),
             Some((known, expected)) if *expected != value.number() => {
                 Some(format!("value of {known} PriorityClass must be {expected}"))
             }
-            Some((known, _)) if class.get("globalDefault").flag() => {
-                Some(format!("globalDefault of {known} PriorityClass must be false"))
-            }
+            Some((known, _)) if class.get("globalDefault").flag() => Some(format!(
+                "globalDefault of {known} PriorityClass must be false"
+            )),
             Some(_) => None,
         };
         if let Some(why) = why {

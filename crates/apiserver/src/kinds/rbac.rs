@@ -110,7 +110,11 @@ fn cluster_role(role: &At<'_>, errors: &mut Errors) {
         let before = errors.0.len();
         metadata::selector(&selector, errors);
         if errors.0.len() > before {
-            errors.invalid(&selector, serde_json::Value::Null, "invalid label selector.");
+            errors.invalid(
+                &selector,
+                serde_json::Value::Null,
+                "invalid label selector.",
+            );
         }
     }
 }
@@ -121,7 +125,11 @@ fn binding(binding: &At<'_>, namespaced: bool, errors: &mut Errors) {
     if group.text() != GROUP {
         errors.not_supported(&group, &[GROUP]);
     }
-    let kinds: &[&str] = if namespaced { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    let kinds: &[&str] = if namespaced {
+        &["Role", "ClusterRole"]
+    } else {
+        &["ClusterRole"]
+    };
     if !kinds.contains(&role.get("kind").text()) {
         errors.not_supported(&role.get("kind"), kinds);
     }
@@ -168,14 +176,11 @@ fn subject(subject: &At<'_>, namespaced: bool, errors: &mut Errors) {
 fn same_role(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let role = new.get("roleRef");
     if role.value != old.get("roleRef").value {
-        let fields: Vec<(&str, &serde_json::Value)> = [
-            ("APIGroup", "apiGroup"),
-            ("Kind", "kind"),
-            ("Name", "name"),
-        ]
-        .into_iter()
-        .map(|(shown, name)| (shown, role.get(name).value))
-        .collect();
+        let fields: Vec<(&str, &serde_json::Value)> =
+            [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")]
+                .into_iter()
+                .map(|(shown, name)| (shown, role.get(name).value))
+                .collect();
         errors.invalid_shown(&role, &shown::fields(&fields), "cannot change roleRef");
     }
 }

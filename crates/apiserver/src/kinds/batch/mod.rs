@@ -94,7 +94,9 @@ fn generate_selector(job: &mut Value) {
 }
 
 fn drop_unfilled_labels(job: &mut Value) {
-    let labels = job.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+    let labels = job
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut);
     if let Some(labels) = labels {
         let generated = |key: &String| [NAME_LABELS, UID_LABELS].concat().contains(&key.as_str());
         labels.retain(|key, value| value != "" || !generated(key));
@@ -176,7 +178,10 @@ fn job_spec(spec: &At<'_>, errors: &mut Errors) {
     ] {
         errors.non_negative(&spec.get(name));
     }
-    let (per_index, max_failed) = (spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes"));
+    let (per_index, max_failed) = (
+        spec.get("backoffLimitPerIndex"),
+        spec.get("maxFailedIndexes"),
+    );
     if max_failed.is_set() && !per_index.is_set() {
         errors.required(&per_index, "when maxFailedIndexes is specified");
     }
@@ -251,9 +256,13 @@ pub(super) fn domain_path(at: &At<'_>, errors: &mut Errors) {
 }
 
 fn indexed(spec: &At<'_>, errors: &mut Errors) {
-    let [completions, parallelism, max_failed, per_index] =
-        ["completions", "parallelism", "maxFailedIndexes", "backoffLimitPerIndex"]
-            .map(|field| spec.get(field));
+    let [completions, parallelism, max_failed, per_index] = [
+        "completions",
+        "parallelism",
+        "maxFailedIndexes",
+        "backoffLimitPerIndex",
+    ]
+    .map(|field| spec.get(field));
     let above = |at: &At<'_>, limit: i64, tail: &str, errors: &mut Errors| {
         if at.is_set() && at.number() > limit {
             let detail = format!("must be less than or equal to {limit}{tail}");
@@ -263,7 +272,12 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
     if !completions.is_set() {
         errors.required(&completions, "when completion mode is Indexed");
     }
-    above(&parallelism, 100_000, " when completion mode is Indexed", errors);
+    above(
+        &parallelism,
+        100_000,
+        " when completion mode is Indexed",
+        errors,
+    );
     if completions.is_set() && max_failed.number() > completions.number() {
         errors.invalid(
             &max_failed,
@@ -274,7 +288,10 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
     above(&max_failed, 100_000, "", errors);
     if completions.number() > 100_000 && per_index.is_set() {
         if !max_failed.is_set() {
-            errors.required(&max_failed, "must be specified when completions is above 100000");
+            errors.required(
+                &max_failed,
+                "must be specified when completions is above 100000",
+            );
         }
         let tail = " when completions are above 100000 and used with backoff limit per index";
         above(&parallelism, 10_000, tail, errors);
@@ -284,7 +301,11 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
 
 /// Without showing the value.
 fn invalid_bare(at: &At<'_>, detail: &str, errors: &mut Errors) {
-    errors.push(FieldError::without_shown(Problem::Invalid, &at.path(), detail));
+    errors.push(FieldError::without_shown(
+        Problem::Invalid,
+        &at.path(),
+        detail,
+    ));
 }
 
 fn failure_policy(policy: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
@@ -350,7 +371,9 @@ fn exit_codes(codes: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     let name = codes.get("containerName");
     let known = ["containers", "initContainers"].iter().any(|list| {
         let containers = spec.dig(&["template", "spec", list]);
-        containers.items().any(|one| one.get("name").text() == name.text())
+        containers
+            .items()
+            .any(|one| one.get("name").text() == name.text())
     });
     if name.is_set() && !known {
         errors.invalid(
@@ -361,7 +384,11 @@ fn exit_codes(codes: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     }
     let values = codes.get("values");
     if values.is_empty() {
-        errors.invalid(&values, values.value.clone(), "at least one value is required");
+        errors.invalid(
+            &values,
+            values.value.clone(),
+            "at least one value is required",
+        );
     } else if values.len() > 255 {
         errors.too_many(&values, 255);
     }
@@ -473,7 +500,11 @@ fn same_template(new: &At<'_>, old: &At<'_>, job: &At<'_>, errors: &mut Errors) 
             }
             match spec.get_mut("affinity") {
                 Some(affinity) => {
-                    carry(affinity, &json!({ "nodeAffinity": node_affinity }), "nodeAffinity");
+                    carry(
+                        affinity,
+                        &json!({ "nodeAffinity": node_affinity }),
+                        "nodeAffinity",
+                    );
                     if field(affinity, &["nodeAffinity"]).is_null()
                         && let Some(fields) = affinity.as_object_mut()
                     {
@@ -519,7 +550,11 @@ fn same_template(new: &At<'_>, old: &At<'_>, job: &At<'_>, errors: &mut Errors) 
     let meta = shown::published(field(template.value, &["metadata"]), META);
     let meta = meta.strip_suffix('}').unwrap_or(&meta);
     let comma = if meta.len() > 1 { "," } else { "" };
-    errors.invalid_shown(&template, &format!("{meta}{comma}\"Spec\":{spec}}}"), IMMUTABLE);
+    errors.invalid_shown(
+        &template,
+        &format!("{meta}{comma}\"Spec\":{spec}}}"),
+        IMMUTABLE,
+    );
 }
 
 fn cron_job(job: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
@@ -553,7 +588,10 @@ fn cron_job(job: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
     if old.is_none_or(|old| old.dig(&["spec", "timeZone"]).value != zone.value) {
         time_zone(&zone, errors);
     }
-    errors.choice(&spec.get("concurrencyPolicy"), &["Allow", "Forbid", "Replace"]);
+    errors.choice(
+        &spec.get("concurrencyPolicy"),
+        &["Allow", "Forbid", "Replace"],
+    );
     let template = spec.dig(&["jobTemplate", "spec"]);
     job_spec(&template, errors);
     let selector = template.get("selector");
@@ -566,7 +604,11 @@ fn cron_job(job: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
     }
     let manual = template.get("manualSelector");
     if manual.flag() {
-        errors.push(FieldError::not_supported(&manual.path(), true, &["nil", "false"]));
+        errors.push(FieldError::not_supported(
+            &manual.path(),
+            true,
+            &["nil", "false"],
+        ));
     }
     for name in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
         errors.non_negative(&spec.get(name));
@@ -593,7 +635,11 @@ fn time_zone(zone: &At<'_>, errors: &mut Errors) {
     };
     let well_formed = name.split('/').all(good);
     if well_formed && name.eq_ignore_ascii_case("local") {
-        errors.invalid(zone, name, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones");
+        errors.invalid(
+            zone,
+            name,
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        );
     }
     let mut zones = include_str!("../../../data/timezones.txt").lines();
     let known = zones.any(|zone| zone == name);

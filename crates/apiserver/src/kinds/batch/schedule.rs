@@ -93,9 +93,13 @@ fn is_duration(text: &str) -> bool {
         return true;
     }
     while !rest.is_empty() {
-        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
         let (digits, tail) = rest.split_at(number);
-        let unit = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let unit = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit);
         if digits.is_empty() || !["ns", "us", "µs", "ms", "s", "m", "h"].contains(&unit) {
             return false;
@@ -130,10 +134,14 @@ fn range(expression: &str, bounds: &Bounds) -> Result<(), String> {
     };
     let (low, high) = (bounds.low, bounds.high);
     if start < low {
-        return Err(format!("beginning of range ({start}) below minimum ({low}): {expression}"));
+        return Err(format!(
+            "beginning of range ({start}) below minimum ({low}): {expression}"
+        ));
     }
     if end > high {
-        return Err(format!("end of range ({end}) above maximum ({high}): {expression}"));
+        return Err(format!(
+            "end of range ({end}) above maximum ({high}): {expression}"
+        ));
     }
     if start > end {
         return Err(format!(
@@ -141,7 +149,9 @@ fn range(expression: &str, bounds: &Bounds) -> Result<(), String> {
         ));
     }
     if step == 0 {
-        return Err(format!("step of range should be a positive number: {expression}"));
+        return Err(format!(
+            "step of range should be a positive number: {expression}"
+        ));
     }
     Ok(())
 }
@@ -161,8 +171,7 @@ fn number(text: &str) -> Result<u32, String> {
             crate::field::quote(text)
         )
     })?;
-    u32::try_from(parsed)
-        .map_err(|_| format!("negative number ({parsed}) not allowed: {text}"))
+    u32::try_from(parsed).map_err(|_| format!("negative number ({parsed}) not allowed: {text}"))
 }
 
 #[cfg(test)]
@@ -171,7 +180,13 @@ mod tests {
 
     #[test]
     fn good_schedules() {
-        for schedule in ["* * * * *", "*/5 0-6,12 1 JAN sun", "@hourly", "@every 1h30m", "0 0 ? * *"] {
+        for schedule in [
+            "* * * * *",
+            "*/5 0-6,12 1 JAN sun",
+            "@hourly",
+            "@every 1h30m",
+            "0 0 ? * *",
+        ] {
             assert_eq!(complaint(schedule), None, "{schedule}");
         }
     }
@@ -182,11 +197,20 @@ mod tests {
             ("foo", "expected exactly 5 fields, found 1: [foo]"),
             ("60 * * * *", "end of range (60) above maximum (59): 60"),
             ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
-            ("5-1 * * * *", "beginning of range (5) beyond end of range (1): 5-1"),
-            ("*/0 * * * *", "step of range should be a positive number: */0"),
+            (
+                "5-1 * * * *",
+                "beginning of range (5) beyond end of range (1): 5-1",
+            ),
+            (
+                "*/0 * * * *",
+                "step of range should be a positive number: */0",
+            ),
             ("1-2-3 * * * *", "too many hyphens: 1-2-3"),
             ("@never", "unrecognized descriptor: @never"),
-            ("x * * * *", "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax"),
+            (
+                "x * * * *",
+                "failed to parse int from x: strconv.Atoi: parsing \"x\": invalid syntax",
+            ),
         ] {
             assert_eq!(complaint(schedule).as_deref(), Some(expected), "{schedule}");
         }

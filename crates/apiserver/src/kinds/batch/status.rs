@@ -24,11 +24,18 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         }
     };
     let (complete, failed) = (is(&status, "Complete"), is(&status, "Failed"));
-    let (target, met) = (is(&status, "FailureTarget"), is(&status, "SuccessCriteriaMet"));
+    let (target, met) = (
+        is(&status, "FailureTarget"),
+        is(&status, "SuccessCriteriaMet"),
+    );
     // Only what was not already so is looked at.
     let newly_complete = complete && !is(&before, "Complete");
     let newly_failed = failed && !is(&before, "Failed");
-    refuse(complete && failed, "cannot set Complete=True and Failed=true conditions", errors);
+    refuse(
+        complete && failed,
+        "cannot set Complete=True and Failed=true conditions",
+        errors,
+    );
     let detail = "cannot set Complete=True and FailureTarget=true conditions";
     refuse(complete && target, detail, errors);
     completion_time(&status, complete, errors);
@@ -39,7 +46,11 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let finished = complete || failed;
     let active = status.get("active");
     if finished && active.number() > 0 {
-        errors.invalid(&active, active.number(), "active>0 is invalid for finished job");
+        errors.invalid(
+            &active,
+            active.number(),
+            "active>0 is invalid for finished job",
+        );
     }
     let start = status.get("startTime");
     if !start.is_set() && (newly_complete || newly_failed) {
@@ -47,7 +58,11 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     }
     let ready = status.get("ready");
     if ready.number() > active.number() {
-        errors.invalid(&ready, ready.number(), "cannot set more ready pods than active");
+        errors.invalid(
+            &ready,
+            ready.number(),
+            "cannot set more ready pods than active",
+        );
     }
     let detail = "cannot set SuccessCriteriaMet=True and Failed=true conditions";
     refuse(met && failed, detail, errors);
@@ -66,8 +81,10 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             errors.invalid(&at, at.number(), detail);
         }
     }
-    let (completed, indexed) =
-        (status.get("completedIndexes"), new.dig(&["spec", "completionMode"]).text() == "Indexed");
+    let (completed, indexed) = (
+        status.get("completedIndexes"),
+        new.dig(&["spec", "completionMode"]).text() == "Indexed",
+    );
     if !completed.is_empty() && !indexed {
         errors.invalid(
             &completed,

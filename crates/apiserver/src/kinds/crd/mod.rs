@@ -1,0 +1,457 @@
+//! Definitions of custom resources. What their schemas must look like is beside.
+
+mod schema;
+
+use serde_json::{Value, json};
+
+use super::at::{At, Errors, field, same};
+use super::names;
+use super::rules::Rules;
+use crate::field::FieldError;
+
+pub(super) static KINDS: &[&Rules] = &[&DEFINITION];
+
+static DEFINITION: Rules = Rules {
+    kind: "CustomResourceDefinition",
+    known_finalizers: false,
+    status: true,
+    generation: true,
+    prepare_create: |definition| {
+        // Nothing has been accepted yet; what is written when unset stays.
+        let accepted = json!({"plural": "", "kind": ""});
+        definition["status"] = json!({"conditions": null, "acceptedNames": accepted});
+        remember_stored(definition);
+    },
+    prepare_update: |new, _| remember_stored(new),
+    validate: |definition, errors| {
+        own_name(definition, errors);
+        check(definition, errors);
+        approval(definition, None, errors);
+    },
+    validate_update: Some(|new, old, errors| {
+        check_spec(&new.get("spec"), errors);
+        let established = old.dig(&["status", "conditions"]).items().any(|one| {
+            one.get("type").text() == "Established" && one.get("status").text() == "True"
+        });
+        let fixed: &[&[&'static str]] = if established {
+            &[
+                &["scope"],
+                &["names", "kind"],
+                &["group"],
+                &["names", "plural"],
+            ]
+        } else {
+            &[&["group"], &["names", "plural"]]
+        };
+        for path in fixed {
+            let (now, then) = (new.get("spec").dig(path), old.get("spec").dig(path));
+            errors.immutable_text(&now, &then);
+        }
+        stored_versions(new, errors);
+        approval(new, Some(old), errors);
+    }),
+    ..Rules::cluster("apiextensions.k8s.io")
+};
+
+fn remember_stored(definition: &mut Value) {
+    let versions = field(definition, &["spec", "versions"]).as_array();
+    let storage = versions
+        .into_iter()
+        .flatten()
+        .find(|version| version["storage"] == true)
+        .and_then(|version| version.get("name").cloned());
+    let Some(storage) = storage else {
+        if field(definition, &["status", "storedVersions"]).is_null() {
+            definition["status"]["storedVersions"] = Value::Null;
+        }
+        return;
+    };
+    let mut stored = field(definition, &["status", "storedVersions"])
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    if !stored.contains(&storage) {
+        stored.push(storage);
+    }
+    definition["status"]["storedVersions"] = stored.into();
+}
+
+fn own_name(definition: &At<'_>, errors: &mut Errors) {
+    let name = definition.dig(&["metadata", "name"]);
+    let wanted = format!(
+        "{}.{}",
+        definition.dig(&["spec", "names", "plural"]).text(),
+        definition.dig(&["spec", "group"]).text()
+    );
+    if !name.is_empty() && name.text() != wanted {
+        errors.invalid(
+            &name,
+            name.text(),
+            "must be spec.names.plural+\".\"+spec.group",
+        );
+    }
+}
+
+fn check(definition: &At<'_>, errors: &mut Errors) {
+    check_spec(&definition.get("spec"), errors);
+    stored_versions(definition, errors);
+}
+
+fn stored_versions(definition: &At<'_>, errors: &mut Errors) {
+    let stored = definition.dig(&["status", "storedVersions"]);
+    if stored.is_empty() {
+        errors.invalid(
+            &stored,
+            stored.value.clone(),
+            "must have at least one stored version",
+        );
+        return;
+    }
+    let versions = definition.dig(&["spec", "versions"]);
+    for version in versions
+        .items()
+        .filter(|version| version.get("storage").flag())
+    {
+        let name = version.get("name").text();
+        if !stored.texts().any(|one| one == name) {
+            let detail = format!("must have the storage version {name}");
+            errors.invalid(&stored, stored.value.clone(), detail);
+        }
+    }
+    for one in stored.items() {
+        let name = one.text();
+        if !versions
+            .items()
+            .any(|version| version.get("name").text() == name)
+        {
+            errors.invalid(&one, name, format!("missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"));
+        }
+    }
+}
+
+/// Groups of the Kubernetes community need its approval.
+fn approval(definition: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
+    let group = definition.dig(&["spec", "group"]).text();
+    let community = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    if !community || old.is_some() {
+        return;
+    }
+    const KEY: &str = "api-approved.kubernetes.io";
+    let note = definition.dig(&["metadata", "annotations"]).key(KEY);
+    let text = note.text();
+    if text.is_empty() {
+        errors.required(&note, "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111");
+    } else if !text.starts_with("unapproved") && !(text.contains("://") && !text.contains(' ')) {
+        errors.invalid(&note, text, "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111");
+    }
+}
+
+fn check_spec(spec: &At<'_>, errors: &mut Errors) {
+    let group = spec.get("group");
+    let complaints = names::subdomain(group.text());
+    if group.is_empty() {
+        errors.required(&group, "");
+    } else if !complaints.is_empty() {
+        errors.invalid(&group, group.text(), complaints.join(","));
+    } else if !group.text().contains('.') {
+        errors.invalid(
+            &group,
+            group.text(),
+            "should be a domain with at least one dot",
+        );
+    }
+    errors.choice(&spec.get("scope"), &["Cluster", "Namespaced"]);
+    let versions = spec.get("versions");
+    // What all versions have in common is looked at once, under an older name.
+    let schema_hoisted = shared(&versions, "schema");
+    let subresources_hoisted = shared(&versions, "subresources");
+    let columns_hoisted = shared(&versions, "additionalPrinterColumns");
+    let has_schema = |version: &At<'_>| version.dig(&["schema", "openAPIV3Schema"]).is_set();
+    for version in versions.items().filter(|version| !has_schema(version)) {
+        errors.required(&version.dig(&["schema", "openAPIV3Schema"]), "");
+    }
+    let mut seen = Vec::new();
+    let (mut unique, mut storage) = (true, 0);
+    for version in versions.items() {
+        storage += usize::from(version.get("storage").flag());
+        let name = version.get("name");
+        unique &= !seen.contains(&name.text());
+        seen.push(name.text());
+        let complaints = names::label_1035(name.text());
+        if !complaints.is_empty() {
+            errors.invalid(&name, name.text(), complaints.join(","));
+        }
+        deprecation(&version, errors);
+        let with_status = version.dig(&["subresources", "status"]).is_set();
+        if !schema_hoisted {
+            schema::check(&version.get("schema"), with_status, errors);
+        }
+        if !subresources_hoisted {
+            subresources(&version.get("subresources"), errors);
+        }
+        if !columns_hoisted {
+            columns(&version.get("additionalPrinterColumns"), errors);
+        }
+    }
+    let shown = shown_versions(&versions, schema_hoisted && subresources_hoisted);
+    if !unique {
+        errors.invalid_shown(&versions, &shown, "must contain unique version names");
+    }
+    if storage != 1 {
+        errors.invalid_shown(
+            &versions,
+            &shown,
+            "must have exactly one version marked as storage version",
+        );
+    }
+    let first_name = versions
+        .item(0)
+        .get("name")
+        .reported_at(&spec.get("version"));
+    let complaints = names::label_1035(first_name.text());
+    if !first_name.is_empty() && !complaints.is_empty() {
+        errors.invalid(&first_name, first_name.text(), complaints.join(","));
+    }
+    for name in ["plural", "singular", "kind", "listKind"] {
+        errors.non_empty(&spec.dig(&["names", name]));
+    }
+    check_names(&spec.get("names"), errors);
+    let first = versions.item(0);
+    if schema_hoisted {
+        let with_status = versions
+            .items()
+            .any(|version| version.dig(&["subresources", "status"]).is_set());
+        let place = first.get("schema").reported_at(&spec.get("validation"));
+        schema::check(&place, with_status, errors);
+    }
+    if subresources_hoisted {
+        subresources(
+            &first
+                .get("subresources")
+                .reported_at(&spec.get("subresources")),
+            errors,
+        );
+    }
+    if columns_hoisted {
+        let place = spec.get("additionalPrinterColumns");
+        columns(
+            &first.get("additionalPrinterColumns").reported_at(&place),
+            errors,
+        );
+    }
+    conversion(&spec.get("conversion"), errors);
+    if spec.get("preserveUnknownFields").flag() {
+        errors.invalid(
+            &spec.get("preserveUnknownFields"),
+            true,
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+        );
+    }
+}
+
+/// All versions have it, and the same.
+fn shared(versions: &At<'_>, name: &'static str) -> bool {
+    let first = versions.item(0).get(name);
+    first.is_set()
+        && versions
+            .items()
+            .all(|version| same(version.get(name).value, first.value))
+}
+
+fn shown_versions(versions: &At<'_>, plain: bool) -> String {
+    if !plain
+        && versions
+            .items()
+            .any(|version| version.get("schema").is_set())
+        && versions.len() > 1
+    {
+        return versions.value.to_string();
+    }
+    let shown: Vec<String> = versions
+        .items()
+        .map(|version| {
+            format!(
+                "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
+                Value::from(version.get("name").text()),
+                version.get("served").flag(),
+                version.get("storage").flag(),
+                version.get("deprecated").flag(),
+                version.get("deprecationWarning").value,
+            )
+        })
+        .collect();
+    format!("[{}]", shown.join(","))
+}
+
+fn deprecation(version: &At<'_>, errors: &mut Errors) {
+    let warning = version.get("deprecationWarning");
+    if !warning.is_set() {
+        return;
+    }
+    let mut refuse = |wrong: bool, detail: &str| {
+        if wrong {
+            errors.invalid(&warning, warning.text(), detail);
+        }
+    };
+    if !version.get("deprecated").flag() {
+        refuse(true, "can only be set for deprecated versions");
+        return;
+    }
+    refuse(warning.len() > 256, "must be <= 256 characters long");
+    refuse(warning.is_empty(), "must not be an empty string");
+}
+
+fn check_names(given: &At<'_>, errors: &mut Errors) {
+    let label = |at: &At<'_>, lower: bool, errors: &mut Errors| {
+        let name = if lower {
+            at.text().to_lowercase()
+        } else {
+            at.text().to_owned()
+        };
+        let complaints = names::label_1035(&name);
+        if !at.is_empty() && !complaints.is_empty() {
+            let words = if lower {
+                "may have mixed case, but should otherwise match: "
+            } else {
+                ""
+            };
+            errors.invalid(at, at.text(), format!("{words}{}", complaints.join(",")));
+        }
+    };
+    label(&given.get("plural"), false, errors);
+    label(&given.get("singular"), false, errors);
+    label(&given.get("kind"), true, errors);
+    let list = given.get("listKind");
+    label(&list, true, errors);
+    for name in given.get("shortNames").items() {
+        label(&name, false, errors);
+    }
+    if !list.is_empty() && list.text() == given.get("kind").text() {
+        errors.invalid(&list, list.text(), "kind and listKind may not be the same");
+    }
+    for name in given.get("categories").items() {
+        label(&name, false, errors);
+    }
+}
+
+fn subresources(given: &At<'_>, errors: &mut Errors) {
+    let scale = given.get("scale");
+    if !scale.is_set() {
+        return;
+    }
+    for (name, reported, root) in [
+        ("specReplicasPath", "scale.specReplicasPath", ".spec."),
+        ("statusReplicasPath", "scale.statusReplicasPath", ".status."),
+    ] {
+        let path = scale.get(name).reported_at(&given.get(reported));
+        if path.is_empty() {
+            errors.required(&path, "");
+        } else if simple_path(&path, errors) && !path.text().starts_with(root) {
+            let detail = format!("should be a json path under {}", root.trim_end_matches('.'));
+            errors.invalid(&path, path.text(), detail);
+        }
+    }
+    let selector = scale
+        .get("labelSelectorPath")
+        .reported_at(&given.get("scale.labelSelectorPath"));
+    let roots = [".spec.", ".status."];
+    if !selector.is_empty()
+        && simple_path(&selector, errors)
+        && !roots.iter().any(|root| selector.text().starts_with(root))
+    {
+        errors.invalid(
+            &selector,
+            selector.text(),
+            "should be a json path under either .spec or .status",
+        );
+    }
+}
+
+/// A path that goes from field to field.
+fn simple_path(path: &At<'_>, errors: &mut Errors) -> bool {
+    if path.text().starts_with('.') {
+        return true;
+    }
+    errors.invalid(
+        path,
+        path.text(),
+        "must be a simple json path starting with .",
+    );
+    false
+}
+
+fn columns(columns: &At<'_>, errors: &mut Errors) {
+    const TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
+    const FORMATS: &[&str] = &[
+        "byte",
+        "date",
+        "date-time",
+        "double",
+        "float",
+        "int32",
+        "int64",
+        "password",
+    ];
+    for column in columns.items() {
+        errors.non_empty(&column.get("name"));
+        let kind = column.get("type");
+        let detail = format!("must be one of {}", TYPES.join(","));
+        if kind.is_empty() {
+            errors.required(&kind, &detail);
+        } else if !TYPES.contains(&kind.text()) {
+            errors.invalid(&kind, kind.text(), detail);
+        }
+        let format = column.get("format");
+        if !format.is_empty() && !FORMATS.contains(&format.text()) {
+            let detail = format!("must be one of {}", FORMATS.join(","));
+            errors.invalid(&format, format.text(), detail);
+        }
+        let path = column.get("jsonPath").reported_at(&column.get("JSONPath"));
+        if path.is_empty() {
+            errors.required(&path, "");
+        } else {
+            simple_path(&path, errors);
+        }
+    }
+}
+
+fn conversion(conversion: &At<'_>, errors: &mut Errors) {
+    if !conversion.is_set() {
+        return;
+    }
+    errors.choice(&conversion.get("strategy"), &["None", "Webhook"]);
+    let webhook = conversion.get("webhook");
+    let client = webhook
+        .get("clientConfig")
+        .reported_at(&conversion.get("webhookClientConfig"));
+    let versions = webhook
+        .get("conversionReviewVersions")
+        .reported_at(&conversion.get("conversionReviewVersions"));
+    if conversion.get("strategy").text() != "Webhook" {
+        for at in [&client, &versions] {
+            if at.is_set() {
+                errors.forbidden(at, "should not be set when strategy is not set to Webhook");
+            }
+        }
+        return;
+    }
+    if !client.is_set() {
+        errors.required(&client, "required when strategy is set to Webhook");
+    } else if client.get("url").is_set() == client.get("service").is_set() {
+        errors.required(&client, "exactly one of url or service is required");
+    }
+    if versions.is_empty() {
+        errors.required(&versions, "");
+    } else if !versions
+        .texts()
+        .any(|version| version == "v1" || version == "v1beta1")
+    {
+        errors.push(FieldError::invalid(
+            &versions.path(),
+            versions.value.clone(),
+            "must include at least one of v1, v1beta1",
+        ));
+    }
+}

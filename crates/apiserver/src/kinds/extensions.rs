@@ -1,0 +1,399 @@
+//! What extends the server: webhooks, aggregated services; and kinds of which little more than the shape is checked.
+
+use serde_json::{Value, json};
+
+use super::at::{At, Errors, IMMUTABLE, field, same};
+use super::names::{self, NameRule};
+use super::rules::Rules;
+use super::{diff, metadata, raise_generation};
+
+pub(super) static KINDS: &[&Rules] = &[
+    &VALIDATING_WEBHOOKS,
+    &MUTATING_WEBHOOKS,
+    &VALIDATING_POLICY,
+    &VALIDATING_POLICY_BINDING,
+    &MUTATING_POLICY,
+    &MUTATING_POLICY_BINDING,
+    &API_SERVICE,
+    &DEVICE_CLASS,
+    &RESOURCE_CLAIM,
+    &RESOURCE_CLAIM_TEMPLATE,
+    &RESOURCE_SLICE,
+    &FLOW_SCHEMA,
+    &PRIORITY_LEVEL,
+    &SERVICE_CIDR,
+    &SIGNING_REQUEST,
+];
+
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const DEVICES: &str = "resource.k8s.io";
+const FLOW: &str = "flowcontrol.apiserver.k8s.io";
+
+const fn webhooks(kind: &'static str) -> Rules {
+    Rules {
+        kind,
+        known_finalizers: false,
+        prepare_create: |hooks| hooks["metadata"]["generation"] = json!(1),
+        prepare_update: |new, old| {
+            let changed = !same(field(new, &["webhooks"]), field(old, &["webhooks"]));
+            raise_generation(new, changed);
+        },
+        validate: check_webhooks,
+        ..Rules::cluster(ADMISSION)
+    }
+}
+
+/// Kinds whose specification is counted, and that may have a status.
+const fn counted(group: &'static str, kind: &'static str, status: bool) -> Rules {
+    Rules {
+        kind,
+        status,
+        generation: true,
+        ..Rules::cluster(group)
+    }
+}
+
+static VALIDATING_WEBHOOKS: Rules = webhooks("ValidatingWebhookConfiguration");
+static MUTATING_WEBHOOKS: Rules = webhooks("MutatingWebhookConfiguration");
+static VALIDATING_POLICY: Rules = counted(ADMISSION, "ValidatingAdmissionPolicy", true);
+static VALIDATING_POLICY_BINDING: Rules =
+    counted(ADMISSION, "ValidatingAdmissionPolicyBinding", false);
+static MUTATING_POLICY: Rules = counted(ADMISSION, "MutatingAdmissionPolicy", false);
+static MUTATING_POLICY_BINDING: Rules = counted(ADMISSION, "MutatingAdmissionPolicyBinding", false);
+static DEVICE_CLASS: Rules = counted(DEVICES, "DeviceClass", false);
+static RESOURCE_SLICE: Rules = counted(DEVICES, "ResourceSlice", false);
+static FLOW_SCHEMA: Rules = counted(FLOW, "FlowSchema", true);
+static PRIORITY_LEVEL: Rules = counted(FLOW, "PriorityLevelConfiguration", true);
+
+static SERVICE_CIDR: Rules = Rules {
+    kind: "ServiceCIDR",
+    status: true,
+    ..Rules::cluster("networking.k8s.io")
+};
+
+static SIGNING_REQUEST: Rules = Rules {
+    kind: "CertificateSigningRequest",
+    names: NameRule::PathSegment,
+    status: true,
+    ..Rules::cluster("certificates.k8s.io")
+};
+
+static RESOURCE_CLAIM: Rules = Rules {
+    kind: "ResourceClaim",
+    status: true,
+    validate: |claim, errors| devices(&claim.dig(&["spec", "devices"]), errors),
+    validate_update: Some(|new, old, errors| {
+        let spec = new.get("spec");
+        if !same(spec.value, old.get("spec").value) {
+            errors.invalid_shown(
+                &spec,
+                &diff::compact("ResourceClaimSpec", spec.value),
+                IMMUTABLE,
+            );
+        }
+        devices(&spec.get("devices"), errors);
+    }),
+    ..Rules::namespaced(DEVICES)
+};
+
+static RESOURCE_CLAIM_TEMPLATE: Rules = Rules {
+    kind: "ResourceClaimTemplate",
+    validate: |template, errors| devices(&template.dig(&["spec", "spec", "devices"]), errors),
+    ..Rules::namespaced(DEVICES)
+};
+
+fn devices(devices: &At<'_>, errors: &mut Errors) {
+    let mut seen = Vec::new();
+    for request in devices.get("requests").items() {
+        let name = request.get("name");
+        if name.is_empty() {
+            errors.required(&name, "");
+        } else {
+            errors.format(&name, names::label);
+            if seen.contains(&name.text()) {
+                errors.duplicate(&name, name.text());
+            }
+            seen.push(name.text());
+        }
+        let (exact, choices) = (request.get("exactly"), request.get("firstAvailable"));
+        match (exact.is_set(), choices.is_empty()) {
+            (true, false) => errors.invalid(
+                &request,
+                Value::Null,
+                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
+            ),
+            (false, true) => errors.required(
+                &request,
+                "exactly one of `exactly` or `firstAvailable` is required",
+            ),
+            _ => {}
+        }
+        for one in std::iter::once(exact)
+            .filter(At::is_set)
+            .chain(choices.items())
+        {
+            let class = one.get("deviceClassName");
+            if class.is_empty() {
+                errors.required(&class, "");
+            } else {
+                errors.format(&class, names::subdomain);
+            }
+            errors.optional_choice(&one.get("allocationMode"), &["All", "ExactCount"]);
+        }
+    }
+}
+
+fn check_webhooks(configuration: &At<'_>, errors: &mut Errors) {
+    let mut seen = Vec::new();
+    for hook in configuration.get("webhooks").items() {
+        let name = hook.get("name");
+        qualified(&name, errors);
+        for rule in hook.get("rules").items() {
+            self::rule(&rule, errors);
+        }
+        errors.optional_choice(&hook.get("failurePolicy"), &["Fail", "Ignore"]);
+        errors.optional_choice(&hook.get("matchPolicy"), &["Equivalent", "Exact"]);
+        let effects = hook.get("sideEffects");
+        if effects.is_set() {
+            errors.optional_choice(&effects, &["None", "NoneOnDryRun"]);
+        } else {
+            errors.required(&effects, "must specify one of None, NoneOnDryRun");
+        }
+        let timeout = hook.get("timeoutSeconds");
+        if timeout.is_set() && !(1..=30).contains(&timeout.number()) {
+            errors.invalid(
+                &timeout,
+                timeout.number(),
+                "the timeout value must be between 1 and 30 seconds",
+            );
+        }
+        metadata::selector(&hook.get("namespaceSelector"), errors);
+        metadata::selector(&hook.get("objectSelector"), errors);
+        client(&hook.get("clientConfig"), errors);
+        review_versions(&hook.get("admissionReviewVersions"), errors);
+        if seen.contains(&name.text()) && !name.is_empty() {
+            errors.duplicate(&name, name.text());
+        }
+        seen.push(name.text());
+    }
+}
+
+fn qualified(name: &At<'_>, errors: &mut Errors) {
+    let complaints = names::subdomain(name.text());
+    if name.is_empty() {
+        errors.required(name, "");
+    } else if !complaints.is_empty() {
+        errors.invalid(name, name.text(), complaints.join(","));
+    } else if name.text().split('.').count() < 3 {
+        errors.invalid(
+            name,
+            name.text(),
+            "should be a domain with at least three segments separated by dots",
+        );
+    }
+}
+
+fn client(client: &At<'_>, errors: &mut Errors) {
+    let (url, service) = (client.get("url"), client.get("service"));
+    if url.is_set() == service.is_set() {
+        errors.required(client, "exactly one of url or service is required");
+        return;
+    }
+    if service.is_set() {
+        for part in ["name", "namespace"] {
+            if service.get(part).is_empty() {
+                errors.required(&service.get(part), &format!("service {part} is required"));
+            }
+        }
+        let port = service.get("port");
+        if let Some(complaint) = names::port_number(port.number()) {
+            errors.invalid(
+                &port,
+                port.number(),
+                format!("port is not valid: {complaint}"),
+            );
+        }
+        return;
+    }
+    const FORM: &str = "; desired format: https://host[/path]";
+    let (scheme, rest) = url.text().split_once("://").unwrap_or(("", url.text()));
+    let host = rest.split('/').next().unwrap_or_default();
+    if scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme{FORM}");
+        errors.invalid(&url, scheme, detail);
+    }
+    if host.is_empty() {
+        errors.invalid(&url, host, format!("host must be specified{FORM}"));
+    }
+    for (mark, words) in [
+        ('@', "user information is not permitted in the URL"),
+        ('#', "fragments are not permitted in the URL"),
+        ('?', "query parameters are not permitted in the URL"),
+    ] {
+        if let Some((before, after)) = rest.split_once(mark) {
+            let shown = if mark == '@' { before } else { after };
+            errors.invalid(&url, shown, words);
+        }
+    }
+}
+
+fn review_versions(versions: &At<'_>, errors: &mut Errors) {
+    if versions.is_empty() {
+        errors.required(versions, "must specify one of v1, v1beta1");
+        return;
+    }
+    let mut seen = Vec::new();
+    for version in versions.items() {
+        if seen.contains(&version.text()) {
+            errors.invalid(&version, version.text(), "duplicate version");
+            continue;
+        }
+        seen.push(version.text());
+        errors.format(&version, names::label_1035);
+    }
+    if !seen
+        .iter()
+        .any(|version| ["v1", "v1beta1"].contains(version))
+    {
+        errors.invalid(
+            versions,
+            versions.value.clone(),
+            "must include at least one of v1, v1beta1",
+        );
+    }
+}
+
+fn rule(rule: &At<'_>, errors: &mut Errors) {
+    let alone = |at: &At<'_>, words: &str, errors: &mut Errors| {
+        if at.is_empty() {
+            errors.required(at, "");
+        }
+        if at.len() > 1 && at.texts().any(|one| one == "*") {
+            let detail = format!("if '*' is present, must not specify other {words}");
+            errors.invalid(at, at.value.clone(), detail);
+        }
+    };
+    let operations = rule.get("operations");
+    alone(&operations, "operations", errors);
+    for operation in operations.items() {
+        errors.optional_choice(&operation, &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]);
+    }
+    alone(&rule.get("apiGroups"), "API groups", errors);
+    alone(&rule.get("apiVersions"), "API versions", errors);
+    for version in rule.get("apiVersions").items().filter(At::is_empty) {
+        errors.required(&version, "");
+    }
+    let resources = rule.get("resources");
+    if resources.is_empty() {
+        errors.required(&resources, "");
+    }
+    for resource in resources.items().filter(At::is_empty) {
+        errors.required(&resource, "");
+    }
+    let has = |wanted: &str| resources.texts().any(|one| one == wanted);
+    let plain = resources
+        .texts()
+        .any(|one| one != "*" && !one.contains('/'));
+    if resources.len() > 1 && has("*/*") {
+        errors.invalid(
+            &resources,
+            resources.value.clone(),
+            "if '*/*' is present, must not specify other resources",
+        );
+    }
+    if has("*") && plain {
+        errors.invalid(
+            &resources,
+            resources.value.clone(),
+            "if '*' is present, must not specify other resources without subresources",
+        );
+    }
+    errors.optional_choice(&rule.get("scope"), &["*", "Cluster", "Namespaced"]);
+}
+
+static API_SERVICE: Rules = Rules {
+    kind: "APIService",
+    names: NameRule::PathSegment,
+    known_finalizers: false,
+    status: true,
+    prepare_create: |service| {
+        if field(service, &["spec", "service"]).is_null() {
+            service["status"] = json!({"conditions": [{
+                "type": "Available",
+                "status": "True",
+                "lastTransitionTime": field(service, &["metadata", "creationTimestamp"]),
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            }]});
+        }
+    },
+    validate: api_service,
+    validate_status: |new, _, errors| {
+        for condition in new.dig(&["status", "conditions"]).items() {
+            let status = condition.get("status");
+            if !["True", "False", "Unknown"].contains(&status.text()) {
+                errors.not_supported(&status, &["True", "False", "Unknown"]);
+            }
+        }
+    },
+    ..Rules::cluster("apiregistration.k8s.io")
+};
+
+fn api_service(service: &At<'_>, errors: &mut Errors) {
+    let spec = service.get("spec");
+    let (name, group, version) = (
+        service.dig(&["metadata", "name"]),
+        spec.get("group"),
+        spec.get("version"),
+    );
+    let wanted = format!("{}.{}", version.text(), group.text());
+    if names::path_segment(name.text()).is_empty() && name.text() != wanted {
+        let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
+        errors.invalid(&name, name.text(), detail);
+    }
+    if group.is_empty() && version.text() != "v1" {
+        errors.required(
+            &group,
+            "only v1 may have an empty group and it better be legacy kube",
+        );
+    }
+    if !group.is_empty() {
+        errors.format(&group, names::subdomain);
+    }
+    errors.format(&version, names::label_1035);
+    for (field, max) in [("groupPriorityMinimum", 20000), ("versionPriority", 1000)] {
+        let at = spec.get(field);
+        if !(1..=max).contains(&at.number()) {
+            let detail = format!("must be positive and less than {max}");
+            errors.invalid(&at, at.number(), detail);
+        }
+    }
+    let (reference, bundle, insecure) = (
+        spec.get("service"),
+        spec.get("caBundle"),
+        spec.get("insecureSkipTLSVerify"),
+    );
+    if !reference.is_set() {
+        if insecure.flag() {
+            errors.invalid(
+                &insecure,
+                true,
+                "local APIServices may not have insecureSkipTLSVerify",
+            );
+        }
+        return;
+    }
+    errors.non_empty(&reference.get("namespace"));
+    errors.non_empty(&reference.get("name"));
+    let port = reference.get("port");
+    if let Some(complaint) = names::port_number(port.number()) {
+        errors.invalid(
+            &port,
+            port.number(),
+            format!("port is not valid: {complaint}"),
+        );
+    }
+    if insecure.flag() && !bundle.is_empty() {
+        errors.invalid(&insecure, true, "may not be true if caBundle is present");
+    }
+}
