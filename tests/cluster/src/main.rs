@@ -3,6 +3,7 @@
 //! A program and not a `#[test]`: `cargo xtask cases` and the rung `cluster` of `cargo xtask test` run it. The recordings
 //! come from a real kube-apiserver, and whenever its programs are at hand it has to reproduce them, too.
 
+mod answer;
 mod case;
 mod certificates;
 mod check;
@@ -10,12 +11,14 @@ mod client;
 mod compare;
 mod embedded;
 mod kubectl;
+mod mask;
 mod placeholder;
 mod pool;
 mod process;
 mod real;
 mod record;
 mod run;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

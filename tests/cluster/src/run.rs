@@ -2,29 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_test_support::poll;
 use plimsoll_test_support::report::LeaveOut;
 use serde_json::{Map, Value, json};
 
+use crate::answer::{kept_headers, leave_out_documentation, read_body, reduce};
 use crate::case::{Case, KUBECTL, Planned, Step, Until};
-use crate::client::{Exchange, Piece, Request, Server};
+use crate::client::{Exchange, Request, Server};
 use crate::kubectl::Kubectl;
+use crate::watch::Watch;
 
-/// How long an event, the end of a watch or a wanted state may take.
+/// How long a wanted state may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a watch is listened to for an event too many.
-const QUIET: Duration = Duration::from_millis(120);
-/// The headers that clients act on.
-const HEADERS: &[&str] = &[
-    "content-type",
-    "location",
-    "retry-after",
-    "warning",
-    "www-authenticate",
-];
 /// Servers name the field manager of an update after it.
 const USER_AGENT: &str = "cases/1.0";
 
@@ -318,224 +310,4 @@ fn media_type(name: &str) -> Option<String> {
         other => other,
     };
     Some(full.to_owned())
-}
-
-fn kept_headers(exchange: &Exchange) -> Value {
-    let mut kept: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, value) in &exchange.headers {
-        if HEADERS.contains(&name.as_str()) {
-            kept.entry(name).or_default().push(value);
-        }
-    }
-    json!(kept)
-}
-
-/// Not a bookmark that only tells how far other writers have come: when those are sent is chance.
-fn is_telling(event: &Value) -> bool {
-    event["type"] != "BOOKMARK" || event.pointer("/object/metadata/annotations").is_some()
-}
-
-/// The body and which kind it is; nothing for an empty one.
-fn read_body(content_type: &str, bytes: &[u8]) -> Option<(&'static str, Value)> {
-    if bytes.is_empty() {
-        return None;
-    }
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        // Only how it begins: that tells the encoding.
-        let start: String = bytes
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        return Some(("binary", json!(start)));
-    };
-    if content_type.contains("yaml")
-        && let Ok(value) = serde_saphyr::from_str::<Value>(text)
-    {
-        return Some(("yaml", value));
-    }
-    if let Ok(value) = serde_json::from_str::<Value>(text) {
-        let is_event = value.as_object().is_some_and(|fields| {
-            fields.len() == 2 && fields.contains_key("type") && fields.contains_key("object")
-        });
-        if is_event {
-            return Some(("events", json!([value])));
-        }
-        return Some(("json", value));
-    }
-    let mut lines: Vec<Value> = text
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect();
-    if content_type.contains("json") && lines.len() == text.lines().count() {
-        lines.retain(is_telling);
-        return Some(("events", json!(lines)));
-    }
-    Some(("text", json!(text)))
-}
-
-/// Whether an answer is one that a preparing step cannot have.
-pub fn is_refusal(answer: &Value) -> bool {
-    let is_error = |status: u64| status >= 400;
-    answer["status"].as_u64().is_some_and(is_error) || answer["exit"].as_u64() > Some(0)
-}
-
-/// What the step wants of its answer.
-fn reduce(mut answer: Value, step: &Step, only: &[String]) -> Value {
-    // Such a step must succeed; where it does not, the answer says why.
-    let is_refused = answer["status"]
-        .as_u64()
-        .is_some_and(|status| status >= 400);
-    if step.quiet && !is_refused {
-        return json!({"status": answer["status"]});
-    }
-    sort_managers(&mut answer);
-    for pointer in &step.sort {
-        let list = answer
-            .get_mut("json")
-            .and_then(|body| body.pointer_mut(pointer));
-        if let Some(Value::Array(items)) = list {
-            items.sort_by_cached_key(Value::to_string);
-        }
-    }
-    if !only.is_empty() {
-        let body = answer.get("json").cloned().unwrap_or_default();
-        let parts: BTreeMap<&str, Value> = only
-            .iter()
-            .map(|pointer| {
-                let part = body.pointer(pointer).cloned();
-                (pointer.as_str(), part.unwrap_or_else(|| json!("(absent)")))
-            })
-            .collect();
-        return json!({"status": answer["status"], "headers": answer["headers"], "only": parts});
-    }
-    for pattern in &step.ignore {
-        let parts: Vec<&str> = pattern.split('/').skip(1).collect();
-        if let Some(body) = answer.get_mut("json") {
-            remove(body, &parts);
-        }
-    }
-    answer
-}
-
-/// Explanations of columns, schemas and classes are prose for people; no client acts on them.
-fn leave_out_documentation(value: &mut Value, written: &str) {
-    match value {
-        Value::Array(items) => {
-            for item in items {
-                leave_out_documentation(item, written);
-            }
-        }
-        Value::Object(fields) => {
-            if let Some(Value::String(text)) = fields.get("description")
-                && !written.contains(text.as_str())
-            {
-                fields.remove("description");
-            }
-            for field in fields.values_mut() {
-                leave_out_documentation(field, written);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Managers are in the order of their times, so two of one second and two of two may change places.
-fn sort_managers(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(sort_managers),
-        Value::Object(fields) => {
-            if let Some(Value::Array(managers)) = fields.get_mut("managedFields") {
-                let order = ["operation", "manager", "subresource", "apiVersion"];
-                managers.sort_by_cached_key(|entry| order.map(|name| entry[name].to_string()));
-            }
-            fields.values_mut().for_each(sort_managers);
-        }
-        _ => {}
-    }
-}
-
-fn remove(value: &mut Value, parts: &[&str]) {
-    let [first, rest @ ..] = parts else {
-        return;
-    };
-    let key = first.replace("~1", "/").replace("~0", "~");
-    match value {
-        Value::Object(fields) if rest.is_empty() => {
-            if *first == "*" {
-                fields.clear();
-            } else {
-                fields.remove(&key);
-            }
-        }
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                if *first == "*" || *name == key {
-                    remove(field, rest);
-                }
-            }
-        }
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                if *first == "*" || index.to_string() == key {
-                    remove(item, rest);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-struct Watch {
-    exchange: Exchange,
-    pending: Vec<u8>,
-}
-
-impl Watch {
-    fn new(exchange: Exchange) -> Self {
-        Self {
-            exchange,
-            pending: Vec::new(),
-        }
-    }
-
-    fn collect(&mut self, count: usize, to_the_end: bool) -> Result<Value> {
-        let mut events = Vec::new();
-        let mut ended = false;
-        let mut deadline = Instant::now()
-            + if count == 0 && !to_the_end {
-                QUIET * 4
-            } else {
-                PATIENCE
-            };
-        let mut listening_on = false;
-        loop {
-            events.extend(self.whole_lines()?.into_iter().filter(is_telling));
-            if events.len() >= count && !to_the_end && !listening_on && count > 0 {
-                listening_on = true;
-                deadline = Instant::now() + QUIET;
-            }
-            match self.exchange.piece(deadline)? {
-                Piece::Bytes(bytes) => self.pending.extend_from_slice(&bytes),
-                Piece::NothingYet => break,
-                Piece::End => {
-                    ended = true;
-                    break;
-                }
-            }
-        }
-        Ok(json!({"events": events, "ended": ended}))
-    }
-
-    fn whole_lines(&mut self) -> Result<Vec<Value>> {
-        let Some(end) = self.pending.iter().rposition(|&byte| byte == b'\n') else {
-            return Ok(Vec::new());
-        };
-        let lines: Vec<u8> = self.pending.drain(..=end).collect();
-        let lines = String::from_utf8(lines).context("events are not UTF-8")?;
-        lines
-            .lines()
-            .map(|line| serde_json::from_str(line).with_context(|| format!("event {line:?}")))
-            .collect()
-    }
 }
