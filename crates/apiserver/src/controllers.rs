@@ -29,6 +29,7 @@ pub fn spawn(server: &Server) {
             let started = Instant::now();
             namespaces(&server);
             garbage(&server);
+            server.remove_definitions();
             let settle = SETTLE.max(started.elapsed() * REST);
             tokio::select! {
                 () = stop.begins() => return,
@@ -81,7 +82,7 @@ fn namespaced_shelves(catalogue: &Catalogue) -> HashSet<Box<str>> {
 }
 
 /// Deletes an object without grace; what has finalizers is marked, and stays.
-fn remove(server: &Server, shelf: &str, item: &Stored) -> bool {
+pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> bool {
     let object = item.value();
     let expect = Expect::Revision(item.revision);
     if finalizers(&object).is_empty() {

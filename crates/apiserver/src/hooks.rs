@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::auth::{aggregated_rules, bootstrap};
 use crate::codec::time::show_seconds;
+use crate::custom::DEFINITIONS;
 use crate::rest::Call;
 use crate::rest::track::forget_what_it_is;
 use crate::server::Server;
@@ -39,6 +40,7 @@ impl Server {
                 .put(&shelf, &key, Expect::Absent, object, attributes);
         }
         self.aggregate_roles();
+        self.settle_definitions();
     }
 
     /// Gives ClusterRoles that gather the rules of others what they ought to have.
@@ -79,8 +81,10 @@ impl Server {
 
     /// The last word on a new object before it is stored.
     pub fn before_create(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
-        if call.served.shelf.as_ref() == "services" {
-            services::allocate(self, object)?;
+        match call.served.shelf.as_ref() {
+            "services" => services::allocate(self, object)?,
+            DEFINITIONS => crate::crd::names::prepare_create(object),
+            _ => {}
         }
         self.authority()
             .check_escalation(call.user, call.path, object, None, self)
@@ -93,8 +97,10 @@ impl Server {
         old: &Value,
         new: &mut Value,
     ) -> Result<(), Failure> {
-        if call.served.shelf.as_ref() == "services" {
-            services::allocate(self, new)?;
+        match call.served.shelf.as_ref() {
+            "services" => services::allocate(self, new)?,
+            DEFINITIONS => crate::crd::names::note_storage_version(new),
+            _ => {}
         }
         self.authority()
             .check_escalation(call.user, call.path, new, Some(old), self)
@@ -118,10 +124,16 @@ impl Server {
 
     pub fn after_write(&self, call: &Call<'_>, _old: Option<&Value>, _new: &Value) {
         self.policy_may_have_changed(call);
+        if call.served.shelf.as_ref() == DEFINITIONS {
+            self.settle_definitions();
+        }
     }
 
     pub fn after_delete(&self, call: &Call<'_>, _object: &Value) {
         self.policy_may_have_changed(call);
+        if call.served.shelf.as_ref() == DEFINITIONS {
+            self.settle_definitions();
+        }
     }
 
     fn policy_may_have_changed(&self, call: &Call<'_>) {

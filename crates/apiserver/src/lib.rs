@@ -7,6 +7,7 @@ pub mod codec;
 mod controllers;
 pub mod crd;
 pub mod credentials;
+pub mod custom;
 pub mod discovery;
 pub mod embed;
 pub mod field;

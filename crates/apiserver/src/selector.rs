@@ -50,7 +50,7 @@ impl Selector {
                     field => attributes
                         .fields
                         .iter()
-                        .find(|(name, _)| *name == field)
+                        .find(|(name, _)| name == field)
                         .map_or("", |(_, value)| value),
                 };
                 (value == term.value) == term.equal

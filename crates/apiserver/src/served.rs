@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use bytes::Bytes;
+
 use crate::codec::decode::{self, Decoded, TypeError};
 use crate::codec::json::Node;
+use crate::crd::Definition;
+use crate::custom::Custom;
 use crate::kinds::{self, Kind};
 use crate::resource::Resource;
 use crate::rest::scale::ScalePaths;
@@ -18,9 +22,17 @@ pub struct Served {
     /// Where its objects are kept. Versions and aliases of a resource share a shelf.
     pub shelf: Box<str>,
     pub rules: Rules,
-    id: TypeId,
-    shape: Shape,
-    kind: &'static dyn Kind,
+    model: Model,
+}
+
+/// Where the knowledge about its objects comes from.
+enum Model {
+    Builtin {
+        id: TypeId,
+        shape: Shape,
+        kind: &'static dyn Kind,
+    },
+    Custom(Box<Custom>),
 }
 
 impl std::fmt::Debug for Served {
@@ -105,29 +117,78 @@ impl Served {
         Some(Self {
             shelf: shelf.into(),
             rules: Rules::of(&resource),
-            id,
-            shape: Shape::Struct(id),
-            kind: kinds::of(&resource.group, &resource.version, &resource.kind),
+            model: Model::Builtin {
+                id,
+                shape: Shape::Struct(id),
+                kind: kinds::of(&resource.group, &resource.version, &resource.kind),
+            },
+            resource,
+        })
+    }
+
+    /// One served version of a CustomResourceDefinition; `None` if it has no such version.
+    pub fn custom(definition: Arc<Definition>, version: &str) -> Option<Self> {
+        let custom = Custom::new(definition, version)?;
+        let resource = custom.version().resource.clone();
+        Some(Self {
+            shelf: resource.qualified().into(),
+            rules: Rules {
+                unconditional_update: false,
+                create_on_update: false,
+                returns_deleted: false,
+            },
+            model: Model::Custom(Box::new(custom)),
             resource,
         })
     }
 
     /// Whether it was defined by a CustomResourceDefinition.
     pub fn is_custom(&self) -> bool {
-        false
+        matches!(self.model, Model::Custom(_))
     }
 
     pub fn kind(&self) -> &dyn Kind {
-        self.kind
+        match &self.model {
+            Model::Builtin { kind, .. } => *kind,
+            Model::Custom(custom) => custom.as_ref(),
+        }
     }
 
     /// How its objects merge.
     pub fn types(&self) -> (&Types, &Shape) {
-        (Types::builtin(), &self.shape)
+        match &self.model {
+            Model::Builtin { shape, .. } => (Types::builtin(), shape),
+            Model::Custom(custom) => custom.types(),
+        }
     }
 
     pub fn decode(&self, node: &Node<'_>) -> Result<Decoded, TypeError> {
-        decode::decode(Types::builtin(), self.id, node)
+        match &self.model {
+            Model::Builtin { id, .. } => decode::decode(Types::builtin(), *id, node),
+            Model::Custom(custom) => custom.version().decode(node),
+        }
+    }
+
+    /// What is said to everybody who uses it.
+    pub fn deprecation(&self) -> Option<&str> {
+        match &self.model {
+            Model::Custom(custom) => custom.version().deprecation.as_deref(),
+            Model::Builtin { .. } => match self.shelf.as_ref() {
+                "endpoints" => Some(
+                    "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+                ),
+                "componentstatuses" => Some("v1 ComponentStatus is deprecated in v1.19+"),
+                _ => None,
+            },
+        }
+    }
+
+    /// A stored object as this version shows it.
+    pub fn present(&self, stored: &Bytes) -> Bytes {
+        match &self.model {
+            Model::Builtin { .. } => stored.clone(),
+            Model::Custom(custom) => custom.present(stored),
+        }
     }
 
     /// Puts a value that was changed by code or by a patch into canonical form.
@@ -154,11 +215,23 @@ impl Served {
 
     /// Where its objects have what a Scale shows.
     pub fn scale_paths(&self) -> ScalePaths {
-        ScalePaths::builtin()
+        match &self.model {
+            Model::Custom(custom) => custom.scale_paths(),
+            Model::Builtin { .. } => ScalePaths::builtin(),
+        }
     }
 
     pub fn attributes(&self, object: &Value) -> Attributes {
-        attributes(&self.shelf, object)
+        let mut attributes = attributes(&self.shelf, object);
+        if let Model::Custom(custom) = &self.model {
+            for field in &custom.version().selectable {
+                let value = field.of(object);
+                attributes
+                    .fields
+                    .push((field.name.clone().into(), value.into()));
+            }
+        }
+        attributes
     }
 
     /// Whether objects can be selected by a field.
@@ -207,7 +280,7 @@ pub fn attributes(shelf: &str, object: &Value) -> Attributes {
                 Some(Value::Null) | None => selectable_default(field)?.to_owned(),
                 Some(other) => other.to_string(),
             };
-            Some((*field, text.into()))
+            Some(((*field).into(), text.into()))
         })
         .collect();
     Attributes { labels, fields }

@@ -71,6 +71,10 @@ impl Server {
         self.0.catalogue.load_full()
     }
 
+    pub(crate) fn replace_catalogue(&self, catalogue: Catalogue) {
+        self.0.catalogue.store(Arc::new(catalogue));
+    }
+
     /// Begins when watches are to end.
     pub fn shutdown(&self) -> Shutdown {
         self.0.stopper.shutdown()
@@ -135,7 +139,7 @@ impl Server {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
         };
-        if let Some(warning) = deprecated(path) {
+        if let Some(warning) = served.deprecation() {
             answer::add_warnings(&mut answer, &[warning.to_owned()]);
         }
         answer
@@ -208,17 +212,6 @@ impl Server {
             "deletecollection" => rest::delete::delete_collection(call, body).await,
             _ => Err(Failure::method_not_supported()),
         }
-    }
-}
-
-/// What is said to everybody who still uses it.
-fn deprecated(path: &ResourcePath) -> Option<&'static str> {
-    match (path.group.as_str(), path.resource.as_str()) {
-        ("", "endpoints") => {
-            Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
-        }
-        ("", "componentstatuses") => Some("v1 ComponentStatus is deprecated in v1.19+"),
-        _ => None,
     }
 }
 

@@ -219,6 +219,9 @@ fn plan(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Plan {
     if call.served.shelf.as_ref() == "namespaces" {
         return plan_namespace(call, object);
     }
+    if call.served.shelf.as_ref() == crate::custom::DEFINITIONS && !is_being_deleted(object) {
+        crate::custom::mark_for_removal(object, call.now);
+    }
     let graceful = match grace(call, object, options) {
         Grace::None => None,
         Grace::Pending => return Plan::AlreadyPending,

@@ -17,6 +17,8 @@ pub mod update;
 pub mod watch;
 pub mod write;
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -32,7 +34,7 @@ use crate::server::Server;
 #[derive(Debug)]
 pub struct Call<'a> {
     pub server: &'a Server,
-    pub served: &'a Served,
+    pub served: &'a Arc<Served>,
     pub info: &'a RequestInfo,
     pub path: &'a ResourcePath,
     pub query: &'a Query,

@@ -305,7 +305,8 @@ fn put_items(call: &Call<'_>, body: &mut BytesMut, items: &[std::sync::Arc<Store
             body.put_u8(b',');
         }
         if call.served.is_custom() {
-            body.put_slice(&document(&resource.kind, &version, &item.bytes));
+            let item = call.served.present(&item.bytes);
+            body.put_slice(&document(&resource.kind, &version, &item));
         } else {
             body.put_slice(&item.bytes);
         }

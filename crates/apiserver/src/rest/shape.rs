@@ -9,12 +9,14 @@ use serde_json::Value;
 use super::Call;
 use crate::answer::{self, Answer, Transform, document, full};
 use crate::resource::Resource;
+use crate::served::Served;
 use crate::status::Failure;
 use crate::table::{self, Include, Options};
 
 /// How one resource's objects are shown to one client.
 #[derive(Debug, Clone)]
 pub struct Shaper {
+    served: Option<Arc<Served>>,
     resource: Arc<Resource>,
     api_version: String,
     transform: Transform,
@@ -24,6 +26,7 @@ pub struct Shaper {
 impl Shaper {
     /// One object as a document, compact.
     pub fn one(&self, object: &Bytes) -> Bytes {
+        let object = &self.present(object);
         match self.transform {
             Transform::None => document(&self.resource.kind, &self.api_version, object).freeze(),
             Transform::Table => encoded(&table::of_object(
@@ -35,6 +38,14 @@ impl Shaper {
                 &value(object),
                 self.options.version,
             )),
+        }
+    }
+
+    /// As the version that was asked for has it.
+    fn present(&self, object: &Bytes) -> Bytes {
+        match &self.served {
+            Some(served) => served.present(object),
+            None => object.clone(),
         }
     }
 
@@ -61,11 +72,11 @@ impl Shaper {
         match self.transform {
             Transform::None => None,
             Transform::Table => {
-                let items: Vec<Value> = items.map(|item| self.whole(item)).collect();
+                let items: Vec<Value> = items.map(|item| self.whole(&self.present(item))).collect();
                 Some(table::of_list(&self.resource, meta, &items, &self.options))
             }
             Transform::Partial | Transform::PartialList => {
-                let items: Vec<Value> = items.map(|item| value(item)).collect();
+                let items: Vec<Value> = items.map(|item| value(&self.present(item))).collect();
                 Some(table::partial_metadata_list(
                     meta,
                     &items,
@@ -86,7 +97,9 @@ fn encoded(value: &Value) -> Bytes {
 
 impl Call<'_> {
     pub fn shaper(&self) -> Result<Shaper, Failure> {
-        self.shaper_of(&self.served.resource)
+        let mut shaper = self.shaper_of(&self.served.resource)?;
+        shaper.served = Some(self.served.clone());
+        Ok(shaper)
     }
 
     /// For documents of another kind than the resource's own.
@@ -100,6 +113,7 @@ impl Call<'_> {
             }
         }
         Ok(Shaper {
+            served: None,
             resource: resource.clone(),
             api_version: resource.api_version(),
             transform: self.format.transform,

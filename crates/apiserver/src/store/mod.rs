@@ -4,6 +4,7 @@
 mod persist;
 mod watch;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::Path;
@@ -48,7 +49,7 @@ impl Stored {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
     pub labels: Vec<(Box<str>, Box<str>)>,
-    pub fields: Vec<(&'static str, Box<str>)>,
+    pub fields: Vec<(Cow<'static, str>, Box<str>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
