@@ -3,7 +3,7 @@
 use super::*;
 use jiff::{SignedDuration, Timestamp};
 
-const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(20);
 
 struct Node {
     elector: Elector,
