@@ -89,7 +89,17 @@ impl Format {
         accepted
             .iter()
             .find_map(|(_, one)| Self::of(one, pretty))
-            .ok_or_else(|| not_acceptable(lists))
+            .ok_or_else(|| {
+                let known = |one: &str| {
+                    let media = one.split(';').next().unwrap_or_default().trim();
+                    matches!(media, "*/*" | "application/json" | "application/yaml")
+                };
+                if accepted.iter().any(|(_, one)| known(one)) {
+                    unknown_form()
+                } else {
+                    not_acceptable(lists)
+                }
+            })
     }
 
     fn of(accept: &str, pretty: bool) -> Option<Self> {
@@ -179,6 +189,15 @@ fn weight(accept: &str) -> f32 {
         .unwrap_or(1.0)
 }
 
+/// The format is known, but not the form that is wanted in it.
+fn unknown_form() -> Failure {
+    Failure::new(
+        StatusCode::NOT_ACCEPTABLE,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    )
+}
+
 fn not_acceptable(lists: bool) -> Failure {
     let streams = if lists {
         ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
@@ -244,7 +263,10 @@ pub fn add_warnings(response: &mut Answer, warnings: &[String]) {
     for warning in warnings {
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            response.headers_mut().append(header::WARNING, value);
+            // Once is enough.
+            if !response.headers().get_all(header::WARNING).iter().any(|said| said == value) {
+                response.headers_mut().append(header::WARNING, value);
+            }
         }
     }
 }

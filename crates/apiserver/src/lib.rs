@@ -6,6 +6,7 @@ pub mod catalogue;
 pub mod codec;
 mod controllers;
 pub mod crd;
+mod conversion;
 pub mod credentials;
 pub mod custom;
 pub mod discovery;

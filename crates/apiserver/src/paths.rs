@@ -30,6 +30,10 @@ impl Server {
         match parts.as_slice() {
             ["healthz" | "livez" | "readyz", ..] => return self.health(&parts, query),
             ["api" | "apis", ..] | ["version"] | [] => {}
+            [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => {
+                return self.openid(&parts);
+            }
+            ["metrics"] => return answer::text(StatusCode::OK, self.metrics()),
             _ => return page_not_found(),
         }
         if *method != Method::GET && *method != Method::HEAD {
@@ -90,10 +94,7 @@ impl Server {
         let known = headers
             .get(header::IF_NONE_MATCH)
             .is_some_and(|tag| tag.as_bytes() == tagged.etag.as_bytes());
-        let media = match version {
-            "v2" => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-            _ => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        };
+        let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let mut response = if known {
             answer::answer(StatusCode::NOT_MODIFIED, media, full(""))
         } else {
@@ -106,6 +107,36 @@ impl Server {
             headers.insert(header::ETAG, tag);
         }
         response
+    }
+
+    fn openid(&self, parts: &[&str]) -> Answer {
+        let (media, document) = match parts {
+            [".well-known", ..] => ("application/json", self.authority().openid_configuration("")),
+            _ => ("application/jwk-set+json", self.authority().public_keys()),
+        };
+        answer::answer(StatusCode::OK, media, full(document.to_string()))
+    }
+
+    /// How many objects there are of each resource.
+    fn metrics(&self) -> String {
+        let mut text = String::from(
+            "# HELP apiserver_resource_objects Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n",
+        );
+        let mut seen: Vec<(String, String)> = self
+            .catalogue()
+            .all()
+            .map(|served| (served.resource.plural.clone(), served.resource.group.clone()))
+            .collect();
+        seen.sort();
+        seen.dedup();
+        for (resource, group) in seen {
+            let shelf = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+            let count = self.store().count(&shelf);
+            text.push_str(&format!(
+                "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}\n"
+            ));
+        }
+        text
     }
 
     fn all_paths(&self) -> Value {
@@ -139,7 +170,7 @@ impl Server {
 
     fn health(&self, parts: &[&str], query: &Query) -> Answer {
         let name = parts[0];
-        let checks: &[&str] = &["ping", "store"];
+        let checks: &[&str] = &["ping", "log", "etcd"];
         match parts {
             [_] if query.get("verbose").is_some() || query.flag("verbose") => {
                 let excluded: Vec<&str> = query.all("exclude").collect();
@@ -187,7 +218,6 @@ fn wants_aggregated(headers: &HeaderMap) -> Option<&'static str> {
             parts.contains(&"g=apidiscovery.k8s.io") && parts.contains(&"as=APIGroupDiscoveryList");
         match (is_json, discovery) {
             (true, true) if parts.contains(&"v=v2") => return Some("v2"),
-            (true, true) if parts.contains(&"v=v2beta1") => return Some("v2beta1"),
             (true, false) => return None,
             _ => {}
         }

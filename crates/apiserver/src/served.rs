@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::codec::decode::{self, Decoded, TypeError};
 use crate::codec::json::Node;
+use crate::conversion::{self, Conversion};
 use crate::crd::Definition;
 use crate::custom::Custom;
 use crate::kinds::{self, Kind};
@@ -31,6 +32,7 @@ enum Model {
         id: TypeId,
         shape: Shape,
         kind: &'static dyn Kind,
+        conversion: Option<Conversion>,
     },
     Custom(Box<Custom>),
 }
@@ -121,6 +123,7 @@ impl Served {
                 id,
                 shape: Shape::Struct(id),
                 kind: kinds::of(&resource.group, &resource.version, &resource.kind),
+                conversion: Conversion::of(&resource.group, &resource.version, &resource.kind),
             },
             resource,
         })
@@ -186,8 +189,48 @@ impl Served {
     /// A stored object as this version shows it.
     pub fn present(&self, stored: &Bytes) -> Bytes {
         match &self.model {
+            Model::Builtin {
+                conversion: Some(conversion),
+                ..
+            } => {
+                let mut object: Value = serde_json::from_slice(stored).unwrap_or_default();
+                conversion.from_storage(&mut object);
+                serde_json::to_vec(&object).map_or_else(|_| stored.clone(), Bytes::from)
+            }
             Model::Builtin { .. } => stored.clone(),
             Model::Custom(custom) => custom.present(stored),
+        }
+    }
+
+    /// A stored object as this version has it, to be changed.
+    pub fn from_storage(&self, mut object: Value) -> Value {
+        if let Model::Builtin {
+            conversion: Some(conversion),
+            ..
+        } = &self.model
+        {
+            conversion.from_storage(&mut object);
+        }
+        object
+    }
+
+    /// An object of this version as it is kept.
+    pub fn to_storage(&self, mut object: Value) -> Value {
+        if let Model::Builtin {
+            conversion: Some(conversion),
+            ..
+        } = &self.model
+        {
+            conversion.to_storage(&mut object);
+        }
+        object
+    }
+
+    /// Fills in defaults, and puts what is said twice in step.
+    pub fn settle(&self, object: &mut Value) {
+        self.kind().default(object);
+        if !self.is_custom() {
+            conversion::align(&self.resource.kind, object);
         }
     }
 

@@ -96,7 +96,7 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
             .map_err(|error| tracking.refuse_undecodable(applied, &error.to_string()))?;
         let mut object = decoded.value;
         forget_what_it_is(&mut object);
-        call.served.kind().default(&mut object);
+        call.served.settle(&mut object);
         Ok(object)
     })
 }

@@ -191,7 +191,7 @@ impl Call<'_> {
         }
         let mut object = decoded.value;
         super::track::forget_what_it_is(&mut object);
-        self.served.kind().default(&mut object);
+        self.served.settle(&mut object);
         Ok(Decoded { object, warnings })
     }
 }

@@ -38,6 +38,9 @@ pub async fn create_object(
     warnings: &mut Vec<String>,
 ) -> Result<Value, Failure> {
     settle_namespace(call, &mut object)?;
+    let meta = metadata_of(&mut object);
+    meta.remove("deletionTimestamp");
+    meta.remove("deletionGracePeriodSeconds");
     call.track_new(&mut object);
     insert_new(call, object, options, warnings).await
 }

@@ -8,7 +8,7 @@ use super::track::forget_what_it_is;
 use super::update::{name_mismatch, replace};
 use super::{Call, meta};
 use crate::answer::Answer;
-use crate::patch::{self, PatchKind};
+use crate::patch::{self, PatchKind, Patched};
 use crate::status::Failure;
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -41,14 +41,19 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
 }
 
 pub fn unsupported(call: &Call<'_>) -> Failure {
-    let mut media = vec![
+    if !call.served.is_custom() {
+        return Failure::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+        .with_details(serde_json::Map::new());
+    }
+    let media = [
         "application/json-patch+json",
         "application/merge-patch+json",
+        APPLY,
     ];
-    if !call.served.is_custom() {
-        media.push("application/strategic-merge-patch+json");
-    }
-    media.push(APPLY);
     Failure::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UnsupportedMediaType",
@@ -71,7 +76,8 @@ fn patched(
     call.say_what_it_is(&mut whole);
     let (types, shape) = call.served.types();
     let strict = options.validation != FieldValidation::Ignore;
-    let patched = patch::apply(kind, types, shape, &whole, body, strict)?;
+    let mut patched = patch::apply(kind, types, shape, &whole, body, strict)?;
+    keep_identity(&mut patched.object, &whole);
     let decoded = call
         .served
         .normalised(&patched.object)
@@ -86,26 +92,39 @@ fn patched(
         ));
     }
     let mut object = decoded.value;
-    check_identity(call, &object, current)?;
+    check_identity(call, &object, &patched)?;
     forget_what_it_is(&mut object);
-    call.served.kind().default(&mut object);
+    call.served.settle(&mut object);
     if options.validation == FieldValidation::Ignore {
         complaints.clear();
     }
     Ok((object, complaints))
 }
 
+/// What a patch that replaces everything forgets to say about the object stays true of it.
+fn keep_identity(new: &mut Value, old: &Value) {
+    if !new["metadata"].is_object() {
+        return;
+    }
+    for field in ["namespace", "uid", "creationTimestamp"] {
+        if new["metadata"].get(field).is_none()
+            && let Some(value) = old["metadata"].get(field)
+        {
+            new["metadata"][field] = value.clone();
+        }
+    }
+}
+
 /// A patch does not make another object of the one it is for.
-fn check_identity(call: &Call<'_>, object: &Value, _current: &Value) -> Result<(), Failure> {
+fn check_identity(call: &Call<'_>, object: &Value, patched: &Patched) -> Result<(), Failure> {
     let resource = &call.served.resource;
     let kind = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str().unwrap_or_default();
     if kind != resource.kind || version != resource.api_version() {
-        return Err(Failure::bad_request(format!(
-            "the kind in the data ({kind}, {version}) does not match the kind of the resource ({}, {})",
-            resource.kind,
-            resource.api_version()
-        )));
+        let catalogue = call.server.catalogue();
+        let why = catalogue.why_not(kind, version, &resource.group, &resource.kind);
+        let (types, shape) = call.served.types();
+        return Err(patched.refuse(types, shape, &why));
     }
     let name = meta(object, "name");
     if name != call.path.name {
@@ -113,10 +132,9 @@ fn check_identity(call: &Call<'_>, object: &Value, _current: &Value) -> Result<(
     }
     let namespace = meta(object, "namespace");
     if resource.namespaced() && namespace != call.path.namespace {
-        return Err(Failure::bad_request(format!(
-            "the namespace of the object ({namespace}) does not match the namespace on the URL ({})",
-            call.path.namespace
-        )));
+        return Err(Failure::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     Ok(())
 }

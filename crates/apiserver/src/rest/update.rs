@@ -37,7 +37,15 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     if name != call.path.name {
         return Err(name_mismatch(call, name));
     }
-    let written = replace(call, &options, &mut warnings, |_, _| Ok(object.clone())).await?;
+    let written = replace(call, &options, &mut warnings, |current, _| {
+        let mut object = object.clone();
+        if current.is_null() {
+            // It is not there: the version that was meant does not matter.
+            metadata_of(&mut object).remove("resourceVersion");
+        }
+        Ok(object)
+    })
+    .await?;
     let code = if written.created {
         StatusCode::CREATED
     } else {
@@ -88,7 +96,7 @@ pub async fn change_tracked(
             let object = change(&Value::Null, warnings)?;
             return create_instead(call, options, warnings, object).await;
         };
-        let old = current.value();
+        let old = call.served.from_storage(current.value());
         let mut new = change(&old, warnings)?;
         let given_revision = check_revision(call, &new, &current)?;
         finish_change(call, &old, &mut new, warnings)?;
@@ -130,7 +138,7 @@ fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Resul
     let given = meta(new, "resourceVersion");
     let uid = meta(new, "uid");
     let old = current.value();
-    if !uid.is_empty() && uid != meta(&old, "uid") {
+    if !uid.is_empty() && uid != meta(&old, "uid") && call.info.verb == "update" {
         return Err(precondition_failed(
             call,
             &call.path.name,
@@ -198,9 +206,12 @@ fn finish_change(
             return fail_if_any(call, &pod::validate_resize(new, old));
         }
         "finalize" => {
-            let wanted = new["spec"].clone();
+            let (wanted, entries) = (new["spec"].clone(), new["metadata"]["managedFields"].clone());
             *new = old.clone();
             new["spec"] = wanted;
+            if !entries.is_null() {
+                new["metadata"]["managedFields"] = entries;
+            }
             return fail_if_any(call, &kind.validate_update(new, old));
         }
         _ => {}
@@ -209,6 +220,7 @@ fn finish_change(
     call.keep_metadata(new, old);
     kind.prepare_update(new, old);
     fail_if_any(call, &kind.validate_update(new, old))?;
+    kind.approve(new, Some(old), call.server)?;
     call.server.before_update(call, old, new)?;
     warnings.extend(kind.warnings(new, Some(old)));
     Ok(())

@@ -90,6 +90,7 @@ impl Call<'_> {
                 None => Ok(object),
             };
         }
+        let object = self.served.to_storage(object);
         let attributes = self.served.attributes(&object);
         let (stored, durable) = store
             .put(&self.served.shelf, key, Expect::Absent, object, attributes)
@@ -97,7 +98,7 @@ impl Call<'_> {
         if !durable.wait().await {
             return Err(self.disk_failed(name).into());
         }
-        Ok(stored.value())
+        Ok(self.served.from_storage(stored.value()))
     }
 
     /// Stores a changed object, or deletes it if nothing holds it any more.
@@ -123,8 +124,12 @@ impl Call<'_> {
             return Ok(written(object, true));
         }
         // A write that changes nothing is none.
-        if object == current.value() || dry_run {
+        if dry_run {
             return Ok(written(object, false));
+        }
+        let object = self.served.to_storage(object);
+        if object == current.value() {
+            return Ok(written(self.served.from_storage(object), false));
         }
         let attributes = self.served.attributes(&object);
         let (stored, durable) = store
@@ -133,7 +138,7 @@ impl Call<'_> {
         if !durable.wait().await {
             return Err(self.disk_failed(current.name()).into());
         }
-        Ok(written(stored.value(), false))
+        Ok(written(self.served.from_storage(stored.value()), false))
     }
 
     /// Whether an object that is being deleted can go: no finalizer is left, and its grace is over.
@@ -179,17 +184,19 @@ impl Call<'_> {
         let meta = metadata_of(new);
         meta.remove("selfLink");
         let old = &old["metadata"];
-        for field in [
-            "generation",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-        ] {
+        for field in ["generation", "creationTimestamp"] {
             match old.get(field) {
                 Some(value) => meta.insert(field.into(), value.clone()),
                 None => meta.remove(field),
             };
         }
-        for field in ["uid", "creationTimestamp", "namespace"] {
+        let kept = [
+            "uid",
+            "namespace",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+        ];
+        for field in kept {
             if meta
                 .get(field)
                 .is_none_or(|value| value.is_null() || value == "")
@@ -204,7 +211,7 @@ impl Call<'_> {
         let kind = self.served.kind();
         let errors = kind.validate_create(object);
         if errors.is_empty() {
-            return Ok(());
+            return kind.approve(object, None, self.server);
         }
         Err(self.invalid(super::meta(object, "name"), &errors))
     }
@@ -216,7 +223,8 @@ impl Call<'_> {
         object: &Value,
         warnings: &[String],
     ) -> Result<Answer, Failure> {
-        let bytes: Bytes = serde_json::to_vec(object).unwrap_or_default().into();
+        let kept = self.served.to_storage(object.clone());
+        let bytes: Bytes = serde_json::to_vec(&kept).unwrap_or_default().into();
         let mut answer = self.object_answer(code, &bytes)?;
         answer::add_warnings(&mut answer, warnings);
         Ok(answer)

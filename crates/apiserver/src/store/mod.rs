@@ -183,6 +183,11 @@ impl Store {
         state.shelves.get(shelf)?.objects.get(key).cloned()
     }
 
+    pub fn count(&self, shelf: &str) -> usize {
+        let state = self.state.lock();
+        state.shelves.get(shelf).map_or(0, |shelf| shelf.objects.len())
+    }
+
     /// Writes `object`, whose `metadata.resourceVersion` is set here, if the key is as expected.
     pub fn put(
         &self,
