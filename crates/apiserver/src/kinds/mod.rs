@@ -19,6 +19,7 @@ mod node;
 pub mod pod;
 pub mod policy;
 pub mod quantity;
+pub mod quota;
 mod rbac;
 mod rules;
 pub mod service;
@@ -144,7 +145,11 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
             kinds.entry(kind).or_default().push(Known {
                 group,
                 version: served.version.as_str(),
-                kind: Builtin { rules, type_id },
+                kind: Builtin {
+                    rules,
+                    type_id,
+                    resource: served.qualified(),
+                },
             });
         }
         kinds

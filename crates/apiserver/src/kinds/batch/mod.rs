@@ -100,6 +100,11 @@ fn drop_unfilled_labels(job: &mut Value) {
     if let Some(labels) = labels {
         let generated = |key: &String| [NAME_LABELS, UID_LABELS].concat().contains(&key.as_str());
         labels.retain(|key, value| value != "" || !generated(key));
+        if labels.is_empty()
+            && let Some(meta) = job["metadata"].as_object_mut()
+        {
+            meta.remove("labels");
+        }
     }
 }
 

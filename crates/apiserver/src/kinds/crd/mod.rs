@@ -143,9 +143,13 @@ fn approval(definition: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
     let text = note.text();
     if text.is_empty() {
         errors.required(&note, "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111");
-    } else if !text.starts_with("unapproved") && !(text.contains("://") && !text.contains(' ')) {
+    } else if !text.starts_with("unapproved") && !is_url(text) {
         errors.invalid(&note, text, "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111");
     }
+}
+
+fn is_url(text: &str) -> bool {
+    text.contains("://") && !text.contains(' ')
 }
 
 fn check_spec(spec: &At<'_>, errors: &mut Errors) {

@@ -2,6 +2,7 @@
 
 pub(super) mod admission;
 pub(super) mod containers;
+mod levels;
 pub(super) mod probes;
 pub mod resources;
 pub mod scheduling;
@@ -39,7 +40,10 @@ pub(super) static POD: Rules = Rules {
     warnings: warnings::for_pod,
     admit: admission::admit,
     approve: |pod, old, world| match old {
-        None => limits::approve_pod(pod, world),
+        None => {
+            limits::approve_pod(pod, world)?;
+            levels::enforce(pod, world)
+        }
         Some(_) => Ok(()),
     },
     ..Rules::namespaced("")
