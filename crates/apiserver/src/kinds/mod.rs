@@ -3,6 +3,7 @@
 //! Everything here is a pure function on objects that have already been decoded: unknown fields dropped, every value
 //! of its declared type, absent rather than null. The rest of the server finds a kind's behaviour by [`of`].
 
+mod addresses;
 mod at;
 mod autoscaling;
 mod batch;
