@@ -47,7 +47,16 @@ fn spec(autoscaler: &At<'_>, errors: &mut Errors) {
             "must be greater than or equal to `minReplicas`",
         );
     }
-    reference(&spec.get("scaleTargetRef"), errors);
+    let target = spec.get("scaleTargetRef");
+    reference(&target, errors);
+    let version = target.get("apiVersion");
+    if !version.text().contains('/') {
+        errors.invalid(
+            &version,
+            version.text(),
+            "apiVersion must specify API group",
+        );
+    }
     for metric in spec.get("metrics").items() {
         self::metric(&metric, errors);
     }

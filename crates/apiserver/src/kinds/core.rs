@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::{limits, metadata, node, pod, service};
+use super::{limits, metadata, node, pod, quota, service};
 use crate::field::{FieldError, Path};
 
 pub(super) static KINDS: &[&Rules] = &[
@@ -16,7 +16,7 @@ pub(super) static KINDS: &[&Rules] = &[
     &node::NODE,
     &service::SERVICE,
     &limits::LIMIT_RANGE,
-    &limits::RESOURCE_QUOTA,
+    &quota::RESOURCE_QUOTA,
     &CONFIG_MAP,
     &SECRET,
     &NAMESPACE,
@@ -208,6 +208,7 @@ fn secret(secret: &At<'_>, errors: &mut Errors) {
     if size > SIZE_LIMIT {
         errors.too_long(&data, SIZE_LIMIT);
     }
+    let has = |key: &'static str| data.key(key).is_set();
     let missing = |key: &'static str, errors: &mut Errors| {
         if !data.key(key).is_set() {
             errors.required(&data.key(key), "");
@@ -223,17 +224,11 @@ fn secret(secret: &At<'_>, errors: &mut Errors) {
         }
         "kubernetes.io/dockercfg" => docker_config(&data.key(".dockercfg"), errors),
         "kubernetes.io/dockerconfigjson" => docker_config(&data.key(".dockerconfigjson"), errors),
-        "kubernetes.io/basic-auth" => {
-            if !data.key("username").is_set() && !data.key("password").is_set() {
-                missing("username", errors);
-                missing("password", errors);
-            }
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => {
+            missing("username", errors);
+            missing("password", errors);
         }
-        "kubernetes.io/ssh-auth" => {
-            if data.key("ssh-privatekey").is_empty() {
-                errors.required(&data.key("ssh-privatekey"), "");
-            }
-        }
+        "kubernetes.io/ssh-auth" => errors.non_empty(&data.key("ssh-privatekey")),
         "kubernetes.io/tls" => {
             missing("tls.crt", errors);
             missing("tls.key", errors);

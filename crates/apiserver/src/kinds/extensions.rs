@@ -1,5 +1,7 @@
 //! What extends the server: webhooks, aggregated services; and kinds of which little more than the shape is checked.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors, IMMUTABLE, field, same};
@@ -62,7 +64,27 @@ static MUTATING_POLICY: Rules = counted(ADMISSION, "MutatingAdmissionPolicy", fa
 static MUTATING_POLICY_BINDING: Rules = counted(ADMISSION, "MutatingAdmissionPolicyBinding", false);
 static DEVICE_CLASS: Rules = counted(DEVICES, "DeviceClass", false);
 static RESOURCE_SLICE: Rules = counted(DEVICES, "ResourceSlice", false);
-static FLOW_SCHEMA: Rules = counted(FLOW, "FlowSchema", true);
+static FLOW_SCHEMA: Rules = Rules {
+    validate: |schema, errors| {
+        let spec = schema.get("spec");
+        let precedence = spec.get("matchingPrecedence");
+        if precedence.number() < 1 {
+            errors.invalid(&precedence, precedence.number(), "must be a positive value");
+        }
+        if precedence.number() > 10_000 {
+            errors.invalid(
+                &precedence,
+                precedence.number(),
+                "must not be greater than 10000",
+            );
+        }
+        let level = spec.dig(&["priorityLevelConfiguration", "name"]);
+        if level.is_empty() {
+            errors.required(&level, "must reference a priority level");
+        }
+    },
+    ..counted(FLOW, "FlowSchema", true)
+};
 static PRIORITY_LEVEL: Rules = counted(FLOW, "PriorityLevelConfiguration", true);
 
 static SERVICE_CIDR: Rules = Rules {
@@ -75,6 +97,33 @@ static SIGNING_REQUEST: Rules = Rules {
     kind: "CertificateSigningRequest",
     names: NameRule::PathSegment,
     status: true,
+    validate: |request, errors| {
+        let spec = request.get("spec");
+        let pem = spec.get("request");
+        let bytes = STANDARD.decode(pem.text()).unwrap_or_default();
+        if !bytes.starts_with(b"-----BEGIN CERTIFICATE REQUEST-----") {
+            errors.invalid(
+                &pem,
+                pem.text(),
+                "PEM block type must be CERTIFICATE REQUEST",
+            );
+        }
+        errors.non_empty(&spec.get("usages"));
+        let signer = spec.get("signerName");
+        let well_formed = signer
+            .text()
+            .split_once('/')
+            .is_some_and(|(domain, path)| domain.contains('.') && !path.is_empty());
+        if signer.is_empty() {
+            errors.required(&signer, "");
+        } else if !well_formed {
+            errors.invalid(
+                &signer,
+                signer.text(),
+                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+            );
+        }
+    },
     ..Rules::cluster("certificates.k8s.io")
 };
 

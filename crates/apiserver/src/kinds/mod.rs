@@ -3,6 +3,7 @@
 //! Everything here is a pure function on objects that have already been decoded: unknown fields dropped, every value
 //! of its declared type, absent rather than null. The rest of the server finds a kind's behaviour by [`of`].
 
+mod addresses;
 mod at;
 mod autoscaling;
 mod batch;
@@ -19,6 +20,7 @@ mod node;
 pub mod pod;
 pub mod policy;
 pub mod quantity;
+pub mod quota;
 mod rbac;
 mod rules;
 pub mod service;
@@ -144,7 +146,11 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
             kinds.entry(kind).or_default().push(Known {
                 group,
                 version: served.version.as_str(),
-                kind: Builtin { rules, type_id },
+                kind: Builtin {
+                    rules,
+                    type_id,
+                    resource: served.qualified(),
+                },
             });
         }
         kinds

@@ -1,5 +1,7 @@
 //! The formats of names, labels, keys and the like: each rule returns what is wrong with a text, in Kubernetes' words.
 
+pub use super::addresses::{canonical_ip, cidr, ip, parse_cidr, parse_ip, shares_prefix};
+
 /// Which names a kind may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
@@ -31,7 +33,7 @@ impl NameRule {
     }
 }
 
-fn one(complaint: impl Into<String>) -> Vec<String> {
+pub(super) fn one(complaint: impl Into<String>) -> Vec<String> {
     vec![complaint.into()]
 }
 
@@ -308,22 +310,6 @@ pub fn http_header(text: &str) -> Vec<String> {
     ))
 }
 
-pub fn c_identifier(text: &str) -> Vec<String> {
-    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts
-        && text
-            .bytes()
-            .all(|byte| is_alphanumeric(byte) || byte == b'_')
-    {
-        return Vec::new();
-    }
-    one(pattern(
-        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
-        "[A-Za-z_][A-Za-z0-9_]*",
-        &["my_name", "MY_NAME", "MyName"],
-    ))
-}
-
 pub fn percent(text: &str) -> Vec<String> {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -338,103 +324,6 @@ pub fn percent(text: &str) -> Vec<String> {
 
 pub fn port_number(port: i64) -> Option<String> {
     (!(1..=65535).contains(&port)).then(|| "must be between 1 and 65535, inclusive".to_owned())
-}
-
-/// An address.
-pub fn ip(text: &str) -> Vec<String> {
-    if parse_ip(text).is_none() {
-        return one("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
-    }
-    match text.parse() {
-        Err(_) => one("must not have leading 0s"),
-        Ok(std::net::IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
-            one("must not be an IPv4-mapped IPv6 address")
-        }
-        Ok(_) => Vec::new(),
-    }
-}
-
-/// An address written the one way.
-pub fn canonical_ip(text: &str) -> Vec<String> {
-    let complaints = ip(text);
-    match parse_ip(text) {
-        Some(address) if complaints.is_empty() && address.to_string() != text => {
-            one(format!("must be in canonical form (\"{address}\")"))
-        }
-        _ => complaints,
-    }
-}
-
-/// Leading zeros in IPv4 addresses are understood, though not accepted.
-pub fn parse_ip(text: &str) -> Option<std::net::IpAddr> {
-    text.parse().ok().or_else(|| {
-        let mut octets = [0; 4];
-        let mut parts = text.split('.');
-        for octet in &mut octets {
-            let part = parts.next()?;
-            if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-                return None;
-            }
-            *octet = part
-                .trim_start_matches('0')
-                .parse()
-                .or_else(|_| {
-                    if part.bytes().all(|byte| byte == b'0') {
-                        Ok(0)
-                    } else {
-                        Err(())
-                    }
-                })
-                .ok()?;
-        }
-        parts.next().is_none().then(|| octets.into())
-    })
-}
-
-pub fn cidr(text: &str) -> Vec<String> {
-    let Some((address, length)) = parse_cidr(text) else {
-        return one("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)");
-    };
-    let bits = text.rsplit('/').next().unwrap_or_default();
-    let written: Option<std::net::IpAddr> =
-        text.split('/').next().and_then(|text| text.parse().ok());
-    if written.is_none() || (bits.len() > 1 && bits.starts_with('0')) {
-        return one("must not have leading 0s in IP or prefix length");
-    }
-    let beyond = match address {
-        std::net::IpAddr::V4(address) => {
-            u32::from(address).checked_shl(length.into()).unwrap_or(0) != 0
-        }
-        std::net::IpAddr::V6(address) => {
-            if address.to_ipv4_mapped().is_some() {
-                return one("must not have an IPv4-mapped IPv6 address");
-            }
-            u128::from(address).checked_shl(length.into()).unwrap_or(0) != 0
-        }
-    };
-    if beyond {
-        return one("must not have bits set beyond the prefix length");
-    }
-    Vec::new()
-}
-
-pub fn parse_cidr(text: &str) -> Option<(std::net::IpAddr, u8)> {
-    let (address, bits) = text.split_once('/')?;
-    let address = parse_ip(address)?;
-    let max = if address.is_ipv4() { 32 } else { 128 };
-    let length: u8 = bits.parse().ok()?;
-    (length <= max && bits.bytes().all(|byte| byte.is_ascii_digit())).then_some((address, length))
-}
-
-/// Whether two addresses have their first `bits` in common.
-pub fn shares_prefix(a: std::net::IpAddr, b: std::net::IpAddr, bits: u8) -> bool {
-    use std::net::IpAddr::{V4, V6};
-    let bits = u32::from(bits);
-    match (a, b) {
-        (V4(a), V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros() >= bits,
-        (V6(a), V6(b)) => (u128::from(a) ^ u128::from(b)).leading_zeros() >= bits,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::at::{At, Errors, carry, field, same};
 use super::names::NameRule;
-use super::{Kind, Lookup, defaults, metadata, raise_generation, zero};
+use super::{Kind, Lookup, defaults, metadata, quota, raise_generation, zero};
 use crate::field::FieldError;
 use crate::schema::{Shape, TypeId, Types};
 use crate::status::Failure;
@@ -78,6 +78,8 @@ pub static ANY_NAMESPACED: Rules = Rules::namespaced("");
 pub struct Builtin {
     pub rules: &'static Rules,
     pub type_id: TypeId,
+    /// `pods`, `deployments.apps`.
+    pub resource: String,
 }
 
 impl Builtin {
@@ -203,6 +205,10 @@ impl Kind for Builtin {
         old: Option<&Value>,
         world: &dyn Lookup,
     ) -> Result<(), Failure> {
-        (self.rules.approve)(object, old, world)
+        (self.rules.approve)(object, old, world)?;
+        if old.is_none() && self.rules.namespaced {
+            quota::charge(&self.resource, object, world)?;
+        }
+        Ok(())
     }
 }

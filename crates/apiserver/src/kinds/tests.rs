@@ -280,6 +280,7 @@ macro_rules! recorded {
 }
 
 recorded!(
+    admission,
     autoscaling,
     batch,
     core,

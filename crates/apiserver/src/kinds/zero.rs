@@ -11,7 +11,8 @@ pub fn of(id: TypeId) -> Value {
     fields.into()
 }
 
-/// Adds what is always written and absent.
+/// Adds what is always written and absent, as decoding does.
+#[cfg(test)]
 pub fn complete(object: &mut Value, id: TypeId) {
     if let Some(fields) = object.as_object_mut() {
         complete_struct(fields, id);

@@ -1,5 +1,7 @@
 //! Jobs, and the schedules that make them.
 
+mod cron;
+mod policies;
 mod schedule;
 mod status;
 
@@ -9,12 +11,10 @@ use super::at::{At, Errors, IMMUTABLE, carry, field, same, text};
 use super::rules::Rules;
 use super::workloads::template_warnings_at;
 use super::{diff, metadata, names, pod, shown};
-use crate::field::{FieldError, Problem, quote};
 
 pub(super) static KINDS: &[&Rules] = &[&JOB, &CRON_JOB];
 
 const GROUP: &str = "batch";
-const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 const NEEDS_INDEX: &str = "requires indexed completion mode";
 
 static JOB: Rules = Rules {
@@ -45,13 +45,13 @@ static CRON_JOB: Rules = Rules {
     status: true,
     generation: true,
     validate: |job, errors| {
-        cron_job(job, None, errors);
+        cron::cron_job(job, None, errors);
         let name = job.dig(&["metadata", "name"]);
         if name.len() > 52 {
             errors.invalid(&name, name.text(), "must be no more than 52 characters");
         }
     },
-    validate_update: Some(|new, old, errors| cron_job(new, Some(old), errors)),
+    validate_update: Some(|new, old, errors| cron::cron_job(new, Some(old), errors)),
     warnings: |new, old| warnings(new, old, &["spec", "jobTemplate", "spec"]),
     ..Rules::namespaced(GROUP)
 };
@@ -100,6 +100,11 @@ fn drop_unfilled_labels(job: &mut Value) {
     if let Some(labels) = labels {
         let generated = |key: &String| [NAME_LABELS, UID_LABELS].concat().contains(&key.as_str());
         labels.retain(|key, value| value != "" || !generated(key));
+        if labels.is_empty()
+            && let Some(meta) = job["metadata"].as_object_mut()
+        {
+            meta.remove("labels");
+        }
     }
 }
 
@@ -206,12 +211,12 @@ fn job_spec(spec: &At<'_>, errors: &mut Errors) {
     }
     let failure = spec.get("podFailurePolicy");
     if failure.is_set() {
-        failure_policy(&failure, spec, errors);
+        policies::failure_policy(&failure, spec, errors);
     }
     let success = spec.get("successPolicy");
     if success.is_set() {
         if mode.text() == "Indexed" {
-            success_policy(&success, spec, errors);
+            policies::success_policy(&success, spec, errors);
         } else {
             errors.invalid(&success, success.value.clone(), NEEDS_INDEX);
         }
@@ -296,160 +301,6 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
         let tail = " when completions are above 100000 and used with backoff limit per index";
         above(&parallelism, 10_000, tail, errors);
         above(&max_failed, 10_000, tail, errors);
-    }
-}
-
-/// Without showing the value.
-fn invalid_bare(at: &At<'_>, detail: &str, errors: &mut Errors) {
-    errors.push(FieldError::without_shown(
-        Problem::Invalid,
-        &at.path(),
-        detail,
-    ));
-}
-
-fn failure_policy(policy: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
-    let rules = policy.get("rules");
-    if rules.len() > 20 {
-        errors.too_many(&rules, 20);
-    }
-    let listed = |words: &[&str]| -> String {
-        let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
-        format!("valid values: [{}]", words.join(" "))
-    };
-    for rule in rules.items() {
-        let action = rule.get("action");
-        match action.text() {
-            "" => errors.required(&action, &listed(ACTIONS)),
-            "FailIndex" if !spec.get("backoffLimitPerIndex").is_set() => errors.invalid(
-                &action,
-                "FailIndex",
-                "requires the backoffLimitPerIndex to be set",
-            ),
-            _ => errors.optional_choice(&action, ACTIONS),
-        }
-        let (codes, conditions) = (rule.get("onExitCodes"), rule.get("onPodConditions"));
-        if codes.is_set() {
-            let operator = codes.get("operator");
-            if operator.is_empty() {
-                errors.required(&operator, &listed(&["In", "NotIn"]));
-            } else {
-                errors.optional_choice(&operator, &["In", "NotIn"]);
-            }
-            exit_codes(&codes, spec, errors);
-        }
-        if conditions.len() > 20 {
-            errors.too_many(&conditions, 20);
-        }
-        for pattern in conditions.items() {
-            errors.format(&pattern.get("type"), names::qualified_name);
-            let status = pattern.get("status");
-            let allowed = &["False", "True", "Unknown"];
-            if status.is_empty() {
-                errors.required(&status, &listed(allowed));
-            } else {
-                errors.optional_choice(&status, allowed);
-            }
-        }
-        match (codes.is_set(), conditions.is_empty()) {
-            (true, false) => invalid_bare(
-                &rule,
-                "specifying both OnExitCodes and OnPodConditions is not supported",
-                errors,
-            ),
-            (false, true) => invalid_bare(
-                &rule,
-                "specifying one of OnExitCodes and OnPodConditions is required",
-                errors,
-            ),
-            _ => {}
-        }
-    }
-}
-
-fn exit_codes(codes: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
-    let name = codes.get("containerName");
-    let known = ["containers", "initContainers"].iter().any(|list| {
-        let containers = spec.dig(&["template", "spec", list]);
-        containers
-            .items()
-            .any(|one| one.get("name").text() == name.text())
-    });
-    if name.is_set() && !known {
-        errors.invalid(
-            &name,
-            name.text(),
-            "must be one of the container or initContainer names in the pod template",
-        );
-    }
-    let values = codes.get("values");
-    if values.is_empty() {
-        errors.invalid(
-            &values,
-            values.value.clone(),
-            "at least one value is required",
-        );
-    } else if values.len() > 255 {
-        errors.too_many(&values, 255);
-    }
-    let mut seen: Vec<i64> = Vec::new();
-    for value in values.items() {
-        let code = value.number();
-        if codes.get("operator").text() == "In" && code == 0 {
-            errors.invalid(&value, 0, "must not be 0 for the In operator");
-        }
-        if seen.contains(&code) {
-            errors.duplicate(&value, code);
-        }
-        seen.push(code);
-    }
-    if !seen.is_sorted() {
-        errors.invalid(&values, values.value.clone(), "must be ordered");
-    }
-}
-
-fn success_policy(policy: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
-    let rules = policy.get("rules");
-    if rules.is_empty() {
-        errors.required(
-            &rules,
-            "at least one rules must be specified when the successPolicy is specified",
-        );
-    }
-    if rules.len() > 20 {
-        errors.too_many(&rules, 20);
-    }
-    let completions = spec.get("completions").number();
-    for rule in rules.items() {
-        let (count, indexes) = (rule.get("succeededCount"), rule.get("succeededIndexes"));
-        if !count.is_set() && !indexes.is_set() {
-            errors.required(
-                &rule,
-                "at least one of succeededCount or succeededIndexes must be specified",
-            );
-        }
-        let mut total = 0;
-        if indexes.is_set() {
-            match status::count_indexes(indexes.text(), completions) {
-                Ok(counted) => total = counted,
-                Err(why) => {
-                    let detail = format!("error parsing succeededIndexes: {why}");
-                    errors.invalid(&indexes, indexes.text(), detail);
-                }
-            }
-        }
-        errors.non_negative(&count);
-        let above = |limit: i64, what: &str, errors: &mut Errors| {
-            if count.number() > limit {
-                let detail = format!("must be less than or equal to {limit} ({what})");
-                errors.invalid(&count, count.number(), detail);
-            }
-        };
-        above(completions, "the number of specified completions", errors);
-        if indexes.is_set() {
-            let what = "the number of indexes in the specified succeededIndexes field";
-            above(total, what, errors);
-        }
     }
 }
 
@@ -555,95 +406,4 @@ fn same_template(new: &At<'_>, old: &At<'_>, job: &At<'_>, errors: &mut Errors) 
         &format!("{meta}{comma}\"Spec\":{spec}}}"),
         IMMUTABLE,
     );
-}
-
-fn cron_job(job: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
-    let spec = job.get("spec");
-    let at = spec.get("schedule");
-    let zone = spec.get("timeZone");
-    if at.is_empty() {
-        errors.required(&at, "");
-    } else {
-        if let Some(complaint) = schedule::complaint(at.text()) {
-            errors.invalid(&at, at.text(), complaint);
-        }
-        let before = old.is_some_and(|old| old.dig(&["spec", "schedule"]).text().contains("TZ"));
-        if at.text().contains("TZ") {
-            if !before {
-                errors.invalid(
-                    &at,
-                    at.text(),
-                    "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
-                );
-            } else if zone.is_set() {
-                errors.invalid(
-                    &at,
-                    at.text(),
-                    "cannot use both timeZone field and TZ or CRON_TZ in schedule",
-                );
-            }
-        }
-    }
-    errors.non_negative(&spec.get("startingDeadlineSeconds"));
-    if old.is_none_or(|old| old.dig(&["spec", "timeZone"]).value != zone.value) {
-        time_zone(&zone, errors);
-    }
-    errors.choice(
-        &spec.get("concurrencyPolicy"),
-        &["Allow", "Forbid", "Replace"],
-    );
-    let template = spec.dig(&["jobTemplate", "spec"]);
-    job_spec(&template, errors);
-    let selector = template.get("selector");
-    if selector.is_set() {
-        errors.invalid_shown(
-            &selector,
-            &shown::published(selector.value, shown::LABEL_SELECTOR),
-            "`selector` will be auto-generated",
-        );
-    }
-    let manual = template.get("manualSelector");
-    if manual.flag() {
-        errors.push(FieldError::not_supported(
-            &manual.path(),
-            true,
-            &["nil", "false"],
-        ));
-    }
-    for name in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
-        errors.non_negative(&spec.get(name));
-    }
-}
-
-fn time_zone(zone: &At<'_>, errors: &mut Errors) {
-    if !zone.is_set() {
-        return;
-    }
-    let name = zone.text();
-    if name.is_empty() {
-        errors.invalid(zone, name, "timeZone must be nil or non-empty string");
-        return;
-    }
-    let good = |part: &str| {
-        (1..=14).contains(&part.len())
-            && part != "."
-            && part != ".."
-            && !part.starts_with('-')
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b".-_+".contains(&byte))
-    };
-    let well_formed = name.split('/').all(good);
-    if well_formed && name.eq_ignore_ascii_case("local") {
-        errors.invalid(
-            zone,
-            name,
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
-        );
-    }
-    let mut zones = include_str!("../../../data/timezones.txt").lines();
-    let known = zones.any(|zone| zone == name);
-    if !well_formed || (!known && name != "Local") {
-        errors.invalid(zone, name, format!("unknown time zone {name}"));
-    }
 }

@@ -1,5 +1,6 @@
 //! Definitions of custom resources. What their schemas must look like is beside.
 
+mod parts;
 mod schema;
 
 use serde_json::{Value, json};
@@ -7,7 +8,6 @@ use serde_json::{Value, json};
 use super::at::{At, Errors, field, same};
 use super::names;
 use super::rules::Rules;
-use crate::field::FieldError;
 
 pub(super) static KINDS: &[&Rules] = &[&DEFINITION];
 
@@ -143,9 +143,13 @@ fn approval(definition: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
     let text = note.text();
     if text.is_empty() {
         errors.required(&note, "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111");
-    } else if !text.starts_with("unapproved") && !(text.contains("://") && !text.contains(' ')) {
+    } else if !text.starts_with("unapproved") && !is_url(text) {
         errors.invalid(&note, text, "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111");
     }
+}
+
+fn is_url(text: &str) -> bool {
+    text.contains("://") && !text.contains(' ')
 }
 
 fn check_spec(spec: &At<'_>, errors: &mut Errors) {
@@ -189,10 +193,10 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
             schema::check(&version.get("schema"), with_status, errors);
         }
         if !subresources_hoisted {
-            subresources(&version.get("subresources"), errors);
+            parts::subresources(&version.get("subresources"), errors);
         }
         if !columns_hoisted {
-            columns(&version.get("additionalPrinterColumns"), errors);
+            parts::columns(&version.get("additionalPrinterColumns"), errors);
         }
     }
     let shown = shown_versions(&versions, schema_hoisted && subresources_hoisted);
@@ -227,7 +231,7 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
         schema::check(&place, with_status, errors);
     }
     if subresources_hoisted {
-        subresources(
+        parts::subresources(
             &first
                 .get("subresources")
                 .reported_at(&spec.get("subresources")),
@@ -236,12 +240,12 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
     }
     if columns_hoisted {
         let place = spec.get("additionalPrinterColumns");
-        columns(
+        parts::columns(
             &first.get("additionalPrinterColumns").reported_at(&place),
             errors,
         );
     }
-    conversion(&spec.get("conversion"), errors);
+    parts::conversion(&spec.get("conversion"), errors);
     if spec.get("preserveUnknownFields").flag() {
         errors.invalid(
             &spec.get("preserveUnknownFields"),
@@ -333,125 +337,5 @@ fn check_names(given: &At<'_>, errors: &mut Errors) {
     }
     for name in given.get("categories").items() {
         label(&name, false, errors);
-    }
-}
-
-fn subresources(given: &At<'_>, errors: &mut Errors) {
-    let scale = given.get("scale");
-    if !scale.is_set() {
-        return;
-    }
-    for (name, reported, root) in [
-        ("specReplicasPath", "scale.specReplicasPath", ".spec."),
-        ("statusReplicasPath", "scale.statusReplicasPath", ".status."),
-    ] {
-        let path = scale.get(name).reported_at(&given.get(reported));
-        if path.is_empty() {
-            errors.required(&path, "");
-        } else if simple_path(&path, errors) && !path.text().starts_with(root) {
-            let detail = format!("should be a json path under {}", root.trim_end_matches('.'));
-            errors.invalid(&path, path.text(), detail);
-        }
-    }
-    let selector = scale
-        .get("labelSelectorPath")
-        .reported_at(&given.get("scale.labelSelectorPath"));
-    let roots = [".spec.", ".status."];
-    if !selector.is_empty()
-        && simple_path(&selector, errors)
-        && !roots.iter().any(|root| selector.text().starts_with(root))
-    {
-        errors.invalid(
-            &selector,
-            selector.text(),
-            "should be a json path under either .spec or .status",
-        );
-    }
-}
-
-/// A path that goes from field to field.
-fn simple_path(path: &At<'_>, errors: &mut Errors) -> bool {
-    if path.text().starts_with('.') {
-        return true;
-    }
-    errors.invalid(
-        path,
-        path.text(),
-        "must be a simple json path starting with .",
-    );
-    false
-}
-
-fn columns(columns: &At<'_>, errors: &mut Errors) {
-    const TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
-    const FORMATS: &[&str] = &[
-        "byte",
-        "date",
-        "date-time",
-        "double",
-        "float",
-        "int32",
-        "int64",
-        "password",
-    ];
-    for column in columns.items() {
-        errors.non_empty(&column.get("name"));
-        let kind = column.get("type");
-        let detail = format!("must be one of {}", TYPES.join(","));
-        if kind.is_empty() {
-            errors.required(&kind, &detail);
-        } else if !TYPES.contains(&kind.text()) {
-            errors.invalid(&kind, kind.text(), detail);
-        }
-        let format = column.get("format");
-        if !format.is_empty() && !FORMATS.contains(&format.text()) {
-            let detail = format!("must be one of {}", FORMATS.join(","));
-            errors.invalid(&format, format.text(), detail);
-        }
-        let path = column.get("jsonPath").reported_at(&column.get("JSONPath"));
-        if path.is_empty() {
-            errors.required(&path, "");
-        } else {
-            simple_path(&path, errors);
-        }
-    }
-}
-
-fn conversion(conversion: &At<'_>, errors: &mut Errors) {
-    if !conversion.is_set() {
-        return;
-    }
-    errors.choice(&conversion.get("strategy"), &["None", "Webhook"]);
-    let webhook = conversion.get("webhook");
-    let client = webhook
-        .get("clientConfig")
-        .reported_at(&conversion.get("webhookClientConfig"));
-    let versions = webhook
-        .get("conversionReviewVersions")
-        .reported_at(&conversion.get("conversionReviewVersions"));
-    if conversion.get("strategy").text() != "Webhook" {
-        for at in [&client, &versions] {
-            if at.is_set() {
-                errors.forbidden(at, "should not be set when strategy is not set to Webhook");
-            }
-        }
-        return;
-    }
-    if !client.is_set() {
-        errors.required(&client, "required when strategy is set to Webhook");
-    } else if client.get("url").is_set() == client.get("service").is_set() {
-        errors.required(&client, "exactly one of url or service is required");
-    }
-    if versions.is_empty() {
-        errors.required(&versions, "");
-    } else if !versions
-        .texts()
-        .any(|version| version == "v1" || version == "v1beta1")
-    {
-        errors.push(FieldError::invalid(
-            &versions.path(),
-            versions.value.clone(),
-            "must include at least one of v1, v1beta1",
-        ));
     }
 }

@@ -32,6 +32,15 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
     ("io.k8s.api.core.v1.Service", service),
     ("io.k8s.api.core.v1.Namespace", namespace),
     ("io.k8s.api.core.v1.Node", node),
+    ("io.k8s.api.core.v1.NodeSpec", |spec| {
+        one_and_many(spec, "podCIDR", "podCIDRs", |cidr| cidr);
+    }),
+    ("io.k8s.api.core.v1.PodStatus", |status| {
+        one_and_many(status, "podIP", "podIPs", |ip| json!({ "ip": ip }));
+    }),
+    ("io.k8s.api.core.v1.GRPCAction", |fields| {
+        fill(fields, "service", "")
+    }),
     ("io.k8s.api.core.v1.PersistentVolume", persistent_volume),
     ("io.k8s.api.core.v1.PersistentVolumeClaim", |fields| {
         fill(sub(fields, "status"), "phase", "Pending");
@@ -189,6 +198,29 @@ fn namespace(fields: &mut Fields) {
         sub(meta, "labels").insert("kubernetes.io/metadata.name".to_owned(), name.into());
     }
     fill(sub(fields, "status"), "phase", "Active");
+}
+
+/// Some things were single once. The old field is the first of the new ones, and stands for it where clients know
+/// only the old one.
+fn one_and_many(fields: &mut Fields, one: &str, many: &str, as_entry: fn(Value) -> Value) {
+    let single = fields
+        .get(one)
+        .filter(|value| value.as_str().is_some_and(|text| !text.is_empty()));
+    let single = single.cloned();
+    let first = fields
+        .get(many)
+        .and_then(Value::as_array)
+        .and_then(|list| list.first())
+        .map(|first| first.get("ip").unwrap_or(first).clone());
+    match (single, first) {
+        (Some(single), first) if first.as_ref() != Some(&single) => {
+            fields.insert(many.to_owned(), json!([as_entry(single)]));
+        }
+        (None, Some(first)) => {
+            fields.insert(one.to_owned(), first);
+        }
+        _ => {}
+    }
 }
 
 fn node(fields: &mut Fields) {

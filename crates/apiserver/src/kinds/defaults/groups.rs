@@ -11,7 +11,10 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
     (
         "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler",
         |fields| {
-            fill(sub(fields, "spec"), "minReplicas", 1);
+            let spec = sub(fields, "spec");
+            fill(spec, "minReplicas", 1);
+            // The old form has one metric, and this is its default.
+            fill(spec, "targetCPUUtilizationPercentage", 80);
         },
     ),
     (

@@ -46,6 +46,12 @@ fn pod(fields: &mut Fields) {
         }
     }
     resources::default_pod_level(spec);
+    let grace = spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    if grace.is_some_and(|seconds| seconds < 0) {
+        spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
+    }
     fill(spec, "enableServiceLinks", true);
 }
 
@@ -207,15 +213,14 @@ fn job(fields: &mut Fields) {
     };
     fill(spec, "podReplacementPolicy", replacement);
     fill(spec, "manualSelector", false);
-    if let Some(mut labels) = template_labels(spec) {
-        // Labels that the template is about to get appear here too; empty until they are known.
-        for key in [NAME_LABELS, UID_LABELS].concat() {
-            if labels.get(key).is_none() {
-                labels[key] = json!("");
-            }
+    // Labels that the template is about to get appear here too; empty until they are known.
+    let mut labels = template_labels(spec).unwrap_or_else(|| json!({}));
+    for key in [NAME_LABELS, UID_LABELS].concat() {
+        if labels.get(key).is_none() {
+            labels[key] = json!("");
         }
-        labels_from_template(fields, labels);
     }
+    labels_from_template(fields, labels);
 }
 
 fn cron_job(fields: &mut Fields) {

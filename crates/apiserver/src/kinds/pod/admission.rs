@@ -14,10 +14,9 @@ pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result
         return Ok(());
     }
     limits::admit_pod(pod, world);
-    runtime_class(pod, world)?;
-    priority(pod, world)?;
     tolerate_failing_nodes(pod);
-    Ok(())
+    priority(pod, world)?;
+    runtime_class(pod, world)
 }
 
 pub(super) fn forbidden(pod: &Value, why: &str) -> Failure {

@@ -2,19 +2,23 @@
 
 pub(super) mod admission;
 pub(super) mod containers;
+pub(super) mod env;
+mod levels;
+mod mounts;
 pub(super) mod probes;
+mod resize;
 pub mod resources;
 pub mod scheduling;
 mod security;
 pub mod spec;
 mod status;
+pub mod totals;
 mod update;
 pub mod volumes;
 mod warnings;
 
-pub use update::{
-    prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers, validate_resize,
-};
+pub use resize::{prepare_resize, validate_resize};
+pub use update::{prepare_ephemeral_containers, validate_ephemeral_containers};
 pub use warnings::for_template;
 
 use serde_json::{Value, json};
@@ -39,7 +43,10 @@ pub(super) static POD: Rules = Rules {
     warnings: warnings::for_pod,
     admit: admission::admit,
     approve: |pod, old, world| match old {
-        None => limits::approve_pod(pod, world),
+        None => {
+            limits::approve_pod(pod, world)?;
+            levels::enforce(pod, world)
+        }
         Some(_) => Ok(()),
     },
     ..Rules::namespaced("")

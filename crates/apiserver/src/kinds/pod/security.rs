@@ -3,6 +3,7 @@
 use super::containers::Scope;
 use super::volumes::relative;
 use crate::kinds::at::{At, Errors};
+use crate::kinds::diff;
 use crate::kinds::names;
 use crate::kinds::shown;
 
@@ -10,12 +11,15 @@ const MAX_ID: i64 = i32::MAX as i64;
 const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 const NOT_ON_WINDOWS: &str = "cannot be set for a windows pod";
 
-/// Privileged containers are let in, as a server started with `--allow-privileged` does: node agents need it.
+/// Privileged containers are refused, as by a server that was started without `--allow-privileged`.
 pub fn container(context: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     if !context.is_set() {
         return;
     }
     let privileged = context.get("privileged").flag();
+    if privileged {
+        errors.forbidden(&context.get("privileged"), "disallowed by cluster policy");
+    }
     for id in ["runAsUser", "runAsGroup"] {
         errors.between(&context.get(id), 0, MAX_ID);
     }
@@ -32,9 +36,9 @@ pub fn container(context: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let escalation = context.get("allowPrivilegeEscalation");
     if escalation.is_set() && !escalation.flag() {
         if privileged {
-            errors.invalid(
+            errors.invalid_shown(
                 context,
-                context.value.clone(),
+                &diff::compact("SecurityContext", context.value),
                 "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
             );
         }
@@ -43,9 +47,9 @@ pub fn container(context: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
             .texts()
             .any(|capability| capability == "CAP_SYS_ADMIN");
         if admin {
-            errors.invalid(
+            errors.invalid_shown(
                 context,
-                context.value.clone(),
+                &diff::compact("SecurityContext", context.value),
                 "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
             );
         }

@@ -196,8 +196,17 @@ fn agree_on_source(claim: &mut Value) {
         field(claim, &["spec", "dataSource"]).clone(),
         field(claim, &["spec", "dataSourceRef"]).clone(),
     );
+    let of_known_kind = matches!(
+        (text(&source, &["apiGroup"]), text(&source, &["kind"])),
+        ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+    );
     if !source.is_null() && reference.is_null() {
-        claim["spec"]["dataSourceRef"] = source;
+        // The older field was only ever meant for these two.
+        if of_known_kind {
+            claim["spec"]["dataSourceRef"] = source;
+        } else if let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("dataSource");
+        }
     } else if source.is_null()
         && !reference.is_null()
         && text(&reference, &["namespace"]).is_empty()

@@ -1,13 +1,22 @@
 //! What makes pods and keeps them: deployments, sets, controllers.
 
+mod sets;
+mod status;
+mod strategy;
+
+pub(super) use strategy::{at_most_all, int_or_percent};
+
 use serde_json::{Value, json};
+
+use sets::{daemon_set, stateful_set};
+use status::{collisions, not_above, replica_counts, replica_status};
+use strategy::{bad_strategy, share};
 
 use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
 use super::shown;
-use super::{metadata, pod, raise_generation, storage};
-use crate::field::{FieldError, Problem, quote};
+use super::{metadata, pod, raise_generation};
 
 pub(super) static KINDS: &[&Rules] = &[
     &DEPLOYMENT,
@@ -363,75 +372,6 @@ fn deployment(deployment: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Kubernetes shows a strategy in its internal form.
-fn bad_strategy(strategy: &At<'_>, allowed: &[&str], errors: &mut Errors) {
-    let allowed: Vec<String> = allowed.iter().map(|one| quote(one)).collect();
-    errors.push(FieldError::with_shown(
-        Problem::NotSupported,
-        &strategy.path(),
-        &shown_strategy(strategy),
-        &format!("supported values: {}", allowed.join(", ")),
-    ));
-}
-
-fn shown_strategy(strategy: &At<'_>) -> String {
-    let rolling = strategy.get("rollingUpdate");
-    let inner = if rolling.is_set() {
-        let fields = ["partition", "maxUnavailable", "maxSurge"];
-        shown_rolling(&rolling, &fields)
-    } else {
-        "null".to_owned()
-    };
-    let kind = quote(strategy.get("type").text());
-    format!("{{\"Type\":{kind},\"RollingUpdate\":{inner}}}")
-}
-
-fn shown_rolling(rolling: &At<'_>, fields: &[&'static str]) -> String {
-    let shown: Vec<String> = fields
-        .iter()
-        .map(|field| (field, rolling.get(field)))
-        .filter(|(_, at)| at.is_set())
-        .map(|(field, at)| {
-            let (head, tail) = field.split_at(1);
-            format!("\"{}{tail}\":{}", head.to_uppercase(), at.value)
-        })
-        .collect();
-    format!("{{{}}}", shown.join(","))
-}
-
-/// A count or a share.
-pub(super) fn int_or_percent(at: &At<'_>, errors: &mut Errors) {
-    match at.value.as_str() {
-        Some(text) => {
-            for complaint in names::percent(text) {
-                errors.invalid(at, text, complaint);
-            }
-        }
-        None => errors.non_negative(at),
-    }
-}
-
-/// The number in a count or a share.
-pub(super) fn share(at: &At<'_>) -> i64 {
-    match at.value.as_str() {
-        Some(text) => text
-            .strip_suffix('%')
-            .unwrap_or(text)
-            .parse()
-            .unwrap_or_default(),
-        None => at.number(),
-    }
-}
-
-pub(super) fn at_most_all(at: &At<'_>, errors: &mut Errors) {
-    if let Some(text) = at.value.as_str()
-        && names::percent(text).is_empty()
-        && share(at) > 100
-    {
-        errors.invalid(at, text, "must not be greater than 100%");
-    }
-}
-
 fn replica_set(set: &At<'_>, errors: &mut Errors) {
     let spec = set.get("spec");
     errors.non_negative(&spec.get("replicas"));
@@ -462,204 +402,6 @@ fn replication_controller(controller: &At<'_>, errors: &mut Errors) {
     }
     pod::spec::template(&template, errors);
     kept_running(&template, "ReplicationController", errors);
-}
-
-fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
-    let spec = set.get("spec");
-    let policy = spec.get("podManagementPolicy");
-    match policy.text() {
-        "" => errors.required(&policy, ""),
-        "OrderedReady" | "Parallel" => {}
-        other => errors.invalid(&policy, other, "must be 'OrderedReady' or 'Parallel'"),
-    }
-    let strategy = spec.get("updateStrategy");
-    let rolling = strategy.get("rollingUpdate");
-    match strategy.get("type").text() {
-        "" => errors.required(&strategy, ""),
-        "OnDelete" => {
-            if rolling.is_set() {
-                let shown = shown::fields(&[
-                    ("Partition", &rolling.get("partition").number().into()),
-                    ("MaxUnavailable", rolling.get("maxUnavailable").value),
-                ]);
-                errors.invalid_shown(
-                    &rolling,
-                    &shown,
-                    "only allowed for updateStrategy 'RollingUpdate'",
-                );
-            }
-        }
-        "RollingUpdate" => {
-            errors.non_negative(&rolling.get("partition"));
-            let unavailable = rolling.get("maxUnavailable");
-            if unavailable.is_set() {
-                int_or_percent(&unavailable, errors);
-                if share(&unavailable) == 0 {
-                    errors.invalid(&unavailable, unavailable.value.clone(), "cannot be 0");
-                }
-                at_most_all(&unavailable, errors);
-            }
-        }
-        _ => errors.invalid_shown(
-            &strategy,
-            &shown_strategy(&strategy),
-            "must be 'RollingUpdate' or 'OnDelete'",
-        ),
-    }
-    let retention = spec.get("persistentVolumeClaimRetentionPolicy");
-    for field in ["whenDeleted", "whenScaled"] {
-        errors.optional_choice(&retention.get(field), &["Retain", "Delete"]);
-    }
-    let claims = spec.get("volumeClaimTemplates");
-    if is_new {
-        for claim in claims.items() {
-            storage::claim_spec(&claim.get("spec"), errors);
-        }
-    }
-    errors.non_negative(&spec.get("replicas"));
-    errors.non_negative(&spec.get("minReadySeconds"));
-    errors.non_negative(&spec.dig(&["ordinals", "start"]));
-    let service = spec.get("serviceName");
-    if is_new && !service.is_empty() {
-        errors.format(&service, names::label);
-    }
-    selector_and_template(&spec, "statefulset", errors);
-    let template = spec.get("template");
-    let mut filled = template.value.clone();
-    add_claims(&mut filled, &claims);
-    // Checked as its pods will be: with a volume for each claim, and names from the set.
-    let checked = At::root(&filled).reported_at(&template);
-    if picks_template(&spec, &checked, "", errors) {
-        pod::spec::template(&checked, errors);
-        metadata::labels(
-            &checked
-                .dig(&["metadata", "labels"])
-                .reported_at(&checked.get("labels")),
-            errors,
-        );
-    }
-    kept_running(&template, "StatefulSet", errors);
-}
-
-fn add_claims(template: &mut Value, claims: &At<'_>) {
-    let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
-    };
-    spec.remove("subdomain");
-    spec.remove("hostname");
-    let names: Vec<&str> = claims
-        .items()
-        .map(|claim| claim.dig(&["metadata", "name"]).text())
-        .collect();
-    if names.is_empty() {
-        return;
-    }
-    let own = spec.get("volumes").and_then(Value::as_array).cloned();
-    let kept = own
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|volume| !names.contains(&text(volume, &["name"])));
-    let made = names
-        .iter()
-        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
-    let volumes: Vec<Value> = made.chain(kept).collect();
-    spec.insert("volumes".to_owned(), volumes.into());
-}
-
-fn daemon_set(set: &At<'_>, errors: &mut Errors) {
-    let spec = set.get("spec");
-    let selector = spec.get("selector");
-    metadata::selector(&selector, errors);
-    let template = spec.get("template");
-    let labels = template.dig(&["metadata", "labels"]);
-    // Without a selector, nothing is picked.
-    let picks = if selector.is_set() {
-        metadata::selects(selector.value, labels.value)
-    } else {
-        Some(false)
-    };
-    if picks == Some(false) {
-        mismatch(&labels, errors);
-    }
-    let parts = ["matchLabels", "matchExpressions"];
-    if selector.is_set() && parts.iter().all(|part| selector.get(part).is_empty()) {
-        errors.invalid_shown(&selector, "{}", "empty selector is invalid for daemonset");
-    }
-    pod::spec::template(&template, errors);
-    kept_running(&template, "DaemonSet", errors);
-    errors.non_negative(&spec.get("minReadySeconds"));
-    let strategy = spec.get("updateStrategy");
-    let rolling = strategy.get("rollingUpdate");
-    match strategy.get("type").text() {
-        "OnDelete" => {}
-        "RollingUpdate" if !rolling.is_set() => errors.required(&rolling, ""),
-        "RollingUpdate" => {
-            let [unavailable, surge] =
-                ["maxUnavailable", "maxSurge"].map(|field| rolling.get(field));
-            int_or_percent(&unavailable, errors);
-            int_or_percent(&surge, errors);
-            at_most_all(&unavailable, errors);
-            at_most_all(&surge, errors);
-            match (share(&unavailable) != 0, share(&surge) != 0) {
-                (true, true) => errors.invalid(
-                    &surge,
-                    surge.value.clone(),
-                    "may not be set when maxUnavailable is non-zero",
-                ),
-                (false, false) => {
-                    errors.required(&unavailable, "cannot be 0 when maxSurge is 0");
-                }
-                _ => {}
-            }
-        }
-        _ => bad_strategy(&strategy, &["RollingUpdate", "OnDelete"], errors),
-    }
-    errors.non_negative(&spec.get("revisionHistoryLimit"));
-}
-
-fn replica_counts(status: &At<'_>, fields: &[&'static str], errors: &mut Errors) {
-    for field in fields {
-        not_above(status, field, "replicas", "status.replicas", errors);
-    }
-}
-
-fn not_above(
-    status: &At<'_>,
-    field: &'static str,
-    bound: &'static str,
-    called: &str,
-    errors: &mut Errors,
-) {
-    let at = status.get(field);
-    if at.number() > status.get(bound).number() {
-        errors.invalid(&at, at.number(), format!("cannot be greater than {called}"));
-    }
-}
-
-fn replica_status(status: &At<'_>, errors: &mut Errors) {
-    let counts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
-    errors.non_negative(&status.get("replicas"));
-    for field in counts
-        .into_iter()
-        .chain(["observedGeneration", "terminatingReplicas"])
-    {
-        errors.non_negative(&status.get(field));
-    }
-    replica_counts(status, &counts, errors);
-    not_above(
-        status,
-        "availableReplicas",
-        "readyReplicas",
-        "readyReplicas",
-        errors,
-    );
-}
-
-fn collisions(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    let at = new.dig(&["status", "collisionCount"]);
-    if old.dig(&["status", "collisionCount"]).number() > at.number() {
-        errors.invalid(&at, at.number(), "cannot be decremented");
-    }
 }
 
 fn hostname_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
