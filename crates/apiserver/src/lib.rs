@@ -6,6 +6,7 @@ pub mod crd;
 pub mod discovery;
 pub mod field;
 pub mod kinds;
+pub mod openapi;
 pub mod request;
 pub mod resource;
 pub mod schema;
