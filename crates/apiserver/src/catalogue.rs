@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::crd::Definition;
 use crate::resource::{self, Resource};
 use crate::schema::Types;
 use crate::served::Served;
@@ -13,6 +14,7 @@ pub struct Catalogue {
     served: FxHashMap<(String, String, String), Arc<Served>>,
     /// In the order of discovery.
     resources: Vec<Arc<Resource>>,
+    definitions: Vec<Arc<Definition>>,
 }
 
 impl Catalogue {
@@ -60,6 +62,15 @@ impl Catalogue {
 
     pub fn has_group(&self, group: &str) -> bool {
         self.resources.iter().any(|one| one.group == group)
+    }
+
+    pub fn add_definition(&mut self, definition: Arc<Definition>) {
+        self.definitions.push(definition);
+    }
+
+    /// Those that are served.
+    pub fn definitions(&self) -> &[Arc<Definition>] {
+        &self.definitions
     }
 
     pub fn resources(&self) -> &[Arc<Resource>] {

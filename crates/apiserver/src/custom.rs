@@ -193,6 +193,7 @@ impl Server {
             let Some(definition) = Definition::read(&definition).map(Arc::new) else {
                 continue;
             };
+            catalogue.add_definition(definition.clone());
             for version in definition.versions.iter().filter(|version| version.served) {
                 if let Some(served) = Served::custom(definition.clone(), &version.name) {
                     catalogue.add(Arc::new(served));

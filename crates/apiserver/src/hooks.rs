@@ -124,10 +124,22 @@ impl Server {
             .is_ok()
     }
 
+    /// Gives an object what only the server can give, after admission and before preparation.
+    pub fn complete(
+        &self,
+        call: &Call<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+    ) -> Result<(), Failure> {
+        match call.served.shelf.as_ref() {
+            "services" => services::complete(self, object, old),
+            _ => Ok(()),
+        }
+    }
+
     /// The last word on a new object before it is stored.
     pub fn before_create(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
         match call.served.shelf.as_ref() {
-            "services" => services::allocate(self, object)?,
             DEFINITIONS => crate::crd::names::prepare_create(object),
             _ => {}
         }
@@ -143,7 +155,6 @@ impl Server {
         new: &mut Value,
     ) -> Result<(), Failure> {
         match call.served.shelf.as_ref() {
-            "services" => services::allocate(self, new)?,
             DEFINITIONS => crate::crd::names::note_storage_version(new),
             _ => {}
         }

@@ -5,6 +5,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer, Format, full};
+use crate::auth::DEFAULT_ISSUER;
 use crate::discovery::Catalog;
 use crate::request::Query;
 use crate::server::Server;
@@ -33,6 +34,7 @@ impl Server {
             [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => {
                 return self.openid(&parts);
             }
+            ["openapi", ..] => return self.openapi_path(&parts, headers),
             ["metrics"] => return answer::text(StatusCode::OK, self.metrics()),
             _ => return page_not_found(),
         }
@@ -111,10 +113,62 @@ impl Server {
 
     fn openid(&self, parts: &[&str]) -> Answer {
         let (media, document) = match parts {
-            [".well-known", ..] => ("application/json", self.authority().openid_configuration("")),
+            [".well-known", ..] => (
+                "application/json",
+                json!({
+                    "issuer": DEFAULT_ISSUER,
+                    "jwks_uri": format!("{DEFAULT_ISSUER}/openid/v1/jwks"),
+                    "response_types_supported": ["id_token"],
+                    "subject_types_supported": ["public"],
+                    "id_token_signing_alg_values_supported": ["ES256"],
+                }),
+            ),
             _ => ("application/jwk-set+json", self.authority().public_keys()),
         };
         answer::answer(StatusCode::OK, media, full(document.to_string()))
+    }
+
+    fn openapi_path(&self, parts: &[&str], headers: &HeaderMap) -> Answer {
+        let catalogue = self.catalogue();
+        let definitions = catalogue.definitions();
+        let packed = match parts {
+            ["openapi", "v3"] => {
+                let index = self.openapi().index(definitions);
+                return answer::json(StatusCode::OK, &index, &Format::JSON);
+            }
+            ["openapi", "v2"] => Some(self.openapi().v2(definitions)),
+            ["openapi", "v3", rest @ ..] => self.openapi().v3(&rest.join("/"), definitions),
+            _ => None,
+        };
+        let Some(packed) = packed else {
+            return page_not_found();
+        };
+        let takes_gzip = headers
+            .get_all(header::ACCEPT_ENCODING)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .any(|value| value.contains("gzip"));
+        let etag = format!("\"{}\"", packed.hash);
+        let known = headers
+            .get(header::IF_NONE_MATCH)
+            .is_some_and(|tag| tag.as_bytes() == etag.as_bytes());
+        let mut response = if known {
+            answer::answer(StatusCode::NOT_MODIFIED, "application/json", full(""))
+        } else if takes_gzip {
+            answer::answer(StatusCode::OK, "application/json", full(packed.gzip.clone()))
+        } else {
+            answer::answer(StatusCode::OK, "application/json", full(packed.plain()))
+        };
+        let out = response.headers_mut();
+        if takes_gzip && !known {
+            out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        out.insert(header::VARY, HeaderValue::from_static("Accept-Encoding, Accept"));
+        out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000"));
+        if let Ok(tag) = HeaderValue::from_str(&etag) {
+            out.insert(header::ETAG, tag);
+        }
+        response
     }
 
     /// How many objects there are of each resource.

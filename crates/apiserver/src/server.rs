@@ -21,6 +21,7 @@ use crate::answer::{self, Answer, Format};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
 use crate::kinds::Lookup;
+use crate::openapi::OpenApi;
 use crate::paths::page_not_found;
 use crate::request::{Query, RequestInfo, ResourcePath};
 use crate::rest::body::MAX_BODY;
@@ -38,6 +39,7 @@ struct Inner {
     store: Store,
     catalogue: ArcSwap<Catalogue>,
     authority: Authority,
+    openapi: OpenApi,
     /// Who signs clients' certificates.
     clients: Trust,
     stopper: Stopper,
@@ -54,11 +56,16 @@ impl Server {
             store,
             catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
             authority,
+            openapi: OpenApi::default(),
             clients,
             stopper,
         }));
         server.bootstrap();
         server
+    }
+
+    pub(crate) fn openapi(&self) -> &OpenApi {
+        &self.0.openapi
     }
 
     pub fn authority(&self) -> &Authority {

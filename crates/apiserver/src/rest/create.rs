@@ -67,6 +67,7 @@ pub async fn insert_new(
         let name = meta(&attempt, "name").to_owned();
         call.check_namespace(namespace, &name)?;
         kind.admit(&mut attempt, None, call.server)?;
+        call.server.complete(call, &mut attempt, None)?;
         call.stamp_new(&mut attempt);
         kind.prepare_create(&mut attempt);
         let version = meta(&attempt, "resourceVersion");

@@ -218,6 +218,7 @@ fn finish_change(
     }
     kind.admit(new, Some(old), call.server)?;
     call.keep_metadata(new, old);
+    call.server.complete(call, new, Some(old))?;
     kind.prepare_update(new, old);
     fail_if_any(call, &kind.validate_update(new, old))?;
     kind.approve(new, Some(old), call.server)?;
