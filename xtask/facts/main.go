@@ -156,11 +156,21 @@ func (d *dumper) block(t reflect.Type) string {
 		}
 	}
 	text.WriteString("\n")
-	d.fields(&text, t, definition)
+	d.fields(&text, t, definition, "")
 	return text.String()
 }
 
-func (d *dumper) fields(text *strings.Builder, t reflect.Type, definition *spec.Schema) {
+// The number of a field in protobuf messages; empty for those that are not in them.
+func number(field reflect.StructField) string {
+	parts := strings.Split(field.Tag.Get("protobuf"), ",")
+	if len(parts) < 2 {
+		return ""
+	}
+	return parts[1]
+}
+
+// `outer` is the number of the message that an inlined struct is in, with a dot.
+func (d *dumper) fields(text *strings.Builder, t reflect.Type, definition *spec.Schema, outer string) {
 	for i := 0; i < t.NumField(); i++ {
 		field := t.Field(i)
 		tag, tagged := field.Tag.Lookup("json")
@@ -170,7 +180,12 @@ func (d *dumper) fields(text *strings.Builder, t reflect.Type, definition *spec.
 			if inner.Kind() == reflect.Pointer {
 				inner = inner.Elem()
 			}
-			d.fields(text, inner, definition)
+			// What is inlined without a number (kind and version) is not in messages at all.
+			within := "-"
+			if n := number(field); n != "" && outer != "-" {
+				within = outer + n + "."
+			}
+			d.fields(text, inner, definition, within)
 			continue
 		}
 		if !tagged || parts[0] == "-" || parts[0] == "" {
@@ -178,6 +193,9 @@ func (d *dumper) fields(text *strings.Builder, t reflect.Type, definition *spec.
 		}
 		name := parts[0]
 		marks := []string{}
+		if n := number(field); n != "" && outer != "-" {
+			marks = append(marks, "number="+outer+n)
+		}
 		omit := ""
 		for _, option := range parts[1:] {
 			if option == "omitempty" || option == "omitzero" {

@@ -38,6 +38,8 @@ pub struct Field {
     /// Among its siblings in Go, which writes fields in that order.
     pub position: usize,
     pub shape: Shape,
+    /// In protobuf messages: its number, after those of the messages that it is inlined from.
+    pub numbers: Vec<u32>,
     pub omit: Omit,
     /// A pointer in Go: a zero value is something else than an absent one.
     pub pointer: bool,
@@ -186,6 +188,7 @@ impl Types {
         for mark in parts {
             let (mark, value) = mark.split_once('=').unwrap_or((mark, ""));
             match mark {
+                "number" => field.numbers = value.split('.').filter_map(|n| n.parse().ok()).collect(),
                 "omitempty" => field.omit = Omit::Empty,
                 "omitzero" => field.omit = Omit::Zero,
                 "pointer" => field.pointer = true,
@@ -266,6 +269,7 @@ impl Field {
             name: name.into(),
             position: 0,
             shape,
+            numbers: Vec::new(),
             omit: Omit::Empty,
             pointer: false,
             strategy: Strategy::default(),

@@ -85,6 +85,23 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Free of the text that it was read from.
+    pub fn into_owned(self) -> Node<'static> {
+        match self {
+            Self::Null => Node::Null,
+            Self::Bool(value) => Node::Bool(value),
+            Self::Number(text) => Node::Number(text.into_owned().into()),
+            Self::Text(text) => Node::Text(text.into_owned().into()),
+            Self::List(items) => Node::List(items.into_iter().map(Node::into_owned).collect()),
+            Self::Object(entries) => Node::Object(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (key.into_owned().into(), value.into_owned()))
+                    .collect(),
+            ),
+        }
+    }
+
     /// What Go calls this in "cannot unmarshal … into".
     pub fn type_name(&self) -> &'static str {
         match self {

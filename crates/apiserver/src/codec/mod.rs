@@ -2,5 +2,6 @@
 
 pub mod decode;
 pub mod json;
+pub mod protobuf;
 pub mod time;
 pub mod yaml;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Call;
 use super::options::{FieldValidation, WriteOptions};
 use crate::codec::json::Node;
-use crate::codec::yaml;
+use crate::codec::{protobuf, yaml};
 use crate::field::quote;
 use crate::status::Failure;
 
@@ -19,6 +19,7 @@ pub const MAX_BODY: usize = 3 * 1024 * 1024;
 pub enum BodyFormat {
     Json,
     Yaml,
+    Protobuf,
 }
 
 impl BodyFormat {
@@ -31,6 +32,7 @@ impl BodyFormat {
         match media.split(';').next().unwrap_or_default().trim() {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
             _ => Err(Failure::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UnsupportedMediaType",
@@ -57,6 +59,9 @@ pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Node<
         ))
     };
     match format {
+        BodyFormat::Protobuf => {
+            protobuf::parse(body).map_err(|error| unrecognised(error.to_string()))
+        }
         BodyFormat::Yaml => yaml::parse(&text).map_err(|error| {
             unrecognised(format!(
                 "couldn't get version/kind; json parse error: {error}"
@@ -65,7 +70,7 @@ pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Node<
         BodyFormat::Json => {
             let parsed = match &text {
                 Cow::Borrowed(text) => Node::parse(text),
-                Cow::Owned(text) => Node::parse(text).map(|node| owned(&node)),
+                Cow::Owned(text) => Node::parse(text).map(Node::into_owned),
             };
             let node = parsed.map_err(|error| {
                 unrecognised(format!(
@@ -90,22 +95,6 @@ pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Node<
             }
             Ok(node)
         }
-    }
-}
-
-fn owned(node: &Node<'_>) -> Node<'static> {
-    match node {
-        Node::Null => Node::Null,
-        Node::Bool(value) => Node::Bool(*value),
-        Node::Number(text) => Node::Number(text.to_string().into()),
-        Node::Text(text) => Node::Text(text.to_string().into()),
-        Node::List(items) => Node::List(items.iter().map(owned).collect()),
-        Node::Object(entries) => Node::Object(
-            entries
-                .iter()
-                .map(|(key, value)| (key.to_string().into(), owned(value)))
-                .collect(),
-        ),
     }
 }
 
