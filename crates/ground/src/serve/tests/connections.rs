@@ -91,7 +91,10 @@ async fn too_long_a_head() {
     };
     let serving = config.bind().await.unwrap().spawn(service_fn(describe));
     let mut client = TcpStream::connect(serving.local_addr()).await.unwrap();
-    let head = format!("GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n", "a".repeat(400 << 10));
+    let head = format!(
+        "GET / HTTP/1.1\r\nX-Long: {}\r\n\r\n",
+        "a".repeat(400 << 10)
+    );
     client.write_all(head.as_bytes()).await.unwrap();
     let mut first = [0; 12];
     client.read_exact(&mut first).await.unwrap();
