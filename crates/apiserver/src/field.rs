@@ -138,6 +138,15 @@ impl FieldError {
         Self::with_value(Problem::Invalid, field, &value.into(), detail.as_ref())
     }
 
+    /// As [`Self::invalid`], of a value that is too much to show.
+    pub fn invalid_omitted(field: &Path, detail: &str) -> Self {
+        Self::without_value(Problem::Invalid, field, detail)
+    }
+
+    pub fn duplicate_omitted(field: &Path) -> Self {
+        Self::without_value(Problem::Duplicate, field, "")
+    }
+
     pub fn type_invalid(field: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
         Self::with_value(Problem::TypeInvalid, field, &value.into(), detail.as_ref())
     }

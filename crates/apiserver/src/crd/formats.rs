@@ -141,7 +141,7 @@ fn is_hostname(text: &str) -> bool {
     LABEL_HOST.is_match(text) && text.len() <= 255 && text.split('.').all(|part| part.len() <= 63)
 }
 
-fn is_cidr(text: &str) -> bool {
+pub fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;
     };
@@ -212,7 +212,7 @@ fn is_isbn10(text: &str) -> bool {
         };
         sum += (at as u32 + 1) * digit;
     }
-    text.len() == 10 && sum % 11 == 0
+    text.len() == 10 && sum.is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -222,7 +222,7 @@ fn is_isbn13(text: &str) -> bool {
         .enumerate()
         .map(|(at, c)| c.to_digit(10).unwrap_or(99) * if at % 2 == 0 { 1 } else { 3 })
         .sum();
-    text.len() == 13 && text.bytes().all(|b| b.is_ascii_digit()) && sum % 10 == 0
+    text.len() == 13 && text.bytes().all(|b| b.is_ascii_digit()) && sum.is_multiple_of(10)
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -233,7 +233,7 @@ fn is_credit_card(text: &str) -> bool {
         _ => digit * 2,
     };
     let sum: u32 = digits.iter().rev().enumerate().map(doubled).sum();
-    (13..=16).contains(&digits.len()) && sum % 10 == 0
+    (13..=16).contains(&digits.len()) && sum.is_multiple_of(10)
 }
 
 fn is_hex_color(text: &str) -> bool {

@@ -6,6 +6,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::formats::Format;
+use super::rules::Rule;
 use crate::schema::ListType;
 
 #[derive(Debug, Default)]
@@ -27,8 +28,8 @@ pub struct Schema {
     pub any_of: Vec<Schema>,
     pub one_of: Vec<Schema>,
     pub not: Option<Box<Schema>>,
-    /// `x-kubernetes-validations`, as they are written.
-    pub rules: Vec<Value>,
+    /// `x-kubernetes-validations`.
+    pub rules: Vec<Rule>,
 }
 
 #[derive(Debug, Default)]
@@ -159,8 +160,10 @@ impl Schema {
             not: schema.get("not").map(|not| Box::new(Schema::read(not))),
             rules: schema["x-kubernetes-validations"]
                 .as_array()
-                .cloned()
-                .unwrap_or_default(),
+                .into_iter()
+                .flatten()
+                .map(|rule| Rule::read(rule, properties.is_some()))
+                .collect(),
             types,
         }
     }

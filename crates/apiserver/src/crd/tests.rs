@@ -3,10 +3,8 @@
 use serde_json::Value;
 
 use super::*;
-
-fn recorded() -> Value {
-    serde_json::from_str(include_str!("recorded.json")).unwrap()
-}
+use crate::codec::json::Node;
+use crate::field::{FieldError, quote};
 
 /// Ours of the same form as what was recorded.
 fn answer(definition: &Definition, case: &Value) -> Value {
@@ -54,12 +52,28 @@ fn answer(definition: &Definition, case: &Value) -> Value {
 
 #[test]
 fn objects_are_judged_as_by_the_original() {
-    let recorded = recorded();
+    replay(include_str!("recorded.json"));
+}
+
+#[test]
+fn rules_are_those_of_the_original() {
+    replay(include_str!("recorded-rules.json"));
+}
+
+#[track_caller]
+fn replay(recorded: &str) {
+    let recorded: Value = serde_json::from_str(recorded).unwrap();
+    let definitions: std::collections::BTreeMap<&str, Definition> = recorded["definitions"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, definition)| (name.as_str(), Definition::read(definition).unwrap()))
+        .collect();
     let mut wrong = Vec::new();
     for case in recorded["cases"].as_array().unwrap() {
         let name = case["definition"].as_str().unwrap();
-        let definition = Definition::read(&recorded["definitions"][name]).unwrap();
-        let mut ours = answer(&definition, case);
+        let definition = &definitions[name];
+        let mut ours = answer(definition, case);
         let mut theirs = case.clone();
         for field in ["definition", "new", "old"] {
             theirs.as_object_mut().unwrap().remove(field);

@@ -5,6 +5,8 @@
 
 mod custom;
 mod descriptions;
+mod operations;
+mod parameters;
 mod paths;
 mod render;
 mod schemas;

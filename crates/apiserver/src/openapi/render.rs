@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::paths::{Answer, Item, Media, Operation, Parameter};
+use super::parameters::Parameter;
+use super::paths::{Answer, Item, Media, Operation};
 use super::schemas::{Dialect, Schemas};
 
 const JSON: &str = "application/json";

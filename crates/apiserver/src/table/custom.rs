@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::jsonpath::JsonPath;
 use super::view::View;
 use super::{human, words};
+use crate::field::go_float;
 use crate::resource::Column;
 
 /// Where a column of a custom resource comes from.
@@ -86,8 +87,11 @@ pub fn row(columns: &[Column], view: View<'_>) -> Vec<Value> {
 fn cell(kind: &str, value: &Value, view: View<'_>) -> Value {
     match (kind, value) {
         ("string", Value::String(_)) => value.clone(),
-        ("string", Value::Null) => "<nil>".into(),
-        ("string", other) => other.to_string().into(),
+        ("string", Value::Null) => "<no value>".into(),
+        ("string", Value::Number(number)) if number.is_f64() => {
+            go_float(number.as_f64().unwrap_or_default()).into()
+        }
+        ("string", other) => go_json(other).into(),
         ("integer", Value::Number(number)) => match number.as_i64() {
             Some(whole) => whole.into(),
             None => (number.as_f64().unwrap_or_default() as i64).into(),
@@ -104,4 +108,18 @@ fn cell(kind: &str, value: &Value, view: View<'_>) -> Value {
         },
         _ => Value::Null,
     }
+}
+
+/// JSON as Go writes it: fit to stand within HTML.
+fn go_json(value: &Value) -> String {
+    let mut out = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                out.push_str(&format!("\\u{:04x}", c as u32));
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }

@@ -46,3 +46,39 @@ fn every_column_has_a_description() {
         }
     }
 }
+
+/// Recorded too.
+#[test]
+fn cells_of_custom_resources() {
+    let path = |name: &str, kind: &str| serde_json::json!({"name": name, "type": kind, "jsonPath": format!(".spec.{name}")});
+    let mut resource = scale_resource();
+    resource.columns = custom_columns(&[
+        path("a", "string"),
+        path("b", "integer"),
+        path("c", "number"),
+        path("d", "date"),
+        path("e", "string"),
+        path("f", "string"),
+        path("missing", "string"),
+        path("e", "boolean"),
+    ]);
+    let object = serde_json::json!({
+        "metadata": {"name": "n"},
+        "spec": {"a": null, "b": 2.7, "c": 3, "d": "", "e": 1.5, "f": {"b": [1], "a": "<x>"}},
+    });
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    assert_eq!(
+        Value::from(cells(&resource, &object, now)),
+        serde_json::json!([
+            "n",
+            "<no value>",
+            2,
+            3,
+            "<unknown>",
+            "1.5",
+            "{\"a\":\"\\u003cx\\u003e\",\"b\":[1]}",
+            null,
+            null,
+        ])
+    );
+}

@@ -1,0 +1,108 @@
+//! What is wrong with an object by its schema, on the way to becoming field errors.
+
+use serde_json::Value;
+
+use crate::field::{FieldError, Path};
+
+/// Problems, and how many checks went well: of alternatives the one that fits best speaks for all.
+#[derive(Default)]
+pub struct Findings {
+    pub problems: Vec<Finding>,
+    pub passed: usize,
+}
+
+#[derive(Clone)]
+pub struct Finding {
+    /// `spec.x`; empty for those that are about the object as a whole.
+    name: String,
+    text: String,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+pub enum Kind {
+    Required,
+    Unsupported {
+        value: Value,
+        allowed: Vec<Value>,
+    },
+    TooLong(u64),
+    TooMany {
+        actual: usize,
+        max: u64,
+    },
+    Type(Value),
+    Invalid(Value),
+    /// Of no field.
+    General,
+}
+
+impl Finding {
+    pub fn into_error(self, base: &Path) -> FieldError {
+        let name = self.name.trim_start_matches('.');
+        let path = if name.is_empty() {
+            base.clone()
+        } else {
+            base.child(name)
+        };
+        match self.kind {
+            Kind::Required => FieldError::required(&path, ""),
+            Kind::Unsupported { value, allowed } => {
+                let texts: Vec<String> = allowed
+                    .iter()
+                    .map(|value| match value {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    })
+                    .collect();
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                FieldError::not_supported(&path, value, &texts)
+            }
+            Kind::TooLong(max) => FieldError::too_long(&path, max as usize),
+            Kind::TooMany { actual, max } => FieldError::too_many(&path, actual, max as usize),
+            Kind::Type(value) => FieldError::type_invalid(&path, value, self.text),
+            Kind::Invalid(value) => FieldError::invalid(&path, value, self.text),
+            Kind::General => FieldError::invalid(base, "", self.text),
+        }
+    }
+}
+
+impl Findings {
+    pub fn add(&mut self, name: &str, text: String, kind: Kind) {
+        let finding = Finding {
+            name: name.to_owned(),
+            text,
+            kind,
+        };
+        self.merge(Findings {
+            problems: vec![finding],
+            passed: 0,
+        });
+    }
+
+    pub fn invalid(&mut self, name: &str, what: String, value: impl Into<Value>) {
+        self.add(
+            name,
+            format!("{name} in body {what}"),
+            Kind::Invalid(value.into()),
+        );
+    }
+
+    pub fn general(&mut self, text: String) {
+        self.add("", text, Kind::General);
+    }
+
+    /// The same words are not said twice.
+    pub fn merge(&mut self, other: Findings) {
+        for finding in other.problems {
+            if !self.problems.iter().any(|known| known.text == finding.text) {
+                self.problems.push(finding);
+            }
+        }
+        self.passed += other.passed;
+    }
+
+    pub fn fine(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
