@@ -209,6 +209,7 @@ impl Server {
         for shelf in gone {
             self.store().end_watches(&shelf);
         }
+        self.settle_services();
     }
 
     /// Deletes the objects of definitions that are to go, and then the definitions.

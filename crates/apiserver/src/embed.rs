@@ -99,8 +99,10 @@ impl Config {
         tls.clients = Clients::Requested(vec![clients.clone(), front_proxy]);
         config.tls = Some(tls);
         let bound = config.bind().await?;
+        let server = Server::new(store, authority(&credentials)?, clients);
+        server.announce(&credentials)?;
         Ok(ControlPlane {
-            server: Server::new(store, authority(&credentials)?, clients),
+            server,
             bound,
             credentials,
         })

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::aggregate::API_SERVICES;
 use crate::auth::{aggregated_rules, bootstrap};
 use crate::codec::time::show_seconds;
 use crate::custom::DEFINITIONS;
@@ -40,6 +41,7 @@ impl Server {
                 .put(&shelf, &key, Expect::Absent, object, attributes);
         }
         self.aggregate_roles();
+        self.register_builtin_services();
         self.settle_definitions();
     }
 
@@ -124,15 +126,19 @@ impl Server {
 
     pub fn after_write(&self, call: &Call<'_>, _old: Option<&Value>, _new: &Value) {
         self.policy_may_have_changed(call);
-        if call.served.shelf.as_ref() == DEFINITIONS {
-            self.settle_definitions();
+        match call.served.shelf.as_ref() {
+            DEFINITIONS => self.settle_definitions(),
+            API_SERVICES => self.settle_services(),
+            _ => {}
         }
     }
 
     pub fn after_delete(&self, call: &Call<'_>, _object: &Value) {
         self.policy_may_have_changed(call);
-        if call.served.shelf.as_ref() == DEFINITIONS {
-            self.settle_definitions();
+        match call.served.shelf.as_ref() {
+            DEFINITIONS => self.settle_definitions(),
+            API_SERVICES => self.settle_services(),
+            _ => {}
         }
     }
 

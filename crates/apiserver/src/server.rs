@@ -16,6 +16,7 @@ use plimsoll_ground::serve::{Peer, Trust};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 
+use crate::aggregate::Aggregator;
 use crate::answer::{self, Answer, Format};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
@@ -36,6 +37,7 @@ struct Inner {
     store: Store,
     catalogue: ArcSwap<Catalogue>,
     authority: Authority,
+    aggregator: Aggregator,
     /// Who signs clients' certificates.
     clients: Trust,
     stopper: Stopper,
@@ -52,6 +54,7 @@ impl Server {
             store,
             catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
             authority,
+            aggregator: Aggregator::default(),
             clients,
             stopper,
         }));
@@ -61,6 +64,10 @@ impl Server {
 
     pub fn authority(&self) -> &Authority {
         &self.0.authority
+    }
+
+    pub fn aggregator(&self) -> &Aggregator {
+        &self.0.aggregator
     }
 
     pub fn store(&self) -> &Store {
@@ -87,16 +94,18 @@ impl Server {
 
     pub async fn handle<B>(&self, request: Request<B>) -> Answer
     where
-        B: HttpBody<Data = Bytes> + Send,
+        B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let remote = self.aggregator().at(parts.uri.path());
         if !matches!(
             parts.method,
             Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE
         ) && info.resource.is_some()
+            && remote.is_none()
         {
             return answer::failure(&Failure::method_not_supported(), &Format::JSON);
         }
@@ -105,6 +114,10 @@ impl Server {
             Ok(user) => user,
             Err(refused) => return plain(&refused),
         };
+        if let Some(remote) = remote {
+            let watches = info.verb == "watch";
+            return self.forward(&remote, &user, watches, parts, body).await;
+        }
         let Some(path) = &info.resource else {
             return self.other_path(&parts.method, &info.path, &query, &parts.headers);
         };
