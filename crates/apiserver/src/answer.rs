@@ -1,7 +1,5 @@
 //! Answers: bodies, headers and the format that the client asked for.
 
-use std::convert::Infallible;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
@@ -12,11 +10,14 @@ use serde_json::Value;
 
 use crate::status::Failure;
 
-pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+/// What another server sends may break off.
+pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 pub type Answer = Response<Body>;
 
 pub fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 pub fn stream(chunks: impl futures::Stream<Item = Bytes> + Send + 'static) -> Body {

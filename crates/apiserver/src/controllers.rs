@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::aggregate::available;
 use crate::catalogue::Catalogue;
 use crate::codec::time::show_seconds;
 use crate::kinds::Lookup;
@@ -21,6 +22,7 @@ const REST: u32 = 10;
 
 /// Runs until the server stops.
 pub fn spawn(server: &Server) {
+    available::spawn(server);
     let server = server.clone();
     tokio::spawn(async move {
         let stop = server.shutdown();

@@ -20,6 +20,9 @@ const LEAF_LASTS: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Clocks of clients may be behind ours.
 const BACKDATED: Duration = Duration::from_secs(3600);
 
+/// Whose certificate the server shows to aggregated API servers.
+pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
+
 /// Everything as PEM, but for the tokens' key.
 #[derive(Clone)]
 pub struct Credentials {
@@ -80,7 +83,7 @@ impl Credentials {
             self::authority(dir, "front-proxy-ca", "front-proxy-ca")?;
         Ok(Self {
             server: server_certificate(&issuer, names, addresses)?,
-            front_proxy_client: client_certificate(&proxy_issuer, "front-proxy-client")?,
+            front_proxy_client: client_certificate(&proxy_issuer, FRONT_PROXY_NAME)?,
             authority,
             front_proxy_authority: proxy_authority,
             token_key: token_key(dir)?,

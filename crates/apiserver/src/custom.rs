@@ -210,6 +210,7 @@ impl Server {
         for shelf in gone {
             self.store().end_watches(&shelf);
         }
+        self.settle_services();
     }
 
     /// Deletes the objects of definitions that are to go, and then the definitions.

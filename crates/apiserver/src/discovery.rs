@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::resource::{Resource, Subresource, builtin};
+use crate::aggregate::local::priorities;
+use crate::resource::{Resource, Subresource};
 
 /// A group and version that another server answers for.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,13 +40,6 @@ struct Version<'a> {
     remote: Option<&'a Remote>,
 }
 
-/// Groups of custom resources, and remote ones without a priority of their own, come after the built-in ones.
-const CUSTOM_GROUP_PRIORITY: i32 = 1000;
-const CUSTOM_VERSION_PRIORITY: i32 = 100;
-
-/// The built-in groups are ordered as they come; all of them are before this.
-const BUILTIN_GROUP_PRIORITY: i32 = 18_000;
-
 /// A document and its fingerprint, for `ETag`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tagged {
@@ -61,21 +55,17 @@ impl<'a> Catalog<'a> {
     ) -> Self {
         let mut catalog = Self::default();
         for resource in resources {
-            let of_builtin = builtin()
-                .iter()
-                .position(|one| one.group == resource.group)
-                .map(|at| BUILTIN_GROUP_PRIORITY - at as i32);
-            let group = catalog.group(&resource.group, of_builtin.unwrap_or(CUSTOM_GROUP_PRIORITY));
-            let version = group.version(&resource.version, CUSTOM_VERSION_PRIORITY);
+            let (of_group, of_version) = priorities(&resource.group, &resource.version);
+            let group = catalog.group(&resource.group, of_group);
+            let version = group.version(&resource.version, of_version);
             version.resources.push(resource);
         }
         for remote in remotes {
             let group = catalog.group(&remote.group, remote.group_priority);
             let version = group.version(&remote.version, remote.version_priority);
-            // What is served here is not served elsewhere.
-            if version.resources.is_empty() {
-                version.remote = Some(remote);
-            }
+            // Whose APIService names another server is asked there, whatever there is here.
+            version.priority = remote.version_priority;
+            version.remote = Some(remote);
         }
         for group in &mut catalog.groups {
             group.versions.sort_by(|a, b| {
@@ -226,9 +216,8 @@ impl<'a> Group<'a> {
 impl Version<'_> {
     fn aggregated(&self) -> Value {
         if let Some(remote) = self.remote {
-            return remote.discovery.clone().unwrap_or_else(
-                || json!({"version": self.name, "resources": [], "freshness": "Stale"}),
-            );
+            let stale = || json!({"version": self.name, "freshness": "Stale"});
+            return remote.discovery.clone().unwrap_or_else(stale);
         }
         let resources: Vec<Value> = self
             .resources

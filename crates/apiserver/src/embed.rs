@@ -100,7 +100,7 @@ impl Config {
         config.tls = Some(tls);
         let bound = config.bind().await?;
         let server = Server::new(store, authority(&credentials)?, clients);
-        server.publish_authentication(&credentials);
+        server.announce(&credentials)?;
         Ok(ControlPlane {
             server,
             bound,

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::aggregate::API_SERVICES;
 use crate::auth::{aggregated_rules, bootstrap};
 use crate::codec::time::show_seconds;
-use crate::credentials::Credentials;
 use crate::custom::DEFINITIONS;
 use crate::rest::Call;
 use crate::rest::track::forget_what_it_is;
@@ -41,51 +41,8 @@ impl Server {
                 .put(&shelf, &key, Expect::Absent, object, attributes);
         }
         self.aggregate_roles();
+        self.register_builtin_services();
         self.settle_definitions();
-    }
-
-    /// Tells aggregated API servers whom to believe.
-    pub(crate) fn publish_authentication(&self, credentials: &Credentials) {
-        let data = serde_json::json!({
-            "client-ca-file": credentials.authority,
-            "requestheader-allowed-names": "[\"front-proxy-client\"]",
-            "requestheader-client-ca-file": credentials.front_proxy_authority,
-            "requestheader-extra-headers-prefix": "[\"X-Remote-Extra-\"]",
-            "requestheader-group-headers": "[\"X-Remote-Group\"]",
-            "requestheader-uid-headers": "[\"X-Remote-Uid\"]",
-            "requestheader-username-headers": "[\"X-Remote-User\"]",
-        });
-        let data = data.as_object().cloned().unwrap_or_default();
-        let (shelf, object) = bootstrap::authentication_config(data);
-        self.put_own(&shelf, object);
-    }
-
-    /// Writes an object of the server's own, as it ought to be.
-    fn put_own(&self, shelf: &str, mut object: Value) {
-        forget_what_it_is(&mut object);
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let key = match object["metadata"]["namespace"].as_str() {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        };
-        let expect = match self.store().get(shelf, &key) {
-            None => {
-                object["metadata"]["uid"] = uuid::Uuid::new_v4().to_string().into();
-                object["metadata"]["creationTimestamp"] = show_seconds(Timestamp::now()).into();
-                Expect::Absent
-            }
-            Some(found) => {
-                let present = found.value();
-                if present["data"] == object["data"] {
-                    return;
-                }
-                object["metadata"] = present["metadata"].clone();
-                Expect::Revision(found.revision)
-            }
-        };
-        let attributes = crate::served::attributes(shelf, &object);
-        // Nobody else writes yet.
-        let _ = self.store().put(shelf, &key, expect, object, attributes);
     }
 
     /// Gives ClusterRoles that gather the rules of others what they ought to have.
@@ -180,15 +137,19 @@ impl Server {
 
     pub fn after_write(&self, call: &Call<'_>, _old: Option<&Value>, _new: &Value) {
         self.policy_may_have_changed(call);
-        if call.served.shelf.as_ref() == DEFINITIONS {
-            self.settle_definitions();
+        match call.served.shelf.as_ref() {
+            DEFINITIONS => self.settle_definitions(),
+            API_SERVICES => self.settle_services(),
+            _ => {}
         }
     }
 
     pub fn after_delete(&self, call: &Call<'_>, _object: &Value) {
         self.policy_may_have_changed(call);
-        if call.served.shelf.as_ref() == DEFINITIONS {
-            self.settle_definitions();
+        match call.served.shelf.as_ref() {
+            DEFINITIONS => self.settle_definitions(),
+            API_SERVICES => self.settle_services(),
+            _ => {}
         }
     }
 

@@ -1,5 +1,6 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
 
+pub mod aggregate;
 pub mod answer;
 pub mod auth;
 pub mod catalogue;

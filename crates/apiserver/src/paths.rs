@@ -67,7 +67,9 @@ impl Server {
 
     fn discovery(&self, parts: &[&str], headers: &HeaderMap) -> Option<Value> {
         let catalogue = self.catalogue();
-        let catalog = Catalog::new(catalogue.resources().iter().map(AsRef::as_ref), []);
+        let remotes = self.aggregator().described();
+        let resources = catalogue.resources().iter().map(AsRef::as_ref);
+        let catalog = Catalog::new(resources, remotes.iter());
         match parts {
             ["api"] => {
                 let host = headers
@@ -91,7 +93,9 @@ impl Server {
         headers: &HeaderMap,
     ) -> Answer {
         let catalogue = self.catalogue();
-        let catalog = Catalog::new(catalogue.resources().iter().map(AsRef::as_ref), []);
+        let remotes = self.aggregator().described();
+        let resources = catalogue.resources().iter().map(AsRef::as_ref);
+        let catalog = Catalog::new(resources, remotes.iter());
         let tagged = catalog.aggregated(core, version);
         let known = headers
             .get(header::IF_NONE_MATCH)
@@ -206,6 +210,10 @@ impl Server {
                 paths.push(format!("/apis/{}", resource.group));
                 paths.push(format!("/apis/{}/{}", resource.group, resource.version));
             }
+        }
+        for remote in self.aggregator().described().iter() {
+            paths.push(format!("/apis/{}", remote.group));
+            paths.push(format!("/apis/{}/{}", remote.group, remote.version));
         }
         for path in [
             "/healthz",

@@ -17,6 +17,7 @@ use plimsoll_ground::serve::{Peer, Trust};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 
+use crate::aggregate::Aggregator;
 use crate::answer::{self, Answer, Format};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
@@ -40,6 +41,7 @@ struct Inner {
     catalogue: ArcSwap<Catalogue>,
     authority: Authority,
     openapi: OpenApi,
+    aggregator: Aggregator,
     /// Who signs clients' certificates.
     clients: Trust,
     stopper: Stopper,
@@ -57,6 +59,7 @@ impl Server {
             catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
             authority,
             openapi: OpenApi::default(),
+            aggregator: Aggregator::default(),
             clients,
             stopper,
         }));
@@ -70,6 +73,10 @@ impl Server {
 
     pub fn authority(&self) -> &Authority {
         &self.0.authority
+    }
+
+    pub fn aggregator(&self) -> &Aggregator {
+        &self.0.aggregator
     }
 
     pub fn store(&self) -> &Store {
@@ -96,16 +103,18 @@ impl Server {
 
     pub async fn handle<B>(&self, request: Request<B>) -> Answer
     where
-        B: HttpBody<Data = Bytes> + Send,
+        B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);
+        let remote = self.aggregator().at(parts.uri.path());
         if !matches!(
             parts.method,
             Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE
         ) && info.resource.is_some()
+            && remote.is_none()
         {
             return answer::failure(&Failure::method_not_supported(), &Format::JSON);
         }
@@ -114,6 +123,10 @@ impl Server {
             Ok(user) => user,
             Err(refused) => return plain(&refused),
         };
+        if let Some(remote) = remote {
+            let watches = info.verb == "watch";
+            return self.forward(&remote, &user, watches, parts, body).await;
+        }
         let Some(path) = &info.resource else {
             return self.other_path(&parts.method, &info.path, &query, &parts.headers);
         };

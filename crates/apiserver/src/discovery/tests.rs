@@ -1,4 +1,5 @@
 use super::*;
+use crate::resource::builtin;
 
 fn builtins<'a>() -> impl Iterator<Item = &'a Resource> {
     builtin().iter().map(AsRef::as_ref)

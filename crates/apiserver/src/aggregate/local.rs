@@ -1,0 +1,142 @@
+//! The APIServices of what is served here. Clients learn from them which groups there are, and tools list them.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::announce::note_own;
+use super::{API_SERVICES, GROUP};
+use crate::codec::time::show_seconds;
+use crate::kinds::{self, Lookup};
+use crate::rest::meta;
+use crate::server::Server;
+use crate::store::Expect;
+
+/// On the APIServices that are made here: `onstart` for those that are put right when the server starts, `true` for
+/// those that are kept as they should be.
+const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+const CUSTOM_PRIORITIES: (i32, i32) = (1000, 100);
+
+/// Where a group and version served here stands among the others: the priorities of its group and of its version.
+pub fn priorities(group: &str, version: &str) -> (i32, i32) {
+    let of_group = match group {
+        // Its own group has no APIService, and comes first.
+        GROUP => i32::MAX,
+        "" => 18000,
+        "apps" => 17800,
+        "events.k8s.io" => 17750,
+        "authentication.k8s.io" => 17700,
+        "authorization.k8s.io" => 17600,
+        "autoscaling" => 17500,
+        "batch" => 17400,
+        "certificates.k8s.io" => 17300,
+        "networking.k8s.io" => 17200,
+        "policy" => 17100,
+        "rbac.authorization.k8s.io" => 17000,
+        "storage.k8s.io" => 16800,
+        "admissionregistration.k8s.io" | "apiextensions.k8s.io" => 16700,
+        "scheduling.k8s.io" => 16600,
+        "coordination.k8s.io" => 16500,
+        "node.k8s.io" => 16300,
+        "discovery.k8s.io" | "resource.k8s.io" => 16200,
+        "flowcontrol.apiserver.k8s.io" => 16100,
+        _ => return CUSTOM_PRIORITIES,
+    };
+    let of_version = match (group, version) {
+        ("", "v1") => 1,
+        ("autoscaling", "v2") => 30,
+        ("flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1") => 21,
+        _ => 15,
+    };
+    (of_group, of_version)
+}
+
+impl Server {
+    /// When the server starts.
+    pub(crate) fn register_builtin_services(&self) {
+        for (group, version) in self.served_versions(false) {
+            self.register(&group, &version, "onstart");
+        }
+    }
+
+    /// Whenever definitions or APIServices have changed.
+    pub(super) fn register_custom_services(&self) {
+        let wanted = self.served_versions(true);
+        for (group, version) in &wanted {
+            self.register(group, version, "true");
+        }
+        for object in self.list(API_SERVICES, "") {
+            let text = |field: &str| object["spec"][field].as_str().unwrap_or_default().to_owned();
+            let served = wanted.contains(&(text("group"), text("version")));
+            if object["metadata"]["labels"][MANAGED] == "true" && !served {
+                let name = meta(&object, "name");
+                if let Some(current) = self.store().get(API_SERVICES, name) {
+                    // Whoever changed it meanwhile comes by here in their turn.
+                    let expect = Expect::Revision(current.revision);
+                    let _ = self.store().delete(API_SERVICES, name, expect);
+                }
+            }
+        }
+    }
+
+    fn served_versions(&self, custom: bool) -> Vec<(String, String)> {
+        let mut versions = Vec::new();
+        for resource in self.catalogue().resources() {
+            let version = (resource.group.clone(), resource.version.clone());
+            if resource.is_custom() == custom
+                && resource.group != GROUP
+                && !versions.contains(&version)
+            {
+                versions.push(version);
+            }
+        }
+        versions
+    }
+
+    /// Sees to it that there is one. What a user has made in its place is left alone.
+    fn register(&self, group: &str, version: &str, managed: &str) {
+        let name = format!("{version}.{group}");
+        let (group_priority, version_priority) = priorities(group, version);
+        let mut spec = json!({
+            "version": version,
+            "groupPriorityMinimum": group_priority,
+            "versionPriority": version_priority,
+        });
+        if !group.is_empty() {
+            spec["group"] = group.into();
+        }
+        let now = Timestamp::now();
+        let current = self.store().get(API_SERVICES, &name);
+        let (expect, old, mut object) = match &current {
+            None => {
+                let mut object = json!({
+                    "metadata": {
+                        "name": name,
+                        "uid": uuid::Uuid::new_v4().to_string(),
+                        "creationTimestamp": show_seconds(now),
+                        "labels": {MANAGED: managed},
+                    },
+                    "spec": spec,
+                });
+                kinds::of(GROUP, "v1", "APIService").prepare_create(&mut object);
+                (Expect::Absent, None, object)
+            }
+            Some(current) => {
+                let old = current.value();
+                if old["metadata"]["labels"][MANAGED] != managed || old["spec"] == spec {
+                    return;
+                }
+                let mut object = old.clone();
+                object["spec"] = spec;
+                (Expect::Revision(current.revision), Some(old), object)
+            }
+        };
+        if let Some(served) = self.catalogue().find(GROUP, "v1", "apiservices") {
+            note_own(served, old, &mut object, "", now);
+        }
+        let attributes = crate::served::attributes(API_SERVICES, &object);
+        // Whoever was faster saw to it.
+        let _ = self
+            .store()
+            .put(API_SERVICES, &name, expect, object, attributes);
+    }
+}
