@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod auth;
 pub mod catalogue;
+mod client;
 pub mod codec;
 mod controllers;
 pub mod credentials;
