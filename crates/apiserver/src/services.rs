@@ -79,7 +79,9 @@ fn address(service: &mut Value, used: &Used) -> Result<(), Failure> {
         text => {
             if let Ok(address) = text.parse::<Ipv4Addr>() {
                 let complaint = if !(FIRST..=LAST).contains(&address) {
-                    Some("failed to allocate IP X: the provided network does not match the current range")
+                    Some(
+                        "failed to allocate IP X: the provided network does not match the current range",
+                    )
                 } else if used.addresses.contains(&address) {
                     Some("failed to allocate IP X: provided IP is already allocated")
                 } else {
@@ -96,7 +98,10 @@ fn address(service: &mut Value, used: &Used) -> Result<(), Failure> {
     };
     let spec = &mut service["spec"];
     spec["clusterIP"] = chosen.as_str().into();
-    if !spec["clusterIPs"].as_array().is_some_and(|all| !all.is_empty()) {
+    if !spec["clusterIPs"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty())
+    {
         spec["clusterIPs"] = json!([chosen]);
     }
     let selectorless = spec["selector"].is_null() && spec["clusterIP"] == "None";
@@ -139,10 +144,15 @@ fn ports(service: &mut Value, used: &Used) -> Result<(), Failure> {
     for (index, port) in node_ports(service).enumerate() {
         let at = path.index(index).child("nodePort");
         if !NODE_PORTS.contains(&u16::try_from(port).unwrap_or(0)) {
-            let detail = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+            let detail =
+                "provided port is not in the valid range. The range of valid ports is 30000-32767";
             errors.push(FieldError::invalid(&at, port, detail));
         } else if used.ports.contains(&port) {
-            errors.push(FieldError::invalid(&at, port, "provided port is already allocated"));
+            errors.push(FieldError::invalid(
+                &at,
+                port,
+                "provided port is already allocated",
+            ));
         }
         taken.insert(port);
     }
@@ -152,7 +162,11 @@ fn ports(service: &mut Value, used: &Used) -> Result<(), Failure> {
     if !wanted {
         return Ok(());
     }
-    for port in service["spec"]["ports"].as_array_mut().into_iter().flatten() {
+    for port in service["spec"]["ports"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
         if port["nodePort"].as_u64().unwrap_or(0) != 0 {
             continue;
         }

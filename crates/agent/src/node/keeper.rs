@@ -112,7 +112,11 @@ impl Registration {
                 }
                 Err(error) => {
                     let trouble = explain(&error);
-                    tracing::warn!(node = self.name, trouble, "cannot tell the cluster about this node, trying again");
+                    tracing::warn!(
+                        node = self.name,
+                        trouble,
+                        "cannot tell the cluster about this node, trying again"
+                    );
                     backoff.next_wait().min(EVERY)
                 }
             };
@@ -123,7 +127,11 @@ impl Registration {
         }
         if let Err(error) = self.round(Life::Stopped).await {
             let trouble = explain(&error);
-            tracing::warn!(node = self.name, trouble, "cannot say that the node has stopped");
+            tracing::warn!(
+                node = self.name,
+                trouble,
+                "cannot say that the node has stopped"
+            );
         }
     }
 
@@ -207,7 +215,10 @@ impl Registration {
             }
             // Gone, or not as we left it: the next round looks first.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                tracing::debug!(node = self.name, "the heartbeat's lease was changed by somebody else");
+                tracing::debug!(
+                    node = self.name,
+                    "the heartbeat's lease was changed by somebody else"
+                );
                 Ok(())
             }
             Err(error) => Err(error),

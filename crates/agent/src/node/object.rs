@@ -83,7 +83,11 @@ fn capacity(facts: &Facts) -> Amounts {
 
 /// What pods may have of it.
 fn allocatable(facts: &Facts) -> Amounts {
-    let huge: u64 = facts.hugepages.iter().map(|(size, pages)| size * pages).sum();
+    let huge: u64 = facts
+        .hugepages
+        .iter()
+        .map(|(size, pages)| size * pages)
+        .sum();
     let memory = facts.memory.saturating_sub(huge + MEMORY_RESERVE);
     // The share is no round number of anything: a kubelet writes it as plain digits.
     let storage = facts.storage.map(|storage| {
@@ -185,9 +189,9 @@ fn conditions(facts: &Facts, life: Life, now: Timestamp) -> Vec<NodeCondition> {
         ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     );
     let threads = choose(
-        facts
-            .threads
-            .is_some_and(|(used, most)| less_than_share(most.saturating_sub(used), THREADS_RESERVE, most)),
+        facts.threads.is_some_and(|(used, most)| {
+            less_than_share(most.saturating_sub(used), THREADS_RESERVE, most)
+        }),
         (
             "KubeletHasInsufficientPID",
             "kubelet has insufficient PID available",
@@ -199,7 +203,11 @@ fn conditions(facts: &Facts, life: Life, now: Timestamp) -> Vec<NodeCondition> {
     );
     let ready = match life {
         Life::Running => (true, "KubeletReady", "kubelet is posting ready status"),
-        Life::Stopped => (false, "KubeletNotReady", "plimsoll was stopped on this node"),
+        Life::Stopped => (
+            false,
+            "KubeletNotReady",
+            "plimsoll was stopped on this node",
+        ),
     };
     vec![
         condition("MemoryPressure", memory),

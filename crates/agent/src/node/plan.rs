@@ -78,7 +78,13 @@ fn status(before: &NodeStatus, mut wanted: NodeStatus, now: Timestamp) -> Option
     if !same_addresses {
         // Merged by their type, old addresses would stay.
         let mut addresses = vec![json!({"$patch": "replace"})];
-        addresses.extend(wanted.addresses.iter().flatten().map(|address| json!(address)));
+        addresses.extend(
+            wanted
+                .addresses
+                .iter()
+                .flatten()
+                .map(|address| json!(address)),
+        );
         patch["addresses"] = addresses.into();
     }
     Some(json!({"status": patch}))

@@ -2,10 +2,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use expect_test::expect;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
 use kube::client::Body;
@@ -178,7 +178,10 @@ fn only_what_is_ours_is_changed() {
     );
     assert_eq!(patch["status"]["capacity"].get("example.com/gpu"), None);
     let ready = &patch["status"]["conditions"][3];
-    assert_eq!((&ready["type"], &ready["status"]), (&json!("Ready"), &json!("False")));
+    assert_eq!(
+        (&ready["type"], &ready["status"]),
+        (&json!("Ready"), &json!("False"))
+    );
     assert_eq!(ready["lastTransitionTime"], later.to_string());
 }
 
@@ -191,7 +194,10 @@ fn a_new_address_takes_the_place_of_the_old_one() {
     let [Step::Status(patch)] = steps.as_slice() else {
         panic!("{steps:?}");
     };
-    assert_eq!(patch["status"]["addresses"][0], json!({"$patch": "replace"}));
+    assert_eq!(
+        patch["status"]["addresses"][0],
+        json!({"$patch": "replace"})
+    );
     assert_eq!(patch["status"]["addresses"][1]["address"], "10.0.0.8");
 }
 
@@ -279,7 +285,10 @@ async fn a_node_is_kept_until_it_stops() {
     running.ready().await;
     assert_eq!(cluster.lock().ready(), Some("True"));
     let owner = cluster.lock().lease.as_ref().unwrap()["metadata"]["ownerReferences"][0].clone();
-    assert_eq!((&owner["kind"], &owner["uid"]), (&json!("Node"), &json!("uid-0")));
+    assert_eq!(
+        (&owner["kind"], &owner["uid"]),
+        (&json!("Node"), &json!("uid-0"))
+    );
     until(&cluster, |cluster| cluster.heartbeats >= 3).await;
     {
         let mut cluster = cluster.lock();

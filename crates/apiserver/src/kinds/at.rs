@@ -46,10 +46,7 @@ impl<'v> At<'v> {
     }
 
     pub fn get(&self, field: &'v str) -> Self {
-        self.step(
-            Step::Field(field),
-            self.value.get(field).unwrap_or(&ABSENT),
-        )
+        self.step(Step::Field(field), self.value.get(field).unwrap_or(&ABSENT))
     }
 
     /// A field of a field.
@@ -171,7 +168,12 @@ impl Errors {
     /// As [`Self::invalid`], with a value that has been put into words already.
     pub fn invalid_shown(&mut self, at: &At<'_>, shown: &str, detail: impl AsRef<str>) {
         let path = at.path();
-        self.push(FieldError::with_shown(Problem::Invalid, &path, shown, detail.as_ref()));
+        self.push(FieldError::with_shown(
+            Problem::Invalid,
+            &path,
+            shown,
+            detail.as_ref(),
+        ));
     }
 
     pub fn forbidden(&mut self, at: &At<'_>, detail: impl AsRef<str>) {
@@ -304,9 +306,8 @@ fn is_void(value: &Value) -> bool {
 
 /// The field's value or null.
 pub fn field<'v>(value: &'v Value, path: &[&str]) -> &'v Value {
-    path.iter().fold(value, |value, field| {
-        value.get(field).unwrap_or(&ABSENT)
-    })
+    path.iter()
+        .fold(value, |value, field| value.get(field).unwrap_or(&ABSENT))
 }
 
 pub fn text<'v>(value: &'v Value, path: &[&str]) -> &'v str {
@@ -346,7 +347,8 @@ mod tests {
 
     #[test]
     fn paths_name_what_they_lead_to() {
-        let pod = json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"labels": {"x": "1"}}});
+        let pod =
+            json!({"spec": {"containers": [{"name": "a"}]}, "metadata": {"labels": {"x": "1"}}});
         let root = At::root(&pod);
         let name = root.dig(&["spec", "containers"]).item(0).get("name");
         assert_eq!(

@@ -64,7 +64,9 @@ static NAMESPACE: Rules = Rules {
     status: true,
     prepare_create: |namespace| {
         namespace["status"] = json!({"phase": "Active"});
-        let finalizers = field(namespace, &["spec", "finalizers"]).as_array().cloned();
+        let finalizers = field(namespace, &["spec", "finalizers"])
+            .as_array()
+            .cloned();
         let mut finalizers = finalizers.unwrap_or_default();
         if !finalizers.contains(&json!("kubernetes")) {
             finalizers.push(json!("kubernetes"));
@@ -112,7 +114,8 @@ static SERVICE_ACCOUNT: Rules = Rules {
     validate_update: Some(|new, _, errors| again(new, true, NameRule::Subdomain, errors)),
     warnings: |new, old| {
         const ENFORCE: &str = "kubernetes.io/enforce-mountable-secrets";
-        let has = |account: &Value| !field(account, &["metadata", "annotations", ENFORCE]).is_null();
+        let has =
+            |account: &Value| !field(account, &["metadata", "annotations", ENFORCE]).is_null();
         if has(new) && !old.is_some_and(has) {
             return vec![format!(
                 "metadata.annotations[{ENFORCE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
@@ -146,7 +149,9 @@ fn frozen(new: &At<'_>, old: &At<'_>, fields: &[&'static str], errors: &mut Erro
 
 /// The length of what a base64 text stands for.
 fn decoded_length(text: &str) -> usize {
-    STANDARD.decode(text).map_or(text.len(), |bytes| bytes.len())
+    STANDARD
+        .decode(text)
+        .map_or(text.len(), |bytes| bytes.len())
 }
 
 fn config_map(map: &At<'_>, errors: &mut Errors) {

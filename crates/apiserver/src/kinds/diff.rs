@@ -28,7 +28,10 @@ fn layout(kind: &str) -> &'static [Field] {
                 Some(line) => {
                     let mut parts = line.split('\t');
                     let mut part = || parts.next().unwrap_or_default();
-                    types.entry(current).or_default().push((part(), part(), part()));
+                    types
+                        .entry(current)
+                        .or_default()
+                        .push((part(), part(), part()));
                 }
             }
         }
@@ -50,7 +53,8 @@ fn write_value(out: &mut String, shape: &str, value: &Value, parent: &Value, dep
         None => (shape, false),
     };
     let absent = value.is_null();
-    if absent && (pointer || shape.starts_with("[]") || shape.starts_with("map:") || shape == "any") {
+    if absent && (pointer || shape.starts_with("[]") || shape.starts_with("map:") || shape == "any")
+    {
         out.push_str("null");
     } else if let Some(inner) = shape.strip_prefix("[]") {
         let items: Vec<(Option<&str>, &str, &Value)> = value
@@ -281,7 +285,12 @@ fn matching(a: &[String], b: &[String]) -> Vec<Match> {
         }
         found.push(longest);
         queue.push((a_low, longest.a, b_low, longest.b));
-        queue.push((longest.a + longest.size, a_high, longest.b + longest.size, b_high));
+        queue.push((
+            longest.a + longest.size,
+            a_high,
+            longest.b + longest.size,
+            b_high,
+        ));
     }
     found.sort_by_key(|one| (one.a, one.b));
     let mut joined: Vec<Match> = Vec::new();

@@ -54,14 +54,24 @@ fn limit_range(range: &At<'_>, errors: &mut Errors) {
         } else if !kind.text().contains('/')
             && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind.text())
         {
-            errors.invalid(&kind, kind.text(), "must be a standard limit type or fully qualified");
+            errors.invalid(
+                &kind,
+                kind.text(),
+                "must be a standard limit type or fully qualified",
+            );
         }
         if seen.contains(&kind.text()) {
             errors.duplicate(&kind, kind.text());
         }
         seen.push(kind.text());
         let mut limited: BTreeSet<&str> = BTreeSet::new();
-        for list in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {
+        for list in [
+            "max",
+            "min",
+            "default",
+            "defaultRequest",
+            "maxLimitRequestRatio",
+        ] {
             let amounts = limit.get(list);
             if kind.text() == "Pod" && list.starts_with("default") {
                 if !amounts.is_empty() {
@@ -70,7 +80,9 @@ fn limit_range(range: &At<'_>, errors: &mut Errors) {
                 continue;
             }
             if list == "maxLimitRequestRatio" && kind.text() == "PersistentVolumeClaim" {
-                let stated = ["min", "max"].iter().any(|list| limit.get(list).get("storage").is_set());
+                let stated = ["min", "max"]
+                    .iter()
+                    .any(|list| limit.get(list).get("storage").is_set());
                 if !stated {
                     errors.required(
                         &limit.get("limits"),
@@ -98,14 +110,41 @@ fn bounds<'v>(limit: &At<'v>, name: &'v str, errors: &mut Errors) {
         (counts && amount.is_set()).then_some(amount)
     };
     let above = |a: &At<'_>, b: &At<'_>| Quantity::of(a.text()) > Quantity::of(b.text());
-    let [min, max, default, request, ratio] =
-        ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"].map(stated);
+    let [min, max, default, request, ratio] = [
+        "min",
+        "max",
+        "default",
+        "defaultRequest",
+        "maxLimitRequestRatio",
+    ]
+    .map(stated);
     // Lower, its words, higher, its words, where and with what it is reported.
     let pairs = [
         (&min, "min value", &max, "max value", &min, &min),
-        (&min, "min value", &request, "default request value", &request, &request),
-        (&request, "default request value", &max, "max value", &request, &request),
-        (&request, "default request value", &default, "default limit value", &request, &request),
+        (
+            &min,
+            "min value",
+            &request,
+            "default request value",
+            &request,
+            &request,
+        ),
+        (
+            &request,
+            "default request value",
+            &max,
+            "max value",
+            &request,
+            &request,
+        ),
+        (
+            &request,
+            "default request value",
+            &default,
+            "default limit value",
+            &request,
+            &request,
+        ),
         (&min, "min value", &default, "default value", &default, &min),
         (&default, "default value", &max, "max value", &default, &max),
     ];
@@ -131,7 +170,10 @@ fn bounds<'v>(limit: &At<'v>, name: &'v str, errors: &mut Errors) {
             let (low, high) = (Quantity::of(min.text()).0, Quantity::of(max.text()).0);
             let bound = high as f64 / low as f64;
             if value.0 as f64 / 1e9 > bound {
-                let detail = format!("ratio {} is greater than max/min = {bound:.6}", ratio.text());
+                let detail = format!(
+                    "ratio {} is greater than max/min = {bound:.6}",
+                    ratio.text()
+                );
                 errors.invalid(ratio, ratio.text(), detail);
             }
         }
@@ -254,11 +296,16 @@ fn misapplied<'v>(scope: &str, hard: &At<'v>) -> Vec<&'v str> {
         _ => true,
     };
     let limited = hard.entries().map(|(name, _)| name);
-    limited.filter(|name| resources::is_quota_name(name) && !fits(name)).collect()
+    limited
+        .filter(|name| resources::is_quota_name(name) && !fits(name))
+        .collect()
 }
 
 fn conflicts(seen: &[&str], at: &At<'_>, scopes: &At<'_>, errors: &mut Errors) {
-    for pair in [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]] {
+    for pair in [
+        ["BestEffort", "NotBestEffort"],
+        ["Terminating", "NotTerminating"],
+    ] {
         if pair.iter().all(|scope| seen.contains(scope)) {
             errors.invalid(at, scopes.value.clone(), "conflicting scopes");
         }
@@ -306,9 +353,20 @@ pub fn approve_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
     let requests = listed(field(claim, &["spec", "resources", "requests"]));
     let mut complaints = Vec::new();
     const KIND: &str = "PersistentVolumeClaim";
-    for limit in ranges.iter().flat_map(limits).filter(|limit| text(limit, &["type"]) == KIND) {
+    for limit in ranges
+        .iter()
+        .flat_map(limits)
+        .filter(|limit| text(limit, &["type"]) == KIND)
+    {
         for (name, bound) in stated(limit, "min") {
-            at_least(KIND, name, bound, &requests, &Amounts::new(), &mut complaints);
+            at_least(
+                KIND,
+                name,
+                bound,
+                &requests,
+                &Amounts::new(),
+                &mut complaints,
+            );
         }
         for (name, bound) in stated(limit, "max") {
             let words = format!("maximum {name} usage per {KIND} is {bound}");
@@ -325,7 +383,10 @@ pub fn approve_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
 }
 
 fn limits(range: &Value) -> impl Iterator<Item = &Value> {
-    field(range, &["spec", "limits"]).as_array().into_iter().flatten()
+    field(range, &["spec", "limits"])
+        .as_array()
+        .into_iter()
+        .flatten()
 }
 
 fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), Failure> {
@@ -338,7 +399,11 @@ fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), F
         group: "",
         kind: plural,
     };
-    Err(Failure::forbidden(subject, text(object, &["metadata", "name"]), &why))
+    Err(Failure::forbidden(
+        subject,
+        text(object, &["metadata", "name"]),
+        &why,
+    ))
 }
 
 fn listed(list: &Value) -> Amounts<'_> {
@@ -356,7 +421,13 @@ fn stated<'v>(limit: &'v Value, list: &str) -> impl Iterator<Item = (&'v str, &'
     amounts.map(|(name, amount)| (name.as_str(), amount.as_str().unwrap_or_default()))
 }
 
-fn hold(limit: &Value, kind: &str, requests: &Amounts<'_>, limits: &Amounts<'_>, out: &mut Vec<String>) {
+fn hold(
+    limit: &Value,
+    kind: &str,
+    requests: &Amounts<'_>,
+    limits: &Amounts<'_>,
+    out: &mut Vec<String>,
+) {
     for (name, bound) in stated(limit, "min") {
         at_least(kind, name, bound, requests, limits, out);
     }
@@ -376,9 +447,15 @@ fn hold(limit: &Value, kind: &str, requests: &Amounts<'_>, limits: &Amounts<'_>,
     }
     for (name, bound) in stated(limit, "maxLimitRequestRatio") {
         let words = format!("{name} max limit to request ratio per {kind} is {bound}");
-        let amount = |list: &Amounts<'_>| list.get(name).map(|(amount, _)| amount.0).filter(|a| *a != 0);
+        let amount = |list: &Amounts<'_>| {
+            list.get(name)
+                .map(|(amount, _)| amount.0)
+                .filter(|a| *a != 0)
+        };
         match (amount(requests), amount(limits)) {
-            (None, _) => out.push(format!("{words}, but no request is specified or request is 0")),
+            (None, _) => out.push(format!(
+                "{words}, but no request is specified or request is 0"
+            )),
             (_, None) => out.push(format!("{words}, but no limit is specified or limit is 0")),
             (Some(request), Some(limit)) => {
                 let ratio = limit as f64 / request as f64;
@@ -418,8 +495,13 @@ fn shown((amount, like): &(Quantity, &str)) -> String {
 
 fn default_resources(pod: &mut Value, range: &Value) {
     let mut set = Vec::new();
-    for (list, words) in [("containers", "container"), ("initContainers", "init container")] {
-        let containers = pod.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+    for (list, words) in [
+        ("containers", "container"),
+        ("initContainers", "init container"),
+    ] {
+        let containers = pod
+            .pointer_mut(&format!("/spec/{list}"))
+            .and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
             let name = text(container, &["name"]).to_owned();
             for (kind, from, noun) in [
@@ -433,7 +515,9 @@ fn default_resources(pod: &mut Value, range: &Value) {
                             let Some(fields) = container.as_object_mut() else {
                                 continue;
                             };
-                            let own = fields.entry("resources").or_insert_with(|| Map::new().into());
+                            let own = fields
+                                .entry("resources")
+                                .or_insert_with(|| Map::new().into());
                             own[kind][resource] = amount.into();
                             added.push(resource.to_owned());
                         }

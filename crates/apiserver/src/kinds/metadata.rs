@@ -40,12 +40,7 @@ pub fn validate_metadata_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 /// `namespaced` is `None` where the namespace does not matter.
-pub(super) fn check(
-    meta: &At<'_>,
-    namespaced: Option<bool>,
-    rule: NameRule,
-    errors: &mut Errors,
-) {
+pub(super) fn check(meta: &At<'_>, namespaced: Option<bool>, rule: NameRule, errors: &mut Errors) {
     let generate = meta.get("generateName");
     if !generate.is_empty() {
         errors.format(&generate, |name| rule.complaints(name, true));
@@ -358,6 +353,12 @@ fn condition_reason(text: &str) -> Vec<String> {
     vec![names::pattern(
         "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'",
         "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?",
-        &["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"],
+        &[
+            "my_name",
+            "MY_NAME",
+            "MyName",
+            "ReasonA,ReasonB",
+            "ReasonA:ReasonB",
+        ],
     )]
 }

@@ -8,9 +8,9 @@ mod core;
 mod defaults;
 mod diff;
 mod limits;
-mod node;
 pub mod metadata;
 pub mod names;
+mod node;
 pub mod pod;
 pub mod quantity;
 mod rules;
@@ -149,7 +149,9 @@ static TABLES: &[&[&Rules]] = &[core::KINDS, storage::KINDS, workloads::KINDS];
 /// Counts a change of the specification. The server has carried the old generation over before.
 fn raise_generation(object: &mut Value, changed: bool) {
     if changed {
-        let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        let generation = object["metadata"]["generation"]
+            .as_i64()
+            .unwrap_or_default();
         object["metadata"]["generation"] = json!(generation + 1);
     }
 }

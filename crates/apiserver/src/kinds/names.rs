@@ -261,7 +261,11 @@ pub fn port_name(text: &str) -> Vec<String> {
 pub fn config_key(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     at_most(253, text, "characters", &mut out);
-    if text.is_empty() || !text.bytes().all(|byte| is_alphanumeric(byte) || is_label_inner(byte)) {
+    if text.is_empty()
+        || !text
+            .bytes()
+            .all(|byte| is_alphanumeric(byte) || is_label_inner(byte))
+    {
         out.push(pattern(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
             "[-._a-zA-Z0-9]+",
@@ -290,7 +294,11 @@ pub fn env_name(text: &str) -> Vec<String> {
 }
 
 pub fn http_header(text: &str) -> Vec<String> {
-    if !text.is_empty() && text.bytes().all(|byte| is_alphanumeric(byte) || byte == b'-') {
+    if !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| is_alphanumeric(byte) || byte == b'-')
+    {
         return Vec::new();
     }
     one(pattern(
@@ -302,7 +310,11 @@ pub fn http_header(text: &str) -> Vec<String> {
 
 pub fn c_identifier(text: &str) -> Vec<String> {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    if starts && text.bytes().all(|byte| is_alphanumeric(byte) || byte == b'_') {
+    if starts
+        && text
+            .bytes()
+            .all(|byte| is_alphanumeric(byte) || byte == b'_')
+    {
         return Vec::new();
     }
     one(pattern(
@@ -363,14 +375,17 @@ pub fn parse_ip(text: &str) -> Option<std::net::IpAddr> {
             if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
                 return None;
             }
-            *octet = part.trim_start_matches('0').parse().or_else(|_| {
-                if part.bytes().all(|byte| byte == b'0') {
-                    Ok(0)
-                } else {
-                    Err(())
-                }
-            })
-            .ok()?;
+            *octet = part
+                .trim_start_matches('0')
+                .parse()
+                .or_else(|_| {
+                    if part.bytes().all(|byte| byte == b'0') {
+                        Ok(0)
+                    } else {
+                        Err(())
+                    }
+                })
+                .ok()?;
         }
         parts.next().is_none().then(|| octets.into())
     })
@@ -387,7 +402,9 @@ pub fn cidr(text: &str) -> Vec<String> {
         return one("must not have leading 0s in IP or prefix length");
     }
     let beyond = match address {
-        std::net::IpAddr::V4(address) => u32::from(address).checked_shl(length.into()).unwrap_or(0) != 0,
+        std::net::IpAddr::V4(address) => {
+            u32::from(address).checked_shl(length.into()).unwrap_or(0) != 0
+        }
         std::net::IpAddr::V6(address) => {
             if address.to_ipv4_mapped().is_some() {
                 return one("must not have an IPv4-mapped IPv6 address");
@@ -417,7 +434,11 @@ mod tests {
     fn a_generated_name_may_end_in_a_dash() {
         assert!(NameRule::Subdomain.complaints("web-", true).is_empty());
         assert!(!NameRule::Subdomain.complaints("web-", false).is_empty());
-        assert!(NameRule::PathSegment.complaints("system:x", false).is_empty());
+        assert!(
+            NameRule::PathSegment
+                .complaints("system:x", false)
+                .is_empty()
+        );
     }
 
     #[test]

@@ -47,7 +47,11 @@ fn drop_config(node: &mut Value) {
 
 fn create(node: &At<'_>, errors: &mut Errors) {
     let spec = node.get("spec");
-    taints(&spec.get("taints"), &node.dig(&["metadata", "taints"]), errors);
+    taints(
+        &spec.get("taints"),
+        &node.dig(&["metadata", "taints"]),
+        errors,
+    );
     amounts(node, errors);
     let swap = node.dig(&["status", "nodeInfo", "swap", "capacity"]);
     if swap.is_set() {
@@ -121,10 +125,13 @@ fn features(features: &At<'_>, errors: &mut Errors) {
         let name = feature.text();
         let shown = crate::field::quote(name);
         if name.len() > 253 {
-            let detail = format!("invalid feature name {shown}: must be no more than 253 characters");
+            let detail =
+                format!("invalid feature name {shown}: must be no more than 253 characters");
             errors.invalid(&feature, name, detail);
         } else if !is_feature(name) {
-            let detail = format!("invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes");
+            let detail = format!(
+                "invalid feature name {shown}: must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+            );
             errors.invalid(&feature, name, detail);
         }
         match previous {
@@ -155,7 +162,12 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
                 ("Type", address.get("type").value),
                 ("Address", address.get("address").value),
             ]);
-            errors.push(FieldError::with_shown(Problem::Duplicate, &address.path(), &shown, ""));
+            errors.push(FieldError::with_shown(
+                Problem::Duplicate,
+                &address.path(),
+                &shown,
+                "",
+            ));
         }
         seen.push(address.value);
     }
@@ -163,7 +175,11 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let (cidrs, old_cidrs) = (spec.get("podCIDRs"), before.get("podCIDRs"));
     if !old_cidrs.is_empty() {
         let changed = if cidrs.len() == old_cidrs.len() {
-            cidrs.texts().zip(old_cidrs.texts()).filter(|(a, b)| a != b).count()
+            cidrs
+                .texts()
+                .zip(old_cidrs.texts())
+                .filter(|(a, b)| a != b)
+                .count()
         } else {
             1
         };
@@ -181,7 +197,11 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             "node updates may not change providerID except from \"\" to valid",
         );
     }
-    taints(&spec.get("taints"), &new.dig(&["metadata", "taints"]), errors);
+    taints(
+        &spec.get("taints"),
+        &new.dig(&["metadata", "taints"]),
+        errors,
+    );
     if spec.get("externalID").text() != before.get("externalID").text() {
         errors.forbidden(&spec.get("externalID"), "may not be updated");
     }

@@ -95,7 +95,9 @@ impl Quantity {
         units
             .iter()
             .find(|(unit, _)| self.0 % unit == 0)
-            .map_or_else(String::new, |(unit, suffix)| format!("{}{suffix}", self.0 / unit))
+            .map_or_else(String::new, |(unit, suffix)| {
+                format!("{}{suffix}", self.0 / unit)
+            })
     }
 }
 

@@ -88,7 +88,12 @@ impl Builtin {
     /// What any update checks first, whatever the kind.
     fn check_common(&self, new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         let (meta, before) = (new.get("metadata"), old.get("metadata"));
-        metadata::check(&meta, Some(self.rules.namespaced), NameRule::PathSegment, errors);
+        metadata::check(
+            &meta,
+            Some(self.rules.namespaced),
+            NameRule::PathSegment,
+            errors,
+        );
         metadata::check_update(&meta, &before, errors);
     }
 

@@ -41,10 +41,12 @@ fn write(out: &mut String, value: &Value, shape: &str) {
     let inner = |prefix: &str| {
         let rest = shape.strip_prefix(prefix)?;
         // Lists and maps with a Go name of their own have it in brackets.
-        Some(match rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
-            Some((_, rest)) => rest,
-            None => rest,
-        })
+        Some(
+            match rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+                Some((_, rest)) => rest,
+                None => rest,
+            },
+        )
     };
     match value {
         Value::Array(items) => {
@@ -70,7 +72,9 @@ fn write(out: &mut String, value: &Value, shape: &str) {
                     out.push(',');
                 }
                 let _ = write!(out, "{}:", Value::from(name.as_str()));
-                let shape = place(name).and_then(|place| known.get(place)).map(|field| field.1);
+                let shape = place(name)
+                    .and_then(|place| known.get(place))
+                    .map(|field| field.1);
                 write(out, item, of_map.or(shape).unwrap_or_default());
             }
             out.push('}');

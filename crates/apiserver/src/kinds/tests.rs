@@ -43,7 +43,13 @@ fn kind_of(object: &Value) -> (&'static dyn Kind, &'static super::Builtin) {
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(meta) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for name in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "namespace"] {
+        for name in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "managedFields",
+            "namespace",
+        ] {
             meta.remove(name);
         }
     }
@@ -88,7 +94,9 @@ struct AsRecorded<'c>(&'c Value);
 
 impl super::service::Addresses for AsRecorded<'_> {
     fn address(&self, wanted: Option<&str>) -> Result<String, String> {
-        Ok(wanted.unwrap_or(text(self.0, &["expect", "spec", "clusterIP"])).to_owned())
+        Ok(wanted
+            .unwrap_or(text(self.0, &["expect", "spec", "clusterIP"]))
+            .to_owned())
     }
 
     fn port(&self, wanted: Option<u16>) -> Result<u16, String> {
@@ -99,7 +107,9 @@ impl super::service::Addresses for AsRecorded<'_> {
             };
         }
         let spec = field(self.0, &["expect", "spec"]);
-        let port = field(spec, &["ports"]).get(0).and_then(|port| port["nodePort"].as_u64());
+        let port = field(spec, &["ports"])
+            .get(0)
+            .and_then(|port| port["nodePort"].as_u64());
         Ok(port.unwrap_or(30001) as u16)
     }
 }
@@ -200,12 +210,18 @@ fn check(cases: &str) {
     let mut failures = Vec::new();
     for line in cases.lines().filter(|line| !line.is_empty()) {
         let case: Value = serde_json::from_str(line).unwrap();
-        let got = if case["old"].is_null() { create(&case) } else { update(&case) };
+        let got = if case["old"].is_null() {
+            create(&case)
+        } else {
+            update(&case)
+        };
         let expected = &comparable(&case["expect"]);
         let pretty = |value: &Value| match value["causes"].as_array() {
             None => serde_json::to_string_pretty(value).unwrap(),
             Some(causes) => {
-                let lines = causes.iter().map(|cause| format!("{} {}", cause["field"], cause["message"]));
+                let lines = causes
+                    .iter()
+                    .map(|cause| format!("{} {}", cause["field"], cause["message"]));
                 lines.collect::<Vec<_>>().join("\n")
             }
         };
@@ -233,7 +249,12 @@ fn check(cases: &str) {
         }
     }
     let total = cases.lines().count();
-    assert!(failures.is_empty(), "{} of {total} differ\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {total} differ\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 macro_rules! recorded {
@@ -252,7 +273,11 @@ recorded!(core, pods, services, storage, workloads);
 #[test]
 fn every_kind_that_is_served_is_known() {
     for served in crate::resource::builtin() {
-        assert!(builtin().contains_key(served.kind.as_str()), "{}", served.kind);
+        assert!(
+            builtin().contains_key(served.kind.as_str()),
+            "{}",
+            served.kind
+        );
     }
     let plain = of("example.com", "v1", "Widget");
     let mut widget = json!({"spec": {}});

@@ -6,8 +6,8 @@ use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
 use super::shown;
-use crate::field::{FieldError, Problem, quote};
 use super::{metadata, pod, raise_generation, storage};
+use crate::field::{FieldError, Problem, quote};
 
 pub(super) static KINDS: &[&Rules] = &[
     &DEPLOYMENT,
@@ -52,8 +52,18 @@ static DEPLOYMENT: Rules = Rules {
         ] {
             errors.non_negative(&status.get(field));
         }
-        replica_counts(&status, &["updatedReplicas", "readyReplicas", "availableReplicas"], errors);
-        not_above(&status, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+        replica_counts(
+            &status,
+            &["updatedReplicas", "readyReplicas", "availableReplicas"],
+            errors,
+        );
+        not_above(
+            &status,
+            "availableReplicas",
+            "readyReplicas",
+            "readyReplicas",
+            errors,
+        );
         collisions(new, old, errors);
     },
     warnings: |new, old| {
@@ -108,18 +118,35 @@ static STATEFUL_SET: Rules = Rules {
     }),
     validate_status: |new, old, errors| {
         let status = new.get("status");
-        let counts = ["readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"];
+        let counts = [
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+        ];
         errors.non_negative(&status.get("replicas"));
-        for field in counts.into_iter().chain(["observedGeneration", "collisionCount"]) {
+        for field in counts
+            .into_iter()
+            .chain(["observedGeneration", "collisionCount"])
+        {
             errors.non_negative(&status.get(field));
         }
         replica_counts(&status, &counts, errors);
-        not_above(&status, "availableReplicas", "readyReplicas", "status.readyReplicas", errors);
+        not_above(
+            &status,
+            "availableReplicas",
+            "readyReplicas",
+            "status.readyReplicas",
+            errors,
+        );
         collisions(new, old, errors);
     },
     warnings: |new, old| {
         let mut out = template_warnings(new, old);
-        if field(new, &["spec", "revisionHistoryLimit"]).as_i64().is_some_and(|limit| limit < 0) {
+        if field(new, &["spec", "revisionHistoryLimit"])
+            .as_i64()
+            .is_some_and(|limit| limit < 0)
+        {
             out.push("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended".to_owned());
         }
         out
@@ -216,7 +243,10 @@ fn carry_labels(new: &mut Value, old: &Value) {
 }
 
 fn same_selector(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    let (new, old) = (new.dig(&["spec", "selector"]), old.dig(&["spec", "selector"]));
+    let (new, old) = (
+        new.dig(&["spec", "selector"]),
+        old.dig(&["spec", "selector"]),
+    );
     errors.immutable_struct(&new, &old, shown::LABEL_SELECTOR);
 }
 
@@ -236,12 +266,7 @@ fn selector_and_template(spec: &At<'_>, empty: &str, errors: &mut Errors) {
     }
 }
 
-fn picks_template(
-    spec: &At<'_>,
-    template: &At<'_>,
-    complaint: &str,
-    errors: &mut Errors,
-) -> bool {
+fn picks_template(spec: &At<'_>, template: &At<'_>, complaint: &str, errors: &mut Errors) -> bool {
     let selector = spec.get("selector");
     let labels = template.dig(&["metadata", "labels"]);
     let mut own = Errors::default();
@@ -321,12 +346,20 @@ fn deployment(deployment: &At<'_>, errors: &mut Errors) {
         }
         _ => bad_strategy(&strategy, &["Recreate", "RollingUpdate"], errors),
     }
-    for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
+    for field in [
+        "minReadySeconds",
+        "revisionHistoryLimit",
+        "progressDeadlineSeconds",
+    ] {
         errors.non_negative(&spec.get(field));
     }
     let deadline = spec.get("progressDeadlineSeconds");
     if deadline.is_set() && deadline.number() <= spec.get("minReadySeconds").number() {
-        errors.invalid(&deadline, deadline.number(), "must be greater than minReadySeconds");
+        errors.invalid(
+            &deadline,
+            deadline.number(),
+            "must be greater than minReadySeconds",
+        );
     }
 }
 
@@ -499,7 +532,9 @@ fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
     if picks_template(&spec, &checked, "", errors) {
         pod::spec::template(&checked, errors);
         metadata::labels(
-            &checked.dig(&["metadata", "labels"]).reported_at(&checked.get("labels")),
+            &checked
+                .dig(&["metadata", "labels"])
+                .reported_at(&checked.get("labels")),
             errors,
         );
     }
@@ -604,11 +639,20 @@ fn not_above(
 fn replica_status(status: &At<'_>, errors: &mut Errors) {
     let counts = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     errors.non_negative(&status.get("replicas"));
-    for field in counts.into_iter().chain(["observedGeneration", "terminatingReplicas"]) {
+    for field in counts
+        .into_iter()
+        .chain(["observedGeneration", "terminatingReplicas"])
+    {
         errors.non_negative(&status.get(field));
     }
     replica_counts(status, &counts, errors);
-    not_above(status, "availableReplicas", "readyReplicas", "readyReplicas", errors);
+    not_above(
+        status,
+        "availableReplicas",
+        "readyReplicas",
+        "readyReplicas",
+        errors,
+    );
 }
 
 fn collisions(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {

@@ -221,9 +221,8 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
     if name.is_empty() {
         return Ok(());
     }
-    let refuse = |why: String| {
-        Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why)
-    };
+    let refuse =
+        |why: String| Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why);
     let node = call
         .server
         .get("nodes", "", name)
@@ -233,7 +232,9 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
         if matches!(resource, "cpu" | "memory")
             && room.is_some_and(|room| wanted > Quantity::of(room))
         {
-            return Err(refuse(format!("node didn't have enough allocatable resources: {resource}")));
+            return Err(refuse(format!(
+                "node didn't have enough allocatable resources: {resource}"
+            )));
         }
     }
     Ok(())

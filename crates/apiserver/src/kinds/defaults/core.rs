@@ -13,9 +13,12 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
     ("io.k8s.api.core.v1.ConfigMapVolumeSource", default_mode),
     ("io.k8s.api.core.v1.DownwardAPIVolumeSource", default_mode),
     ("io.k8s.api.core.v1.ProjectedVolumeSource", default_mode),
-    ("io.k8s.api.core.v1.ServiceAccountTokenProjection", |fields| {
-        fill(fields, "expirationSeconds", 3600);
-    }),
+    (
+        "io.k8s.api.core.v1.ServiceAccountTokenProjection",
+        |fields| {
+            fill(fields, "expirationSeconds", 3600);
+        },
+    ),
     // The empty type means that nothing is checked, which is something else than an absent one.
     ("io.k8s.api.core.v1.HostPathVolumeSource", |fields| {
         fill(fields, "type", "");

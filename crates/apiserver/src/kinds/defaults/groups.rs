@@ -8,10 +8,16 @@ use crate::kinds::at::fill;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 pub(super) const FILLS: &[(&str, Fill)] = &[
-    ("io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler", |fields| {
-        fill(sub(fields, "spec"), "minReplicas", 1);
-    }),
-    ("io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler", autoscaler),
+    (
+        "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler",
+        |fields| {
+            fill(sub(fields, "spec"), "minReplicas", 1);
+        },
+    ),
+    (
+        "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
+        autoscaler,
+    ),
     ("io.k8s.api.storage.v1.StorageClass", |fields| {
         fill(fields, "reclaimPolicy", "Delete");
         fill(fields, "volumeBindingMode", "Immediate");
@@ -21,9 +27,12 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
         fill(fields, "protocol", "TCP");
     }),
     ("io.k8s.api.networking.v1.NetworkPolicySpec", network_policy),
-    ("io.k8s.api.networking.v1.IngressClassParametersReference", |fields| {
-        fill(fields, "scope", "Cluster");
-    }),
+    (
+        "io.k8s.api.networking.v1.IngressClassParametersReference",
+        |fields| {
+            fill(fields, "scope", "Cluster");
+        },
+    ),
     ("io.k8s.api.rbac.v1.RoleRef", |fields| {
         fill(fields, "apiGroup", RBAC);
     }),
@@ -63,15 +72,33 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
         fill_zero(fields, "queues", 64);
         fill_zero(fields, "queueLengthLimit", 50);
     }),
-    ("io.k8s.api.admissionregistration.v1.ValidatingWebhook", webhook),
-    ("io.k8s.api.admissionregistration.v1.MutatingWebhook", |fields| {
-        webhook(fields);
-        fill(fields, "reinvocationPolicy", "Never");
-    }),
-    ("io.k8s.api.admissionregistration.v1.RuleWithOperations", any_scope),
-    ("io.k8s.api.admissionregistration.v1.NamedRuleWithOperations", any_scope),
-    ("io.k8s.api.admissionregistration.v1.ServiceReference", https_port),
-    ("io.k8s.api.admissionregistration.v1.MatchResources", match_all),
+    (
+        "io.k8s.api.admissionregistration.v1.ValidatingWebhook",
+        webhook,
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.MutatingWebhook",
+        |fields| {
+            webhook(fields);
+            fill(fields, "reinvocationPolicy", "Never");
+        },
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.RuleWithOperations",
+        any_scope,
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations",
+        any_scope,
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.ServiceReference",
+        https_port,
+    ),
+    (
+        "io.k8s.api.admissionregistration.v1.MatchResources",
+        match_all,
+    ),
     (
         "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicySpec",
         fail_by_default,
@@ -137,7 +164,12 @@ fn autoscaler(fields: &mut Fields) {
 fn csi_driver(spec: &mut Fields) {
     fill(spec, "attachRequired", true);
     fill(spec, "fsGroupPolicy", "ReadWriteOnceWithFSType");
-    for switch in ["podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"] {
+    for switch in [
+        "podInfoOnMount",
+        "storageCapacity",
+        "requiresRepublish",
+        "seLinuxMount",
+    ] {
         fill(spec, switch, false);
     }
     let modes = spec.get("volumeLifecycleModes").and_then(Value::as_array);

@@ -105,7 +105,10 @@ fn plans() -> &'static FxHashMap<TypeId, Plan> {
                 values: plain_defaults(one),
                 inner: Vec::new(),
             };
-            let rounds = one.fields.iter().any(|field| is_resource_list(&field.shape));
+            let rounds = one
+                .fields
+                .iter()
+                .any(|field| is_resource_list(&field.shape));
             if plan.fill.is_some() || !plan.values.is_empty() || rounds {
                 plans.insert(id, plan);
             }
@@ -128,7 +131,10 @@ fn plans() -> &'static FxHashMap<TypeId, Plan> {
             .map(|&id| {
                 let fields = types.get(id).fields.iter();
                 let inner = fields.filter(|field| leads(&field.shape, &plans));
-                (id, inner.map(|field| (&*field.name, &field.shape)).collect())
+                (
+                    id,
+                    inner.map(|field| (&*field.name, &field.shape)).collect(),
+                )
             })
             .collect();
         for (id, inner) in inner {
@@ -166,7 +172,9 @@ fn plain_defaults(one: &'static Struct) -> Vec<(&'static str, Value)> {
 
 /// A field that is a struct, made where it is absent.
 pub(super) fn sub<'f>(fields: &'f mut Fields, name: &str) -> &'f mut Fields {
-    let value = fields.entry(name).or_insert_with(|| Value::Object(Map::new()));
+    let value = fields
+        .entry(name)
+        .or_insert_with(|| Value::Object(Map::new()));
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }

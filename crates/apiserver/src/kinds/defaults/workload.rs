@@ -12,7 +12,10 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
     ("io.k8s.api.core.v1.PodSpec", pod_spec),
     ("io.k8s.api.core.v1.Container", container),
     ("io.k8s.api.core.v1.EphemeralContainer", container),
-    ("io.k8s.api.core.v1.ReplicationController", replication_controller),
+    (
+        "io.k8s.api.core.v1.ReplicationController",
+        replication_controller,
+    ),
     ("io.k8s.api.apps.v1.Deployment", deployment),
     ("io.k8s.api.apps.v1.DaemonSet", daemon_set),
     ("io.k8s.api.apps.v1.StatefulSet", stateful_set),
@@ -196,7 +199,11 @@ fn job(fields: &mut Fields) {
     fill(spec, "completionMode", "NonIndexed");
     fill(spec, "suspend", false);
     let has_policy = !is_absent(spec, "podFailurePolicy");
-    let replacement = if has_policy { "Failed" } else { "TerminatingOrFailed" };
+    let replacement = if has_policy {
+        "Failed"
+    } else {
+        "TerminatingOrFailed"
+    };
     fill(spec, "podReplacementPolicy", replacement);
     fill(spec, "manualSelector", false);
     if let Some(labels) = template_labels(spec) {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::kinds::Lookup;
 use crate::kinds::at::{field, same, text};
 use crate::kinds::limits;
-use crate::kinds::Lookup;
 use crate::status::{Failure, Subject};
 
 pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), Failure> {
@@ -34,7 +34,10 @@ fn tolerate_failing_nodes(pod: &mut Value) {
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else {
         return;
     };
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let tolerations = spec.get("tolerations").and_then(Value::as_array);
         let tolerated = tolerations.into_iter().flatten().any(|one| {
             let (own_key, effect) = (text(one, &["key"]), text(one, &["effect"]));
@@ -73,7 +76,9 @@ fn priority(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
         }
         found
     };
-    let value = class.as_ref().map_or(0, |class| field(class, &["value"]).as_i64().unwrap_or_default());
+    let value = class.as_ref().map_or(0, |class| {
+        field(class, &["value"]).as_i64().unwrap_or_default()
+    });
     let policy = match &class {
         Some(class) => field(class, &["preemptionPolicy"]).clone(),
         None => json!("PreemptLowerPriority"),
@@ -119,23 +124,30 @@ pub fn default_class(world: &dyn Lookup) -> Option<Value> {
 }
 
 fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
-    let name = field(pod, &["spec", "runtimeClassName"]).as_str().map(str::to_owned);
+    let name = field(pod, &["spec", "runtimeClassName"])
+        .as_str()
+        .map(str::to_owned);
     let class = match &name {
         None => None,
         Some(name) => {
             let found = world.get("runtimeclasses.node.k8s.io", "", name);
             if found.is_none() {
                 let name = crate::field::quote(name);
-                return Err(forbidden(pod, &format!("pod rejected: RuntimeClass {name} not found")));
+                return Err(forbidden(
+                    pod,
+                    &format!("pod rejected: RuntimeClass {name} not found"),
+                ));
             }
             found
         }
     };
-    let fixed = class
-        .as_ref()
-        .map_or(Value::Null, |class| field(class, &["overhead", "podFixed"]).clone());
+    let fixed = class.as_ref().map_or(Value::Null, |class| {
+        field(class, &["overhead", "podFixed"]).clone()
+    });
     let given = field(pod, &["spec", "overhead"]).clone();
-    let has_overhead = class.as_ref().is_some_and(|class| !class["overhead"].is_null());
+    let has_overhead = class
+        .as_ref()
+        .is_some_and(|class| !class["overhead"].is_null());
     if has_overhead {
         let stated = given.as_object().is_some_and(|given| !given.is_empty());
         if stated && !same(&given, &fixed) {
@@ -178,7 +190,10 @@ fn runtime_scheduling(pod: &mut Value, class: &Value) -> Result<(), Failure> {
         if own.is_some_and(|own| own.contains(toleration)) {
             continue;
         }
-        match pod.pointer_mut("/spec/tolerations").and_then(Value::as_array_mut) {
+        match pod
+            .pointer_mut("/spec/tolerations")
+            .and_then(Value::as_array_mut)
+        {
             Some(list) => list.push(toleration.clone()),
             None => pod["spec"]["tolerations"] = json!([toleration]),
         }

@@ -58,7 +58,12 @@ pub fn init_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
             probes::lifecycle(&container.get("lifecycle"), scope, errors);
             probes::probes(&container, scope, errors);
         } else {
-            for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+            for field in [
+                "lifecycle",
+                "livenessProbe",
+                "readinessProbe",
+                "startupProbe",
+            ] {
                 if container.get(field).is_set() {
                     errors.forbidden(&container.get(field), ONLY_SIDECARS);
                 }
@@ -116,10 +121,18 @@ pub fn ephemeral_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Error
 }
 
 fn names_of<'v>(containers: &At<'v>) -> Vec<&'v str> {
-    containers.items().map(|one| one.get("name").text()).collect()
+    containers
+        .items()
+        .map(|one| one.get("name").text())
+        .collect()
 }
 
-fn unique_name<'v>(container: &At<'v>, seen: &mut Vec<&'v str>, even_empty: bool, errors: &mut Errors) {
+fn unique_name<'v>(
+    container: &At<'v>,
+    seen: &mut Vec<&'v str>,
+    even_empty: bool,
+    errors: &mut Errors,
+) {
     let name = container.get("name");
     if seen.contains(&name.text()) {
         errors.duplicate(&name, name.text());
@@ -132,7 +145,11 @@ fn unique_name<'v>(container: &At<'v>, seen: &mut Vec<&'v str>, even_empty: bool
 pub fn image_padding(container: &At<'_>, errors: &mut Errors) {
     let image = container.get("image");
     if image.text().trim() != image.text() {
-        errors.invalid(&image, image.text(), "must not have leading or trailing whitespace");
+        errors.invalid(
+            &image,
+            image.text(),
+            "must not have leading or trailing whitespace",
+        );
     }
 }
 
@@ -305,7 +322,11 @@ fn value_from(from: &At<'_>, has_value: bool, errors: &mut Errors) {
     } else if has_value {
         errors.invalid(from, "", "may not be specified when `value` is not empty");
     } else if sources > 1 {
-        errors.invalid(from, "", "may not have more than one field specified at a time");
+        errors.invalid(
+            from,
+            "",
+            "may not have more than one field specified at a time",
+        );
     }
 }
 
@@ -338,7 +359,11 @@ pub fn field_ref(at: &At<'_>, allowed: &[&str], errors: &mut Errors) {
         .and_then(|head| head.split_once("['"));
     match subscripted {
         Some((map @ ("metadata.annotations" | "metadata.labels"), key)) => {
-            let key = if map == "metadata.annotations" { key.to_lowercase() } else { key.to_owned() };
+            let key = if map == "metadata.annotations" {
+                key.to_lowercase()
+            } else {
+                key.to_owned()
+            };
             errors.format_of(at, &key, names::qualified_name);
         }
         Some((other, _)) => errors.invalid(
@@ -413,9 +438,18 @@ pub fn resource_field_ref(at: &At<'_>, in_volume: bool, errors: &mut Errors) {
     }
     let (allowed, words): (&[&str], &str) = match name.rsplit('.').next().unwrap_or_default() {
         "cpu" => (&["1m", "1"], "1m and 1 are supported with the cpu resource"),
-        "memory" => (SIZE_DIVISORS, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource"),
-        "ephemeral-storage" => (SIZE_DIVISORS, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource"),
-        _ if huge => (SIZE_DIVISORS, "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the hugepages resource"),
+        "memory" => (
+            SIZE_DIVISORS,
+            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource",
+        ),
+        "ephemeral-storage" => (
+            SIZE_DIVISORS,
+            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the local ephemeral storage resource",
+        ),
+        _ if huge => (
+            SIZE_DIVISORS,
+            "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the hugepages resource",
+        ),
         _ => return,
     };
     if !allowed.contains(&text) {
@@ -445,9 +479,17 @@ fn env_from(sources: &At<'_>, errors: &mut Errors) {
             }
         }
         if count == 0 {
-            errors.invalid(sources, "", "must specify one of: `configMapRef` or `secretRef`");
+            errors.invalid(
+                sources,
+                "",
+                "must specify one of: `configMapRef` or `secretRef`",
+            );
         } else if count > 1 {
-            errors.invalid(sources, "", "may not have more than one field specified at a time");
+            errors.invalid(
+                sources,
+                "",
+                "may not have more than one field specified at a time",
+            );
         }
     }
 }
@@ -492,7 +534,10 @@ fn restart_policy(container: &At<'_>, errors: &mut Errors) {
         if rules.is_empty() {
             return;
         }
-        errors.required(&policy, "must specify restartPolicy when restart rules are used");
+        errors.required(
+            &policy,
+            "must specify restartPolicy when restart rules are used",
+        );
     } else {
         errors.optional_choice(&policy, &["Always", "Never", "OnFailure"]);
     }

@@ -208,14 +208,20 @@ fn profiles_match(annotations: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     let pod_context = spec.get("securityContext");
     let pod_seccomp = annotations.get(SECCOMP_POD);
     if pod_seccomp.is_set() {
-        profile_matches("seccomp", &pod_context.get("seccompProfile"), pod_seccomp.text(), errors);
+        profile_matches(
+            "seccomp",
+            &pod_context.get("seccompProfile"),
+            pod_seccomp.text(),
+            errors,
+        );
     }
     for container in all_containers(spec) {
         let profile = container.dig(&["securityContext", "seccompProfile"]);
         let name = container.get("name").text();
-        if let Some((_, value)) = annotations.entries().find(|(key, _)| {
-            key.strip_prefix(SECCOMP_CONTAINER) == Some(name)
-        }) {
+        if let Some((_, value)) = annotations
+            .entries()
+            .find(|(key, _)| key.strip_prefix(SECCOMP_CONTAINER) == Some(name))
+        {
             profile_matches("seccomp", &profile, value.text(), errors);
         }
     }
@@ -255,7 +261,10 @@ fn profile_matches(what: &str, profile: &At<'_>, annotation: &str, errors: &mut 
     } else if profile.get("type").text() == "Localhost" {
         let place = profile.get("localhostProfile");
         if local != place.value.as_str() {
-            errors.forbidden(&place, format!("{what} profile in annotation and field must match"));
+            errors.forbidden(
+                &place,
+                format!("{what} profile in annotation and field must match"),
+            );
         }
     }
 }

@@ -21,14 +21,23 @@ pub fn probes(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
             }
             let grace = probe.get("terminationGracePeriodSeconds");
             if !once && grace.is_set() {
-                errors.invalid(&grace, grace.number(), "must not be set for readinessProbes");
+                errors.invalid(
+                    &grace,
+                    grace.number(),
+                    "must not be set for readinessProbes",
+                );
             }
         }
     }
 }
 
 fn check(probe: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
-    handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], scope, errors);
+    handler(
+        probe,
+        &["exec", "httpGet", "tcpSocket", "grpc"],
+        scope,
+        errors,
+    );
     for field in [
         "initialDelaySeconds",
         "timeoutSeconds",
@@ -48,7 +57,12 @@ pub fn lifecycle(lifecycle: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     for hook in ["postStart", "preStop"] {
         let hook = lifecycle.get(hook);
         if hook.is_set() {
-            handler(&hook, &["exec", "httpGet", "tcpSocket", "sleep"], scope, errors);
+            handler(
+                &hook,
+                &["exec", "httpGet", "tcpSocket", "sleep"],
+                scope,
+                errors,
+            );
         }
     }
     let signal = lifecycle.get("stopSignal");

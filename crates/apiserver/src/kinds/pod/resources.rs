@@ -72,11 +72,14 @@ pub fn resource_name(at: &At<'_>, name: &str, errors: &mut Errors) -> bool {
     if errors.0.len() > before {
         return false;
     }
-    let standard = STANDARD.contains(&name)
-        || is_huge_page(name)
-        || name.starts_with("requests.hugepages-");
+    let standard =
+        STANDARD.contains(&name) || is_huge_page(name) || name.starts_with("requests.hugepages-");
     if !name.contains('/') && !standard {
-        errors.invalid(at, name, "must be a standard resource type or fully qualified");
+        errors.invalid(
+            at,
+            name,
+            "must be a standard resource type or fully qualified",
+        );
         return false;
     }
     true
@@ -165,7 +168,10 @@ pub fn requirements(at: &At<'_>, of: &Of, claims: &[&str], errors: &mut Errors) 
                 );
             }
         } else if !may_overcommit(name) {
-            errors.required(&limits, "Limit must be set for non overcommitable resources");
+            errors.required(
+                &limits,
+                "Limit must be set for non overcommitable resources",
+            );
         }
         huge_page_amount(&request, name, errors);
     }
@@ -202,7 +208,10 @@ fn huge_page_amount(amount: &At<'_>, name: &str, errors: &mut Errors) {
     let divisible = Quantity::parse(size)
         .is_some_and(|size| size.0 > 0 && Quantity::of(amount.text()).0 % size.0 == 0);
     if !divisible {
-        let detail = format!("{} is not positive integer multiple of {name}", amount.text());
+        let detail = format!(
+            "{} is not positive integer multiple of {name}",
+            amount.text()
+        );
         errors.invalid(amount, amount.text(), detail);
     }
 }
@@ -227,7 +236,10 @@ fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
             if seen.contains(&key) {
                 errors.duplicate(&claim, key.as_str());
             } else if request.is_empty() {
-                for _ in seen.iter().filter(|one| one.split_once('/').is_some_and(|(head, _)| head == name)) {
+                for _ in seen
+                    .iter()
+                    .filter(|one| one.split_once('/').is_some_and(|(head, _)| head == name))
+                {
                     errors.duplicate(&claim, name);
                 }
             }
@@ -237,7 +249,10 @@ fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
             let detail = if known.is_empty() {
                 "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
             } else {
-                format!("must be one of the names in pod.spec.resourceClaims: {}", known.join(", "))
+                format!(
+                    "must be one of the names in pod.spec.resourceClaims: {}",
+                    known.join(", ")
+                )
             };
             errors.push(crate::field::FieldError::not_found_because(
                 &claim.path(),
@@ -296,7 +311,11 @@ pub fn aggregate<'v>(spec: &'v Value, list: &str) -> Amounts<'v> {
 /// What a pod needs on its node: its own statement where it makes one, else the sum of its containers; and overhead.
 pub fn pod_total<'v>(spec: &'v Value, list: &str) -> Amounts<'v> {
     let mut total = aggregate(spec, list);
-    for (name, amount) in field(spec, &["resources", list]).as_object().into_iter().flatten() {
+    for (name, amount) in field(spec, &["resources", list])
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
         if is_pod_level(name) {
             let text = amount.as_str().unwrap_or_default();
             total.insert(name, (Quantity::of(text), text));
@@ -327,7 +346,9 @@ pub fn default_pod_level(spec: &mut Fields) {
     for (name, (amount, like)) in aggregate(&snapshot, "limits") {
         if is_huge_page(name) && requests.get(name).is_none() {
             let limits = sub(own, "limits");
-            limits.entry(name).or_insert_with(|| amount.written_like(like).into());
+            limits
+                .entry(name)
+                .or_insert_with(|| amount.written_like(like).into());
         }
     }
     let Some(Value::Object(limits)) = own.get("limits").cloned() else {
@@ -339,7 +360,9 @@ pub fn default_pod_level(spec: &mut Fields) {
     let mut filled = requests.as_object().cloned().unwrap_or_else(Map::new);
     for (name, (amount, like)) in aggregate(&snapshot, "requests") {
         if matches!(name, "cpu" | "memory") {
-            filled.entry(name).or_insert_with(|| amount.written_like(like).into());
+            filled
+                .entry(name)
+                .or_insert_with(|| amount.written_like(like).into());
         }
     }
     for (name, limit) in limits {
@@ -393,7 +416,10 @@ pub fn pod_level(spec: &At<'_>, claims: &[&str], errors: &mut Errors) {
                 errors.invalid(
                     &place,
                     limit.text(),
-                    format!("must be less than or equal to pod limits of {}", stated.text()),
+                    format!(
+                        "must be less than or equal to pod limits of {}",
+                        stated.text()
+                    ),
                 );
             }
         }
@@ -408,7 +434,12 @@ pub fn quality_of_service(spec: &Value) -> &'static str {
         let counted = |list: &str| -> Vec<(&'static str, Quantity)> {
             ["cpu", "memory"]
                 .into_iter()
-                .map(|name| (name, Quantity::of(field(resources, &[list, name]).as_str().unwrap_or_default())))
+                .map(|name| {
+                    (
+                        name,
+                        Quantity::of(field(resources, &[list, name]).as_str().unwrap_or_default()),
+                    )
+                })
                 .filter(|(_, amount)| amount.0 > 0)
                 .collect()
         };
@@ -417,7 +448,9 @@ pub fn quality_of_service(spec: &Value) -> &'static str {
             entry.0 = entry.0 + amount;
         }
         let bounded = counted("limits");
-        let none = field(resources, &["limits"]).as_object().is_none_or(Map::is_empty);
+        let none = field(resources, &["limits"])
+            .as_object()
+            .is_none_or(Map::is_empty);
         if bounded.len() < 2 && !(whole_pod && none) {
             guaranteed = false;
         }

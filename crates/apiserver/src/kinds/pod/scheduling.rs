@@ -15,16 +15,25 @@ pub fn affinity(affinity: &At<'_>, errors: &mut Errors) {
     if required.is_set() {
         node_selector(&required, errors);
     }
-    for term in node.get("preferredDuringSchedulingIgnoredDuringExecution").items() {
+    for term in node
+        .get("preferredDuringSchedulingIgnoredDuringExecution")
+        .items()
+    {
         weight(&term, errors);
         node_selector_term(&term.get("preference"), false, errors);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let pods = affinity.get(kind);
-        for term in pods.get("requiredDuringSchedulingIgnoredDuringExecution").items() {
+        for term in pods
+            .get("requiredDuringSchedulingIgnoredDuringExecution")
+            .items()
+        {
             pod_term(&term, errors);
         }
-        for term in pods.get("preferredDuringSchedulingIgnoredDuringExecution").items() {
+        for term in pods
+            .get("preferredDuringSchedulingIgnoredDuringExecution")
+            .items()
+        {
             weight(&term, errors);
             pod_term(&term.get("podAffinityTerm"), errors);
         }
@@ -55,7 +64,10 @@ fn node_selector_term(term: &At<'_>, check_values: bool, errors: &mut Errors) {
         match operator.text() {
             "In" | "NotIn" => {
                 if values.is_empty() {
-                    errors.required(&values, "must be specified when `operator` is 'In' or 'NotIn'");
+                    errors.required(
+                        &values,
+                        "must be specified when `operator` is 'In' or 'NotIn'",
+                    );
                 }
             }
             "Exists" | "DoesNotExist" => {
@@ -134,7 +146,11 @@ fn label_keys(term: &At<'_>, errors: &mut Errors) {
             errors.forbidden(keys, "must not be specified when labelSelector is not set");
         }
     }
-    let mut known: Vec<&str> = selector.get("matchLabels").entries().map(|(key, _)| key).collect();
+    let mut known: Vec<&str> = selector
+        .get("matchLabels")
+        .entries()
+        .map(|(key, _)| key)
+        .collect();
     for expression in selector.get("matchExpressions").items() {
         let key = expression.get("key").text();
         if let Some(index) = matching.texts().position(|one| one == key)
@@ -163,17 +179,24 @@ pub fn topology_spread(constraints: &At<'_>, errors: &mut Errors) {
     let all: Vec<At<'_>> = constraints.items().collect();
     for (index, constraint) in all.iter().enumerate() {
         errors.positive(&constraint.get("maxSkew"));
-        let (key, action) = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"));
+        let (key, action) = (
+            constraint.get("topologyKey"),
+            constraint.get("whenUnsatisfiable"),
+        );
         if key.is_empty() {
             errors.required(&key, "can not be empty");
         }
         if !["DoNotSchedule", "ScheduleAnyway"].contains(&action.text()) {
             errors.not_supported(&action, &["DoNotSchedule", "ScheduleAnyway"]);
         }
-        let repeated = all.get(index + 1..).unwrap_or_default().iter().any(|other| {
-            other.get("topologyKey").text() == key.text()
-                && other.get("whenUnsatisfiable").text() == action.text()
-        });
+        let repeated = all
+            .get(index + 1..)
+            .unwrap_or_default()
+            .iter()
+            .any(|other| {
+                other.get("topologyKey").text() == key.text()
+                    && other.get("whenUnsatisfiable").text() == action.text()
+            });
         if repeated {
             errors.duplicate(
                 &constraint.get("{topologyKey, whenUnsatisfiable}"),
@@ -267,7 +290,10 @@ pub fn merge_label_keys(pod: &mut Value) {
     };
     for kind in ["podAffinity", "podAntiAffinity"] {
         for (list, inner) in [
-            ("preferredDuringSchedulingIgnoredDuringExecution", Some("podAffinityTerm")),
+            (
+                "preferredDuringSchedulingIgnoredDuringExecution",
+                Some("podAffinityTerm"),
+            ),
             ("requiredDuringSchedulingIgnoredDuringExecution", None),
         ] {
             let terms = spec
@@ -298,7 +324,8 @@ fn merge_keys(term: &mut Value, labels: &Value) {
         let keys = term.get(field).and_then(Value::as_array).cloned();
         for key in keys.unwrap_or_default() {
             if let Some(value) = key.as_str().and_then(|key| labels.get(key)) {
-                additions.push(serde_json::json!({"key": key, "operator": operator, "values": [value]}));
+                additions
+                    .push(serde_json::json!({"key": key, "operator": operator, "values": [value]}));
             }
         }
     }
@@ -308,7 +335,9 @@ fn merge_keys(term: &mut Value, labels: &Value) {
     if additions.is_empty() {
         return;
     }
-    let expressions = selector.entry("matchExpressions").or_insert_with(|| Value::Array(Vec::new()));
+    let expressions = selector
+        .entry("matchExpressions")
+        .or_insert_with(|| Value::Array(Vec::new()));
     if let Value::Array(list) = expressions {
         list.extend(additions);
     }

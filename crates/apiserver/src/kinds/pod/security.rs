@@ -22,7 +22,11 @@ pub fn container(context: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let mount = context.get("procMount");
     errors.optional_choice(&mount, &["Default", "Unmasked"]);
     if scope.host_users && mount.text() == "Unmasked" {
-        errors.invalid(&mount, mount.text(), "`hostUsers` must be false to use `Unmasked`");
+        errors.invalid(
+            &mount,
+            mount.text(),
+            "`hostUsers` must be false to use `Unmasked`",
+        );
     }
     seccomp(&context.get("seccompProfile"), errors);
     let escalation = context.get("allowPrivilegeEscalation");
@@ -73,7 +77,10 @@ pub fn pod(spec: &At<'_>, errors: &mut Errors) {
     seccomp(&context.get("seccompProfile"), errors);
     windows_options(&context.get("windowsOptions"), errors);
     app_armor(&context.get("appArmorProfile"), errors);
-    errors.optional_choice(&context.get("supplementalGroupsPolicy"), &["Merge", "Strict"]);
+    errors.optional_choice(
+        &context.get("supplementalGroupsPolicy"),
+        &["Merge", "Strict"],
+    );
     errors.optional_choice(
         &context.get("seLinuxChangePolicy"),
         &["MountOption", "Recursive"],
@@ -105,7 +112,11 @@ fn sysctls(list: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
                 "may not be specified when 'hostNetwork' is true",
             );
         } else if spec.get("hostIPC").flag() && in_ipc {
-            errors.invalid(&name, name.text(), "may not be specified when 'hostIPC' is true");
+            errors.invalid(
+                &name,
+                name.text(),
+                "may not be specified when 'hostIPC' is true",
+            );
         }
         seen.push(name.text());
     }
@@ -117,7 +128,9 @@ fn is_sysctl(name: &str) -> bool {
         && name.split(['.', '/']).all(|part| {
             part.bytes().next().is_some_and(edge)
                 && part.bytes().last().is_some_and(edge)
-                && part.bytes().all(|byte| edge(byte) || byte == b'-' || byte == b'_')
+                && part
+                    .bytes()
+                    .all(|byte| edge(byte) || byte == b'-' || byte == b'_')
         })
 }
 
@@ -139,9 +152,12 @@ fn seccomp(profile: &At<'_>, errors: &mut Errors) {
             errors.required(&local, "must be set when seccomp type is Localhost");
         }
     } else if local.is_set() {
-        let shown =
-            shown::fields(&[("Type", kind.value), ("LocalhostProfile", local.value)]);
-        errors.invalid_shown(&local, &shown, "can only be set when seccomp type is Localhost");
+        let shown = shown::fields(&[("Type", kind.value), ("LocalhostProfile", local.value)]);
+        errors.invalid_shown(
+            &local,
+            &shown,
+            "can only be set when seccomp type is Localhost",
+        );
     }
 }
 
@@ -187,7 +203,11 @@ fn windows_options(options: &At<'_>, errors: &mut Errors) {
     let credentials = options.get("gmsaCredentialSpec");
     if credentials.is_set() {
         if credentials.is_empty() {
-            errors.invalid(&credentials, "", "gmsaCredentialSpec cannot be an empty string");
+            errors.invalid(
+                &credentials,
+                "",
+                "gmsaCredentialSpec cannot be an empty string",
+            );
         } else if credentials.len() > 64 * 1024 {
             errors.invalid(
                 &credentials,
@@ -244,7 +264,11 @@ pub fn operating_system(spec: &At<'_>, errors: &mut Errors) {
         }
         "windows" => {
             for (in_context, field) in WINDOWS_POD {
-                let at = if *in_context { context.get(field) } else { spec.get(field) };
+                let at = if *in_context {
+                    context.get(field)
+                } else {
+                    spec.get(field)
+                };
                 forbid(at, NOT_ON_WINDOWS);
             }
             for context in contexts {

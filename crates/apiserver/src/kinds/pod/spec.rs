@@ -30,7 +30,10 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
             .into_iter()
             .collect(),
         grace: grace.int(),
-        os: spec.get("os").is_set().then(|| spec.dig(&["os", "name"]).text()),
+        os: spec
+            .get("os")
+            .is_set()
+            .then(|| spec.dig(&["os", "name"]).text()),
         restart_policy: spec.get("restartPolicy").text(),
         host_users: !host_users.is_set() || host_users.flag(),
     };
@@ -40,7 +43,10 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
     containers::ephemeral_containers(spec, &scope, errors);
     resources::pod_level(spec, &scope.claims, errors);
     containers::host_network_ports(spec, is_pod, errors);
-    errors.choice(&spec.get("restartPolicy"), &["Always", "OnFailure", "Never"]);
+    errors.choice(
+        &spec.get("restartPolicy"),
+        &["Always", "OnFailure", "Never"],
+    );
     errors.choice(
         &spec.get("dnsPolicy"),
         &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
@@ -118,7 +124,9 @@ fn overhead(overhead: &At<'_>, errors: &mut Errors) {
 }
 
 fn resource_claims(claims: &At<'_>, meta: &At<'_>, errors: &mut Errors) {
-    let mirror = meta.dig(&["annotations", "kubernetes.io/config.mirror"]).is_set();
+    let mirror = meta
+        .dig(&["annotations", "kubernetes.io/config.mirror"])
+        .is_set();
     let mut seen = Vec::new();
     for claim in claims.items() {
         if mirror {
@@ -137,8 +145,10 @@ fn resource_claims(claims: &At<'_>, meta: &At<'_>, errors: &mut Errors) {
             errors.format(&name, names::label);
             seen.push(name.text());
         }
-        let (direct, template) =
-            (claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName"));
+        let (direct, template) = (
+            claim.get("resourceClaimName"),
+            claim.get("resourceClaimTemplateName"),
+        );
         let shown = shown::fields(&[
             ("Name", &name.text().into()),
             ("ResourceClaimName", direct.value),
@@ -182,7 +192,11 @@ fn dns(spec: &At<'_>, errors: &mut Errors) {
         }
     }
     if servers.len() > 3 {
-        errors.invalid(&servers, servers.value.clone(), "must not have more than 3 nameservers");
+        errors.invalid(
+            &servers,
+            servers.value.clone(),
+            "must not have more than 3 nameservers",
+        );
     }
     for server in servers.items() {
         errors.format(&server, names::ip);
@@ -290,7 +304,9 @@ pub fn template(template: &At<'_>, errors: &mut Errors) {
     let spec = template.get("spec");
     // Kubernetes leaves `metadata` out of these paths.
     let labels = meta.get("labels").reported_at(&template.get("labels"));
-    let annotations = meta.get("annotations").reported_at(&template.get("annotations"));
+    let annotations = meta
+        .get("annotations")
+        .reported_at(&template.get("annotations"));
     metadata::labels(&labels, errors);
     metadata::annotations(&annotations, errors);
     super::annotations(&annotations, &spec, errors);

@@ -55,7 +55,10 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         }
         let kind = condition.get("type");
         if !["PodScheduled", "Ready", "Initialized"].contains(&kind.text()) {
-            errors.format(&kind.reported_at(&condition.get("Type")), names::qualified_name);
+            errors.format(
+                &kind.reported_at(&condition.get("Type")),
+                names::qualified_name,
+            );
         }
     }
     let nominated = status.get("nominatedNodeName");
@@ -103,7 +106,10 @@ fn transitions(new: &At<'_>, old: &At<'_>, pod: &At<'_>, errors: &mut Errors) {
                 continue;
             }
             let name = before.get("name").text();
-            let now = new.get(list).items().find(|one| one.get("name").text() == name);
+            let now = new
+                .get(list)
+                .items()
+                .find(|one| one.get("name").text() == name);
             if now.is_none_or(|now| now.dig(&["state", "terminated"]).is_set()) {
                 continue;
             }
@@ -137,7 +143,11 @@ fn may_restart(container: &At<'_>, spec: &At<'_>, code: i64) -> bool {
         }
     }
     let own = container.get("restartPolicy");
-    let policy = if own.is_set() { own.text() } else { spec.get("restartPolicy").text() };
+    let policy = if own.is_set() {
+        own.text()
+    } else {
+        spec.get("restartPolicy").text()
+    };
     match policy {
         "Always" => true,
         "OnFailure" => code != 0,
@@ -149,7 +159,10 @@ fn claim_statuses(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     let mut seen = Vec::new();
     for claim in status.get("resourceClaimStatuses").items() {
         let name = claim.get("name");
-        let known = spec.get("resourceClaims").items().any(|one| one.get("name").text() == name.text());
+        let known = spec
+            .get("resourceClaims")
+            .items()
+            .any(|one| one.get("name").text() == name.text());
         if !known {
             errors.invalid(
                 &name,
@@ -200,7 +213,11 @@ fn addresses(list: &At<'_>, old: &At<'_>, errors: &mut Errors) {
                 .items()
                 .map(|one| json!({"IP": one.get("ip").text()}))
                 .collect();
-            errors.invalid(list, shown, "may specify no more than one IP for each IP family");
+            errors.invalid(
+                list,
+                shown,
+                "may specify no more than one IP for each IP family",
+            );
         }
     }
 }

@@ -36,15 +36,25 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     if !deadline(&new, &old, errors) {
         return;
     }
-    only_added_tolerations(&new.get("tolerations"), old.get("tolerations").value, errors);
+    only_added_tolerations(
+        &new.get("tolerations"),
+        old.get("tolerations").value,
+        errors,
+    );
     let gates = new.get("schedulingGates");
     for gate in gates.items() {
         let name = gate.get("name");
-        let known = old.get("schedulingGates").items().any(|one| one.get("name").text() == name.text());
+        let known = old
+            .get("schedulingGates")
+            .items()
+            .any(|one| one.get("name").text() == name.text());
         if !known {
             errors.forbidden(
                 &name,
-                format!("only deletion is allowed, but found new scheduling gate '{}'", name.text()),
+                format!(
+                    "only deletion is allowed, but found new scheduling gate '{}'",
+                    name.text()
+                ),
             );
         }
     }
@@ -62,7 +72,6 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     }
 }
 
-
 /// The pod's metadata and specification as on creation.
 fn whole(pod: &At<'_>, errors: &mut Errors) {
     let meta = pod.get("metadata");
@@ -73,7 +82,10 @@ fn whole(pod: &At<'_>, errors: &mut Errors) {
 
 /// `false`: nothing else is to be looked at.
 fn deadline(new: &At<'_>, old: &At<'_>, errors: &mut Errors) -> bool {
-    let (at, before) = (new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"));
+    let (at, before) = (
+        new.get("activeDeadlineSeconds"),
+        old.get("activeDeadlineSeconds"),
+    );
     match (at.int(), before.int()) {
         (Some(seconds), _) if !(0..=i64::from(i32::MAX)).contains(&seconds) => {
             errors.between(&at, 0, i32::MAX.into());
@@ -84,7 +96,11 @@ fn deadline(new: &At<'_>, old: &At<'_>, errors: &mut Errors) -> bool {
             false
         }
         (None, Some(_)) => {
-            errors.invalid(&at, Value::Null, "must not update from a positive integer to nil value");
+            errors.invalid(
+                &at,
+                Value::Null,
+                "must not update from a positive integer to nil value",
+            );
             true
         }
         _ => true,
@@ -101,7 +117,10 @@ fn only_added_tolerations(new: &At<'_>, old: &Value, errors: &mut Errors) {
     };
     for kept in old.as_array().into_iter().flatten() {
         let kept = without_seconds(kept);
-        if !new.items().any(|one| same(&without_seconds(one.value), &kept)) {
+        if !new
+            .items()
+            .any(|one| same(&without_seconds(one.value), &kept))
+        {
             errors.forbidden(
                 new,
                 "existing toleration can not be modified except its tolerationSeconds",
@@ -172,7 +191,10 @@ fn gated_changes(new: &At<'_>, old: &At<'_>, masked: &mut Value, errors: &mut Er
     let others = ["podAffinity", "podAntiAffinity"]
         .iter()
         .any(|kind| !field(masked, &["affinity", kind]).is_null());
-    match (field(masked, &["affinity"]).is_null(), old.get("affinity").is_set()) {
+    match (
+        field(masked, &["affinity"]).is_null(),
+        old.get("affinity").is_set(),
+    ) {
         (true, _) if before.is_null() => {}
         (true, _) => masked["affinity"] = json!({ "nodeAffinity": before }),
         (false, false) if !others => {
@@ -195,16 +217,15 @@ fn only_additions(new: &At<'_>, old: &At<'_>) -> bool {
     }
     lists.iter().all(|list| {
         let (new, old) = (new.get(list), old.get(list));
-        new.len() >= old.len() && old.items().zip(new.items()).all(|(a, b)| same(a.value, b.value))
+        new.len() >= old.len()
+            && old
+                .items()
+                .zip(new.items())
+                .all(|(a, b)| same(a.value, b.value))
     })
 }
 
-pub(super) fn annotation_updates(
-    new: &At<'_>,
-    old: &Value,
-    spec: &At<'_>,
-    errors: &mut Errors,
-) {
+pub(super) fn annotation_updates(new: &At<'_>, old: &Value, spec: &At<'_>, errors: &mut Errors) {
     let forbid = |key: &str, verb: &str, errors: &mut Errors| {
         let what = if key.starts_with(APP_ARMOR) {
             "AppArmor annotations"
@@ -214,7 +235,10 @@ pub(super) fn annotation_updates(
             return;
         };
         let path = new.path().key(key);
-        errors.push(FieldError::forbidden(&path, format!("may not {verb} {what}")));
+        errors.push(FieldError::forbidden(
+            &path,
+            format!("may not {verb} {what}"),
+        ));
     };
     let before = old.as_object().into_iter().flatten();
     for (key, _) in before.filter(|(key, value)| new.value.get(key.as_str()) != Some(*value)) {
@@ -305,9 +329,13 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
     let lists = ["containers", "initContainers"];
     let names = |pod: &Value, list: &str| -> Vec<Value> {
         let containers = field(pod, &["spec", list]).as_array().into_iter().flatten();
-        containers.map(|one| field(one, &["name"]).clone()).collect()
+        containers
+            .map(|one| field(one, &["name"]).clone())
+            .collect()
     };
-    let lengths_match = lists.iter().all(|list| names(new, list).len() == names(old, list).len());
+    let lengths_match = lists
+        .iter()
+        .all(|list| names(new, list).len() == names(old, list).len());
     if lengths_match {
         let wanted = new.clone();
         let own = field(&wanted, &["spec", "resources"]).clone();
@@ -319,7 +347,9 @@ pub fn prepare_resize(new: &mut Value, old: &Value) {
                 new["spec"][list] = given.clone();
                 continue;
             }
-            let containers = new.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
+            let containers = new
+                .pointer_mut(&format!("/spec/{list}"))
+                .and_then(Value::as_array_mut);
             let given = given.as_array().into_iter().flatten();
             for (container, given) in containers.into_iter().flatten().zip(given) {
                 carry(container, given, "resources");
@@ -355,7 +385,11 @@ pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
     let spec = pod.get("spec");
     let old_spec = before.get("spec");
     let class = before.dig(&["status", "qosClass"]).text();
-    let old_class = if class.is_empty() { resources::quality_of_service(old_spec.value) } else { class };
+    let old_class = if class.is_empty() {
+        resources::quality_of_service(old_spec.value)
+    } else {
+        class
+    };
     if old_class != resources::quality_of_service(spec.value) {
         errors.invalid(
             &spec,
@@ -378,7 +412,10 @@ pub fn validate_resize(new: &Value, old: &Value) -> Vec<FieldError> {
     for list in ["initContainers", "containers"] {
         for (now, then) in spec.get(list).items().zip(old_spec.get(list).items()) {
             for kind in ["requests", "limits"] {
-                let (now, then) = (now.dig(&["resources", kind]), then.dig(&["resources", kind]));
+                let (now, then) = (
+                    now.dig(&["resources", kind]),
+                    then.dig(&["resources", kind]),
+                );
                 if is_removed(now.value, then.value) {
                     errors.forbidden(&now, format!("resource {kind} cannot be removed"));
                 }
@@ -432,12 +469,18 @@ fn pod_level_resize(new: &At<'_>, old: &At<'_>, masked: &mut Value, errors: &mut
     }
     for kind in ["requests", "limits"] {
         if is_removed(own.get(kind).value, before.get(kind).value) {
-            errors.forbidden(&own.get(kind), format!("pod-level resource {kind} cannot be removed"));
+            errors.forbidden(
+                &own.get(kind),
+                format!("pod-level resource {kind} cannot be removed"),
+            );
         }
     }
     keep_cpu_and_memory(masked, old.value);
     if !same(field(masked, &["resources"]), before.value) {
-        errors.forbidden(new, "only cpu and memory resources are mutable at pod-level");
+        errors.forbidden(
+            new,
+            "only cpu and memory resources are mutable at pod-level",
+        );
     }
 }
 
@@ -446,7 +489,10 @@ fn same_order(new: &At<'_>, old: &At<'_>, errors: &mut Errors) -> bool {
     for list in ["containers", "initContainers"] {
         let (now, then) = (new.get(list), old.get(list));
         if now.len() != then.len() {
-            errors.forbidden(&now, format!("{list} may not be added or removed on resize"));
+            errors.forbidden(
+                &now,
+                format!("{list} may not be added or removed on resize"),
+            );
             continue;
         }
         for (now, then) in now.items().zip(then.items()) {
@@ -483,7 +529,8 @@ fn keep_cpu_and_memory(holder: &mut Value, old: &Value) {
             }
         }
     }
-    if field(holder, &["resources"]) == &json!({}) && field(old, &["resources"]).is_null()
+    if field(holder, &["resources"]) == &json!({})
+        && field(old, &["resources"]).is_null()
         && let Some(fields) = holder.as_object_mut()
     {
         fields.remove("resources");

@@ -104,7 +104,10 @@ fn source(volume: &At<'_>, pod: &str, is_pod: bool, errors: &mut Errors) {
             continue;
         }
         if found {
-            errors.forbidden(&volume.get(second), "may not specify more than 1 volume type");
+            errors.forbidden(
+                &volume.get(second),
+                "may not specify more than 1 volume type",
+            );
             continue;
         }
         found = true;
@@ -281,7 +284,13 @@ fn projected(at: &At<'_>, errors: &mut Errors) {
             errors.non_empty(&projection.get("name"));
             for item in projection.get("items").items() {
                 key_to_path(&item, errors);
-                note_path(at, item.get("path").text(), projection.get("name").text(), &mut taken, errors);
+                note_path(
+                    at,
+                    item.get("path").text(),
+                    projection.get("name").text(),
+                    &mut taken,
+                    errors,
+                );
             }
         }
         let downward = source.get("downwardAPI");
@@ -298,10 +307,18 @@ fn projected(at: &At<'_>, errors: &mut Errors) {
             kinds += 1;
             let expiration = token.get("expirationSeconds");
             if expiration.number() < 600 {
-                errors.invalid(&expiration, expiration.number(), "may not specify a duration less than 10 minutes");
+                errors.invalid(
+                    &expiration,
+                    expiration.number(),
+                    "may not specify a duration less than 10 minutes",
+                );
             }
             if expiration.number() > 1 << 32 {
-                errors.invalid(&expiration, expiration.number(), "may not specify a duration larger than 2^32 seconds");
+                errors.invalid(
+                    &expiration,
+                    expiration.number(),
+                    "may not specify a duration larger than 2^32 seconds",
+                );
             }
             let path = token.get("path").text();
             if path.is_empty() {
@@ -318,7 +335,10 @@ fn projected(at: &At<'_>, errors: &mut Errors) {
             note_path(at, path, path, &mut taken, errors);
         }
         if kinds > 1 {
-            errors.forbidden(&source, "may not specify more than 1 volume type per source");
+            errors.forbidden(
+                &source,
+                "may not specify more than 1 volume type per source",
+            );
         }
     }
 }
@@ -419,7 +439,11 @@ pub fn mounts(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     for mount in list.items() {
         let [name, path] = ["name", "mountPath"].map(|field| mount.get(field));
         errors.non_empty(&name);
-        if !scope.volumes.iter().any(|volume| volume.get("name").text() == name.text()) {
+        if !scope
+            .volumes
+            .iter()
+            .any(|volume| volume.get("name").text() == name.text())
+        {
             errors.not_found(&name, name.text());
         }
         errors.non_empty(&path);
@@ -427,11 +451,25 @@ pub fn mounts(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
             errors.invalid(&path, path.text(), "must be unique");
         }
         points.push(path.text());
-        if devices.items().any(|device| device.get("name").text() == name.text()) {
-            errors.invalid(&name, name.text(), "must not already exist in volumeDevices");
+        if devices
+            .items()
+            .any(|device| device.get("name").text() == name.text())
+        {
+            errors.invalid(
+                &name,
+                name.text(),
+                "must not already exist in volumeDevices",
+            );
         }
-        if devices.items().any(|device| device.get("devicePath").text() == path.text()) {
-            errors.invalid(&path, path.text(), "must not already exist as a path in volumeDevices");
+        if devices
+            .items()
+            .any(|device| device.get("devicePath").text() == path.text())
+        {
+            errors.invalid(
+                &path,
+                path.text(),
+                "must not already exist as a path in volumeDevices",
+            );
         }
         let (sub, expression) = (mount.get("subPath"), mount.get("subPathExpr"));
         if !sub.is_empty() {
@@ -439,7 +477,11 @@ pub fn mounts(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
         }
         if !expression.is_empty() {
             if !sub.is_empty() {
-                errors.invalid(&expression, expression.text(), "subPathExpr and subPath are mutually exclusive");
+                errors.invalid(
+                    &expression,
+                    expression.text(),
+                    "subPathExpr and subPath are mutually exclusive",
+                );
             }
             relative_in(&list.get("subPathExpr"), expression.text(), errors);
         }
@@ -480,7 +522,10 @@ pub fn devices(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let (mut seen_names, mut seen_paths) = (Vec::new(), Vec::new());
     for device in container.get("volumeDevices").items() {
         let [name, path] = ["name", "devicePath"].map(|field| device.get(field));
-        let volume = scope.volumes.iter().find(|volume| volume.get("name").text() == name.text());
+        let volume = scope
+            .volumes
+            .iter()
+            .find(|volume| volume.get("name").text() == name.text());
         errors.non_empty(&name);
         if seen_names.contains(&name.text()) {
             errors.invalid(&name, name.text(), "must be unique");
@@ -503,11 +548,21 @@ pub fn devices(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
         } else {
             seen_paths.push(path.text());
         }
-        if mounts.items().any(|mount| mount.get("name").text() == name.text()) {
+        if mounts
+            .items()
+            .any(|mount| mount.get("name").text() == name.text())
+        {
             errors.invalid(&name, name.text(), "must not already exist in volumeMounts");
         }
-        if mounts.items().any(|mount| mount.get("mountPath").text() == path.text()) {
-            errors.invalid(&path, path.text(), "must not already exist as a path in volumeMounts");
+        if mounts
+            .items()
+            .any(|mount| mount.get("mountPath").text() == path.text())
+        {
+            errors.invalid(
+                &path,
+                path.text(),
+                "must not already exist as a path in volumeMounts",
+            );
         }
         if !name.is_empty() {
             seen_names.push(name.text());

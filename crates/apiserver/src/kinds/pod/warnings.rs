@@ -23,20 +23,62 @@ const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
 ];
 
 const DEPRECATED_VOLUMES: &[(&str, &str, &str)] = &[
-    ("photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
-    ("gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
-    ("scaleIO", "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
-    ("flocker", "flocker", "deprecated in v1.22, non-functional in v1.25+"),
-    ("storageos", "storageOS", "deprecated in v1.22, non-functional in v1.25+"),
-    ("quobyte", "quobyte", "deprecated in v1.22, non-functional in v1.25+"),
-    ("glusterfs", "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
-    ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
-    ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    (
+        "photonPersistentDisk",
+        "photonPersistentDisk",
+        "deprecated in v1.11, non-functional in v1.16+",
+    ),
+    (
+        "gitRepo",
+        "gitRepo",
+        "deprecated in v1.11, and disabled by default in v1.33+",
+    ),
+    (
+        "scaleIO",
+        "scaleIO",
+        "deprecated in v1.16, non-functional in v1.22+",
+    ),
+    (
+        "flocker",
+        "flocker",
+        "deprecated in v1.22, non-functional in v1.25+",
+    ),
+    (
+        "storageos",
+        "storageOS",
+        "deprecated in v1.22, non-functional in v1.25+",
+    ),
+    (
+        "quobyte",
+        "quobyte",
+        "deprecated in v1.22, non-functional in v1.25+",
+    ),
+    (
+        "glusterfs",
+        "glusterfs",
+        "deprecated in v1.25, non-functional in v1.26+",
+    ),
+    (
+        "cephfs",
+        "cephfs",
+        "deprecated in v1.28, non-functional in v1.31+",
+    ),
+    (
+        "rbd",
+        "rbd",
+        "deprecated in v1.28, non-functional in v1.31+",
+    ),
 ];
 
 const DEPRECATED_LABELS: &[(&str, &str)] = &[
-    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
-    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    (
+        "beta.kubernetes.io/arch",
+        "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+    ),
+    (
+        "beta.kubernetes.io/os",
+        "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+    ),
     (
         "failure-domain.beta.kubernetes.io/region",
         "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
@@ -64,12 +106,18 @@ pub fn for_pod(pod: &Value, old: Option<&Value>) -> Vec<String> {
 /// Of a template at `path` within its object, or of a pod where that is empty.
 pub fn for_template(template: &At<'_>, path: &[&str]) -> Vec<String> {
     let mut out = Vec::new();
-    let base = path.iter().fold(Path::root(), |path, field| path.child(field));
+    let base = path
+        .iter()
+        .fold(Path::root(), |path, field| path.child(field));
     // Places are named from the template, whose own path is in `base` already.
     let template = At::root(template.value);
     let full = |at: &At<'_>| -> String {
         let own = at.path().to_string();
-        if path.is_empty() { own } else { format!("{base}.{own}") }
+        if path.is_empty() {
+            own
+        } else {
+            format!("{base}.{own}")
+        }
     };
     let (meta, spec) = (template.get("metadata"), template.get("spec"));
     let mut warn = |at: &At<'_>, words: String| out.push(format!("{}: {words}", full(at)));
@@ -90,17 +138,24 @@ pub fn for_template(template: &At<'_>, path: &[&str]) -> Vec<String> {
     repeated(&spec.get("hostAliases"), "ip", &mut warn);
     let secrets = spec.get("imagePullSecrets");
     repeated(&secrets, "name", &mut warn);
-    for secret in secrets.items().filter(|secret| secret.get("name").is_empty()) {
+    for secret in secrets
+        .items()
+        .filter(|secret| secret.get("name").is_empty())
+    {
         warn(&secret.get("name"), "invalid empty name \"\"".to_owned());
     }
     fractions(&spec.get("overhead"), &mut warn);
     let functional = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
-    if annotations.key(SECCOMP_POD).is_set() && !spec.dig(&["securityContext", "seccompProfile"]).is_set() {
+    if annotations.key(SECCOMP_POD).is_set()
+        && !spec.dig(&["securityContext", "seccompProfile"]).is_set()
+    {
         warn(&annotations.key(SECCOMP_POD), functional.to_owned());
     }
     for container in all_containers(&spec) {
         let name = container.get("name").text();
-        let own_profile = container.dig(&["securityContext", "seccompProfile"]).is_set();
+        let own_profile = container
+            .dig(&["securityContext", "seccompProfile"])
+            .is_set();
         for (_, value) in annotations
             .entries()
             .filter(|(key, _)| !own_profile && key.strip_prefix(SECCOMP_CONTAINER) == Some(name))
@@ -156,7 +211,10 @@ fn node_labels(spec: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
         }
     }
     let affinity = spec.dig(&["affinity", "nodeAffinity"]);
-    let required = affinity.dig(&["requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"]);
+    let required = affinity.dig(&[
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms",
+    ]);
     let preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution");
     for term in required
         .items()

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT, cluster_addresses, needs_health_check};
+use super::{
+    CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT, cluster_addresses, needs_health_check,
+};
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors, field, text};
 use crate::status::{Failure, Subject};
@@ -68,7 +70,10 @@ fn keep_allocated(service: &mut Value, old: &Value) {
         }
     }
     if has_ports(service) && has_ports(old) {
-        let before = field(old, &["spec", "ports"]).as_array().cloned().unwrap_or_default();
+        let before = field(old, &["spec", "ports"])
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
         let number = |port: &Value| field(port, &["nodePort"]).as_i64().unwrap_or_default();
         let now: Vec<i64> = field(service, &["spec", "ports"])
             .as_array()
@@ -76,9 +81,13 @@ fn keep_allocated(service: &mut Value, old: &Value) {
             .flatten()
             .map(number)
             .collect();
-        let ports = service.pointer_mut("/spec/ports").and_then(Value::as_array_mut);
+        let ports = service
+            .pointer_mut("/spec/ports")
+            .and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten() {
-            let same_name = before.iter().rfind(|one| text(one, &["name"]) == text(port, &["name"]));
+            let same_name = before
+                .iter()
+                .rfind(|one| text(one, &["name"]) == text(port, &["name"]));
             let known = same_name.map(number).unwrap_or_default();
             if number(port) == 0 && known != 0 && !now.contains(&known) {
                 port["nodePort"] = json!(known);
@@ -141,10 +150,14 @@ fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
         return Err(invalid(service, &errors.0));
     }
     let policy = text(service, &["spec", "ipFamilyPolicy"]).to_owned();
-    let mut families: Vec<Value> =
-        field(service, &["spec", "ipFamilies"]).as_array().cloned().unwrap_or_default();
-    let all: Vec<Value> =
-        field(service, &["spec", "clusterIPs"]).as_array().cloned().unwrap_or_default();
+    let mut families: Vec<Value> = field(service, &["spec", "ipFamilies"])
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let all: Vec<Value> = field(service, &["spec", "clusterIPs"])
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let mut errors = Vec::new();
     let wants = "must be 'RequireDualStack' or 'PreferDualStack' when multiple";
     if policy == "SingleStack" {
@@ -182,7 +195,11 @@ fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
     if headless && !selects {
         // Nobody here hands out its addresses, so any family will do.
         if families.len() < 2 && policy != "SingleStack" {
-            families.push(json!(if families[0] == "IPv4" { "IPv6" } else { "IPv4" }));
+            families.push(json!(if families[0] == "IPv4" {
+                "IPv6"
+            } else {
+                "IPv4"
+            }));
         }
     } else {
         if policy == "RequireDualStack" {
@@ -192,7 +209,11 @@ fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
                 "this cluster is not configured for dual-stack services",
             ));
         }
-        for (index, family) in families.iter().enumerate().filter(|(_, family)| **family != "IPv4") {
+        for (index, family) in families
+            .iter()
+            .enumerate()
+            .filter(|(_, family)| **family != "IPv4")
+        {
             errors.push(FieldError::invalid(
                 &spec_path("ipFamilies").index(index),
                 family.clone(),
@@ -217,7 +238,10 @@ fn cluster_address(
         return Ok(());
     }
     let all = field(service, &["spec", "clusterIPs"]).clone();
-    let first = field(&all, &[]).get(0).and_then(Value::as_str).map(str::to_owned);
+    let first = field(&all, &[])
+        .get(0)
+        .and_then(Value::as_str)
+        .map(str::to_owned);
     if first.as_deref() == Some("None") {
         return Ok(());
     }
@@ -257,7 +281,10 @@ fn node_ports(
         .map(number)
         .filter(|port| *port != 0)
         .collect();
-    let mut ports = field(service, &["spec", "ports"]).as_array().cloned().unwrap_or_default();
+    let mut ports = field(service, &["spec", "ports"])
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     // One number serves all protocols of a port.
     let mut by_port: Vec<(i64, i64)> = Vec::new();
     for index in 0..ports.len() {
@@ -267,10 +294,13 @@ fn node_ports(
             continue;
         }
         if wanted == 0 && old.is_none() {
-            let shared = by_port.iter().find(|(one, _)| *one == port).map(|(_, node)| *node);
-            let requested = ports.iter().find(|one| {
-                field(one, &["port"]).as_i64() == Some(port) && number(one) != 0
-            });
+            let shared = by_port
+                .iter()
+                .find(|(one, _)| *one == port)
+                .map(|(_, node)| *node);
+            let requested = ports
+                .iter()
+                .find(|one| field(one, &["port"]).as_i64() == Some(port) && number(one) != 0);
             wanted = shared.or(requested.map(number)).unwrap_or_default();
         }
         let given = if wanted != 0 && held.contains(&wanted) {
@@ -306,7 +336,9 @@ fn health_check_port(
     if had || !needs_health_check(&At::root(service)) {
         return Ok(());
     }
-    let wanted = field(service, &["spec", "healthCheckNodePort"]).as_u64().unwrap_or_default();
+    let wanted = field(service, &["spec", "healthCheckNodePort"])
+        .as_u64()
+        .unwrap_or_default();
     let request = u16::try_from(wanted).ok().filter(|port| *port != 0);
     match addresses.port(request) {
         Ok(port) => {
@@ -322,7 +354,10 @@ fn health_check_port(
 /// The addresses and ports that a deleted or changed service held.
 pub fn held(service: &Value) -> (Vec<String>, Vec<u16>) {
     let is_routed = [CLUSTER_IP, NODE_PORT, LOAD_BALANCER].contains(&kind_of(service));
-    let addresses = field(service, &["spec", "clusterIPs"]).as_array().into_iter().flatten();
+    let addresses = field(service, &["spec", "clusterIPs"])
+        .as_array()
+        .into_iter()
+        .flatten();
     let addresses = addresses
         .filter_map(Value::as_str)
         .filter(|address| is_routed && *address != "None")

@@ -25,14 +25,22 @@ pub(super) static SERVICE: Rules = Rules {
         load_balancer_class(new, Some(old), errors);
         let port = |service: &At<'_>| service.dig(&["spec", "healthCheckNodePort"]).number();
         if needs_health_check(new) && needs_health_check(old) && port(new) != port(old) {
-            errors.forbidden(&new.dig(&["spec", "healthCheckNodePort"]), "field is immutable");
+            errors.forbidden(
+                &new.dig(&["spec", "healthCheckNodePort"]),
+                "field is immutable",
+            );
         }
         check(new, Some(old), errors);
     }),
     validate_status: |new, old, errors| {
         let is_balanced = kind_of(new) == LOAD_BALANCER;
         let place = new.dig(&["status", "loadBalancer"]);
-        load_balancer_status(&place, &old.dig(&["status", "loadBalancer"]), is_balanced, errors);
+        load_balancer_status(
+            &place,
+            &old.dig(&["status", "loadBalancer"]),
+            is_balanced,
+            errors,
+        );
     },
     warnings,
     ..Rules::namespaced("")
@@ -212,7 +220,11 @@ fn cluster_addresses(service: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors
     } else if all.is_empty() {
         errors.required(&all, "");
     } else if all.item(0).text() != one.text() {
-        errors.invalid(&all, all.value.clone(), "first value must match `clusterIP`");
+        errors.invalid(
+            &all,
+            all.value.clone(),
+            "first value must match `clusterIP`",
+        );
     }
     let families = spec.get("ipFamilies");
     let mut seen = Vec::new();
@@ -241,7 +253,9 @@ fn cluster_addresses(service: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors
             continue;
         }
         let known = old.is_some_and(|old| {
-            old.dig(&["spec", "clusterIPs"]).texts().any(|one| one == address.text())
+            old.dig(&["spec", "clusterIPs"])
+                .texts()
+                .any(|one| one == address.text())
         });
         if !known {
             let before = errors.0.len();
@@ -295,9 +309,18 @@ pub(super) fn endpoint_address(at: &At<'_>, errors: &mut Errors) {
             errors.invalid(at, at.text(), words);
         }
     };
-    refuse(ip.is_unspecified(), &format!("may not be unspecified ({ip})"));
-    refuse(ip.is_loopback(), "may not be in the loopback range (127.0.0.0/8, ::1/128)");
-    refuse(link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+    refuse(
+        ip.is_unspecified(),
+        &format!("may not be unspecified ({ip})"),
+    );
+    refuse(
+        ip.is_loopback(),
+        "may not be in the loopback range (127.0.0.0/8, ::1/128)",
+    );
+    refuse(
+        link_local,
+        "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
+    );
     refuse(
         local_multicast,
         "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
@@ -306,7 +329,10 @@ pub(super) fn endpoint_address(at: &At<'_>, errors: &mut Errors) {
 
 fn repeated_ports(ports: &At<'_>, kind: &str, errors: &mut Errors) {
     if kind == CLUSTER_IP {
-        for port in ports.items().filter(|port| port.get("nodePort").number() != 0) {
+        for port in ports
+            .items()
+            .filter(|port| port.get("nodePort").number() != 0)
+        {
             errors.forbidden(
                 &port.get("nodePort"),
                 "may not be used when `type` is 'ClusterIP'",
@@ -334,7 +360,12 @@ fn repeated_ports(ports: &At<'_>, kind: &str, errors: &mut Errors) {
                 key.0, key.1
             );
             let path = port.path();
-            errors.push(FieldError::with_shown(Problem::Duplicate, &path, &shown, ""));
+            errors.push(FieldError::with_shown(
+                Problem::Duplicate,
+                &path,
+                &shown,
+                "",
+            ));
         }
         seen.push(key);
     }
@@ -361,7 +392,12 @@ fn source_ranges(service: &At<'_>, known: &[&str], errors: &mut Errors) {
         if !balanced {
             errors.forbidden(&annotation, ONLY_BALANCED);
         }
-        for range in annotation.text().split(',').map(str::trim).filter(|one| !one.is_empty()) {
+        for range in annotation
+            .text()
+            .split(',')
+            .map(str::trim)
+            .filter(|one| !one.is_empty())
+        {
             errors.format_of(&annotation, range, names::cidr);
         }
     }
@@ -429,7 +465,10 @@ fn same_addresses(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     {
         return;
     }
-    let (all, before) = (new.dig(&["spec", "clusterIPs"]), old.dig(&["spec", "clusterIPs"]));
+    let (all, before) = (
+        new.dig(&["spec", "clusterIPs"]),
+        old.dig(&["spec", "clusterIPs"]),
+    );
     if all.len() == before.len() {
         for (index, (now, then)) in all.texts().zip(before.texts()).enumerate() {
             if now != then {
@@ -464,7 +503,10 @@ fn same_families(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     {
         return;
     }
-    let (all, before) = (new.dig(&["spec", "ipFamilies"]), old.dig(&["spec", "ipFamilies"]));
+    let (all, before) = (
+        new.dig(&["spec", "ipFamilies"]),
+        old.dig(&["spec", "ipFamilies"]),
+    );
     if all.len() == before.len() {
         for (now, then) in all.texts().zip(before.texts()) {
             if now != then {
@@ -489,13 +531,18 @@ fn same_families(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
 fn load_balancer_status(status: &At<'_>, old: &At<'_>, balanced: bool, errors: &mut Errors) {
     let entries = status.get("ingress");
     if !balanced && !entries.is_empty() {
-        errors.forbidden(&entries, "may only be used when `spec.type` is 'LoadBalancer'");
+        errors.forbidden(
+            &entries,
+            "may only be used when `spec.type` is 'LoadBalancer'",
+        );
         return;
     }
     let old_entries = old.get("ingress");
     for entry in entries.items() {
         let (ip, mode, host) = (entry.get("ip"), entry.get("ipMode"), entry.get("hostname"));
-        let known = old_entries.items().any(|one| one.get("ip").text() == ip.text());
+        let known = old_entries
+            .items()
+            .any(|one| one.get("ip").text() == ip.text());
         if !ip.is_empty() && !known {
             errors.format(&ip, names::ip);
         }
@@ -518,7 +565,10 @@ fn load_balancer_status(status: &At<'_>, old: &At<'_>, balanced: bool, errors: &
 /// A change of type takes along what only the old type had, unless the client changed that too.
 fn drop_what_depends_on_type(new: &mut Value, old: &Value) {
     let before = field(old, &["spec"]);
-    let (kind, old_kind) = (text(new, &["spec", "type"]).to_owned(), text(old, &["spec", "type"]));
+    let (kind, old_kind) = (
+        text(new, &["spec", "type"]).to_owned(),
+        text(old, &["spec", "type"]),
+    );
     let reachable = is_reachable(&At::root(new));
     let was_reachable = is_reachable(&At::root(old));
     let has_ports = |kind: &str| kind == NODE_PORT || kind == LOAD_BALANCER;
@@ -529,7 +579,10 @@ fn drop_what_depends_on_type(new: &mut Value, old: &Value) {
     };
     let mut drop_same = |names: &[&str]| {
         let unchanged = names.iter().all(|name| {
-            same(spec.get(*name).unwrap_or(&Value::Null), field(before, &[name]))
+            same(
+                spec.get(*name).unwrap_or(&Value::Null),
+                field(before, &[name]),
+            )
         });
         if unchanged {
             for name in names {
@@ -555,7 +608,9 @@ fn drop_what_depends_on_type(new: &mut Value, old: &Value) {
     if has_ports(old_kind) && !has_ports(&kind) {
         let numbers = |ports: &Value| -> Vec<i64> {
             let ports = ports.as_array().into_iter().flatten();
-            ports.filter_map(|port| field(port, &["nodePort"]).as_i64()).collect()
+            ports
+                .filter_map(|port| field(port, &["nodePort"]).as_i64())
+                .collect()
         };
         let known = numbers(field(before, &["ports"]));
         if let Some(ports) = spec.get_mut("ports")
@@ -592,7 +647,10 @@ fn warnings(service: &Value, _old: Option<&Value>) -> Vec<String> {
         }
     };
     let ignored = "is ignored for headless services";
-    warn(headless && !spec.get("loadBalancerIP").is_empty(), &format!("spec.loadBalancerIP {ignored}"));
+    warn(
+        headless && !spec.get("loadBalancerIP").is_empty(),
+        &format!("spec.loadBalancerIP {ignored}"),
+    );
     warn(headless && external, &format!("spec.externalIPs {ignored}"));
     warn(
         headless && spec.get("sessionAffinity").text() != "None",

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::volumes::{self, csi_driver_name};
+use crate::field::FieldError;
 use crate::kinds::at::{At, Errors, IMMUTABLE, NOT_NEGATIVE, same};
 use crate::kinds::core::again;
 use crate::kinds::names::{self, NameRule};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::Rules;
 use crate::kinds::{metadata, shown};
-use crate::field::FieldError;
 
 const GROUP: &str = "storage.k8s.io";
 const PARAMETERS_LIMIT: usize = 256 * 1024;
@@ -20,7 +20,12 @@ pub(in crate::kinds) static STORAGE_CLASS: Rules = Rules {
     validate_update: Some(|new, old, errors| {
         again(new, false, NameRule::Subdomain, errors);
         storage_class(new, errors);
-        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        for field in [
+            "parameters",
+            "provisioner",
+            "reclaimPolicy",
+            "volumeBindingMode",
+        ] {
             errors.immutable(&new.get(field), &old.get(field));
         }
     }),
@@ -39,7 +44,10 @@ pub(in crate::kinds) static ATTRIBUTES_CLASS: Rules = Rules {
     validate_update: Some(|new, old, errors| {
         for field in ["driverName", "parameters"] {
             if !same(new.get(field).value, old.get(field).value) {
-                errors.forbidden(&new.get(field), format!("updates to {field} are forbidden."));
+                errors.forbidden(
+                    &new.get(field),
+                    format!("updates to {field} are forbidden."),
+                );
             }
         }
         again(new, false, NameRule::Subdomain, errors);
@@ -74,7 +82,9 @@ pub(in crate::kinds) static CSI_DRIVER: Rules = Rules {
             ("attachRequired", "attachedRequired"),
             ("volumeLifecycleModes", "volumeLifecycleModes"),
         ] {
-            let at = new.dig(&["spec", field]).reported_at(&new.dig(&["spec", reported]));
+            let at = new
+                .dig(&["spec", field])
+                .reported_at(&new.dig(&["spec", reported]));
             errors.immutable(&at, &old.dig(&["spec", field]));
         }
     }),
@@ -195,7 +205,10 @@ fn attachment(attachment: &At<'_>, errors: &mut Errors) {
     let spec = attachment.get("spec");
     csi_driver_name(&spec.get("attacher"), errors);
     let source = spec.get("source");
-    let (inline, name) = (source.get("inlineVolumeSpec"), source.get("persistentVolumeName"));
+    let (inline, name) = (
+        source.get("inlineVolumeSpec"),
+        source.get("persistentVolumeName"),
+    );
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     match (inline.is_set(), name.is_set()) {
         (false, false) => errors.required(&source, ONE),
@@ -244,8 +257,15 @@ fn csi_driver(driver: &At<'_>, errors: &mut Errors) {
         }
     }
     let modes = spec.get("volumeLifecycleModes");
-    for mode in modes.texts().filter(|mode| !["Persistent", "Ephemeral"].contains(mode)) {
-        errors.push(FieldError::not_supported(&modes.path(), mode, &["Persistent", "Ephemeral"]));
+    for mode in modes
+        .texts()
+        .filter(|mode| !["Persistent", "Ephemeral"].contains(mode))
+    {
+        errors.push(FieldError::not_supported(
+            &modes.path(),
+            mode,
+            &["Persistent", "Ephemeral"],
+        ));
     }
     let period = spec.get("nodeAllocatableUpdatePeriodSeconds");
     if period.is_set() && period.number() < 10 {

@@ -28,8 +28,12 @@ pub(super) static KINDS: &[&Rules] = &[
     &classes::CSI_CAPACITY,
 ];
 
-const ACCESS_MODES: &[&str] =
-    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const ACCESS_MODES: &[&str] = &[
+    "ReadOnlyMany",
+    "ReadWriteMany",
+    "ReadWriteOnce",
+    "ReadWriteOncePod",
+];
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const CLASSES: &str = "storageclasses.storage.k8s.io";
@@ -138,7 +142,11 @@ pub fn claim_spec(spec: &At<'_>, errors: &mut Errors) {
     if source.is_set() && reference.is_set() {
         let place = json!({});
         if !elsewhere.is_empty() {
-            errors.invalid(spec, place, "may not be specified when dataSourceRef.namespace is specified");
+            errors.invalid(
+                spec,
+                place,
+                "may not be specified when dataSourceRef.namespace is specified",
+            );
         } else if ["apiGroup", "kind", "name"]
             .iter()
             .any(|field| source.get(field).value != reference.get(field).value)
@@ -190,7 +198,10 @@ fn agree_on_source(claim: &mut Value) {
     );
     if !source.is_null() && reference.is_null() {
         claim["spec"]["dataSourceRef"] = source;
-    } else if source.is_null() && !reference.is_null() && text(&reference, &["namespace"]).is_empty() {
+    } else if source.is_null()
+        && !reference.is_null()
+        && text(&reference, &["namespace"]).is_empty()
+    {
         let mut source = reference;
         if let Some(fields) = source.as_object_mut() {
             fields.remove("namespace");
@@ -208,9 +219,16 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         let given = masked.clone();
         carry(&mut before, &given, "volumeName");
     }
-    let annotation = |claim: &At<'_>| claim.dig(&["metadata", "annotations", BETA_CLASS]).text().to_owned();
+    let annotation = |claim: &At<'_>| {
+        claim
+            .dig(&["metadata", "annotations", BETA_CLASS])
+            .text()
+            .to_owned()
+    };
     let (class, old_class) = (annotation(new), annotation(old));
-    let named = field(&masked, &["storageClassName"]).as_str().map(str::to_owned);
+    let named = field(&masked, &["storageClassName"])
+        .as_str()
+        .map(str::to_owned);
     let was_named = !field(&before, &["storageClassName"]).is_null();
     let upgraded = !old_class.is_empty()
         && !was_named
@@ -245,14 +263,24 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     const REQUEST: &[&str] = &["spec", "resources", "requests", "storage"];
     let now = size(new, REQUEST);
     if now < size(old, REQUEST) && now <= size(old, &["status", "capacity", "storage"]) {
-        errors.forbidden(&new.dig(REQUEST), "field can not be less than status.capacity");
+        errors.forbidden(
+            &new.dig(REQUEST),
+            "field can not be less than status.capacity",
+        );
     }
-    let mode = new.dig(&["spec", "volumeMode"]).reported_at(&new.get("volumeMode"));
+    let mode = new
+        .dig(&["spec", "volumeMode"])
+        .reported_at(&new.get("volumeMode"));
     errors.immutable(&mode, &old.dig(&["spec", "volumeMode"]));
     let attributes = spec.get("volumeAttributesClassName");
     let current = old.dig(&["status", "currentVolumeAttributesClassName"]);
-    if attributes.value != old.dig(&["spec", "volumeAttributesClassName"]).value && current.is_set() {
-        let words = if attributes.is_set() { "empty string" } else { "nil" };
+    if attributes.value != old.dig(&["spec", "volumeAttributesClassName"]).value && current.is_set()
+    {
+        let words = if attributes.is_set() {
+            "empty string"
+        } else {
+            "nil"
+        };
         if attributes.is_empty() {
             errors.forbidden(&attributes, format!("update to {words} is forbidden when status.currentVolumeAttributesClassName is not nil"));
         }
@@ -261,7 +289,10 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
 
 /// Keeps what is in use from being deleted.
 fn protect(object: &mut Value, finalizer: &str) {
-    let mut list = field(object, &["metadata", "finalizers"]).as_array().cloned().unwrap_or_default();
+    let mut list = field(object, &["metadata", "finalizers"])
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     if !list.iter().any(|one| one == finalizer) {
         list.push(json!(finalizer));
         object["metadata"]["finalizers"] = list.into();
@@ -281,7 +312,9 @@ fn default_class(claim: &mut Value, world: &dyn Lookup) {
     classes.sort_by(|a, b| {
         let created = |class: &Value| text(class, &["metadata", "creationTimestamp"]).to_owned();
         let name = |class: &Value| text(class, &["metadata", "name"]).to_owned();
-        created(b).cmp(&created(a)).then_with(|| name(a).cmp(&name(b)))
+        created(b)
+            .cmp(&created(a))
+            .then_with(|| name(a).cmp(&name(b)))
     });
     if let Some(class) = classes.first() {
         claim["spec"]["storageClassName"] = field(class, &["metadata", "name"]).clone();
@@ -297,7 +330,8 @@ fn class_of(claim: &Value) -> &str {
 
 /// A claim grows only where its class allows it.
 fn approve_growth(claim: &Value, old: &Value, world: &dyn Lookup) -> Result<(), Failure> {
-    let size = |claim: &Value| Quantity::of(text(claim, &["spec", "resources", "requests", "storage"]));
+    let size =
+        |claim: &Value| Quantity::of(text(claim, &["spec", "resources", "requests", "storage"]));
     if size(claim) <= size(old) {
         return Ok(());
     }
@@ -318,5 +352,9 @@ fn approve_growth(claim: &Value, old: &Value, world: &dyn Lookup) -> Result<(), 
         group: "",
         kind: "persistentvolumeclaims",
     };
-    Err(Failure::forbidden(subject, text(claim, &["metadata", "name"]), why))
+    Err(Failure::forbidden(
+        subject,
+        text(claim, &["metadata", "name"]),
+        why,
+    ))
 }

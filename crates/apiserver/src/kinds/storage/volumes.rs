@@ -246,7 +246,8 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         let spec = volume.get("spec");
         let sources = SOURCES.iter().map(|name| (*name, spec.get(name)));
         let set = sources.filter(|(_, at)| at.is_set());
-        set.map(|(name, at)| (name.to_owned(), at.value.clone())).collect()
+        set.map(|(name, at)| (name.to_owned(), at.value.clone()))
+            .collect()
     };
     let (mut now, then) = (only_source(new), only_source(old));
     const SECRET: &str = "controllerExpandSecretRef";
@@ -263,9 +264,15 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             format!("spec.persistentvolumesource is immutable after creation\n{difference}"),
         );
     }
-    let (mode, old_mode) = (new.dig(&["spec", "volumeMode"]), old.dig(&["spec", "volumeMode"]));
+    let (mode, old_mode) = (
+        new.dig(&["spec", "volumeMode"]),
+        old.dig(&["spec", "volumeMode"]),
+    );
     errors.immutable(&mode.reported_at(&new.get("volumeMode")), &old_mode);
-    let (affinity, before) = (new.dig(&["spec", "nodeAffinity"]), old.dig(&["spec", "nodeAffinity"]));
+    let (affinity, before) = (
+        new.dig(&["spec", "nodeAffinity"]),
+        old.dig(&["spec", "nodeAffinity"]),
+    );
     if before.is_set() && !same(affinity.value, before.value) {
         errors.invalid(
             &affinity.reported_at(&new.get("nodeAffinity")),
