@@ -6,6 +6,7 @@
 mod agent;
 mod config;
 pub mod http;
+pub mod node;
 mod self_metrics;
 mod surface;
 mod validate;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
 use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Descriptors, Timestamp};
 use plimsoll_observe::exposition::number::Number::Whole;
 use plimsoll_observe::exposition::{
@@ -39,6 +41,22 @@ pub struct View {
 }
 
 impl View {
+    pub fn machine_info(&self) -> Arc<MachineInfo> {
+        self.observer.machine.info()
+    }
+
+    /// Of the connected runtime that pods would most likely be in, `containerd://2.1.4`; empty without one.
+    pub fn runtime_version(&self) -> String {
+        let runtimes = &self.containers.counters().runtimes;
+        ["cri", "containerd", "docker", "podman"]
+            .iter()
+            .flat_map(|kind| runtimes.iter().filter(move |runtime| runtime.kind == *kind))
+            .filter(|runtime| runtime.up.load(Ordering::Relaxed))
+            .map(|runtime| runtime.version.lock().clone())
+            .find(|version| !version.is_empty())
+            .unwrap_or_default()
+    }
+
     /// A whole page in one piece: copying it together costs less than handing two hundred pieces to the socket.
     pub(crate) fn page(&self, dialect: Dialect, only: Option<Namespace>) -> Bytes {
         let containers = self.shown(dialect, only);

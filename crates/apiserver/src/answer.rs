@@ -265,7 +265,12 @@ pub fn add_warnings(response: &mut Answer, warnings: &[String]) {
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
             // Once is enough.
-            if !response.headers().get_all(header::WARNING).iter().any(|said| said == value) {
+            if !response
+                .headers()
+                .get_all(header::WARNING)
+                .iter()
+                .any(|said| said == value)
+            {
                 response.headers_mut().append(header::WARNING, value);
             }
         }

@@ -84,7 +84,8 @@ impl Catalogue {
     /// Why an object of this kind is not one of `own_kind`, in Kubernetes' words.
     pub fn why_not(&self, kind: &str, version: &str, own_group: &str, own_kind: &str) -> String {
         let (group, plain) = version.split_once('/').unwrap_or(("", version));
-        let found = resource::builtin_type(group, plain, kind).filter(|_| own_kind != "DeleteOptions");
+        let found =
+            resource::builtin_type(group, plain, kind).filter(|_| own_kind != "DeleteOptions");
         match found {
             None => format!(
                 "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",

@@ -140,7 +140,9 @@ fn garbage(server: &Server) {
     let mut uids: HashSet<String> = HashSet::new();
     let mut parting: Vec<(Box<str>, std::sync::Arc<Stored>)> = Vec::new();
     for shelf in shelves {
-        let page = server.store().list(&shelf, "", None, None, usize::MAX, |_| true);
+        let page = server
+            .store()
+            .list(&shelf, "", None, None, usize::MAX, |_| true);
         for item in page.map(|page| page.items).unwrap_or_default() {
             if let Some(uid) = quick_uid(&item.bytes) {
                 uids.insert(uid);

@@ -21,7 +21,9 @@ pub fn align(kind: &str, object: &mut Value) {
 /// `stringData` is a way of writing `data`.
 fn fold_string_data(secret: &mut Value) {
     use base64::Engine;
-    let Some(Value::Object(texts)) = secret.as_object_mut().and_then(|map| map.remove("stringData"))
+    let Some(Value::Object(texts)) = secret
+        .as_object_mut()
+        .and_then(|map| map.remove("stringData"))
     else {
         return;
     };
@@ -35,7 +37,10 @@ fn fold_string_data(secret: &mut Value) {
 fn align_cidrs(node: &mut Value) {
     let spec = &mut node["spec"];
     let first = spec["podCIDRs"][0].as_str().map(str::to_owned);
-    let single = spec["podCIDR"].as_str().filter(|cidr| !cidr.is_empty()).map(str::to_owned);
+    let single = spec["podCIDR"]
+        .as_str()
+        .filter(|cidr| !cidr.is_empty())
+        .map(str::to_owned);
     match (single, first) {
         (Some(single), first) if first.as_deref() != Some(&single) => {
             spec["podCIDRs"] = json!([single]);
@@ -100,7 +105,10 @@ impl Conversion {
     }
 }
 
-fn rename(object: &mut Value, direction: impl Fn(&(&'static str, &'static str)) -> (&'static str, &'static str)) {
+fn rename(
+    object: &mut Value,
+    direction: impl Fn(&(&'static str, &'static str)) -> (&'static str, &'static str),
+) {
     let Some(map) = object.as_object_mut() else {
         return;
     };
@@ -128,11 +136,15 @@ fn autoscaler_to_v1(object: &mut Value) {
         .cloned()
         .unwrap_or_default();
     let take = |object: &mut Value, part: &str, field: &str| {
-        object[part].as_object_mut().and_then(|map| map.remove(field))
+        object[part]
+            .as_object_mut()
+            .and_then(|map| map.remove(field))
     };
     if let Some(Value::Array(mut metrics)) = take(object, "spec", "metrics") {
         let target = |metric: &Value| metric["resource"]["target"]["averageUtilization"].as_i64();
-        let cpu = metrics.iter().position(|metric| is_cpu(metric) && target(metric).is_some());
+        let cpu = metrics
+            .iter()
+            .position(|metric| is_cpu(metric) && target(metric).is_some());
         if let Some(cpu) = cpu {
             object["spec"]["targetCPUUtilizationPercentage"] = json!(target(&metrics.remove(cpu)));
         }
@@ -143,7 +155,10 @@ fn autoscaler_to_v1(object: &mut Value) {
     }
     if let Some(Value::Array(metrics)) = take(object, "status", "currentMetrics") {
         let value = |metric: &Value| metric["resource"]["current"]["averageUtilization"].as_i64();
-        if let Some(cpu) = metrics.iter().find(|one| is_cpu(one) && value(one).is_some()) {
+        if let Some(cpu) = metrics
+            .iter()
+            .find(|one| is_cpu(one) && value(one).is_some())
+        {
             object["status"]["currentCPUUtilizationPercentage"] = json!(value(cpu));
         }
         let old: Vec<Value> = metrics.iter().map(current_to_v1).collect();
@@ -264,7 +279,11 @@ fn autoscaler_to_v2(object: &mut Value) {
     }
     for field in ["currentMetrics", "desiredReplicas"] {
         if object["status"].get(field).is_none() {
-            object["status"][field] = if field == "desiredReplicas" { json!(0) } else { Value::Null };
+            object["status"][field] = if field == "desiredReplicas" {
+                json!(0)
+            } else {
+                Value::Null
+            };
         }
     }
 }
@@ -293,7 +312,8 @@ mod tests {
 
     #[test]
     fn events_there_and_back() {
-        let core = json!({"involvedObject": {"name": "p"}, "message": "m", "count": 3, "reason": "R"});
+        let core =
+            json!({"involvedObject": {"name": "p"}, "message": "m", "count": 3, "reason": "R"});
         let mut event = core.clone();
         Conversion::Events.from_storage(&mut event);
         assert_eq!(event["note"], "m");

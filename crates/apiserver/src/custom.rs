@@ -203,7 +203,11 @@ impl Server {
         let gone: Vec<Box<str>> = self
             .catalogue()
             .all()
-            .filter(|old| catalogue.find_any(&old.resource.group, &old.resource.plural).is_none())
+            .filter(|old| {
+                catalogue
+                    .find_any(&old.resource.group, &old.resource.plural)
+                    .is_none()
+            })
             .map(|old| old.shelf.clone())
             .collect();
         self.replace_catalogue(catalogue);
@@ -224,7 +228,9 @@ impl Server {
                 continue;
             }
             let shelf = meta(&definition, "name").to_owned();
-            let page = self.store().list(&shelf, "", None, None, usize::MAX, |_| true);
+            let page = self
+                .store()
+                .list(&shelf, "", None, None, usize::MAX, |_| true);
             let items = page.map(|page| page.items).unwrap_or_default();
             let mut left = 0;
             for item in &items {

@@ -4,6 +4,7 @@ pub mod aggregate;
 pub mod answer;
 pub mod auth;
 pub mod catalogue;
+mod client;
 pub mod codec;
 mod controllers;
 mod conversion;

@@ -159,7 +159,11 @@ impl Server {
         let mut response = if known {
             answer::answer(StatusCode::NOT_MODIFIED, "application/json", full(""))
         } else if takes_gzip {
-            answer::answer(StatusCode::OK, "application/json", full(packed.gzip.clone()))
+            answer::answer(
+                StatusCode::OK,
+                "application/json",
+                full(packed.gzip.clone()),
+            )
         } else {
             answer::answer(StatusCode::OK, "application/json", full(packed.plain()))
         };
@@ -167,8 +171,14 @@ impl Server {
         if takes_gzip && !known {
             out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        out.insert(header::VARY, HeaderValue::from_static("Accept-Encoding, Accept"));
-        out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000"));
+        out.insert(
+            header::VARY,
+            HeaderValue::from_static("Accept-Encoding, Accept"),
+        );
+        out.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("public, max-age=31536000"),
+        );
         if let Ok(tag) = HeaderValue::from_str(&etag) {
             out.insert(header::ETAG, tag);
         }
@@ -183,12 +193,21 @@ impl Server {
         let mut seen: Vec<(String, String)> = self
             .catalogue()
             .all()
-            .map(|served| (served.resource.plural.clone(), served.resource.group.clone()))
+            .map(|served| {
+                (
+                    served.resource.plural.clone(),
+                    served.resource.group.clone(),
+                )
+            })
             .collect();
         seen.sort();
         seen.dedup();
         for (resource, group) in seen {
-            let shelf = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
+            let shelf = if group.is_empty() {
+                resource.clone()
+            } else {
+                format!("{resource}.{group}")
+            };
             let count = self.store().count(&shelf);
             text.push_str(&format!(
                 "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}\n"

@@ -188,7 +188,9 @@ impl Types {
         for mark in parts {
             let (mark, value) = mark.split_once('=').unwrap_or((mark, ""));
             match mark {
-                "number" => field.numbers = value.split('.').filter_map(|n| n.parse().ok()).collect(),
+                "number" => {
+                    field.numbers = value.split('.').filter_map(|n| n.parse().ok()).collect()
+                }
                 "omitempty" => field.omit = Omit::Empty,
                 "omitzero" => field.omit = Omit::Zero,
                 "pointer" => field.pointer = true,

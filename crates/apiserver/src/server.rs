@@ -130,7 +130,11 @@ impl Server {
         let Some(path) = &info.resource else {
             return self.other_path(&parts.method, &info.path, &query, &parts.headers);
         };
-        let format = match Format::negotiate(&parts.headers, query.get("pretty"), matches!(info.verb, "list" | "watch" | "deletecollection")) {
+        let format = match Format::negotiate(
+            &parts.headers,
+            query.get("pretty"),
+            matches!(info.verb, "list" | "watch" | "deletecollection"),
+        ) {
             Ok(format) => format,
             Err(refused) => return plain(&refused),
         };

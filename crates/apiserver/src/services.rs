@@ -17,11 +17,7 @@ const LAST: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 254);
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 
 /// Gives a service the addresses and ports that its type needs and that it does not have, and refuses taken ones.
-pub fn complete(
-    server: &Server,
-    service: &mut Value,
-    old: Option<&Value>,
-) -> Result<(), Failure> {
+pub fn complete(server: &Server, service: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
     let pool = Pool::without(server, old);
     allocate(service, old, &pool)
 }

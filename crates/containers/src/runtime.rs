@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 pub(crate) use resolver::Resolver;
 
 use crate::names::is_crio;
@@ -206,6 +208,16 @@ impl Client {
         }
     }
 
+    /// Name and version as nodes report them: `containerd://2.1.4`.
+    pub async fn version(&self, endpoint: &Endpoint) -> Result<String, RuntimeError> {
+        let (name, version) = match self {
+            Self::Containerd(client) => (endpoint.kind().to_owned(), client.version().await?),
+            Self::Cri(client) => client.version().await?,
+            Self::Docker(client) => (endpoint.kind().to_owned(), client.version().await?),
+        };
+        Ok(format!("{name}://{}", version.trim_start_matches('v')))
+    }
+
     /// Follows the event stream until it ends. `Unsupported`: there is none.
     pub async fn follow(&self, each: impl FnMut(Event) + Send) -> Result<(), RuntimeError> {
         match self {
@@ -259,6 +271,8 @@ pub struct Counters {
     pub malformed: AtomicU64,
     pub lists: AtomicU64,
     pub events: AtomicU64,
+    /// What the last one that was connected called itself, `containerd://2.1.4`; empty before.
+    pub version: Mutex<String>,
 }
 
 impl Counters {

@@ -323,6 +323,17 @@ pub struct AcceptedArgs {
 }
 
 impl AgentArgs {
+    /// As if no flag were given.
+    pub fn defaults() -> Result<Self> {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            agent: AgentArgs,
+        }
+        let line = <Line as clap::Parser>::try_parse_from(["plimsoll"])?;
+        Ok(line.agent)
+    }
+
     pub fn serving(&self) -> &ServingArgs {
         &self.serving
     }

@@ -58,15 +58,10 @@ struct CadvisorLine {
 
 #[derive(Debug, Args)]
 struct LogArgs {
-    /// How much to log: error, warn, info, debug, trace, or a filter like plimsoll_containers=debug
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILTER",
-        default_value = "info",
-        env = "PLIMSOLL_LOG"
-    )]
-    log: String,
+    /// How much to log: error, warn, info, debug, trace, or a filter like plimsoll_containers=debug [default: info; up:
+    /// warn]
+    #[arg(long, global = true, value_name = "FILTER", env = "PLIMSOLL_LOG")]
+    log: Option<String>,
     /// How log lines look
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
@@ -86,7 +81,6 @@ enum Role {
     /// Watch every container on this machine and serve what it sees (cAdvisor's job)
     #[command(args_override_self = true)]
     Agent(Box<AgentArgs>),
-    /// Run a Kubernetes-compatible control plane and every role on this machine, with no cluster
     Up(UpArgs),
 }
 
@@ -107,11 +101,13 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
         }
     };
-    let verbosity = match &asked.role {
-        Role::Agent(agent) => agent.verbosity(),
-        Role::Up(_) => 0,
+    let unless_told = match &asked.role {
+        Role::Agent(agent) if agent.verbosity() >= 4 => "debug",
+        Role::Agent(_) => "info",
+        // A person reads what it prints; the log is for trouble.
+        Role::Up(_) => "warn",
     };
-    start_logging(&asked.logging, verbosity);
+    start_logging(&asked.logging, unless_told);
     let outcome = match &asked.role {
         Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
         Role::Up(up) => up::run(up),
@@ -165,9 +161,9 @@ fn parse(given: Vec<OsString>) -> Result<Asked, clap::Error> {
     })
 }
 
-fn start_logging(line: &LogArgs, verbosity: i32) {
-    let default = if verbosity >= 4 { "debug" } else { &line.log };
-    let (filter, complaint) = match EnvFilter::try_new(default) {
+fn start_logging(line: &LogArgs, unless_told: &str) {
+    let wanted = line.log.as_deref().unwrap_or(unless_told);
+    let (filter, complaint) = match EnvFilter::try_new(wanted) {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new("info"), Some(error)),
     };

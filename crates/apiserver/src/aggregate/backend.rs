@@ -186,9 +186,9 @@ fn unproven(why: &CertificateError, name: &str) -> String {
                 .map(|one| one.split('"').nth(1).unwrap_or(one))
                 .collect();
             match names.is_empty() {
-                true => format!(
-                    "certificate is not valid for any names, but wanted to match {name}"
-                ),
+                true => {
+                    format!("certificate is not valid for any names, but wanted to match {name}")
+                }
                 false => format!("certificate is valid for {}, not {name}", names.join(", ")),
             }
         }

@@ -364,7 +364,8 @@ fn zero_scalar(shape: &Shape) -> Value {
 
 /// Where Go's decoder stops: at the first foreign character, or at the group that is cut short.
 pub fn illegal_base64_at(text: &str) -> usize {
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+    let is_digit =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
     let body = text.trim_end_matches('=');
     match body.bytes().position(|byte| !is_digit(byte)) {
         Some(at) => at,

@@ -13,7 +13,9 @@ const MAX_DEPTH: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
     NoMagic,
     #[error("unexpected EOF")]
     Cut,
@@ -165,7 +167,9 @@ impl Reader {
             if let Some(found) = fields.iter().find(|one| one.numbers == place) {
                 self.put(found, &wire, depth, out)?;
             } else if let Wire::Bytes(inner) = wire
-                && fields.iter().any(|one| one.numbers.len() > place.len() && one.numbers.starts_with(&place))
+                && fields
+                    .iter()
+                    .any(|one| one.numbers.len() > place.len() && one.numbers.starts_with(&place))
             {
                 self.part(fields, &place, inner, depth + 1, out)?;
             }
@@ -209,7 +213,12 @@ impl Reader {
         Ok(())
     }
 
-    fn items(&self, element: &'static Shape, bytes: &[u8], depth: usize) -> Result<Node<'static>, ProtobufError> {
+    fn items(
+        &self,
+        element: &'static Shape,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<Node<'static>, ProtobufError> {
         let mut items = Vec::new();
         for field in Fields(bytes) {
             if let (1, wire) = field? {
@@ -246,12 +255,19 @@ impl Reader {
         Ok((key.into(), value))
     }
 
-    fn value(&self, shape: &'static Shape, wire: &Wire<'_>, depth: usize) -> Result<Node<'static>, ProtobufError> {
+    fn value(
+        &self,
+        shape: &'static Shape,
+        wire: &Wire<'_>,
+        depth: usize,
+    ) -> Result<Node<'static>, ProtobufError> {
         Ok(match (shape, wire) {
             (Shape::Text(_), Wire::Bytes(bytes)) => Node::Text(utf8(bytes).into()),
-            (Shape::Bytes, Wire::Bytes(bytes)) => {
-                Node::Text(base64::engine::general_purpose::STANDARD.encode(bytes).into())
-            }
+            (Shape::Bytes, Wire::Bytes(bytes)) => Node::Text(
+                base64::engine::general_purpose::STANDARD
+                    .encode(bytes)
+                    .into(),
+            ),
             (Shape::Bool, Wire::Number(value)) => Node::Bool(*value != 0),
             // Both are sign-extended to 64 bits on the wire.
             (Shape::Int32 | Shape::Int64, Wire::Number(value)) => {
@@ -283,7 +299,8 @@ impl Reader {
             (Shape::Any, Wire::Bytes(bytes)) => {
                 let raw = first_bytes(bytes)?.ok_or(ProtobufError::Unreadable("an open value"))?;
                 let text = utf8(raw);
-                let node = Node::parse(&text).map_err(|_| ProtobufError::Unreadable("an open value"))?;
+                let node =
+                    Node::parse(&text).map_err(|_| ProtobufError::Unreadable("an open value"))?;
                 node.into_owned()
             }
             _ => return Err(ProtobufError::Unreadable("a field of another type")),
@@ -364,8 +381,14 @@ mod tests {
 
     #[test]
     fn a_pod_with_what_is_special() {
-        let limits = bytes(1, &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat());
-        let probe = bytes(1, &bytes(2, &bytes(2, &[number(1, 0), number(2, 80)].concat())));
+        let limits = bytes(
+            1,
+            &[bytes(1, b"cpu"), bytes(2, &bytes(1, b"100m"))].concat(),
+        );
+        let probe = bytes(
+            1,
+            &bytes(2, &bytes(2, &[number(1, 0), number(2, 80)].concat())),
+        );
         let container = [bytes(1, b"c"), bytes(8, &limits), bytes(10, &probe)].concat();
         let labels = bytes(11, &[bytes(1, b"a"), bytes(2, b"b")].concat());
         let meta = [bytes(1, b"p"), labels].concat();

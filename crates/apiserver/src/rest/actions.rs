@@ -7,8 +7,8 @@ use super::body::{BodyFormat, parse};
 use super::options::{FieldValidation, WriteOptions, write_options};
 use super::write::{RETRIES, Stopped};
 use super::{Call, is_being_deleted, meta};
-use crate::auth::Review;
 use crate::answer::{self, Answer, Format, Transform};
+use crate::auth::Review;
 use crate::codec::decode::decode;
 use crate::codec::time::show_seconds;
 use crate::field::quote;
@@ -65,7 +65,9 @@ impl Call<'_> {
         };
         if kind != of.kind || version != own_version {
             let catalogue = self.server.catalogue();
-            return Err(refuse(catalogue.why_not(&kind, &version, of.group, of.kind)));
+            return Err(refuse(
+                catalogue.why_not(&kind, &version, of.group, of.kind),
+            ));
         }
         let id = builtin_type(of.group, of.version, of.kind)
             .ok_or_else(|| Failure::internal(format!("the facts about {} are missing", of.kind)))?;
@@ -126,7 +128,11 @@ impl Call<'_> {
             }
             let attributes = crate::served::attributes(shelf, &object);
             let expect = crate::store::Expect::Revision(current.revision);
-            match self.server.store().put(shelf, key, expect, object, attributes) {
+            match self
+                .server
+                .store()
+                .put(shelf, key, expect, object, attributes)
+            {
                 Ok((stored, durable)) => {
                     if !durable.wait().await {
                         return Err(Failure::internal("the write is not on disk"));
@@ -145,7 +151,13 @@ impl Call<'_> {
 }
 
 /// A precondition that does not hold, as the storage says it.
-pub fn precondition_failed(call: &Call<'_>, name: &str, what: &str, wanted: &str, found: &str) -> Failure {
+pub fn precondition_failed(
+    call: &Call<'_>,
+    name: &str,
+    what: &str,
+    wanted: &str,
+    found: &str,
+) -> Failure {
     let key = registry_key(call, name);
     Failure::conflict(
         call.served.resource.as_subject(),
@@ -216,12 +228,24 @@ pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         |pod| {
             let uid = meta(&binding, "uid");
             if !uid.is_empty() && uid != meta(pod, "uid") {
-                return Err(precondition_failed(call, &name, "UID", uid, meta(pod, "uid")));
+                return Err(precondition_failed(
+                    call,
+                    &name,
+                    "UID",
+                    uid,
+                    meta(pod, "uid"),
+                ));
             }
             let version = meta(&binding, "resourceVersion");
             let present = meta(pod, "resourceVersion");
             if !version.is_empty() && version != present {
-                return Err(precondition_failed(call, &name, "ResourceVersion", version, present));
+                return Err(precondition_failed(
+                    call,
+                    &name,
+                    "ResourceVersion",
+                    version,
+                    present,
+                ));
             }
             assign(call, pod, node, &binding)
         },
@@ -244,11 +268,16 @@ fn assign(call: &Call<'_>, pod: &mut Value, node: &str, binding: &Value) -> Resu
             "pod {name} is being deleted, cannot be assigned to a host"
         ));
     }
-    if let Some(present) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+    if let Some(present) = pod["spec"]["nodeName"]
+        .as_str()
+        .filter(|node| !node.is_empty())
+    {
         let text = format!("pod {name} is already assigned to node {}", quote(present));
         return refuse(text);
     }
-    let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
+    let gated = pod["spec"]["schedulingGates"]
+        .as_array()
+        .is_some_and(|gates| !gates.is_empty());
     if gated {
         return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
@@ -276,7 +305,10 @@ pub fn set_condition(object: &mut Value, condition: Value) {
         object["status"]["conditions"] = json!([]);
     }
     if let Some(conditions) = object["status"]["conditions"].as_array_mut() {
-        match conditions.iter_mut().find(|one| one["type"] == condition["type"]) {
+        match conditions
+            .iter_mut()
+            .find(|one| one["type"] == condition["type"])
+        {
             Some(found) => *found = condition,
             None => conditions.push(condition),
         }

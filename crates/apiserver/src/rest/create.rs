@@ -92,9 +92,11 @@ pub async fn insert_new(
             Err(Stopped::Refused(failure)) => return Err(failure),
             Err(Stopped::Raced(_)) if generated && tries < NAME_TRIES => {}
             Err(Stopped::Raced(present)) => {
-                let mut failure =
-                    Failure::already_exists(call.served.resource.as_subject(), &name);
-                if present.0.is_some_and(|stored| is_being_deleted(&stored.value())) {
+                let mut failure = Failure::already_exists(call.served.resource.as_subject(), &name);
+                if present
+                    .0
+                    .is_some_and(|stored| is_being_deleted(&stored.value()))
+                {
                     failure.message = format!("object is being deleted: {}", failure.message);
                 }
                 return Err(failure);

@@ -274,7 +274,9 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
         return Grace::None;
     }
     // A negative wish is the shortest there is.
-    let wish = options.grace.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let wish = options
+        .grace
+        .map(|seconds| if seconds < 0 { 1 } else { seconds });
     if is_being_deleted(object) {
         let Some(present) = object["metadata"]["deletionGracePeriodSeconds"].as_i64() else {
             return Grace::None;
@@ -433,7 +435,10 @@ fn from_query(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
     let query = call.query;
     Ok(DeleteOptions {
         grace: integer(query, "gracePeriodSeconds")?,
-        uid: query.get("preconditions.uid").or_else(|| query.get("uid")).map(str::to_owned),
+        uid: query
+            .get("preconditions.uid")
+            .or_else(|| query.get("uid"))
+            .map(str::to_owned),
         revision: None,
         orphan: query
             .get("orphanDependents")

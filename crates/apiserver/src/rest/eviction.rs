@@ -53,13 +53,20 @@ pub async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
                 spend(call, &budget, name, deletion.dry_run).await?;
             }
             // What was judged must be what is deleted.
-            deletion.revision = deletion.revision.or_else(|| Some(meta(&pod, "resourceVersion").to_owned()));
+            deletion.revision = deletion
+                .revision
+                .or_else(|| Some(meta(&pod, "resourceVersion").to_owned()));
         } else {
             spend(call, &budget, name, deletion.dry_run).await?;
         }
     }
     let key = call.key();
-    if !deletion.dry_run && deletion.uid.as_deref().is_none_or(|uid| uid == meta(&pod, "uid")) {
+    if !deletion.dry_run
+        && deletion
+            .uid
+            .as_deref()
+            .is_none_or(|uid| uid == meta(&pod, "uid"))
+    {
         mark(call, &key).await?;
         if deletion.revision.as_deref() == Some(meta(&pod, "resourceVersion")) {
             deletion.revision = None;
@@ -101,7 +108,9 @@ fn the_budget(call: &Call<'_>, pod: &Value) -> Result<Option<Value>, Failure> {
 pub fn selects(selector: &Value, labels: &Value) -> bool {
     let equal = selector["matchLabels"].as_object();
     let listed = |one: &Value, value: &Value| {
-        one["values"].as_array().is_some_and(|values| values.contains(value))
+        one["values"]
+            .as_array()
+            .is_some_and(|values| values.contains(value))
     };
     equal.is_none_or(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
         && selector["matchExpressions"].as_array().is_none_or(|all| {
@@ -133,7 +142,9 @@ fn unhealthy_may_go(pod: &Value, budget: &Value) -> Option<bool> {
     }
     let current = budget["status"]["currentHealthy"].as_i64().unwrap_or(0);
     let desired = budget["status"]["desiredHealthy"].as_i64().unwrap_or(0);
-    (current >= desired && desired > 0).then_some(true).or(Some(false))
+    (current >= desired && desired > 0)
+        .then_some(true)
+        .or(Some(false))
 }
 
 /// Takes one disruption off the budget, if it has one left.
@@ -198,17 +209,26 @@ fn refused(cause: &str, retry_after: Option<u32>) -> Failure {
 
 /// Whoever finds the pod gone can tell why.
 async fn mark(call: &Call<'_>, key: &str) -> Result<(), Failure> {
-    call.amend("pods", key, false, || call.not_found(), |pod| {
-        set_condition(pod, json!({
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "EvictionByEvictionAPI",
-            "message": "Eviction API: evicting",
-            "lastProbeTime": null,
-            "lastTransitionTime": show_seconds(call.now),
-        }));
-        Ok(())
-    })
+    call.amend(
+        "pods",
+        key,
+        false,
+        || call.not_found(),
+        |pod| {
+            set_condition(
+                pod,
+                json!({
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "EvictionByEvictionAPI",
+                    "message": "Eviction API: evicting",
+                    "lastProbeTime": null,
+                    "lastTransitionTime": show_seconds(call.now),
+                }),
+            );
+            Ok(())
+        },
+    )
     .await
     .map(|_| ())
 }

@@ -65,20 +65,31 @@ pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
 /// The Scale of an object.
 fn shown(paths: &ScalePaths, object: &Value) -> Value {
     let mut meta = json!({});
-    for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
         if let Some(value) = object["metadata"].get(field) {
             meta[field] = value.clone();
         }
     }
     let wanted = object.pointer(&paths.spec_replicas).and_then(Value::as_i64);
-    let present = object.pointer(&paths.status_replicas).and_then(Value::as_i64);
+    let present = object
+        .pointer(&paths.status_replicas)
+        .and_then(Value::as_i64);
     let mut spec = json!({});
     if let Some(wanted @ 1..) = wanted {
         spec["replicas"] = wanted.into();
     }
     let mut status = json!({"replicas": present.unwrap_or(0)});
     let selector = match &paths.selector {
-        Some(path) => object.pointer(path).and_then(Value::as_str).map(str::to_owned),
+        Some(path) => object
+            .pointer(path)
+            .and_then(Value::as_str)
+            .map(str::to_owned),
         None => Some(selector_text(&object["spec"]["selector"])),
     };
     if let Some(selector) = selector.filter(|text| !text.is_empty()) {
@@ -100,7 +111,11 @@ fn selector_text(selector: &Value) -> String {
         let value = value.as_str().unwrap_or_default();
         terms.push((key.clone(), format!("{key}={value}")));
     }
-    for one in selector["matchExpressions"].as_array().into_iter().flatten() {
+    for one in selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         let key = one["key"].as_str().unwrap_or_default();
         let mut values: Vec<&str> = one["values"]
             .as_array()
@@ -110,19 +125,27 @@ fn selector_text(selector: &Value) -> String {
             .collect();
         values.sort_unstable();
         let values = values.join(",");
-        terms.push((key.to_owned(), match one["operator"].as_str() {
-            Some("In") => format!("{key} in ({values})"),
-            Some("NotIn") => format!("{key} notin ({values})"),
-            Some("Exists") => key.to_owned(),
-            _ => format!("!{key}"),
-        }));
+        terms.push((
+            key.to_owned(),
+            match one["operator"].as_str() {
+                Some("In") => format!("{key} in ({values})"),
+                Some("NotIn") => format!("{key} notin ({values})"),
+                Some("Exists") => key.to_owned(),
+                _ => format!("!{key}"),
+            },
+        ));
     }
     terms.sort();
     let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")
 }
 
-fn answer(call: &Call<'_>, code: StatusCode, scale: &Value, warnings: &[String]) -> Result<Answer, Failure> {
+fn answer(
+    call: &Call<'_>,
+    code: StatusCode,
+    scale: &Value,
+    warnings: &[String],
+) -> Result<Answer, Failure> {
     let resource = Arc::new(table::scale_resource());
     let bytes = serde_json::to_vec(scale).unwrap_or_default().into();
     let json = call.shaper_of(&resource)?.one(&bytes);
@@ -139,7 +162,14 @@ async fn update(call: &Call<'_>, paths: &ScalePaths, body: &[u8]) -> Result<Answ
     if name != call.path.name {
         return Err(name_mismatch(call, name));
     }
-    write(call, paths, options.dry_run, warnings, |_| Ok(scale.clone())).await
+    write(
+        call,
+        paths,
+        options.dry_run,
+        warnings,
+        |_| Ok(scale.clone()),
+    )
+    .await
 }
 
 async fn patch_scale(call: &Call<'_>, paths: &ScalePaths, body: &[u8]) -> Result<Answer, Failure> {
@@ -198,7 +228,12 @@ async fn write(
         Ok(new)
     })
     .await?;
-    answer(call, StatusCode::OK, &shown(paths, &written.object), &warnings)
+    answer(
+        call,
+        StatusCode::OK,
+        &shown(paths, &written.object),
+        &warnings,
+    )
 }
 
 fn check(call: &Call<'_>, object: &Value, scale: &Value) -> Result<(), Failure> {
@@ -226,12 +261,21 @@ fn check(call: &Call<'_>, object: &Value, scale: &Value) -> Result<(), Failure> 
 }
 
 /// The one who scales owns the number from now on.
-fn note_owner(call: &Call<'_>, paths: &ScalePaths, present: &Value, wanted: &mut Value, object: &mut Value) {
+fn note_owner(
+    call: &Call<'_>,
+    paths: &ScalePaths,
+    present: &Value,
+    wanted: &mut Value,
+    object: &mut Value,
+) {
     let Some(id) = builtin_type("autoscaling", "v1", "Scale") else {
         return;
     };
     let api_version = call.served.resource.api_version();
-    let path = paths.spec_replicas.trim_start_matches('/').replace('/', ".");
+    let path = paths
+        .spec_replicas
+        .trim_start_matches('/')
+        .replace('/', ".");
     let replicas = [(api_version.as_str(), Some(path.as_str()))];
     let door = ScaleDoor {
         api_version: &api_version,
@@ -255,7 +299,12 @@ fn note_owner(call: &Call<'_>, paths: &ScalePaths, present: &Value, wanted: &mut
         reset: &reset,
         versions: &["autoscaling/v1"],
     };
-    tracking.update(Some(&before), wanted, &call.manager(), &show_seconds(call.now));
+    tracking.update(
+        Some(&before),
+        wanted,
+        &call.manager(),
+        &show_seconds(call.now),
+    );
     let merged = door.to_parent(&entries, &wanted["metadata"]["managedFields"]);
     if let Some(meta) = object["metadata"].as_object_mut() {
         if merged.is_null() {

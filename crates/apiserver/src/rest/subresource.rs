@@ -15,8 +15,17 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     if !call.path.rest.is_empty() && sub.0 != "proxy" {
         return Err(Failure::no_such_resource());
     }
-    let needs_it = matches!(sub.0.as_str(), "log" | "exec" | "attach" | "portforward" | "proxy");
-    if needs_it && call.server.store().get(&call.served.shelf, &call.key()).is_none() {
+    let needs_it = matches!(
+        sub.0.as_str(),
+        "log" | "exec" | "attach" | "portforward" | "proxy"
+    );
+    if needs_it
+        && call
+            .server
+            .store()
+            .get(&call.served.shelf, &call.key())
+            .is_none()
+    {
         return Err(call.not_found());
     }
     match (call.path.subresource.as_str(), call.info.verb) {

@@ -206,7 +206,10 @@ fn finish_change(
             return fail_if_any(call, &pod::validate_resize(new, old));
         }
         "finalize" => {
-            let (wanted, entries) = (new["spec"].clone(), new["metadata"]["managedFields"].clone());
+            let (wanted, entries) = (
+                new["spec"].clone(),
+                new["metadata"]["managedFields"].clone(),
+            );
             *new = old.clone();
             new["spec"] = wanted;
             if !entries.is_null() {
@@ -233,9 +236,8 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
     if name.is_empty() {
         return Ok(());
     }
-    let refuse = |why: String| {
-        Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why)
-    };
+    let refuse =
+        |why: String| Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why);
     let node = call
         .server
         .get("nodes", "", name)
@@ -245,7 +247,9 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
         if matches!(resource, "cpu" | "memory")
             && room.is_some_and(|room| wanted > Quantity::of(room))
         {
-            return Err(refuse(format!("node didn't have enough allocatable resources: {resource}")));
+            return Err(refuse(format!(
+                "node didn't have enough allocatable resources: {resource}"
+            )));
         }
     }
     Ok(())

@@ -121,10 +121,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
     Ok(answer::answer(StatusCode::OK, "application/json", body))
 }
 
-fn check_watch_options(
-    call: &Call<'_>,
-    initial_events: Option<bool>,
-) -> Result<(), Failure> {
+fn check_watch_options(call: &Call<'_>, initial_events: Option<bool>) -> Result<(), Failure> {
     let matching = call.query.get("resourceVersionMatch");
     let path = Path::new("resourceVersionMatch");
     let mut errors = Vec::new();

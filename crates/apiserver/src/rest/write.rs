@@ -62,8 +62,7 @@ impl Call<'_> {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
-        let mut refused =
-            Failure::forbidden(self.served.resource.as_subject(), name, &why);
+        let mut refused = Failure::forbidden(self.served.resource.as_subject(), name, &why);
         refused.details.get_or_insert_default().insert(
             "causes".into(),
             json!([{

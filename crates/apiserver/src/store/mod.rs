@@ -185,7 +185,10 @@ impl Store {
 
     pub fn count(&self, shelf: &str) -> usize {
         let state = self.state.lock();
-        state.shelves.get(shelf).map_or(0, |shelf| shelf.objects.len())
+        state
+            .shelves
+            .get(shelf)
+            .map_or(0, |shelf| shelf.objects.len())
     }
 
     /// Writes `object`, whose `metadata.resourceVersion` is set here, if the key is as expected.

@@ -60,8 +60,12 @@ impl Containerd {
     }
 
     pub(crate) async fn ping(&self) -> Result<(), RuntimeError> {
+        self.version().await.map(|_| ())
+    }
+
+    pub(crate) async fn version(&self) -> Result<String, RuntimeError> {
         let answer: Option<wire::VersionResponse> = self.rpc.call(VERSION, ()).await?;
-        answer.map(|_| ()).ok_or(RuntimeError::Unsupported)
+        answer.map(|v| v.version).ok_or(RuntimeError::Unsupported)
     }
 
     pub(crate) async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {

@@ -73,6 +73,12 @@ impl Cri {
         version(&self.rpc).await.map(|_| ())
     }
 
+    /// With the runtime's name for itself.
+    pub(crate) async fn version(&self) -> Result<(String, String), RuntimeError> {
+        let answer = version(&self.rpc).await?;
+        Ok((answer.runtime_name, answer.runtime_version))
+    }
+
     pub(crate) async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {
         if let Some(answer) = self.container(id, true).await?
             && let Some(status) = answer.status

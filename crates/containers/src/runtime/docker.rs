@@ -73,8 +73,12 @@ impl Docker {
     }
 
     pub(crate) async fn ping(&self) -> Result<(), RuntimeError> {
-        let _: wire::Version = ask(&self.http, "/version", ONE_LIMIT).await?;
-        Ok(())
+        self.version().await.map(|_| ())
+    }
+
+    pub(crate) async fn version(&self) -> Result<String, RuntimeError> {
+        let answer: wire::Version = ask(&self.http, "/version", ONE_LIMIT).await?;
+        Ok(answer.version)
     }
 
     pub(crate) async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {

@@ -78,7 +78,11 @@ impl Link {
                         return;
                     }
                     let started = tokio::time::Instant::now();
-                    let error = self.attend(&session, deadline).await;
+                    let mut attending = std::pin::pin!(self.attend(&session, deadline));
+                    let error = tokio::select! {
+                        error = &mut attending => error,
+                        () = self.note_version(&session, deadline) => attending.await,
+                    };
                     session.over.send_replace(true);
                     // A connection that held is no reason to be wary of the next one.
                     if started.elapsed() > LONGEST_PAUSE {
@@ -103,6 +107,13 @@ impl Link {
                 return;
             }
             tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn note_version(&self, session: &Session, deadline: Duration) {
+        // Only for show: a runtime that does not say keeps its last one.
+        if let Ok(Ok(version)) = timeout(deadline, session.client.version(&self.endpoint)).await {
+            *self.counters.version.lock() = version;
         }
     }
 

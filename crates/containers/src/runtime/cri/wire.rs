@@ -13,6 +13,8 @@ pub(super) struct Everything {}
 pub(super) struct VersionResponse {
     #[prost(string, tag = "2")]
     pub runtime_name: String,
+    #[prost(string, tag = "3")]
+    pub runtime_version: String,
 }
 
 /// The answer of both list calls: containers and sandboxes alike are items with an id in front.

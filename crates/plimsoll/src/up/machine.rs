@@ -1,0 +1,111 @@
+//! This machine in the cluster: the agent that watches it, and the node that it is.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use plimsoll_agent::{World, http, node};
+use plimsoll_ground::serve;
+use plimsoll_host::{Clock, HostRoot};
+
+use crate::agent_args::AgentArgs;
+
+const PAGES: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9120);
+
+/// The machine as a role. What cannot be had is left out and told.
+#[derive(Debug)]
+pub struct Machine {
+    pub node: node::Running,
+    pub agent: Option<Agent>,
+    /// What a person should know about it.
+    pub remarks: Vec<String>,
+}
+
+#[derive(Debug)]
+pub struct Agent {
+    running: plimsoll_agent::Running,
+    serving: http::Running,
+    /// Where its pages are.
+    pub pages: SocketAddr,
+}
+
+impl Machine {
+    pub async fn start(name: String, data_dir: &Path, client: kube::Client) -> Result<Self> {
+        let world = World {
+            clock: Clock::Real,
+            root: HostRoot::detect(),
+        };
+        let mut remarks = Vec::new();
+        let agent = match Agent::start(data_dir, world.clone()).await {
+            Ok(agent) => Some(agent),
+            Err(error) => {
+                remarks.push(format!(
+                    "the agent cannot run: {error:#}; the node is registered all the same"
+                ));
+                None
+            }
+        };
+        if let Some(agent) = &agent
+            && agent.pages.port() != PAGES.port()
+        {
+            remarks.push(format!(
+                "port {} is taken, so the agent's pages are on another",
+                PAGES.port()
+            ));
+        }
+        if !rustix::process::geteuid().is_root() {
+            remarks.push(
+                "without root the agent sees neither the kernel log nor other users' processes and sockets: run as root \
+                 to see everything"
+                    .to_owned(),
+            );
+        }
+        let view = agent.as_ref().map(|agent| agent.running.view());
+        let machine = node::Machine::new(world.root, &world.clock, view)
+            .context("cannot read this machine's facts; leave it out with --no-agent")?;
+        let registration = node::Config { name }.build(client, world.clock, machine);
+        Ok(Self {
+            node: registration.spawn(),
+            agent,
+            remarks,
+        })
+    }
+
+    pub async fn drain(self, deadline: Duration) {
+        self.node.drain(deadline).await;
+        if let Some(agent) = self.agent {
+            agent.serving.drain(deadline).await;
+            agent.running.drain(deadline).await;
+        }
+    }
+}
+
+impl Agent {
+    async fn start(data_dir: &Path, world: World) -> Result<Self> {
+        let args = AgentArgs::defaults()?;
+        let mut config = args.config()?;
+        config.data_dir = Some(data_dir.join("agent"));
+        let agent = config.build(world)?;
+        let server = match args.http(PAGES).bind().await {
+            Err(error) if is_taken(&error) => {
+                let elsewhere = SocketAddr::new(PAGES.ip(), 0);
+                args.http(elsewhere).bind().await?
+            }
+            server => server?,
+        };
+        let pages = server.address();
+        let running = agent.spawn().context("cannot start the agent's threads")?;
+        let serving = server.spawn(running.view());
+        Ok(Self {
+            running,
+            serving,
+            pages,
+        })
+    }
+}
+
+fn is_taken(error: &http::BindError) -> bool {
+    matches!(error, http::BindError::Bind(serve::BindError::Listen { source, .. })
+        if source.kind() == std::io::ErrorKind::AddrInUse)
+}
