@@ -1,4 +1,5 @@
-//! Rung 5b: the embedded API server and a real one against the same recordings; and the tools to work with those.
+//! Rung 5b: the embedded API server and a real one against the same recordings, and the same elections held on both; and
+//! the tools to work with recordings.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

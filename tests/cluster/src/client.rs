@@ -8,9 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::{Value, json};
 
 /// For an answer's head and for a whole ordinary answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -53,6 +56,21 @@ impl Server {
             tls: Arc::new(tls),
             admin_token: admin_token.to_owned(),
             authorities: authorities.to_owned(),
+        })
+    }
+
+    /// A kubeconfig of the administrator who reaches it at this address.
+    pub fn kubeconfig(&self, address: SocketAddr, namespace: &str) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
+            "clusters": [{"name": "c", "cluster": {
+                "server": format!("https://{address}"),
+                "certificate-authority-data": BASE64_STANDARD.encode(&self.authorities),
+            }}],
+            "users": [{"name": "u", "user": {"token": self.admin_token}}],
         })
     }
 

@@ -6,8 +6,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -26,18 +24,7 @@ impl<'a> Kubectl<'a> {
             .prefix("plimsoll-kubectl-")
             .tempdir()
             .context("make a home for kubectl")?;
-        let authority = BASE64_STANDARD.encode(&server.authorities);
-        let config = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
-            "clusters": [{"name": "c", "cluster": {
-                "server": format!("https://{}", server.address),
-                "certificate-authority-data": authority,
-            }}],
-            "users": [{"name": "u", "user": {"token": server.admin_token}}],
-        });
+        let config = server.kubeconfig(server.address, namespace);
         fs::write(home.path().join("config"), config.to_string())?;
         Ok(Self { program, home })
     }

@@ -1,4 +1,4 @@
-//! The embedded API server and a real one, given the same requests.
+//! The embedded API server and a real one, given the same requests, and the same elections held on both.
 //!
 //! A program and not a `#[test]`: `cargo xtask cases` and the rung `cluster` of `cargo xtask test` run it. The recordings
 //! come from a real kube-apiserver, and whenever its programs are at hand it has to reproduce them, too.
@@ -11,6 +11,7 @@ mod client;
 mod compare;
 mod embedded;
 mod kubectl;
+mod leader;
 mod mask;
 mod placeholder;
 mod pool;
@@ -23,7 +24,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use plimsoll_test_support::janitor;
 use plimsoll_test_support::report::{LeaveOut, Runner};
@@ -32,6 +33,7 @@ use crate::case::Case;
 use crate::check::Summary;
 use crate::client::Server;
 use crate::embedded::EmbeddedCluster;
+use crate::leader::Scenario;
 use crate::real::RealCluster;
 use crate::run::Stage;
 
@@ -114,11 +116,18 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     let recordings = arguments.folder.join("recorded");
     let filter = arguments.filter.as_deref();
     let cases = case::load(&arguments.folder.join("cases"), filter)?;
+    let elections = leader::scenarios(filter);
     let kube_bin = arguments.kube_bin.as_deref();
+    let is_test = matches!(arguments.command, Command::Test { .. });
+    ensure!(
+        !cases.is_empty() || (is_test && !elections.is_empty()),
+        "no case in {} has such a name",
+        arguments.folder.display()
+    );
     match &arguments.command {
         Command::Record => record_all(&cases, &recordings, kube_bin),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
-        Command::Test { program } => Ok(test(&cases, &recordings, kube_bin, program)),
+        Command::Test { program } => Ok(test(&cases, &elections, &recordings, kube_bin, program)),
     }
 }
 
@@ -207,8 +216,14 @@ fn check_all(cases: &[Case], recordings: &Path, stage: &Stage, brief: bool) -> b
     summary.all_passed()
 }
 
-/// One line a case for each server that can be had.
-fn test(cases: &[Case], recordings: &Path, kube_bin: Option<&Path>, program: &Path) -> bool {
+/// One line a case and one an election for each server that can be had.
+fn test(
+    cases: &[Case],
+    elections: &[&Scenario],
+    recordings: &Path,
+    kube_bin: Option<&Path>,
+    program: &Path,
+) -> bool {
     let mut runner = Runner::new(std::io::stdout(), None);
     let mut run_on = |name: &str, server: Result<&Server>| {
         let server = match server {
@@ -228,6 +243,10 @@ fn test(cases: &[Case], recordings: &Path, kube_bin: Option<&Path>, program: &Pa
                 }
                 Ok(format!("{} steps", checked.steps))
             });
+        }
+        // Not beside the cases: elections are about time.
+        for (scenario, held) in elections.iter().zip(leader::hold(elections, server)) {
+            runner.case(&format!("{name}::{}", scenario.name), || held);
         }
     };
     match EmbeddedCluster::start(program) {

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use plimsoll_test_support::janitor::Janitor;
-use plimsoll_test_support::{log, poll};
+use plimsoll_test_support::{log, poll, proc};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::client::{Request, Server};
@@ -86,6 +87,19 @@ impl Process {
             Err(error) => format!("{error:#}"),
         };
         bail!("{found}; end of its log:\n{}", log::tail(&self.log, 15))
+    }
+
+    /// Reaches nobody once it has ended: its pid may be another's by then.
+    pub fn signal(&mut self, signal: Signal) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            proc::signal(self.child.id(), signal);
+        }
+    }
+
+    /// Waits until it has ended, by itself or by what it was sent.
+    pub fn ended(&mut self, within: Duration) -> Result<ExitStatus> {
+        let what = format!("{} ends", self.name);
+        poll::until(&what, within, || Ok(self.child.try_wait()?))
     }
 }
 

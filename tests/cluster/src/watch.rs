@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::answer::is_telling;
@@ -55,6 +55,22 @@ impl Watch {
             }
         }
         Ok(json!({"events": events, "ended": ended}))
+    }
+
+    /// Events as soon as there are some; none when the deadline comes first.
+    pub fn events(&mut self, deadline: Instant) -> Result<Vec<Value>> {
+        loop {
+            let events = self.whole_lines()?;
+            let events: Vec<Value> = events.into_iter().filter(is_telling).collect();
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            match self.exchange.piece(deadline)? {
+                Piece::Bytes(bytes) => self.pending.extend_from_slice(&bytes),
+                Piece::NothingYet => return Ok(Vec::new()),
+                Piece::End => bail!("the watch has ended"),
+            }
+        }
     }
 
     fn whole_lines(&mut self) -> Result<Vec<Value>> {

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod cgroup;
+pub mod clock;
 pub mod exposition;
 pub mod http;
 pub mod janitor;
