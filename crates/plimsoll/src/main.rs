@@ -81,6 +81,7 @@ enum Role {
     /// Watch every container on this machine and serve what it sees (cAdvisor's job)
     #[command(args_override_self = true)]
     Agent(Box<AgentArgs>),
+    #[command(args_override_self = true)]
     Up(UpArgs),
 }
 

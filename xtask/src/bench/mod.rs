@@ -4,6 +4,7 @@ mod crowd;
 mod floor;
 mod observe;
 mod subject;
+mod up;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -12,12 +13,15 @@ use clap::Subcommand;
 pub enum Bench {
     /// The agent's cost per container-sample and per scrape, its memory, and how soon a new cgroup shows.
     Observe(observe::Options),
+    /// How soon `up` is ready, and what its API server takes: objects, watchers, a kill in the middle of writes.
+    Up(up::Options),
 }
 
 impl Bench {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Observe(options) => observe::run(&options),
+            Self::Up(options) => up::run(&options),
         }
     }
 }

@@ -1,0 +1,161 @@
+//! Many objects: how fast they are made, and what they weigh.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::subject::Subject;
+use crate::wire::{Connection, Target};
+use crate::{Options, Report};
+
+pub const CONNECTIONS: u32 = 16;
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+const RUN_WITHIN: Duration = Duration::from_secs(120);
+/// Heartbeats of all nodes come by at least once.
+const SETTLED: Duration = Duration::from_secs(15);
+
+pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
+    let temp = tempfile::tempdir()?;
+    let subject = Subject::start(&options.program, temp.path(), &["--no-agent"])?;
+    let nobody = |_| None;
+    let alone = create(&subject, options.pods, nobody).await?;
+    subject.stop()?;
+    report.at_least(
+        "pods created over HTTPS, nothing else going on",
+        alone.per_second,
+        "/s",
+        3000.0,
+    );
+    report.note("… server CPU for each", alone.micros, "µs");
+
+    let temp = tempfile::tempdir()?;
+    let nodes = options.nodes.to_string();
+    let subject = Subject::start(&options.program, temp.path(), &["--simulate-nodes", &nodes])?;
+    report.note(
+        "up to Ready with simulated nodes",
+        subject.took.as_secs_f64(),
+        "s",
+    );
+    let all = options.nodes;
+    let bound = create(&subject, options.pods, |index| {
+        Some(format!("sim-{:04}", index % all + 1))
+    });
+    let bound = bound.await?;
+    report.note(
+        "pods created while simulated nodes start them",
+        bound.per_second,
+        "/s",
+    );
+    let mut connection = subject.target()?.connect().await?;
+    let until = Instant::now() + RUN_WITHIN;
+    while !all_run(&mut connection).await? {
+        ensure!(Instant::now() < until, "some pods never run");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    report.note(
+        "… until all of them run",
+        bound.started.elapsed().as_secs_f64(),
+        "s",
+    );
+    let before = (subject.cpu()?, Instant::now());
+    tokio::time::sleep(SETTLED).await;
+    let idle = subject.cpu()?.since(&before.0).as_secs_f64() / before.1.elapsed().as_secs_f64();
+    report.note(
+        "CPU while nothing but heartbeats goes on",
+        idle * 100.0,
+        "% of a core",
+    );
+    report.at_most(
+        "RSS with all simulated nodes and running pods",
+        subject.rss_mib()?,
+        "MiB",
+        150.0,
+    );
+    subject.stop()
+}
+
+/// Asks for one page of those that do not run yet: the answer is short when it matters.
+async fn all_run(connection: &mut Connection) -> Result<bool> {
+    let path = format!("{PODS}?fieldSelector=status.phase%21%3DRunning&limit=1");
+    let answer: Value = serde_json::from_slice(&connection.get(&path).await?)?;
+    Ok(answer["items"].as_array().is_some_and(Vec::is_empty))
+}
+
+pub struct Created {
+    pub started: Instant,
+    pub per_second: f64,
+    /// CPU time of the server for each object.
+    pub micros: f64,
+}
+
+pub async fn create(
+    subject: &Subject,
+    count: u32,
+    node: impl Fn(u32) -> Option<String> + Clone + Send + 'static,
+) -> Result<Created> {
+    let target = subject.target()?;
+    let next = Arc::new(AtomicU32::new(0));
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        connections.push(Target::connect(&target).await?);
+    }
+    let cpu = subject.cpu()?;
+    let started = Instant::now();
+    let tasks: Vec<_> = connections
+        .into_iter()
+        .map(|mut connection| {
+            let (next, node) = (Arc::clone(&next), node.clone());
+            tokio::spawn(async move {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return anyhow::Ok(());
+                    }
+                    let body = pod(index, node(index)).to_string();
+                    connection.create(PODS, body).await?;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    let took = started.elapsed();
+    let cpu = subject.cpu()?.since(&cpu);
+    Ok(Created {
+        started,
+        per_second: f64::from(count) / took.as_secs_f64(),
+        micros: cpu.as_secs_f64() * 1e6 / f64::from(count),
+    })
+}
+
+/// What a small service looks like.
+fn pod(index: u32, node: Option<String>) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("load-{index:05}"),
+            "labels": {"app": format!("app-{}", index % 100), "tier": "backend"},
+        },
+        "spec": {
+            "containers": [{
+                "name": "main",
+                "image": "registry.example.com/team/service:1.2.3",
+                "ports": [{"containerPort": 8080}],
+                "env": [{"name": "MODE", "value": "production"}],
+                "resources": {
+                    "requests": {"cpu": "100m", "memory": "128Mi"},
+                    "limits": {"cpu": "500m", "memory": "256Mi"},
+                },
+            }],
+        },
+    });
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = node.into();
+    }
+    pod
+}
