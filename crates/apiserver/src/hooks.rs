@@ -121,6 +121,15 @@ impl Server {
 
     pub fn before_delete(&self, call: &Call<'_>, object: &Value) -> Result<(), Failure> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        if call.served.shelf.as_ref() == "priorityclasses.scheduling.k8s.io"
+            && name.starts_with("system-")
+        {
+            return Err(Failure::forbidden(
+                call.served.resource.as_subject(),
+                name,
+                "this is a system priority class and cannot be deleted",
+            ));
+        }
         if call.served.shelf.as_ref() == "namespaces" && IMMORTAL.contains(&name) {
             let subject = Subject {
                 group: "",

@@ -279,17 +279,30 @@ impl Served {
 
     /// Whether objects can be selected by a field.
     pub fn selects_by(&self, field: &str) -> bool {
-        matches!(field, "metadata.name" | "metadata.namespace")
-            || selectable_fields(&self.shelf)
-                .iter()
-                .any(|one| one.0 == field)
+        if matches!(field, "metadata.name" | "metadata.namespace") {
+            return true;
+        }
+        if let Model::Custom(custom) = &self.model {
+            return custom.version().selectable.iter().any(|one| one.name == field);
+        }
+        // The two event resources call the same thing differently.
+        let foreign = match (self.shelf.as_ref(), self.resource.group.as_str()) {
+            ("events", "events.k8s.io") => {
+                field.starts_with("involvedObject.")
+                    || matches!(field, "reportingComponent" | "source")
+            }
+            ("events", _) => field.starts_with("regarding.") || field == "reportingController",
+            _ => false,
+        };
+        !foreign && selectable_fields(&self.shelf).iter().any(|one| one.0 == field)
     }
 }
 
 impl Served {
     /// Kinds with fields of their own say less.
     pub fn unknown_field(&self, field: &str) -> String {
-        let has_own = !selectable_fields(&self.shelf).is_empty()
+        let has_own = self.is_custom()
+            || !selectable_fields(&self.shelf).is_empty()
             || matches!(self.resource.kind.as_str(), "Namespace" | "Node" | "Pod");
         if has_own {
             format!("field label not supported: {field}")
@@ -359,7 +372,7 @@ fn selectable_fields(shelf: &str) -> &'static [(&'static str, &'static str)] {
             ("spec.clusterIP", "/spec/clusterIP"),
             ("spec.type", "/spec/type"),
         ],
-        "replicationcontrollers" | "replicasets.apps" => &[("status.replicas", "/status/replicas")],
+        "replicationcontrollers" => &[("status.replicas", "/status/replicas")],
         "jobs.batch" => &[("status.successful", "/status/succeeded")],
         "certificatesigningrequests.certificates.k8s.io" => {
             &[("spec.signerName", "/spec/signerName")]

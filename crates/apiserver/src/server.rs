@@ -144,7 +144,7 @@ impl Server {
         };
         let catalogue = self.catalogue();
         let Some(served) = catalogue.find(&path.group, &path.version, &path.resource) else {
-            if catalogue.has_group(&path.group) {
+            if crate::resource::builtin().iter().any(|one| one.group == path.group) {
                 return answer::failure(&Failure::no_such_resource(), &format);
             }
             return page_not_found();
@@ -165,8 +165,10 @@ impl Server {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
         };
-        if let Some(warning) = served.deprecation() {
-            answer::add_warnings(&mut answer, &[warning.to_owned()]);
+        if answer.status() != StatusCode::METHOD_NOT_ALLOWED
+            && let Some(warning) = served.deprecation()
+        {
+            answer::warn_first(&mut answer, warning);
         }
         answer
     }

@@ -13,6 +13,7 @@ mod embedded;
 mod kubectl;
 mod leader;
 mod mask;
+mod open;
 mod placeholder;
 mod pool;
 mod process;
@@ -34,6 +35,7 @@ use crate::check::Summary;
 use crate::client::Server;
 use crate::embedded::EmbeddedCluster;
 use crate::leader::Scenario;
+use crate::open::Open;
 use crate::real::RealCluster;
 use crate::run::Stage;
 
@@ -127,7 +129,16 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     match &arguments.command {
         Command::Record => record_all(&cases, &recordings, kube_bin),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
-        Command::Test { program } => Ok(test(&cases, &elections, &recordings, kube_bin, program)),
+        Command::Test { program } => {
+            let open = Open::load(&arguments.folder.join("open.txt"))?;
+            let plan = Plan {
+                cases: &cases,
+                elections: &elections,
+                recordings: &recordings,
+                open: &open,
+            };
+            Ok(test(&plan, kube_bin, program))
+        }
     }
 }
 
@@ -216,14 +227,22 @@ fn check_all(cases: &[Case], recordings: &Path, stage: &Stage, brief: bool) -> b
     summary.all_passed()
 }
 
+/// What is tested on each server.
+struct Plan<'a> {
+    cases: &'a [Case],
+    elections: &'a [&'a Scenario],
+    recordings: &'a Path,
+    open: &'a Open,
+}
+
 /// One line a case and one an election for each server that can be had.
-fn test(
-    cases: &[Case],
-    elections: &[&Scenario],
-    recordings: &Path,
-    kube_bin: Option<&Path>,
-    program: &Path,
-) -> bool {
+fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
+    let Plan {
+        cases,
+        elections,
+        recordings,
+        open,
+    } = *plan;
     let mut runner = Runner::new(std::io::stdout(), None);
     let mut run_on = |name: &str, server: Result<&Server>| {
         let server = match server {
@@ -237,11 +256,19 @@ fn test(
         let checked = pool::each(cases, |case| check::check(case, recordings, &stage));
         for (case, checked) in cases.iter().zip(checked) {
             runner.case(&format!("{name}::{}", case.name), || {
-                let checked = checked?;
+                let mut checked = checked?;
+                let differing = checked.failed.len();
+                // The real server has nothing to make up for.
+                if name == "embedded" {
+                    checked.failed.retain(|(step, ..)| !open.has(&case.name, *step));
+                }
                 if !checked.failed.is_empty() {
                     bail!("{}\n{}", case.about, checked.describe());
                 }
-                Ok(format!("{} steps", checked.steps))
+                Ok(match differing {
+                    0 => format!("{} steps", checked.steps),
+                    open => format!("{} steps, {open} of them open", checked.steps),
+                })
             });
         }
         // Not beside the cases: elections are about time.

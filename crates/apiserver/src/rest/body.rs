@@ -9,8 +9,8 @@ use super::Call;
 use super::options::{FieldValidation, WriteOptions};
 use crate::codec::json::Node;
 use crate::codec::{protobuf, yaml};
-use crate::field::quote;
-use crate::status::Failure;
+use crate::field::{FieldError, Path, quote};
+use crate::status::{Failure, Subject};
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -152,6 +152,27 @@ impl Call<'_> {
                 "the object provided is unrecognized (must be of type {}): unexpected GroupVersion string: {version}",
                 resource.kind
             )));
+        }
+        if self.served.is_custom() && version != own_version {
+            return Err(Failure::bad_request(format!(
+                "the API version in the data ({version}) does not match the expected API version ({own_version})"
+            )));
+        }
+        if self.served.is_custom() && kind != resource.kind {
+            let name = match node.get("metadata").and_then(|meta| meta.get("name")) {
+                Some(Node::Text(name)) => name.to_string(),
+                _ => String::new(),
+            };
+            let subject = Subject {
+                group: &resource.group,
+                kind: &kind,
+            };
+            let error = FieldError::invalid(
+                &Path::new("kind"),
+                kind.as_str(),
+                format!("must be {}", resource.kind),
+            );
+            return Err(Failure::invalid(subject, &name, &[error]));
         }
         if kind != resource.kind || version != own_version {
             return Err(refuse(self.server.catalogue().why_not(

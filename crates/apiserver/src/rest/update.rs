@@ -202,8 +202,8 @@ fn finish_change(
         "resize" => {
             call.keep_metadata(new, old);
             pod::prepare_resize(new, old);
-            fits_its_node(call, new)?;
-            return fail_if_any(call, &pod::validate_resize(new, old));
+            fail_if_any(call, &pod::validate_resize(new, old))?;
+            return fits_its_node(call, new);
         }
         "finalize" => {
             let (wanted, entries) = (
@@ -247,9 +247,19 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
         if matches!(resource, "cpu" | "memory")
             && room.is_some_and(|room| wanted > Quantity::of(room))
         {
-            return Err(refuse(format!(
-                "node didn't have enough allocatable resources: {resource}"
-            )));
+            let unit = |amount: Quantity| {
+                if resource == "cpu" { amount.0 / 1_000_000 } else { amount.0 / 1_000_000_000 }
+            };
+            let mut refused = refuse(format!(
+                "node didn't have enough allocatable resources: {resource}, requested: {}, allocatable: {}",
+                unit(wanted),
+                unit(Quantity::of(room.unwrap_or_default()))
+            ));
+            refused
+                .details
+                .get_or_insert_default()
+                .insert("causes".into(), serde_json::json!([{"reason": "NodeCapacity"}]));
+            return Err(refused);
         }
     }
     Ok(())

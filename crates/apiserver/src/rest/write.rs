@@ -37,7 +37,12 @@ pub struct Written {
 
 impl Call<'_> {
     pub fn invalid(&self, name: &str, errors: &[FieldError]) -> Failure {
-        Failure::invalid(self.served.resource.as_kind(), name, errors)
+        let mut kind = self.served.resource.as_kind();
+        // Events are the core group's, whichever way they come.
+        if self.served.shelf.as_ref() == "events" {
+            kind.group = "";
+        }
+        Failure::invalid(kind, name, errors)
     }
 
     pub fn not_found(&self) -> Failure {

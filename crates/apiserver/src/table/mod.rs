@@ -264,7 +264,8 @@ pub fn partial_metadata_list<'a>(
         "kind": "PartialObjectMetadataList",
         "apiVersion": format!("meta.k8s.io/{version}"),
         "metadata": metadata,
-        "items": items,
+        // Go has no list where nothing was put into it.
+        "items": if items.is_empty() { Value::Null } else { items.into() },
     })
 }
 
