@@ -90,7 +90,7 @@ impl Conversion {
         }
     }
 
-    pub fn to_storage(self, object: &mut Value) {
+    pub fn as_kept(self, object: &mut Value) {
         match self {
             Self::Events => {
                 rename(object, |(core, other)| (*other, *core));
@@ -104,7 +104,7 @@ impl Conversion {
         }
     }
 
-    pub fn from_storage(self, object: &mut Value) {
+    pub fn as_shown(self, object: &mut Value) {
         match self {
             Self::Events => {
                 rename(object, |(core, other)| (*core, *other));
@@ -339,10 +339,10 @@ mod tests {
         let core =
             json!({"involvedObject": {"name": "p"}, "message": "m", "count": 3, "reason": "R"});
         let mut event = core.clone();
-        Conversion::Events.from_storage(&mut event);
+        Conversion::Events.as_shown(&mut event);
         assert_eq!(event["note"], "m");
         assert_eq!(event["deprecatedCount"], 3);
-        Conversion::Events.to_storage(&mut event);
+        Conversion::Events.as_kept(&mut event);
         assert_eq!(event["message"], core["message"]);
         assert_eq!(event["reportingComponent"], "");
     }
@@ -358,9 +358,9 @@ mod tests {
             "status": {"currentMetrics": null, "desiredReplicas": 0},
         });
         let mut object = v2.clone();
-        Conversion::Autoscalers.from_storage(&mut object);
+        Conversion::Autoscalers.as_shown(&mut object);
         assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 80);
-        Conversion::Autoscalers.to_storage(&mut object);
+        Conversion::Autoscalers.as_kept(&mut object);
         assert_eq!(object, v2);
     }
 

@@ -96,9 +96,8 @@ impl Server {
 
     /// The last word on a new object before it is stored.
     pub fn before_create(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
-        match call.served.shelf.as_ref() {
-            DEFINITIONS => crate::crd::names::prepare_create(object),
-            _ => {}
+        if call.served.shelf.as_ref() == DEFINITIONS {
+            crate::crd::names::prepare_create(object);
         }
         self.authority()
             .check_escalation(call.user, call.path, object, None, self)
@@ -111,9 +110,8 @@ impl Server {
         old: &Value,
         new: &mut Value,
     ) -> Result<(), Failure> {
-        match call.served.shelf.as_ref() {
-            DEFINITIONS => crate::crd::names::note_storage_version(new),
-            _ => {}
+        if call.served.shelf.as_ref() == DEFINITIONS {
+            crate::crd::names::note_storage_version(new);
         }
         self.authority()
             .check_escalation(call.user, call.path, new, Some(old), self)

@@ -194,7 +194,7 @@ impl Served {
                 ..
             } => {
                 let mut object: Value = serde_json::from_slice(stored).unwrap_or_default();
-                conversion.from_storage(&mut object);
+                conversion.as_shown(&mut object);
                 serde_json::to_vec(&object).map_or_else(|_| stored.clone(), Bytes::from)
             }
             Model::Builtin { .. } => stored.clone(),
@@ -203,25 +203,25 @@ impl Served {
     }
 
     /// A stored object as this version has it, to be changed.
-    pub fn from_storage(&self, mut object: Value) -> Value {
+    pub fn as_shown(&self, mut object: Value) -> Value {
         if let Model::Builtin {
             conversion: Some(conversion),
             ..
         } = &self.model
         {
-            conversion.from_storage(&mut object);
+            conversion.as_shown(&mut object);
         }
         object
     }
 
     /// An object of this version as it is kept.
-    pub fn to_storage(&self, mut object: Value) -> Value {
+    pub fn as_kept(&self, mut object: Value) -> Value {
         if let Model::Builtin {
             conversion: Some(conversion),
             ..
         } = &self.model
         {
-            conversion.to_storage(&mut object);
+            conversion.as_kept(&mut object);
         }
         object
     }

@@ -96,7 +96,7 @@ pub async fn change_tracked(
             let object = change(&Value::Null, warnings)?;
             return create_instead(call, options, warnings, object).await;
         };
-        let old = call.served.from_storage(current.value());
+        let old = call.served.as_shown(current.value());
         let mut new = change(&old, warnings)?;
         let given_revision = check_revision(call, &new, &current)?;
         finish_change(call, &old, &mut new, warnings)?;

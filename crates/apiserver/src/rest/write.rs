@@ -94,7 +94,7 @@ impl Call<'_> {
                 None => Ok(object),
             };
         }
-        let object = self.served.to_storage(object);
+        let object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
         let (stored, durable) = store
             .put(&self.served.shelf, key, Expect::Absent, object, attributes)
@@ -102,7 +102,7 @@ impl Call<'_> {
         if !durable.wait().await {
             return Err(self.disk_failed(name).into());
         }
-        Ok(self.served.from_storage(stored.value()))
+        Ok(self.served.as_shown(stored.value()))
     }
 
     /// Stores a changed object, or deletes it if nothing holds it any more.
@@ -131,9 +131,9 @@ impl Call<'_> {
         if dry_run {
             return Ok(written(object, false));
         }
-        let object = self.served.to_storage(object);
+        let object = self.served.as_kept(object);
         if object == current.value() {
-            return Ok(written(self.served.from_storage(object), false));
+            return Ok(written(self.served.as_shown(object), false));
         }
         let attributes = self.served.attributes(&object);
         let (stored, durable) = store
@@ -142,7 +142,7 @@ impl Call<'_> {
         if !durable.wait().await {
             return Err(self.disk_failed(current.name()).into());
         }
-        Ok(written(self.served.from_storage(stored.value()), false))
+        Ok(written(self.served.as_shown(stored.value()), false))
     }
 
     /// Whether an object that is being deleted can go: no finalizer is left, and its grace is over.
@@ -227,7 +227,7 @@ impl Call<'_> {
         object: &Value,
         warnings: &[String],
     ) -> Result<Answer, Failure> {
-        let kept = self.served.to_storage(object.clone());
+        let kept = self.served.as_kept(object.clone());
         let bytes: Bytes = serde_json::to_vec(&kept).unwrap_or_default().into();
         let mut answer = self.object_answer(code, &bytes)?;
         answer::add_warnings(&mut answer, warnings);
