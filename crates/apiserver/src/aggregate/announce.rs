@@ -89,7 +89,10 @@ fn authentication_data(credentials: &Credentials) -> Map<String, Value> {
         ("requestheader-username-headers", list("X-Remote-User")),
         ("requestheader-uid-headers", list("X-Remote-Uid")),
         ("requestheader-group-headers", list("X-Remote-Group")),
-        ("requestheader-extra-headers-prefix", list("X-Remote-Extra-")),
+        (
+            "requestheader-extra-headers-prefix",
+            list("X-Remote-Extra-"),
+        ),
     ];
     data.map(|(key, value)| (key.to_owned(), value))
         .into_iter()

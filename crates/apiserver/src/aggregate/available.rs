@@ -130,7 +130,8 @@ async fn watch_over(server: Server, name: String, mut changed: watch::Receiver<(
     while !stop.has_begun() {
         changed.mark_unchanged();
         let remote = server.aggregator().named(&name);
-        let now = remote.map(|remote| (remote.spec.clone(), remote.spec.service.addresses(&server)));
+        let now =
+            remote.map(|remote| (remote.spec.clone(), remote.spec.service.addresses(&server)));
         if now != seen || Instant::now() >= due {
             if now != seen {
                 retry = FIRST_RETRY;
@@ -141,7 +142,11 @@ async fn watch_over(server: Server, name: String, mut changed: watch::Receiver<(
                 None => true,
             };
             let wait = if passed { EVERY } else { retry };
-            retry = if passed { FIRST_RETRY } else { (retry * 2).min(EVERY) };
+            retry = if passed {
+                FIRST_RETRY
+            } else {
+                (retry * 2).min(EVERY)
+            };
             due = Instant::now() + wait;
         }
         tokio::select! {

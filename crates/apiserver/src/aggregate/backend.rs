@@ -179,16 +179,19 @@ impl ReachError {
 
 fn unproven(why: &CertificateError, name: &str) -> String {
     match why {
-        CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
+        // Another authority of the same name is as unknown.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names: Vec<&str> = presented
                 .iter()
                 .map(|one| one.split('"').nth(1).unwrap_or(one))
                 .collect();
             match names.is_empty() {
-                true => format!(
-                    "certificate is not valid for any names, but wanted to match {name}"
-                ),
+                true => {
+                    format!("certificate is not valid for any names, but wanted to match {name}")
+                }
                 false => format!("certificate is valid for {}, not {name}", names.join(", ")),
             }
         }

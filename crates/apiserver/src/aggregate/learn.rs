@@ -31,7 +31,8 @@ pub async fn ask(
     let path = spec.path();
     let url = format!("https://{address}{path}");
     let answer = get(backend, address, &path, "application/json").await;
-    let (_, body) = answer.map_err(|why| format!("failing or missing response from {url}: {why}"))?;
+    let (_, body) =
+        answer.map_err(|why| format!("failing or missing response from {url}: {why}"))?;
     let legacy = serde_json::from_slice::<Value>(&body).ok();
     // Servers that know aggregated discovery say a little more in it.
     let aggregated = get(backend, address, "/apis", AGGREGATED).await.ok();

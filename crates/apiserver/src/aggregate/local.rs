@@ -65,7 +65,12 @@ impl Server {
             self.register(group, version, "true");
         }
         for object in self.list(API_SERVICES, "") {
-            let text = |field: &str| object["spec"][field].as_str().unwrap_or_default().to_owned();
+            let text = |field: &str| {
+                object["spec"][field]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             let served = wanted.contains(&(text("group"), text("version")));
             if object["metadata"]["labels"][MANAGED] == "true" && !served {
                 let name = meta(&object, "name");
