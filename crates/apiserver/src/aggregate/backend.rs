@@ -179,7 +179,10 @@ impl ReachError {
 
 fn unproven(why: &CertificateError, name: &str) -> String {
     match why {
-        CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
+        // Another authority of the same name is as unknown.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names: Vec<&str> = presented
                 .iter()

@@ -159,3 +159,123 @@ fn add<'a>(
         port,
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Objects by `shelf/namespace/name`.
+    #[derive(Default)]
+    struct World(BTreeMap<String, Value>);
+
+    impl World {
+        fn with(mut self, shelf: &str, name: &str, object: Value) -> Self {
+            self.0.insert(format!("{shelf}/ns/{name}"), object);
+            self
+        }
+    }
+
+    impl Lookup for World {
+        fn get(&self, shelf: &str, namespace: &str, name: &str) -> Option<Value> {
+            self.0.get(&format!("{shelf}/{namespace}/{name}")).cloned()
+        }
+
+        fn list(&self, shelf: &str, namespace: &str) -> Vec<Value> {
+            let prefix = format!("{shelf}/{namespace}/");
+            let all = self.0.iter().filter(|(key, _)| key.starts_with(&prefix));
+            all.map(|(_, object)| object.clone()).collect()
+        }
+    }
+
+    fn service(world: World) -> World {
+        let ports = json!([{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]);
+        world.with("services", "s", json!({"spec": {"ports": ports}}))
+    }
+
+    fn slice(of: &str, port_name: &str, endpoints: Value) -> Value {
+        json!({
+            "metadata": {"labels": {SERVICE_LABEL: of}},
+            "endpoints": endpoints,
+            "ports": [{"name": "http", "port": 1}, {"name": port_name, "port": 6443}],
+        })
+    }
+
+    #[track_caller]
+    fn check(world: &World, port: u16, expected: &str) {
+        let wanted = ServiceRef {
+            namespace: "ns".to_owned(),
+            name: "s".to_owned(),
+            port,
+        };
+        let shown = match wanted.addresses(world) {
+            Ok(found) => {
+                let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+                found.join(" ")
+            }
+            Err(nowhere) => format!("{}: {}", nowhere.reason(), nowhere.message(&wanted)),
+        };
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn where_a_service_is_served() {
+        let ready = json!([
+            {"addresses": ["10.0.0.1"]},
+            {"addresses": ["10.0.0.2"], "conditions": {"ready": false}},
+            {"addresses": ["fd00::3"], "conditions": {"ready": true}},
+        ]);
+        let world = service(World::default())
+            .with(SLICES, "s-1", slice("s", "https", ready.clone()))
+            .with(SLICES, "t-1", slice("t", "https", ready.clone()));
+        check(&world, 443, "10.0.0.1:6443 [fd00::3]:6443");
+        check(&world, 80, "10.0.0.1:1 [fd00::3]:1");
+
+        let endpoints = json!({"subsets": [{
+            "addresses": [{"ip": "10.0.0.9"}],
+            "notReadyAddresses": [{"ip": "10.0.0.8"}],
+            "ports": [{"name": "https", "port": 2}],
+        }]});
+        // Slices say all that there is to say.
+        check(
+            &world.with("endpoints", "s", endpoints.clone()),
+            443,
+            "10.0.0.1:6443 [fd00::3]:6443",
+        );
+        let world = service(World::default()).with("endpoints", "s", endpoints);
+        check(&world, 443, "10.0.0.9:2");
+
+        let external = json!({"spec": {"type": "ExternalName", "externalName": "localhost"}});
+        let world = World::default().with("services", "s", external);
+        check(&world, 8443, "localhost:8443");
+    }
+
+    #[test]
+    fn why_it_is_not() {
+        check(
+            &World::default(),
+            443,
+            "ServiceNotFound: service/s in \"ns\" is not present",
+        );
+        let world = service(World::default());
+        check(
+            &world,
+            8443,
+            "ServicePortError: service/s in \"ns\" is not listening on port 8443",
+        );
+        check(
+            &world,
+            443,
+            "EndpointsNotFound: cannot find endpointslices for service/s in \"ns\"",
+        );
+        let missing = "MissingEndpoints: endpointslices for service/s in \"ns\" have no addresses with port name \"https\"";
+        let one = json!([{"addresses": ["10.0.0.1"]}]);
+        let world = world.with(SLICES, "s-1", slice("s", "other", one));
+        check(&world, 443, missing);
+        let world = world.with(SLICES, "s-1", slice("s", "https", json!([])));
+        check(&world, 443, missing);
+    }
+}
