@@ -195,6 +195,18 @@ async fn from_nothing_to_a_cluster_and_back() {
     })
     .await;
 
+    // Nobody starts the pods of this machine, but they can be deleted.
+    pods.create(&PostParams::default(), &pod("near", "box"))
+        .await
+        .unwrap();
+    let near = pods.delete("near", &DeleteParams::default()).await.unwrap();
+    let phase = near.left().and_then(|pod| pod.status?.phase);
+    assert_eq!(phase.as_deref(), Some("Pending"));
+    until("the pod of this machine is gone", || async {
+        pods.get_opt("near").await.unwrap().is_none().then_some(())
+    })
+    .await;
+
     let second = command(&dir, &[]).output().unwrap();
     let complaint = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(1), "{complaint}");

@@ -19,6 +19,7 @@ use super::facts::{Facts, Machine};
 use super::lease::{self, renewed};
 use super::object::{Life, node};
 use super::plan::{Step, plan};
+use super::pods;
 
 /// Heartbeats, and looks at what may have changed.
 const EVERY: Duration = Duration::from_secs(10);
@@ -35,6 +36,7 @@ pub struct Config {
 /// Put together, not started.
 pub struct Registration {
     name: String,
+    client: kube::Client,
     nodes: Api<Node>,
     leases: Api<Lease>,
     machine: Arc<Mutex<Machine>>,
@@ -64,7 +66,8 @@ impl Config {
         Registration {
             name: self.name,
             nodes: Api::all(client.clone()),
-            leases: Api::namespaced(client, lease::NAMESPACE),
+            leases: Api::namespaced(client.clone(), lease::NAMESPACE),
+            client,
             machine: Arc::new(Mutex::new(machine)),
             clock,
             lease: None,
@@ -94,6 +97,8 @@ impl Registration {
     pub fn spawn(self) -> Running {
         let (stopper, shutdown) = shutdown::channel();
         let (sender, ready) = watch::channel(false);
+        let client = self.client.clone();
+        tokio::spawn(pods::let_go(client, self.name.clone(), shutdown.clone()));
         Running {
             stopper,
             ready,

@@ -212,6 +212,10 @@ struct Cluster {
 
 impl Cluster {
     fn answer(&mut self, method: &Method, path: &str, body: Value) -> (u16, Value) {
+        if path.ends_with("/pods") {
+            let empty = json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": []});
+            return (200, empty);
+        }
         let (slot, counter) = match path.contains("leases") {
             true => (&mut self.lease, &mut self.heartbeats),
             false => (&mut self.node, &mut self.registered),
