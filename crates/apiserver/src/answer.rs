@@ -270,7 +270,12 @@ pub fn warn_first(response: &mut Answer, warning: &str) {
     response.headers_mut().remove(header::WARNING);
     add_warnings(response, &[warning.to_owned()]);
     for value in said {
-        if !response.headers().get_all(header::WARNING).iter().any(|one| one == value) {
+        if !response
+            .headers()
+            .get_all(header::WARNING)
+            .iter()
+            .any(|one| one == value)
+        {
             response.headers_mut().append(header::WARNING, value);
         }
     }

@@ -297,7 +297,9 @@ fn autoscaler_to_v2(object: &mut Value) {
         object["status"] = json!({});
     }
     if let Some(status) = object["status"].as_object_mut()
-        && status.get("currentReplicas").is_some_and(|count| *count == 0)
+        && status
+            .get("currentReplicas")
+            .is_some_and(|count| *count == 0)
     {
         status.remove("currentReplicas");
     }

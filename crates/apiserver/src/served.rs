@@ -283,7 +283,11 @@ impl Served {
             return true;
         }
         if let Model::Custom(custom) = &self.model {
-            return custom.version().selectable.iter().any(|one| one.name == field);
+            return custom
+                .version()
+                .selectable
+                .iter()
+                .any(|one| one.name == field);
         }
         // The two event resources call the same thing differently.
         let foreign = match (self.shelf.as_ref(), self.resource.group.as_str()) {
@@ -294,7 +298,10 @@ impl Served {
             ("events", _) => field.starts_with("regarding.") || field == "reportingController",
             _ => false,
         };
-        !foreign && selectable_fields(&self.shelf).iter().any(|one| one.0 == field)
+        !foreign
+            && selectable_fields(&self.shelf)
+                .iter()
+                .any(|one| one.0 == field)
     }
 }
 

@@ -144,7 +144,10 @@ impl Server {
         };
         let catalogue = self.catalogue();
         let Some(served) = catalogue.find(&path.group, &path.version, &path.resource) else {
-            if crate::resource::builtin().iter().any(|one| one.group == path.group) {
+            if crate::resource::builtin()
+                .iter()
+                .any(|one| one.group == path.group)
+            {
                 return answer::failure(&Failure::no_such_resource(), &format);
             }
             return page_not_found();

@@ -260,7 +260,9 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
                 let differing = checked.failed.len();
                 // The real server has nothing to make up for.
                 if name == "embedded" {
-                    checked.failed.retain(|(step, ..)| !open.has(&case.name, *step));
+                    checked
+                        .failed
+                        .retain(|(step, ..)| !open.has(&case.name, *step));
                 }
                 if !checked.failed.is_empty() {
                     bail!("{}\n{}", case.about, checked.describe());

@@ -11,16 +11,22 @@ pub struct Open(HashSet<(String, usize)>);
 
 impl Open {
     pub fn load(file: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
         Self::parse(&text).with_context(|| format!("{} is malformed", file.display()))
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty());
         lines
             .map(|line| {
                 let (case, step) = line.split_once(' ').context("no step in a line")?;
-                Ok((case.to_owned(), step.parse().context("not a step's number")?))
+                Ok((
+                    case.to_owned(),
+                    step.parse().context("not a step's number")?,
+                ))
             })
             .collect::<Result<_>>()
             .map(Self)

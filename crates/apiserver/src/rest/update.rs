@@ -248,17 +248,21 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
             && room.is_some_and(|room| wanted > Quantity::of(room))
         {
             let unit = |amount: Quantity| {
-                if resource == "cpu" { amount.0 / 1_000_000 } else { amount.0 / 1_000_000_000 }
+                if resource == "cpu" {
+                    amount.0 / 1_000_000
+                } else {
+                    amount.0 / 1_000_000_000
+                }
             };
             let mut refused = refuse(format!(
                 "node didn't have enough allocatable resources: {resource}, requested: {}, allocatable: {}",
                 unit(wanted),
                 unit(Quantity::of(room.unwrap_or_default()))
             ));
-            refused
-                .details
-                .get_or_insert_default()
-                .insert("causes".into(), serde_json::json!([{"reason": "NodeCapacity"}]));
+            refused.details.get_or_insert_default().insert(
+                "causes".into(),
+                serde_json::json!([{"reason": "NodeCapacity"}]),
+            );
             return Err(refused);
         }
     }
