@@ -12,6 +12,7 @@ mod duration;
 mod htpasswd;
 mod pace;
 mod pages;
+mod refusal;
 mod reply;
 mod route;
 mod server;

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use super::auth::{Auth, AuthError, BasicConfig};
 use super::counters::Counters;
 use super::pace::{Busy, Paced, Patience};
+use super::refusal::{Muted, unaddressed};
 use super::route::Places;
 use super::service::{Limits, Shared, drain_begins, serve};
 use super::surface::Surface;
@@ -298,39 +299,47 @@ where
     };
     let busy = Busy::default();
     let answers = busy.clone();
-    let io = TokioIo::new(Paced::new(stream, patience, busy.clone()));
+    let io = TokioIo::new(Muted::new(Paced::new(stream, patience, busy.clone())));
     let answering = Arc::clone(&shared);
     let service = service_fn(move |request| {
         let guard = busy.begin();
-        let answer = serve(Arc::clone(&answering), request);
-        async move { Ok::<_, Infallible>(answer.await.map(|body| body.holding(guard))) }
+        let shared = Arc::clone(&answering);
+        async move {
+            let answer = match unaddressed(&request) {
+                Some(refusal) => {
+                    shared.counters.answered("malformed", 400);
+                    refusal
+                }
+                None => serve(shared, request).await,
+            };
+            Ok::<_, Infallible>(answer.map(|body| body.holding(guard)))
+        }
     });
     // The pace is ours to keep: hyper's timer does not tell a slow head from an idle connection.
-    let mut connection = pin!(
-        http1::Builder::new()
-            .header_read_timeout(None)
-            // Scripts that look for `Content-Type:` with a pattern were written against Go's spelling.
-            .title_case_headers(true)
-            .max_buf_size(limits.header_bytes.max(8 << 10))
-            .half_close(false)
-            .serve_connection(io, service)
-    );
+    let mut connection = http1::Builder::new()
+        .header_read_timeout(None)
+        // Scripts that look for `Content-Type:` with a pattern were written against Go's spelling.
+        .title_case_headers(true)
+        .max_buf_size(limits.header_bytes.max(8 << 10))
+        .half_close(false)
+        .serve_connection(io, service);
     let mut draining = shared.draining.clone();
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
+        ended = &mut connection => ended,
         () = drain_begins(&mut draining) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+            Pin::new(&mut connection).graceful_shutdown();
+            (&mut connection).await
         }
         // Half a request is no reason to stay: dropping the connection ends it.
         () = in_the_way(&shared, &answers) => Ok(()),
     };
     if let Err(error) = ended {
         // The request never reached a handler: too long a line, or no HTTP at all.
-        if error.is_parse() {
-            shared.counters.answered("malformed", 400);
-        }
         tracing::debug!(%error, "connection ended");
+        let stream = connection.into_parts().io.into_inner();
+        if let Some(status) = stream.explain(&error).await {
+            shared.counters.answered("malformed", status);
+        }
     }
 }
 

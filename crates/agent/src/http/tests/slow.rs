@@ -117,27 +117,92 @@ async fn a_client_that_does_not_read() {
 #[tokio::test]
 async fn rubbish() {
     let rig = rig();
-    for garbage in [
-        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
-        b"GET\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
-        b"\0\0\0\0\r\n\r\n",
-        b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
-    ] {
+    let refused = [
+        (
+            &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
+            "400 Bad Request: invalid HTTP method parsed",
+        ),
+        (
+            b"GET\r\n\r\n",
+            "400 Bad Request: invalid HTTP method parsed",
+        ),
+        (
+            b"GET / HTTP/9.9\r\n\r\n",
+            "400 Bad Request: invalid HTTP version parsed",
+        ),
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "400 Bad Request: invalid HTTP version parsed (found HTTP2 preface)",
+        ),
+        (
+            b"\0\0\0\0\r\n\r\n",
+            "400 Bad Request: invalid HTTP method parsed",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+            "400 Bad Request: invalid content-length parsed",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "400 Bad Request: invalid content-length parsed",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n",
+            "400 Bad Request: invalid HTTP header parsed",
+        ),
+        (
+            b"GET / HTTP/1.1\r\n\r\n",
+            "400 Bad Request: missing required Host header",
+        ),
+        (
+            b"GET / HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n",
+            "400 Bad Request: too many Host headers",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x/y\r\n\r\n",
+            "400 Bad Request: malformed Host header",
+        ),
+    ];
+    let count = refused.len();
+    for (garbage, expected) in refused {
         let (mut client, task) = open(&rig);
         client.write_all(garbage).await.unwrap();
-        client.shutdown().await.unwrap();
         let text = all(&mut client).await;
-        assert!(
-            text.is_empty() || text.starts_with("HTTP/1.1 4"),
-            "{garbage:?}: {text}"
-        );
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert_eq!(body, expected, "{garbage:?}");
+        for line in [
+            "400 Bad Request",
+            "\r\nContent-Type: text/plain; charset=utf-8",
+            "\r\nConnection: close",
+        ] {
+            assert!(head.contains(line), "{garbage:?}: {head}");
+        }
+        drop(client);
         task.await.unwrap();
     }
+    let counted = rig.shared.counters.requests("malformed", 400);
+    assert_eq!(counted, count as u64);
     assert_eq!(rig.get("/healthz").await.status, 200);
     assert_eq!(rig.shared.counters.panics(), 0);
+}
+
+#[tokio::test]
+async fn rubbish_after_a_request() {
+    let rig = rig();
+    let (mut client, task) = open(&rig);
+    client
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGARBAGE\r\n\r\n")
+        .await
+        .unwrap();
+    let text = all(&mut client).await;
+    let (first, second) = text.split_once("\r\n\r\nokHTTP/1.1 ").unwrap();
+    assert!(first.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+    assert!(
+        second.ends_with("\r\n\r\n400 Bad Request: invalid HTTP method parsed"),
+        "{text}"
+    );
+    drop(client);
+    task.await.unwrap();
 }
 
 #[tokio::test]
@@ -160,7 +225,8 @@ async fn a_head_too_large() {
     task.await.unwrap();
     let text = flood.await.unwrap();
     assert!(
-        text.is_empty() || text.starts_with("HTTP/1.1 431"),
+        text.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n")
+            && text.ends_with("\r\n\r\n431 Request Header Fields Too Large"),
         "{text}"
     );
 }
