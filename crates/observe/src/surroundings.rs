@@ -1,6 +1,7 @@
 //! The slow sources, on a thread of their own: file systems that may hang, directory walks that take minutes, facts
 //! about the machine that hardly change. The sampler only ever takes what is there.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{
     DiskRow, FsUsage, ImageStorage, Partitions, Prober, Walk, dir_usage, filesystem_uuids,
-    find_disk, overlay_upper_dir, read_diskstats,
+    find_disk, overlay_upper_dir, read_diskstats, statfs,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf, read_file};
@@ -40,8 +41,12 @@ pub struct Surroundings {
     storage: ImageStorage,
     prober: Prober,
     partitions: Partitions,
+    /// Devices by uuid.
+    uuids: BTreeMap<String, String>,
     disks: Vec<DiskRow>,
     layers_due: FxHashMap<CgroupPath, Instant>,
+    /// Nothing to walk before this time, as long as the containers are those of this generation.
+    layers_rest: Option<(Instant, u64)>,
     buf: ReadBuf,
 }
 
@@ -62,8 +67,10 @@ impl Surroundings {
             storage: ImageStorage::default(),
             prober: Prober::default(),
             partitions: Partitions::default(),
+            uuids: BTreeMap::new(),
             disks: Vec::new(),
             layers_due: FxHashMap::default(),
+            layers_rest: None,
             buf: ReadBuf::default(),
         }
     }
@@ -76,6 +83,7 @@ impl Surroundings {
                 tracing::warn!(%error, "cannot read the mount table, keeping the last one")
             }
         }
+        self.uuids = filesystem_uuids(&self.root).unwrap_or_default();
     }
 
     /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
@@ -103,13 +111,17 @@ impl Surroundings {
         if !self.groups.has(Group::Disk) {
             return;
         }
-        let uuids = filesystem_uuids(&self.root).unwrap_or_default();
         let mut rows = Vec::new();
         let mut storage = Vec::new();
         for (device, partition) in self.partitions.iter() {
             let mount_point = self.root.path(&partition.mount_point);
+            // Asking on another thread costs more than the question: only where a server may be dead.
+            let usage = match self.partitions.may_hang(&partition.mount_point) {
+                true => self.prober.usage(&mount_point),
+                false => statfs(&mount_point),
+            };
             // A mount that does not answer is left out until it does.
-            let Ok(usage) = self.prober.usage(&mount_point) else {
+            let Ok(usage) = usage else {
                 continue;
             };
             let disk = find_disk(&self.disks, device, partition.major, partition.minor);
@@ -127,7 +139,8 @@ impl Surroundings {
                     .map(|label| label.name())
                     .collect(),
                 inodes: usage.inodes,
-                uuid: uuids
+                uuid: self
+                    .uuids
                     .iter()
                     .find(|(_, named)| *named == device)
                     .map(|(uuid, _)| uuid.clone()),
@@ -151,6 +164,11 @@ impl Surroundings {
         if !self.groups.has(Group::Disk) {
             return;
         }
+        let generation = self.store.generation();
+        let resting = |(until, of)| of == generation && Instant::now() < until;
+        if self.layers_rest.is_some_and(resting) {
+            return;
+        }
         let containers = self.store.all();
         for container in &containers {
             let identity = container.lock().identity.clone();
@@ -171,6 +189,9 @@ impl Surroundings {
             .retain_layers(|path| self.store.get(path).is_some());
         self.layers_due
             .retain(|path, _| self.store.get(path).is_some());
+        let next = self.layers_due.values().min().copied();
+        let next = next.unwrap_or_else(|| Instant::now() + LAYERS_EVERY);
+        self.layers_rest = Some((next, generation));
     }
 
     fn layer_usage(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Filesystem> {
