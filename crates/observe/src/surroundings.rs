@@ -260,7 +260,7 @@ fn log_dir(identity: &Identity) -> Option<PathBuf> {
 
 fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> Filesystem {
     let (inodes, inodes_free) = usage.inodes.unwrap_or((0, 0));
-    let mut row = Filesystem {
+    Filesystem {
         device: Symbol::new(device),
         kind: Symbol::new(kind),
         capacity: usage.capacity,
@@ -269,23 +269,9 @@ fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> File
         has_inodes: u64::from(usage.has_inodes()),
         inodes,
         inodes_free,
+        disk: disk.map(|disk| disk.counters).unwrap_or_default(),
         ..Filesystem::default()
-    };
-    if let Some(disk) = disk {
-        let c = &disk.counters;
-        row.reads_completed = c.reads_completed;
-        row.reads_merged = c.reads_merged;
-        row.sectors_read = c.sectors_read;
-        row.read_ms = c.read_ms;
-        row.writes_completed = c.writes_completed;
-        row.writes_merged = c.writes_merged;
-        row.sectors_written = c.sectors_written;
-        row.write_ms = c.write_ms;
-        row.io_in_progress = c.io_in_progress;
-        row.io_ms = c.io_ms;
-        row.weighted_io_ms = c.weighted_io_ms;
     }
-    row
 }
 
 /// The running thread.

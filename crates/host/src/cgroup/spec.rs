@@ -57,7 +57,7 @@ impl Presence {
 }
 
 impl SpecReader {
-    /// Figures of the cpuset, pids and hugetlb groups are only read where those are wanted.
+    /// On v1 a controller whose figures are not wanted is not looked at, as in the original; v2 has the one directory.
     pub fn new(
         hierarchies: &Hierarchies,
         cgroup: &str,
@@ -78,6 +78,7 @@ impl SpecReader {
             v2,
             is_root: cgroup == "/",
             cpu: cpu("cpu.shares", "cpu.weight")
+                .filter(|_| wanted.cpu || v2)
                 .zip(cpu("cpu.cfs_quota_us", "cpu.max"))
                 .map(|(weight, quota)| CpuFiles {
                     weight,
@@ -86,6 +87,7 @@ impl SpecReader {
                 }),
             cpuset: cpuset.filter(|_| wanted.cpuset || v2),
             memory: memory("memory.limit_in_bytes", "memory.max")
+                .filter(|_| wanted.memory || v2)
                 .zip(memory("memory.soft_limit_in_bytes", "memory.min"))
                 .zip(memory("memory.memsw.limit_in_bytes", "memory.swap.max"))
                 .map(|((limit, reservation), swap)| MemoryFiles {
@@ -96,7 +98,7 @@ impl SpecReader {
             pids: pids.filter(|_| wanted.pids || v2),
             // The original never says so on v2, and clients take the flag for "there are such figures".
             hugetlb: Presence::new(dir(Controller::Hugetlb).filter(|_| wanted.hugetlb && !v2)),
-            blkio: Presence::new(dir(Controller::Blkio)),
+            blkio: Presence::new(dir(Controller::Blkio).filter(|_| wanted.io || v2)),
             dirs: hierarchies.watched_dirs(cgroup),
         }
     }
