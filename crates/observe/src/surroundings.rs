@@ -2,6 +2,7 @@
 //! about the machine that hardly change. The sampler only ever takes what is there.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +19,7 @@ use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf, read_file};
 use rustc_hash::FxHashMap;
 
-use crate::machine::{MachineState, Storage};
+use crate::machine::{Layer, Logs, MachineState, Storage};
 use crate::sample::Filesystem;
 use crate::store::{DeviceNames, Store};
 use crate::{Group, GroupSet, Symbol};
@@ -178,8 +179,8 @@ impl Surroundings {
                 continue;
             }
             let started = Instant::now();
-            if let Some(usage) = self.layer_usage(&identity, cancel) {
-                self.machine.set_layer(Arc::clone(container.path()), usage);
+            if let Some(layer) = self.layer(&identity, cancel) {
+                self.machine.set_layer(Arc::clone(container.path()), layer);
             }
             let pause = LAYERS_EVERY.max(started.elapsed() * 10);
             self.layers_due
@@ -194,8 +195,8 @@ impl Surroundings {
         self.layers_rest = Some((next, generation));
     }
 
-    fn layer_usage(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Filesystem> {
-        let layer = match &identity.writable_layer {
+    fn layer(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Layer> {
+        let dir = match &identity.writable_layer {
             Some(layer) => layer.clone(),
             None => self.overlay_of(identity.pid?)?,
         };
@@ -203,21 +204,24 @@ impl Surroundings {
             cancel,
             most_entries: MOST_ENTRIES,
         };
-        let base = dir_usage(&self.root.path(&layer), walk).ok()?;
-        let logs = log_dir(identity)
-            .and_then(|dir| dir_usage(&self.root.path(dir), walk).ok())
-            .map_or(0, |walked| walked.bytes);
-        let (device, capacity) = self.device_of(&layer);
-        Some(Filesystem {
+        let base = dir_usage(&self.root.path(&dir), walk).ok()?;
+        let logs = log_dir(identity).map(|dir| self.root.path(dir));
+        let all_logs = logs.as_ref().and_then(|dir| dir_usage(dir, walk).ok());
+        let (device, capacity) = self.device_of(&dir);
+        let usage = Filesystem {
             device: Symbol::new(&device),
             kind: Symbol::new("vfs"),
             capacity,
-            usage: base.bytes + logs,
+            usage: base.bytes + all_logs.map_or(0, |walked| walked.bytes),
             base_usage: base.bytes,
             // The original says "inodes used" here, and clients read it so.
             inodes: base.inodes,
             has_inodes: 1,
             ..Filesystem::default()
+        };
+        Some(Layer {
+            usage,
+            logs: logs.and_then(|dir| log_files(&dir)),
         })
     }
 
@@ -240,6 +244,21 @@ impl Surroundings {
         let capacity = mount.and_then(|m| self.prober.usage(&m).ok());
         (device, capacity.map_or(0, |usage| usage.capacity))
     }
+}
+
+/// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
+fn log_files(dir: &Path) -> Option<Logs> {
+    let mut logs = Logs::default();
+    for entry in std::fs::read_dir(dir).ok()?.flatten() {
+        // A file that was rotated away meanwhile takes nothing.
+        if let Ok(found) = entry.metadata()
+            && !found.is_dir()
+        {
+            logs.bytes += found.blocks() * 512;
+            logs.inodes += 1;
+        }
+    }
+    Some(logs)
 }
 
 /// Where a container's log files are: where its runtime says, or where the kubelet keeps those of pods.

@@ -378,7 +378,9 @@ impl Collector {
             self.machine.filesystems(&mut self.sample.filesystems);
         } else if tracked.has_layer {
             let layer = self.machine.layer(tracked.container.path());
-            self.sample.filesystems.extend(layer);
+            self.sample
+                .filesystems
+                .extend(layer.map(|layer| layer.usage));
         }
         self.sample.groups = self.sample.groups.with(Group::Disk);
     }
