@@ -185,7 +185,8 @@ fn image_fs() -> ImageFs {
     };
     ImageFs {
         containers: FsUse {
-            dir: "/mnt/elsewhere".to_owned(),
+            // Of a file system that nothing more is known of.
+            dir: "elsewhere".to_owned(),
             inodes: None,
             ..images.clone()
         },
@@ -232,6 +233,31 @@ fn a_page_without_a_node_says_so() {
     node.observer.store.remove("/");
     assert!(node.page().ends_with("resource_scrape_error 1\n"));
     write_summary(&node.observer, "node-1", None, false, Vec::new()).unwrap_err();
+}
+
+#[test]
+fn what_the_runtime_takes_of_the_disk() {
+    let node = Node::new();
+    let told = &node.summary(false)["node"]["runtime"];
+    let images = &told["imageFs"];
+    assert_eq!(images["time"], "2026-11-15T21:26:40Z");
+    assert_eq!(
+        (&images["usedBytes"], &images["inodesUsed"]),
+        (&77.into(), &7.into())
+    );
+    assert_eq!(
+        (&images["capacityBytes"], &images["inodesFree"]),
+        (&1000.into(), &70.into())
+    );
+    let layers = told["containerFs"].as_object().unwrap();
+    assert_eq!(layers["usedBytes"], 77);
+    assert_eq!(layers.keys().collect::<Vec<_>>(), ["time", "usedBytes"]);
+    // A runtime that does not tell leaves the place.
+    let mut out = Vec::new();
+    write_summary(&node.observer, "node-1", None, false, &mut out).unwrap();
+    let silent: Value = serde_json::from_slice(&out).unwrap();
+    let place = silent["node"]["runtime"]["imageFs"].as_object().unwrap();
+    assert!(place.contains_key("capacityBytes") && !place.contains_key("usedBytes"));
 }
 
 #[test]
