@@ -84,6 +84,7 @@ impl ReadBuf {
 /// never fails for want of descriptors. Going over is said once.
 #[derive(Debug)]
 pub struct Descriptors {
+    most: usize,
     free: AtomicUsize,
     warned: AtomicBool,
 }
@@ -101,6 +102,7 @@ impl Descriptors {
 
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
+            most,
             free: AtomicUsize::new(most),
             warned: AtomicBool::new(false),
         })
@@ -118,6 +120,14 @@ impl Descriptors {
             })
             .ok()
             .map(|_| Reserved(Arc::clone(self), count))
+    }
+
+    /// For a file that is read seldom: only while there is plenty.
+    fn take_spare(self: &Arc<Self>) -> Option<Permit> {
+        match self.free() > self.most / 2 {
+            true => self.take(),
+            false => None,
+        }
     }
 
     fn take(self: &Arc<Self>) -> Option<Permit> {
@@ -174,6 +184,8 @@ pub struct Source {
     path: PathBuf,
     state: State,
     shape: Shape,
+    /// Leaves the last descriptors to files that are read more often.
+    seldom: bool,
     descriptors: Arc<Descriptors>,
 }
 
@@ -184,7 +196,16 @@ impl Source {
             path,
             state: State::Unopened,
             shape: Shape::Whole,
+            seldom: false,
             descriptors: Arc::clone(descriptors),
+        }
+    }
+
+    /// A file that is read every few seconds rather than with every sample.
+    pub fn seldom(path: PathBuf, descriptors: &Arc<Descriptors>) -> Self {
+        Self {
+            seldom: true,
+            ..Self::new(path, descriptors)
         }
     }
 
@@ -223,7 +244,11 @@ impl Source {
         };
         let outcome = buf.fill(&file, self.shape);
         if matches!(self.state, State::Unopened) && outcome.is_ok() {
-            self.state = match self.descriptors.take() {
+            let permit = match self.seldom {
+                true => self.descriptors.take_spare(),
+                false => self.descriptors.take(),
+            };
+            self.state = match permit {
                 Some(permit) => State::Open(file, permit),
                 None => State::Transient,
             };
@@ -262,6 +287,11 @@ impl Source {
         if matches!(self.state, State::Absent) {
             self.state = State::Unopened;
         }
+    }
+
+    /// Gives up the handle: the file may have been removed and made anew under the same name.
+    pub fn reopen(&mut self) {
+        self.state = State::Unopened;
     }
 
     /// Known not to exist, or not to answer.
@@ -378,6 +408,23 @@ mod tests {
         assert_eq!(budget.free(), 0);
         drop(sources);
         assert_eq!(budget.free(), 1);
+    }
+
+    #[test]
+    fn what_is_read_seldom_leaves_half_of_the_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        let budget = Descriptors::new(4);
+        let mut sources: Vec<Source> = (0..4)
+            .map(|i| {
+                let path = dir.path().join(format!("f{i}"));
+                std::fs::write(&path, "1\n").unwrap();
+                Source::seldom(path, &budget)
+            })
+            .collect();
+        for source in &mut sources {
+            assert!(source.read(&mut ReadBuf::default()).unwrap().is_some());
+        }
+        assert_eq!(budget.free(), 2);
     }
 
     #[test]

@@ -50,7 +50,23 @@ pub struct Window {
     pub samples: f64,
 }
 
+#[derive(Debug)]
+struct Reading {
+    cpu: CpuTime,
+    /// `None` where the program does not count.
+    samples: Option<f64>,
+}
+
 impl Window {
+    /// Both windows as one.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            wall: self.wall + other.wall,
+            samples: self.samples + other.samples,
+        }
+    }
+
     pub fn micros_per_sample(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.samples
     }
@@ -147,22 +163,31 @@ impl Subject {
 
     /// Lets it sample undisturbed.
     pub fn window(&self, crowd: &Crowd, length: Duration) -> Result<Window> {
-        let counted = self.samples_total()?;
-        let (begin, before) = (Instant::now(), CpuTime::of(self.pid())?);
-        let clock_before = unix_ms()?;
+        let before = self.reading()?;
+        let (begin, clock_before) = (Instant::now(), unix_ms()?);
         std::thread::sleep(length);
-        let after = CpuTime::of(self.pid())?;
-        let wall = begin.elapsed();
-        let clock_after = unix_ms()?;
-        let samples = match (counted, self.samples_total()?) {
+        let (wall, clock_after) = (begin.elapsed(), unix_ms()?);
+        let after = self.reading()?;
+        let samples = match (before.samples, after.samples) {
             (Some(first), Some(last)) => last - first,
             _ => self.samples_by_history(crowd, clock_before, clock_after)?,
         };
         ensure!(samples > 0.0, "no sample was taken in {wall:?}");
         Ok(Window {
-            cpu: after.since(&before),
+            cpu: after.cpu.since(&before.cpu),
             wall,
             samples,
+        })
+    }
+
+    /// CPU time and samples of the same moment: a round that falls between the two questions would be paid for and not
+    /// counted, or the other way round.
+    fn reading(&self) -> Result<Reading> {
+        poll::until("a moment between two rounds", LISTED, || {
+            let samples = self.samples_total()?;
+            let cpu = CpuTime::of(self.pid())?;
+            let same = samples.is_none() || self.samples_total()? == samples;
+            Ok(same.then_some(Reading { cpu, samples }))
         })
     }
 
