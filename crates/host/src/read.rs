@@ -130,6 +130,11 @@ impl Descriptors {
         }
     }
 
+    /// So few are left that files that are read seldom give theirs back.
+    fn is_scarce(&self) -> bool {
+        self.free() < self.most / 4
+    }
+
     fn take(self: &Arc<Self>) -> Option<Permit> {
         let taken = self
             .free
@@ -166,14 +171,12 @@ impl Drop for Reserved {
 
 #[derive(Debug)]
 enum State {
-    /// Not looked at yet.
+    /// Not looked at yet, or there was no room in the budget.
     Unopened,
     Open(
         OwnedFd,
         #[expect(dead_code, reason = "returned to the budget when dropped")] Permit,
     ),
-    /// There was no budget left for it.
-    Transient,
     /// This cgroup or kernel has no such file; not asked again.
     Absent,
 }
@@ -226,8 +229,11 @@ impl Source {
         let outcome = match &self.state {
             State::Absent => return Ok(None),
             State::Open(file, _) => buf.fill(file, self.shape),
-            State::Unopened | State::Transient => return self.open_and_read(buf),
+            State::Unopened => return self.open_and_read(buf),
         };
+        if self.seldom && self.descriptors.is_scarce() {
+            self.reopen();
+        }
         self.settle(outcome).map(|len| len.map(|n| buf.text(n)))
     }
 
@@ -243,15 +249,15 @@ impl Source {
             Err(source) => return Err(HostError::io("open", &self.path, source)),
         };
         let outcome = buf.fill(&file, self.shape);
-        if matches!(self.state, State::Unopened) && outcome.is_ok() {
+        if outcome.is_ok() {
+            // Without room it is opened again for the next reading, when there may be some.
             let permit = match self.seldom {
                 true => self.descriptors.take_spare(),
                 false => self.descriptors.take(),
             };
-            self.state = match permit {
-                Some(permit) => State::Open(file, permit),
-                None => State::Transient,
-            };
+            if let Some(permit) = permit {
+                self.state = State::Open(file, permit);
+            }
         }
         self.settle(outcome).map(|len| len.map(|n| buf.text(n)))
     }
@@ -421,10 +427,22 @@ mod tests {
                 Source::seldom(path, &budget)
             })
             .collect();
-        for source in &mut sources {
+        let mut read = |source: &mut Source| {
             assert!(source.read(&mut ReadBuf::default()).unwrap().is_some());
-        }
+        };
+        sources.iter_mut().for_each(&mut read);
         assert_eq!(budget.free(), 2);
+        // Files that are read often take the rest, and in the end those, too.
+        let mut often: Vec<Source> = sources
+            .iter()
+            .map(|source| Source::new(source.path().to_owned(), &budget))
+            .collect();
+        for _ in 0..3 {
+            often.iter_mut().for_each(&mut read);
+            sources.iter_mut().for_each(&mut read);
+        }
+        assert!(often.iter().all(|s| matches!(s.state, State::Open(..))));
+        assert_eq!(budget.free(), 0);
     }
 
     #[test]

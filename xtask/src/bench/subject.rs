@@ -223,16 +223,23 @@ impl Subject {
 
     /// Scrapes over one connection, uncompressed. `sampling` is what it uses meanwhile anyway, in cores.
     pub fn scrapes(&self, sampling: f64) -> Result<Scrape> {
-        const TIMES: usize = 20;
+        // So many that the sampling meanwhile, which is subtracted, is the smaller part; a slow program gets away with
+        // fewer.
+        const TIMES: usize = 300;
+        const AT_LEAST: usize = 20;
         // Long enough that sampling rounds fall into it as often as they should.
-        const AT_LEAST: Duration = Duration::from_secs(5);
+        const SHORTEST: Duration = Duration::from_secs(5);
+        const LONGEST: Duration = Duration::from_secs(30);
         let mut connection = Connection::open(self.address)?;
         let mut page = Vec::new();
         // The first one fills buffers on both sides.
         connection.get_into("/metrics", &mut page)?;
         let mut walls = Vec::new();
         let (begin, before) = (Instant::now(), CpuTime::of(self.pid())?);
-        while walls.len() < TIMES || begin.elapsed() < AT_LEAST {
+        let enough = |times: usize, elapsed: Duration| {
+            times >= TIMES && elapsed >= SHORTEST || times >= AT_LEAST && elapsed >= LONGEST
+        };
+        while !enough(walls.len(), begin.elapsed()) {
             let started = Instant::now();
             let (status, headers) = connection.get_into("/metrics", &mut page)?;
             walls.push(started.elapsed().as_secs_f64() * 1e3);
