@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
+use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_containers::runtime::docker::Status;
 use plimsoll_observe::Observer;
 use plimsoll_observe::exposition::Dialect;
@@ -15,6 +16,8 @@ use crate::http::Surface;
 
 /// Pages that show a runtime's own words wait no longer for them.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
+/// A summary goes without the runtime's disk usage rather than wait longer.
+const IMAGE_FS_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Surface for View {
     fn observer(&self) -> &Arc<Observer> {
@@ -63,6 +66,11 @@ impl Surface for View {
 
     fn sources(&self, container: &str) -> Option<Vec<String>> {
         self.files_of(container)
+    }
+
+    fn image_fs(&self) -> Option<ImageFs> {
+        let asking = tokio::time::timeout(IMAGE_FS_PATIENCE, self.containers.image_fs());
+        self.tokio.block_on(async { asking.await.ok().flatten() })
     }
 
     fn runtime(&self, namespace: Namespace) -> Result<Vec<(String, String)>, String> {

@@ -6,7 +6,7 @@
 //! absent costs its own containers their names and nobody else anything.
 
 mod containerd;
-mod cri;
+pub mod cri;
 mod desk;
 pub mod docker;
 mod grpc;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::discovery::{self, Discovery, Intervals, Nobody, Wake};
 use crate::names::Rules;
+use crate::runtime::cri::ImageFs;
 use crate::runtime::docker::Docker;
 use crate::runtime::{self, Endpoint, Options, Resolver, RuntimeError};
 use crate::{Change, Namespace};
@@ -203,6 +204,22 @@ impl Handle {
         Docker::connect(socket, namespace, &self.options)
             .await
             .map(Some)
+    }
+
+    /// How much of the disk the configured CRI runtime takes, if there is one that tells.
+    pub async fn image_fs(&self) -> Option<ImageFs> {
+        let sockets = self.endpoints.iter().filter_map(|endpoint| match endpoint {
+            Endpoint::Containerd { socket, .. } | Endpoint::Cri { socket } => Some(socket),
+            Endpoint::Docker { .. } | Endpoint::Podman { .. } => None,
+        });
+        for socket in sockets {
+            match runtime::cri::image_fs(socket).await {
+                Ok(Some(told)) => return Some(told),
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "a runtime does not tell its disk usage"),
+            }
+        }
+        None
     }
 
     /// Stops everything; false where something did not end within `deadline` and was left behind.

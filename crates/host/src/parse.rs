@@ -116,25 +116,58 @@ pub fn hex(text: &[u8]) -> Option<u64> {
 }
 
 /// Walks a flat-keyed file (`key value` a line). `each` returns `false` to stop early.
+///
+/// Half of the agent's own work is here, so a line is gone over once: to the blank, then digit by digit.
 #[inline]
 pub fn flat_keyed(text: &[u8], mut each: impl FnMut(&[u8], u64) -> bool) -> Result<(), Malformed> {
     let mut rest = text;
     let mut index = 0;
     while !rest.is_empty() {
-        let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-        let line = &rest[..end];
-        rest = rest.get(end + 1..).unwrap_or(&[]);
-        if !line.is_empty() {
-            // Keys have no blanks and values no sign, so the last blank parts them.
-            let at = memchr::memrchr(b' ', line).ok_or_else(|| Malformed::at(index, line))?;
-            let value = u64(&line[at + 1..]).ok_or_else(|| Malformed::at(index, line))?;
-            if !each(&line[..at], value) {
-                return Ok(());
+        let at = memchr::memchr2(b' ', b'\n', rest).unwrap_or(rest.len());
+        let (key, tail) = rest.split_at(at);
+        let value = match tail.first() {
+            Some(b' ') => leading_u64(&tail[1..]),
+            // An empty line is none; a key without a value is a mistake.
+            _ if key.is_empty() => {
+                rest = tail.get(1..).unwrap_or(&[]);
+                index += 1;
+                continue;
             }
+            _ => None,
+        };
+        let end = |(_, digits): &(u64, usize)| tail.get(1 + digits).is_none_or(|&b| b == b'\n');
+        let Some((value, digits)) = value.filter(end) else {
+            let line = rest.split(|&b| b == b'\n').next().unwrap_or(rest);
+            return Err(Malformed::at(index, line));
+        };
+        if !each(key, value) {
+            return Ok(());
         }
+        rest = tail.get(digits + 2..).unwrap_or(&[]);
         index += 1;
     }
     Ok(())
+}
+
+/// The number that the text begins with, and how many digits it has.
+#[inline]
+fn leading_u64(text: &[u8]) -> Option<(u64, usize)> {
+    /// So many digits cannot overflow.
+    const SAFE: usize = 19;
+    let mut value = 0u64;
+    let mut digits = 0;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        value = match digits < SAFE {
+            true => value * 10 + u64::from(digit),
+            false => value.checked_mul(10)?.checked_add(u64::from(digit))?,
+        };
+        digits += 1;
+    }
+    (digits > 0).then_some((value, digits))
 }
 
 /// A file holding one number.
@@ -207,10 +240,47 @@ mod tests {
         );
     }
 
+    #[track_caller]
+    fn check_flat(text: &str, expected: Result<&[(&str, u64)], usize>) {
+        let mut found = Vec::new();
+        let outcome = flat_keyed(text.as_bytes(), |key, value| {
+            found.push((String::from_utf8_lossy(key).into_owned(), value));
+            true
+        });
+        let found: Vec<(&str, u64)> = found.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+        let outcome = outcome.map(|()| found.as_slice()).map_err(|at| at.line);
+        assert_eq!(outcome, expected, "{text:?}");
+    }
+
+    #[test]
+    fn flat_keyed_lines() {
+        check_flat("", Ok(&[]));
+        check_flat("\na 1\n\nb 22", Ok(&[("a", 1), ("b", 22)]));
+        check_flat("a 18446744073709551615\n", Ok(&[("a", u64::MAX)]));
+        check_flat("a 18446744073709551616\n", Err(1));
+        check_flat("a 99999999999999999999\n", Err(1));
+        check_flat("a 1\nb\n", Err(2));
+        check_flat("a 1\nb \nc 3\n", Err(2));
+        check_flat("a 1x\n", Err(1));
+        check_flat("a 1 2\n", Err(1));
+        check_flat("a -1\n", Err(1));
+    }
+
     proptest! {
         #[test]
         fn any_number_survives(value: u64) {
             prop_assert_eq!(u64(value.to_string().as_bytes()), Some(value));
+        }
+
+        #[test]
+        fn any_flat_keyed_number_survives(value: u64) {
+            let text = format!("key {value}\nnext 1\n");
+            let mut found = Vec::new();
+            flat_keyed(text.as_bytes(), |_, value| {
+                found.push(value);
+                true
+            }).unwrap();
+            prop_assert_eq!(found, [value, 1]);
         }
 
         #[test]

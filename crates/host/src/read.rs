@@ -84,6 +84,7 @@ impl ReadBuf {
 /// never fails for want of descriptors. Going over is said once.
 #[derive(Debug)]
 pub struct Descriptors {
+    most: usize,
     free: AtomicUsize,
     warned: AtomicBool,
 }
@@ -101,6 +102,7 @@ impl Descriptors {
 
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
+            most,
             free: AtomicUsize::new(most),
             warned: AtomicBool::new(false),
         })
@@ -118,6 +120,19 @@ impl Descriptors {
             })
             .ok()
             .map(|_| Reserved(Arc::clone(self), count))
+    }
+
+    /// For a file that is read seldom: only while there is plenty.
+    fn take_spare(self: &Arc<Self>) -> Option<Permit> {
+        match self.free() > self.most / 2 {
+            true => self.take(),
+            false => None,
+        }
+    }
+
+    /// So few are left that files that are read seldom give theirs back.
+    fn is_scarce(&self) -> bool {
+        self.free() < self.most / 4
     }
 
     fn take(self: &Arc<Self>) -> Option<Permit> {
@@ -156,14 +171,12 @@ impl Drop for Reserved {
 
 #[derive(Debug)]
 enum State {
-    /// Not looked at yet.
+    /// Not looked at yet, or there was no room in the budget.
     Unopened,
     Open(
         OwnedFd,
         #[expect(dead_code, reason = "returned to the budget when dropped")] Permit,
     ),
-    /// There was no budget left for it.
-    Transient,
     /// This cgroup or kernel has no such file; not asked again.
     Absent,
 }
@@ -174,6 +187,8 @@ pub struct Source {
     path: PathBuf,
     state: State,
     shape: Shape,
+    /// Leaves the last descriptors to files that are read more often.
+    seldom: bool,
     descriptors: Arc<Descriptors>,
 }
 
@@ -184,7 +199,16 @@ impl Source {
             path,
             state: State::Unopened,
             shape: Shape::Whole,
+            seldom: false,
             descriptors: Arc::clone(descriptors),
+        }
+    }
+
+    /// A file that is read every few seconds rather than with every sample.
+    pub fn seldom(path: PathBuf, descriptors: &Arc<Descriptors>) -> Self {
+        Self {
+            seldom: true,
+            ..Self::new(path, descriptors)
         }
     }
 
@@ -205,8 +229,11 @@ impl Source {
         let outcome = match &self.state {
             State::Absent => return Ok(None),
             State::Open(file, _) => buf.fill(file, self.shape),
-            State::Unopened | State::Transient => return self.open_and_read(buf),
+            State::Unopened => return self.open_and_read(buf),
         };
+        if self.seldom && self.descriptors.is_scarce() {
+            self.reopen();
+        }
         self.settle(outcome).map(|len| len.map(|n| buf.text(n)))
     }
 
@@ -222,11 +249,15 @@ impl Source {
             Err(source) => return Err(HostError::io("open", &self.path, source)),
         };
         let outcome = buf.fill(&file, self.shape);
-        if matches!(self.state, State::Unopened) && outcome.is_ok() {
-            self.state = match self.descriptors.take() {
-                Some(permit) => State::Open(file, permit),
-                None => State::Transient,
+        if outcome.is_ok() {
+            // Without room it is opened again for the next reading, when there may be some.
+            let permit = match self.seldom {
+                true => self.descriptors.take_spare(),
+                false => self.descriptors.take(),
             };
+            if let Some(permit) = permit {
+                self.state = State::Open(file, permit);
+            }
         }
         self.settle(outcome).map(|len| len.map(|n| buf.text(n)))
     }
@@ -262,6 +293,11 @@ impl Source {
         if matches!(self.state, State::Absent) {
             self.state = State::Unopened;
         }
+    }
+
+    /// Gives up the handle: the file may have been removed and made anew under the same name.
+    pub fn reopen(&mut self) {
+        self.state = State::Unopened;
     }
 
     /// Known not to exist, or not to answer.
@@ -378,6 +414,35 @@ mod tests {
         assert_eq!(budget.free(), 0);
         drop(sources);
         assert_eq!(budget.free(), 1);
+    }
+
+    #[test]
+    fn what_is_read_seldom_leaves_half_of_the_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        let budget = Descriptors::new(4);
+        let mut sources: Vec<Source> = (0..4)
+            .map(|i| {
+                let path = dir.path().join(format!("f{i}"));
+                std::fs::write(&path, "1\n").unwrap();
+                Source::seldom(path, &budget)
+            })
+            .collect();
+        let mut read = |source: &mut Source| {
+            assert!(source.read(&mut ReadBuf::default()).unwrap().is_some());
+        };
+        sources.iter_mut().for_each(&mut read);
+        assert_eq!(budget.free(), 2);
+        // Files that are read often take the rest, and in the end those, too.
+        let mut often: Vec<Source> = sources
+            .iter()
+            .map(|source| Source::new(source.path().to_owned(), &budget))
+            .collect();
+        for _ in 0..3 {
+            often.iter_mut().for_each(&mut read);
+            sources.iter_mut().for_each(&mut read);
+        }
+        assert!(often.iter().all(|s| matches!(s.state, State::Open(..))));
+        assert_eq!(budget.free(), 0);
     }
 
     #[test]

@@ -108,7 +108,8 @@ fn render(hierarchies: &Hierarchies, root: &Path, cgroup: &str, wanted: Wanted) 
             h.failcnt
         ));
     }
-    let spec = SpecReader::new(hierarchies, cgroup, wanted).read(&mut buf, "0-1");
+    let spec =
+        SpecReader::new(hierarchies, cgroup, wanted, &Descriptors::new(64)).read(&mut buf, "0-1");
     line(format!(
         "spec shares={} quota={}/{} mask={:?} memory={} min={} swap={} pids={}",
         spec.cpu_shares,

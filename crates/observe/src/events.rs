@@ -59,6 +59,19 @@ pub enum Detail {
 }
 
 impl Event {
+    /// About what it takes in memory.
+    fn bytes(&self) -> usize {
+        let words = match &self.detail {
+            Detail::OomKill {
+                process_name,
+                constraint,
+                ..
+            } => process_name.len() + constraint.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + self.container.len() + words
+    }
+
     pub fn kind(&self) -> EventType {
         match self.detail {
             Detail::Oom => EventType::Oom,
@@ -103,6 +116,8 @@ impl Query {
 pub struct Limits {
     pub age: [Duration; EventType::ALL.len()],
     pub count: [usize; EventType::ALL.len()],
+    /// Memory that all of them together may take; the original has no such limit.
+    pub bytes: usize,
 }
 
 impl Default for Limits {
@@ -110,6 +125,7 @@ impl Default for Limits {
         Self {
             age: [Duration::from_secs(24 * 3600); 4],
             count: [100_000; 4],
+            bytes: 8 << 20,
         }
     }
 }
@@ -122,9 +138,31 @@ pub struct EventStore {
     inner: Mutex<Inner>,
 }
 
+/// The events of one type, oldest first.
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn insert(&mut self, event: Event) {
+        self.bytes += event.bytes();
+        // Nearly always the newest; a kill replayed from the kernel's log may be older.
+        let at = self.events.partition_point(|e| e.at <= event.at);
+        self.events.insert(at, event);
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.bytes -= event.bytes();
+        }
+    }
+}
+
 #[derive(Default)]
 struct Inner {
-    by_type: [VecDeque<Event>; EventType::ALL.len()],
+    by_type: [Kept; EventType::ALL.len()],
     listeners: Vec<(Query, Listener)>,
     added: u64,
 }
@@ -155,11 +193,14 @@ impl EventStore {
         let oldest = event.at.minus(self.limits.age[kind]);
         let most = self.limits.count[kind];
         let kept = &mut inner.by_type[kind];
-        // Nearly always the newest; a kill replayed from the kernel's log may be older.
-        let at = kept.partition_point(|e| e.at <= event.at);
-        kept.insert(at, event);
-        while kept.len() > most || kept.front().is_some_and(|e| e.at < oldest) {
-            kept.pop_front();
+        kept.insert(event);
+        while kept.events.len() > most || kept.events.front().is_some_and(|e| e.at < oldest) {
+            kept.forget_oldest();
+        }
+        while inner.by_type.iter().map(|kept| kept.bytes).sum::<usize>() > self.limits.bytes {
+            // Of the type that has most: containers that come and go must not crowd out the rare kills.
+            let largest = inner.by_type.iter_mut().max_by_key(|kept| kept.bytes);
+            largest.into_iter().for_each(Kept::forget_oldest);
         }
     }
 
@@ -170,7 +211,7 @@ impl EventStore {
         let mut found: Vec<Event> = inner
             .by_type
             .iter()
-            .flatten()
+            .flat_map(|kept| &kept.events)
             .filter(|e| query.matches(e))
             .cloned()
             .collect();
@@ -252,6 +293,27 @@ mod tests {
         let found = store.query(&all);
         assert_eq!(found.iter().filter(|e| e.detail == Detail::Oom).count(), 3);
         assert_eq!(found.len(), 3 + 11);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_rare_events_outlive_frequent_ones() {
+        let store = EventStore::new(Limits {
+            bytes: 100 << 10,
+            ..Limits::default()
+        });
+        store.add(event("/a", 0, Detail::Oom));
+        for second in 0..10_000 {
+            let container = format!("/kubepods/burstable/{second:064}");
+            store.add(event(&container, second, Detail::ContainerCreation));
+        }
+        let all = store.query(&Query {
+            most: None,
+            ..query("/", true)
+        });
+        assert_eq!(all.iter().filter(|e| e.detail == Detail::Oom).count(), 1);
+        assert_eq!(all.last().map(|e| e.at.secs()), Some(9_999));
+        let bytes: usize = all.iter().map(Event::bytes).sum();
+        assert!((90 << 10..=100 << 10).contains(&bytes), "{bytes}");
     }
 
     #[test]

@@ -148,17 +148,26 @@ struct Encoder<'a> {
 }
 
 impl Walk for Encoder<'_> {
-    #[inline]
+    /// Nearly every value is as it was: that much is worth inlining everywhere.
+    #[inline(always)]
     fn value(&mut self, value: &mut u64) {
+        if self.row.get(self.at) == Some(value) {
+            self.at += 1;
+            self.zeros += 1;
+        } else {
+            self.changed(*value);
+        }
+    }
+}
+
+impl Encoder<'_> {
+    #[inline(never)]
+    fn changed(&mut self, value: u64) {
         let delta = match self.row.get_mut(self.at) {
-            Some(last) => {
-                let delta = value.wrapping_sub(*last);
-                *last = *value;
-                delta
-            }
+            Some(last) => value.wrapping_sub(std::mem::replace(last, value)),
             None => {
-                self.row.push(*value);
-                *value
+                self.row.push(value);
+                value
             }
         };
         self.at += 1;
@@ -169,9 +178,7 @@ impl Walk for Encoder<'_> {
         self.flush_zeros();
         varint(zigzag(delta as i64), self.out);
     }
-}
 
-impl Encoder<'_> {
     /// A zero byte cannot start a non-zero delta, so it announces a run of unchanged values.
     fn flush_zeros(&mut self) {
         if self.zeros > 0 {

@@ -18,7 +18,21 @@ pub struct MachineState {
     info: RwLock<Arc<MachineInfo>>,
     filesystems: RwLock<Vec<Filesystem>>,
     storage: RwLock<Arc<Vec<Storage>>>,
-    layers: RwLock<FxHashMap<CgroupPath, Filesystem>>,
+    layers: RwLock<FxHashMap<CgroupPath, Layer>>,
+}
+
+/// What a container has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Layer {
+    pub usage: Filesystem,
+    /// Where it has a log directory: the files in it.
+    pub logs: Option<Logs>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Logs {
+    pub bytes: u64,
+    pub inodes: u64,
 }
 
 /// One file system as the storage API tells it.
@@ -92,12 +106,12 @@ impl MachineState {
     }
 
     /// What a container's writable layer takes, where that has been counted.
-    pub fn layer(&self, path: &str) -> Option<Filesystem> {
+    pub fn layer(&self, path: &str) -> Option<Layer> {
         self.layers.read().get(path).copied()
     }
 
-    pub fn set_layer(&self, path: CgroupPath, usage: Filesystem) {
-        self.layers.write().insert(path, usage);
+    pub fn set_layer(&self, path: CgroupPath, layer: Layer) {
+        self.layers.write().insert(path, layer);
     }
 
     pub fn retain_layers(&self, keep: impl Fn(&str) -> bool) {

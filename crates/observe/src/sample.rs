@@ -8,6 +8,7 @@ use plimsoll_host::Timestamp;
 use plimsoll_host::cgroup::{
     Cfs, Cpu, Hugetlb, Io, IoRow, Memory, MemoryEvents, NumaNode, NumaPages, Pressure, Psi,
 };
+use plimsoll_host::fs::DiskCounters;
 
 use crate::{Group, GroupSet, Symbol};
 
@@ -107,17 +108,8 @@ pub struct Filesystem {
     pub has_inodes: u64,
     pub inodes: u64,
     pub inodes_free: u64,
-    pub reads_completed: u64,
-    pub reads_merged: u64,
-    pub sectors_read: u64,
-    pub read_ms: u64,
-    pub writes_completed: u64,
-    pub writes_merged: u64,
-    pub sectors_written: u64,
-    pub write_ms: u64,
-    pub io_in_progress: u64,
-    pub io_ms: u64,
-    pub weighted_io_ms: u64,
+    /// What the device did; zero where it is none.
+    pub disk: DiskCounters,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -276,9 +268,11 @@ fields! {
     }
     Udp { listen, dropped, rx_queued, tx_queued }
     Filesystem {
-        device, kind, capacity, usage, base_usage, available, has_inodes, inodes, inodes_free, reads_completed,
-        reads_merged, sectors_read, read_ms, writes_completed, writes_merged, sectors_written, write_ms,
-        io_in_progress, io_ms, weighted_io_ms,
+        device, kind, capacity, usage, base_usage, available, has_inodes, inodes, inodes_free, disk,
+    }
+    DiskCounters {
+        reads_completed, reads_merged, sectors_read, read_ms, writes_completed, writes_merged, sectors_written,
+        write_ms, io_in_progress, io_ms, weighted_io_ms,
     }
     ResctrlDomain { mbm_total_bytes, mbm_local_bytes, llc_occupancy }
     PerfCount { event, cpu, value, scaling_ratio }

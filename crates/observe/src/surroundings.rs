@@ -1,6 +1,8 @@
 //! The slow sources, on a thread of their own: file systems that may hang, directory walks that take minutes, facts
 //! about the machine that hardly change. The sampler only ever takes what is there.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,13 +13,13 @@ use std::time::{Duration, Instant};
 use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{
     DiskRow, FsUsage, ImageStorage, Partitions, Prober, Walk, dir_usage, filesystem_uuids,
-    find_disk, overlay_upper_dir, read_diskstats,
+    find_disk, overlay_upper_dir, read_diskstats, statfs,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf, read_file};
 use rustc_hash::FxHashMap;
 
-use crate::machine::{MachineState, Storage};
+use crate::machine::{Layer, Logs, MachineState, Storage};
 use crate::sample::Filesystem;
 use crate::store::{DeviceNames, Store};
 use crate::{Group, GroupSet, Symbol};
@@ -40,8 +42,12 @@ pub struct Surroundings {
     storage: ImageStorage,
     prober: Prober,
     partitions: Partitions,
+    /// Devices by uuid.
+    uuids: BTreeMap<String, String>,
     disks: Vec<DiskRow>,
     layers_due: FxHashMap<CgroupPath, Instant>,
+    /// Nothing to walk before this time, as long as the containers are those of this generation.
+    layers_rest: Option<(Instant, u64)>,
     buf: ReadBuf,
 }
 
@@ -62,8 +68,10 @@ impl Surroundings {
             storage: ImageStorage::default(),
             prober: Prober::default(),
             partitions: Partitions::default(),
+            uuids: BTreeMap::new(),
             disks: Vec::new(),
             layers_due: FxHashMap::default(),
+            layers_rest: None,
             buf: ReadBuf::default(),
         }
     }
@@ -76,6 +84,7 @@ impl Surroundings {
                 tracing::warn!(%error, "cannot read the mount table, keeping the last one")
             }
         }
+        self.uuids = filesystem_uuids(&self.root).unwrap_or_default();
     }
 
     /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
@@ -103,13 +112,17 @@ impl Surroundings {
         if !self.groups.has(Group::Disk) {
             return;
         }
-        let uuids = filesystem_uuids(&self.root).unwrap_or_default();
         let mut rows = Vec::new();
         let mut storage = Vec::new();
         for (device, partition) in self.partitions.iter() {
             let mount_point = self.root.path(&partition.mount_point);
+            // Asking on another thread costs more than the question: only where a server may be dead.
+            let usage = match self.partitions.may_hang(&partition.mount_point) {
+                true => self.prober.usage(&mount_point),
+                false => statfs(&mount_point),
+            };
             // A mount that does not answer is left out until it does.
-            let Ok(usage) = self.prober.usage(&mount_point) else {
+            let Ok(usage) = usage else {
                 continue;
             };
             let disk = find_disk(&self.disks, device, partition.major, partition.minor);
@@ -127,7 +140,8 @@ impl Surroundings {
                     .map(|label| label.name())
                     .collect(),
                 inodes: usage.inodes,
-                uuid: uuids
+                uuid: self
+                    .uuids
                     .iter()
                     .find(|(_, named)| *named == device)
                     .map(|(uuid, _)| uuid.clone()),
@@ -151,6 +165,11 @@ impl Surroundings {
         if !self.groups.has(Group::Disk) {
             return;
         }
+        let generation = self.store.generation();
+        let resting = |(until, of)| of == generation && Instant::now() < until;
+        if self.layers_rest.is_some_and(resting) {
+            return;
+        }
         let containers = self.store.all();
         for container in &containers {
             let identity = container.lock().identity.clone();
@@ -160,8 +179,8 @@ impl Surroundings {
                 continue;
             }
             let started = Instant::now();
-            if let Some(usage) = self.layer_usage(&identity, cancel) {
-                self.machine.set_layer(Arc::clone(container.path()), usage);
+            if let Some(layer) = self.layer(&identity, cancel) {
+                self.machine.set_layer(Arc::clone(container.path()), layer);
             }
             let pause = LAYERS_EVERY.max(started.elapsed() * 10);
             self.layers_due
@@ -171,10 +190,13 @@ impl Surroundings {
             .retain_layers(|path| self.store.get(path).is_some());
         self.layers_due
             .retain(|path, _| self.store.get(path).is_some());
+        let next = self.layers_due.values().min().copied();
+        let next = next.unwrap_or_else(|| Instant::now() + LAYERS_EVERY);
+        self.layers_rest = Some((next, generation));
     }
 
-    fn layer_usage(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Filesystem> {
-        let layer = match &identity.writable_layer {
+    fn layer(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Layer> {
+        let dir = match &identity.writable_layer {
             Some(layer) => layer.clone(),
             None => self.overlay_of(identity.pid?)?,
         };
@@ -182,21 +204,24 @@ impl Surroundings {
             cancel,
             most_entries: MOST_ENTRIES,
         };
-        let base = dir_usage(&self.root.path(&layer), walk).ok()?;
-        let logs = log_dir(identity)
-            .and_then(|dir| dir_usage(&self.root.path(dir), walk).ok())
-            .map_or(0, |walked| walked.bytes);
-        let (device, capacity) = self.device_of(&layer);
-        Some(Filesystem {
+        let base = dir_usage(&self.root.path(&dir), walk).ok()?;
+        let logs = log_dir(identity).map(|dir| self.root.path(dir));
+        let all_logs = logs.as_ref().and_then(|dir| dir_usage(dir, walk).ok());
+        let (device, capacity) = self.device_of(&dir);
+        let usage = Filesystem {
             device: Symbol::new(&device),
             kind: Symbol::new("vfs"),
             capacity,
-            usage: base.bytes + logs,
+            usage: base.bytes + all_logs.map_or(0, |walked| walked.bytes),
             base_usage: base.bytes,
             // The original says "inodes used" here, and clients read it so.
             inodes: base.inodes,
             has_inodes: 1,
             ..Filesystem::default()
+        };
+        Some(Layer {
+            usage,
+            logs: logs.and_then(|dir| log_files(&dir)),
         })
     }
 
@@ -221,6 +246,21 @@ impl Surroundings {
     }
 }
 
+/// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
+fn log_files(dir: &Path) -> Option<Logs> {
+    let mut logs = Logs::default();
+    for entry in std::fs::read_dir(dir).ok()?.flatten() {
+        // A file that was rotated away meanwhile takes nothing.
+        if let Ok(found) = entry.metadata()
+            && !found.is_dir()
+        {
+            logs.bytes += found.blocks() * 512;
+            logs.inodes += 1;
+        }
+    }
+    Some(logs)
+}
+
 /// Where a container's log files are: where its runtime says, or where the kubelet keeps those of pods.
 fn log_dir(identity: &Identity) -> Option<PathBuf> {
     if let Some(dir) = &identity.log_dir {
@@ -239,7 +279,7 @@ fn log_dir(identity: &Identity) -> Option<PathBuf> {
 
 fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> Filesystem {
     let (inodes, inodes_free) = usage.inodes.unwrap_or((0, 0));
-    let mut row = Filesystem {
+    Filesystem {
         device: Symbol::new(device),
         kind: Symbol::new(kind),
         capacity: usage.capacity,
@@ -248,23 +288,9 @@ fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> File
         has_inodes: u64::from(usage.has_inodes()),
         inodes,
         inodes_free,
+        disk: disk.map(|disk| disk.counters).unwrap_or_default(),
         ..Filesystem::default()
-    };
-    if let Some(disk) = disk {
-        let c = &disk.counters;
-        row.reads_completed = c.reads_completed;
-        row.reads_merged = c.reads_merged;
-        row.sectors_read = c.sectors_read;
-        row.read_ms = c.read_ms;
-        row.writes_completed = c.writes_completed;
-        row.writes_merged = c.writes_merged;
-        row.sectors_written = c.sectors_written;
-        row.write_ms = c.write_ms;
-        row.io_in_progress = c.io_in_progress;
-        row.io_ms = c.io_ms;
-        row.weighted_io_ms = c.weighted_io_ms;
     }
-    row
 }
 
 /// The running thread.

@@ -282,3 +282,31 @@ fn files_and_limits_that_come_after_the_directory_are_found() {
         &[],
     );
 }
+
+#[test]
+fn a_changed_limit_is_seen_within_five_seconds_however_seldom_samples_are_taken() {
+    let mut rig = Rig::new(Config {
+        interval: Duration::from_secs(60),
+        ..Config::default()
+    });
+    rig.write("a", "memory.current", "4096\n");
+    rig.write("a", "memory.max", "8192\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(400));
+    rig.check(
+        &["container_spec_memory_limit_bytes{id=\"/a\"} 8192\n"],
+        &[],
+    );
+    let before = rig.samples();
+    rig.write("a", "memory.max", "max\n");
+    rig.write("a", "cpu.max", "50000 100000\n");
+    rig.run(Duration::from_secs(5));
+    rig.check(
+        &["container_spec_memory_limit_bytes{id=\"/a\"} 0\n"],
+        &["container_spec_memory_limit_bytes{id=\"/a\"} 8192\n"],
+    );
+    // A file that was not there before takes a little longer to be noticed.
+    rig.run(Duration::from_secs(10));
+    rig.check(&["container_spec_cpu_quota{id=\"/a\"} 50000\n"], &[]);
+    assert_eq!(rig.samples(), before, "no sample was due");
+}

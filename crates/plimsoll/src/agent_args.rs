@@ -370,6 +370,28 @@ impl AgentArgs {
         Ok(SocketAddr::new(ip, port))
     }
 
+    /// The flag that named the file or directory which an error speaks of: people look for what they wrote.
+    pub fn flag_behind(&self, error: &anyhow::Error) -> Option<&'static str> {
+        let (serving, machine) = (&self.serving, &self.machine);
+        let auth_file = Some(&serving.http_auth_file).filter(|file| !file.is_empty());
+        let auth_file = auth_file.map(PathBuf::from);
+        let said = format!("{error:#}");
+        [
+            ("--tls-cert", &serving.tls_cert),
+            ("--tls-key", &serving.tls_key),
+            ("--client-ca", &serving.client_ca),
+            ("--token-file", &serving.token_file),
+            ("--http_auth_file", &auth_file),
+            ("--data-dir", &machine.data_dir),
+        ]
+        .into_iter()
+        .find(|(_, file)| {
+            let file = file.as_ref().map(|file| file.display().to_string());
+            file.is_some_and(|file| said.contains(&file))
+        })
+        .map(|(flag, _)| flag)
+    }
+
     pub fn http(&self, listen: SocketAddr) -> http::Config {
         let serving = &self.serving;
         let tls = serving.tls_cert.clone().zip(serving.tls_key.clone());
@@ -444,7 +466,9 @@ impl AgentArgs {
                 referenced_reset: sampling.referenced_reset_interval,
                 perf: match sampling.perf_events_config.as_str() {
                     "" => None,
-                    file => Some(perf_config::read(Path::new(file))?),
+                    file => {
+                        Some(perf_config::read(Path::new(file)).context("--perf_events_config")?)
+                    }
                 },
                 rules: rules.clone(),
                 ..sampler::Config::default()

@@ -214,7 +214,12 @@ fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
     });
     // Whatever still blocks (a mount that hangs) must not hold up the exit.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    outcome.map_err(Failure::Run)
+    outcome.map_err(|error| {
+        Failure::Run(match args.flag_behind(&error) {
+            Some(flag) => error.context(flag),
+            None => error,
+        })
+    })
 }
 
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime> {
@@ -338,6 +343,30 @@ mod tests {
                 .to_string();
             assert!(error.contains("10s, 500ms or 1m30s"), "{error}");
         }
+    }
+
+    #[test]
+    fn files_are_named_with_their_flag() {
+        let missing = "/no/such/file";
+        for (flag, rest) in [
+            ("--token-file", ""),
+            ("--http_auth_file", ""),
+            ("--tls-cert", "--tls-key /dev/null"),
+            ("--client-ca", "--tls-cert /dev/null --tls-key /dev/null"),
+            ("--data-dir", ""),
+        ] {
+            let asked = asked(&format!("plimsoll agent {flag} {missing} {rest}")).unwrap();
+            let error = anyhow::anyhow!("read {missing}: gone");
+            assert_eq!(asked.agent.flag_behind(&error), Some(flag));
+            let other = anyhow::anyhow!("listen on 127.0.0.1:1");
+            assert_eq!(asked.agent.flag_behind(&other), None);
+        }
+        let asked = asked(&format!("plimsoll agent --perf_events_config {missing}")).unwrap();
+        let error = format!("{:#}", asked.agent.config().unwrap_err());
+        assert!(
+            error.contains("--perf_events_config") && error.contains(missing),
+            "{error}"
+        );
     }
 
     #[test]

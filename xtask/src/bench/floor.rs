@@ -36,9 +36,9 @@ impl Floor {
         self.files.len() as f64 / self.containers as f64
     }
 
-    /// CPU time per container-sample, at the agent's own pace: one round a second. A loop without pauses would find
-    /// everything in the caches and be a floor that no sampler can reach.
-    pub fn measure(&self, rounds: u32) -> Result<Duration> {
+    /// CPU time and container-samples of some rounds at the agent's own pace, one a second. A loop without pauses would
+    /// find everything in the caches and be a floor that no sampler can reach.
+    pub fn measure(&self, rounds: u32) -> (Duration, u32) {
         let mut buffer = vec![0; BUFFER];
         let mut spent = Duration::ZERO;
         let started = Instant::now();
@@ -52,8 +52,7 @@ impl Floor {
             }
             spent += thread_time().saturating_sub(before);
         }
-        let samples = self.containers as u32 * rounds;
-        Ok(spent / samples)
+        (spent, self.containers as u32 * rounds)
     }
 }
 

@@ -17,6 +17,8 @@ use crate::workspace;
 const HISTORY: Duration = Duration::from_secs(125);
 /// Files are opened with the first sample, and limits read with each of the first few: the steady state comes after.
 const WARM_UP: Duration = Duration::from_secs(8);
+/// The agent and its floor take turns: whatever else the machine does meanwhile slows down both alike.
+const TURN_SECONDS: u32 = 4;
 const PEER: &str = "PLIMSOLL_PEER_CADVISOR";
 
 #[derive(Args, Debug)]
@@ -24,7 +26,7 @@ pub struct Options {
     /// How many cgroups with a process each.
     #[arg(long, default_value_t = 500)]
     containers: usize,
-    /// The length of each measured window.
+    /// How long each program, and the floor, is measured.
     #[arg(long, default_value_t = 20)]
     seconds: u32,
     /// Print nothing but the JSON line.
@@ -124,19 +126,15 @@ fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<Strin
     }
     let sources = sources(&subject, crowd)?;
     let floor = Floor::open(&sources)?;
+    options.say(&format!(
+        "floor: {:.1} files a container",
+        floor.files_per_container()
+    ));
     let mut floor_micros = 0.0;
     let ours = figures(options, crowd, subject, |subject| {
-        options.say(&format!(
-            "floor: {} rounds over {:.1} files a container",
-            options.seconds,
-            floor.files_per_container()
-        ));
-        // The agent holds still meanwhile: two readers of one file would pay for each other's flushes.
-        proc::signal(subject.pid(), Signal::STOP);
-        let measured = floor.measure(options.seconds);
-        proc::signal(subject.pid(), Signal::CONT);
-        floor_micros = measured?.as_secs_f64() * 1e6;
-        Ok(())
+        let (window, micros) = take_turns(options, crowd, subject, &floor)?;
+        floor_micros = micros;
+        Ok(window)
     })?;
     drop(floor);
 
@@ -159,7 +157,9 @@ fn measure(options: &Options, program: &Path, crowd: &mut Crowd) -> Result<Strin
         let log = workspace::target()?.join("bench-peer.log");
         let subject = Subject::peer(Path::new(&peer), &log)?;
         subject.wait_listed(crowd)?;
-        let found = figures(options, crowd, subject, |_| Ok(()))?;
+        let found = figures(options, crowd, subject, |subject| {
+            subject.window(crowd, options.window())
+        })?;
         line.extend([
             (
                 "peer_cpu_us_per_sample",
@@ -200,17 +200,42 @@ fn sources(subject: &Subject, crowd: &Crowd) -> Result<Vec<Vec<PathBuf>>> {
         .collect()
 }
 
-/// Measures and stops the program. `beside` runs right after the sampling window, under the same conditions.
+/// The agent samples for some seconds, then the floor is measured for as long, and so on.
+fn take_turns(
+    options: &Options,
+    crowd: &Crowd,
+    subject: &Subject,
+    floor: &Floor,
+) -> Result<(Window, f64)> {
+    let mut window: Option<Window> = None;
+    let (mut spent, mut samples) = (Duration::ZERO, 0);
+    let mut left = options.seconds;
+    while left > 0 {
+        let seconds = left.min(TURN_SECONDS);
+        left -= seconds;
+        let turn = subject.window(crowd, Duration::from_secs(u64::from(seconds)))?;
+        window = Some(window.map_or(turn, |sum| sum.and(turn)));
+        // The agent holds still meanwhile: two readers of one file would pay for each other's flushes.
+        proc::signal(subject.pid(), Signal::STOP);
+        let (took, of) = floor.measure(seconds);
+        proc::signal(subject.pid(), Signal::CONT);
+        spent += took;
+        samples += of;
+    }
+    let window = window.context("nothing was measured")?;
+    Ok((window, spent.as_secs_f64() * 1e6 / f64::from(samples)))
+}
+
+/// Measures and stops the program. `sampling` measures what it needs while nobody asks it anything.
 fn figures(
     options: &Options,
     crowd: &Crowd,
     subject: Subject,
-    beside: impl FnOnce(&Subject) -> Result<()>,
+    sampling: impl FnOnce(&Subject) -> Result<Window>,
 ) -> Result<Figures> {
     std::thread::sleep(WARM_UP);
     options.say(&format!("sampling alone for {} s", options.seconds));
-    let window = subject.window(crowd, options.window())?;
-    beside(&subject)?;
+    let window = sampling(&subject)?;
     if !options.quick {
         let full = subject.started + HISTORY;
         let left = full.saturating_duration_since(Instant::now());

@@ -50,7 +50,23 @@ pub struct Window {
     pub samples: f64,
 }
 
+#[derive(Debug)]
+struct Reading {
+    cpu: CpuTime,
+    /// `None` where the program does not count.
+    samples: Option<f64>,
+}
+
 impl Window {
+    /// Both windows as one.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            wall: self.wall + other.wall,
+            samples: self.samples + other.samples,
+        }
+    }
+
     pub fn micros_per_sample(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.samples
     }
@@ -147,22 +163,31 @@ impl Subject {
 
     /// Lets it sample undisturbed.
     pub fn window(&self, crowd: &Crowd, length: Duration) -> Result<Window> {
-        let counted = self.samples_total()?;
-        let (begin, before) = (Instant::now(), CpuTime::of(self.pid())?);
-        let clock_before = unix_ms()?;
+        let before = self.reading()?;
+        let (begin, clock_before) = (Instant::now(), unix_ms()?);
         std::thread::sleep(length);
-        let after = CpuTime::of(self.pid())?;
-        let wall = begin.elapsed();
-        let clock_after = unix_ms()?;
-        let samples = match (counted, self.samples_total()?) {
+        let (wall, clock_after) = (begin.elapsed(), unix_ms()?);
+        let after = self.reading()?;
+        let samples = match (before.samples, after.samples) {
             (Some(first), Some(last)) => last - first,
             _ => self.samples_by_history(crowd, clock_before, clock_after)?,
         };
         ensure!(samples > 0.0, "no sample was taken in {wall:?}");
         Ok(Window {
-            cpu: after.since(&before),
+            cpu: after.cpu.since(&before.cpu),
             wall,
             samples,
+        })
+    }
+
+    /// CPU time and samples of the same moment: a round that falls between the two questions would be paid for and not
+    /// counted, or the other way round.
+    fn reading(&self) -> Result<Reading> {
+        poll::until("a moment between two rounds", LISTED, || {
+            let samples = self.samples_total()?;
+            let cpu = CpuTime::of(self.pid())?;
+            let same = samples.is_none() || self.samples_total()? == samples;
+            Ok(same.then_some(Reading { cpu, samples }))
         })
     }
 
@@ -198,16 +223,23 @@ impl Subject {
 
     /// Scrapes over one connection, uncompressed. `sampling` is what it uses meanwhile anyway, in cores.
     pub fn scrapes(&self, sampling: f64) -> Result<Scrape> {
-        const TIMES: usize = 20;
+        // So many that the sampling meanwhile, which is subtracted, is the smaller part; a slow program gets away with
+        // fewer.
+        const TIMES: usize = 300;
+        const AT_LEAST: usize = 20;
         // Long enough that sampling rounds fall into it as often as they should.
-        const AT_LEAST: Duration = Duration::from_secs(5);
+        const SHORTEST: Duration = Duration::from_secs(5);
+        const LONGEST: Duration = Duration::from_secs(30);
         let mut connection = Connection::open(self.address)?;
         let mut page = Vec::new();
         // The first one fills buffers on both sides.
         connection.get_into("/metrics", &mut page)?;
         let mut walls = Vec::new();
         let (begin, before) = (Instant::now(), CpuTime::of(self.pid())?);
-        while walls.len() < TIMES || begin.elapsed() < AT_LEAST {
+        let enough = |times: usize, elapsed: Duration| {
+            times >= TIMES && elapsed >= SHORTEST || times >= AT_LEAST && elapsed >= LONGEST
+        };
+        while !enough(walls.len(), begin.elapsed()) {
             let started = Instant::now();
             let (status, headers) = connection.get_into("/metrics", &mut page)?;
             walls.push(started.elapsed().as_secs_f64() * 1e3);

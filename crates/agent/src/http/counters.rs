@@ -86,11 +86,23 @@ impl Counters {
     }
 
     pub fn requests(&self, class: &str, status: u16) -> u64 {
-        let requests = self.requests.lock();
-        let of = requests
-            .iter()
-            .filter(|((c, s), _)| *c == class && *s == status);
+        let requests = self.all_requests().into_iter();
+        let of = requests.filter(|((c, s), _)| *c == class && *s == status);
         of.map(|(_, count)| count).sum()
+    }
+
+    /// Those that never reached a handler count as well.
+    fn all_requests(&self) -> BTreeMap<(&'static str, u16), u64> {
+        let mut requests = self.requests.lock().clone();
+        for (status, count) in [
+            (400, self.sockets.malformed_requests()),
+            (431, self.sockets.heads_too_large()),
+        ] {
+            if count > 0 {
+                *requests.entry(("malformed", status)).or_insert(0) += count;
+            }
+        }
+        requests
     }
 
     /// As families of a page.
@@ -101,13 +113,7 @@ impl Counters {
             Kind::Counter,
             "Requests answered, by what was asked and how it ended.",
         );
-        let mut requests = self.requests.lock().clone();
-        // Those that never reached a handler count as well.
-        let malformed = self.sockets.malformed_requests();
-        if malformed > 0 {
-            *requests.entry(("malformed", 400)).or_insert(0) += malformed;
-        }
-        for ((class, status), count) in requests {
+        for ((class, status), count) in self.all_requests() {
             let status = status.to_string();
             let labels = [("code", status.as_str()), ("handler", class)];
             text.series(&labels, Number::Whole(count), None);

@@ -358,9 +358,14 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
         let _permit = permit;
         let surface = &shared.surface;
         let node = surface.node_name();
+        let image_fs = match brief {
+            true => None,
+            false => surface.image_fs(),
+        };
         Ok(kubelet::write_summary(
             surface.observer(),
             &node,
+            image_fs.as_ref(),
             brief,
             out,
         )?)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
+use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_observe::Observer;
 use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::Versions;
@@ -39,6 +40,11 @@ pub trait Surface: Send + Sync + 'static {
 
     /// Which kernel files a container's figures come from; `None`: no such container.
     fn sources(&self, container: &str) -> Option<Vec<String>>;
+
+    /// How much of the disk the container runtime takes; `None` where none tells.
+    fn image_fs(&self) -> Option<ImageFs> {
+        None
+    }
 
     /// What a runtime says of itself, name and value by line; `Err` where it cannot be reached.
     fn runtime(&self, namespace: Namespace) -> Result<Vec<(String, String)>, String>;

@@ -18,6 +18,7 @@ const LIST_CONTAINERS: &str = "/runtime.v1.RuntimeService/ListContainers";
 const LIST_SANDBOXES: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 const CONTAINER_STATUS: &str = "/runtime.v1.RuntimeService/ContainerStatus";
 const SANDBOX_STATUS: &str = "/runtime.v1.RuntimeService/PodSandboxStatus";
+const IMAGE_FS_INFO: &str = "/runtime.v1.ImageService/ImageFsInfo";
 const EVENTS: &str = "/runtime.v1.RuntimeService/GetContainerEvents";
 
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
@@ -27,6 +28,48 @@ const POD_UID: &str = "io.kubernetes.pod.uid";
 const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 /// What the original calls the container that holds a pod's network.
 const INFRA_NAME: &str = "POD";
+
+/// What a runtime keeps on one file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FsUse {
+    pub at: Timestamp,
+    /// A directory on it.
+    pub dir: String,
+    pub bytes: Option<u64>,
+    pub inodes: Option<u64>,
+}
+
+/// How much of the disk a runtime takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageFs {
+    pub images: FsUse,
+    /// Writable layers; for most runtimes the same place.
+    pub containers: FsUse,
+}
+
+/// Asks a runtime for its disk usage over a connection of its own. `Ok(None)`: it does not tell.
+pub(crate) async fn image_fs(socket: &Path) -> Result<Option<ImageFs>, RuntimeError> {
+    let rpc = Rpc::connect(socket).await?;
+    let answer: Option<wire::ImageFsInfoResponse> =
+        rpc.call(IMAGE_FS_INFO, wire::Everything {}).await?;
+    Ok(answer.and_then(told))
+}
+
+/// Of several file systems the first counts, as for the kubelet.
+fn told(answer: wire::ImageFsInfoResponse) -> Option<ImageFs> {
+    let usage = |fs: &wire::FilesystemUsage| FsUse {
+        at: Timestamp(fs.timestamp),
+        dir: fs.fs_id.clone().unwrap_or_default().mountpoint,
+        bytes: fs.used_bytes.map(|bytes| bytes.value),
+        inodes: fs.inodes_used.map(|inodes| inodes.value),
+    };
+    let images = usage(answer.image_filesystems.first()?);
+    let containers = answer.container_filesystems.first().map(usage);
+    Some(ImageFs {
+        containers: containers.unwrap_or_else(|| images.clone()),
+        images,
+    })
+}
 
 /// A connected CRI runtime.
 #[derive(Debug)]

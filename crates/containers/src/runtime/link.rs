@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::{Client, Counters, Endpoint, Event, Options, RuntimeError};
 
-/// A socket that is not there costs one failing system call: it is tried this often.
+/// A socket that is not there costs one failing system call: it is looked for this often.
 const ABSENT_PAUSE: Duration = Duration::from_millis(500);
 /// A runtime that took our connection and then failed us is left alone for longer and longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -107,6 +107,14 @@ impl Link {
                 return;
             }
             tokio::time::sleep(wait).await;
+            self.socket_is_there().await;
+        }
+    }
+
+    /// Most machines have one runtime of the four: looking for the others must cost next to nothing.
+    async fn socket_is_there(&self) {
+        while !self.endpoint.socket().exists() && !self.reports.is_closed() {
+            tokio::time::sleep(ABSENT_PAUSE).await;
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::Either;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 use tower::{Service, ServiceExt};
 
 use super::pace::{Busy, BusyGuard, Paced, Patience};
+use super::refusal::{Muted, unaddressed};
 use super::server::House;
 use super::trust::Peer;
 
@@ -62,35 +64,61 @@ pub async fn serve_connection<I, S, B>(
         frames: protocol == Protocol::Http2,
     };
     let busy = Busy::default();
-    let io = TokioIo::new(Paced::new(stream, patience, busy.clone()));
+    let stream = Paced::new(stream, patience, busy.clone());
     let answers = busy.clone();
     let last = Arc::new(Notify::new());
     let marked = Arc::clone(&last);
+    let counters = Arc::clone(&house.counters);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let guard = answers.begin();
-        request.extensions_mut().insert(peer.clone());
-        let answer = service.clone().oneshot(request);
+        let answer = match unaddressed(&request) {
+            Some(refusal) => {
+                counters.malformed();
+                Err(refusal)
+            }
+            None => {
+                request.extensions_mut().insert(peer.clone());
+                Ok(service.clone().oneshot(request))
+            }
+        };
         let marked = Arc::clone(&marked);
         async move {
-            let answer = answer.await?;
+            let answer = match answer {
+                Ok(answer) => answer.await?.map(Either::Left),
+                Err(refusal) => refusal.map(Either::Right),
+            };
             if answer.extensions().get::<LastOnHttp2>().is_some() {
                 marked.notify_one();
             }
+            guard.answer();
             Ok::<_, S::Error>(answer.map(|body| Held::new(body, guard)))
         }
     });
     match protocol {
         // The pace is ours to keep: hyper's timer does not tell a slow head from an idle connection.
         Protocol::Http1 => {
-            let connection = http1::Builder::new()
+            let io = TokioIo::new(Muted::new(stream, busy.clone()));
+            let mut connection = http1::Builder::new()
                 .header_read_timeout(None)
                 .title_case_headers(house.title_case_headers)
                 .max_buf_size(limits.header_bytes.max(8 << 10))
                 .half_close(false)
                 .serve_connection(io, service);
-            to_the_end(connection, &busy, house, std::future::pending()).await;
+            let ended = Pin::new(&mut connection);
+            let ended = to_the_end(ended, &busy, house, std::future::pending()).await;
+            if let Err(error) = ended
+                && error.is_parse()
+            {
+                match error.is_parse_too_large() {
+                    true => house.counters.too_large(),
+                    false => house.counters.malformed(),
+                }
+                let stream = connection.into_parts().io.into_inner();
+                stream.explain(&error).await;
+            }
         }
         Protocol::Http2 => {
+            let io = TokioIo::new(stream);
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limits.streams)
@@ -103,16 +131,22 @@ pub async fn serve_connection<I, S, B>(
                     () = last.notified() => {}
                 }
             };
-            to_the_end(connection, &busy, house, tired).await;
+            // What was wrong, this protocol tells the client by itself.
+            let _ = to_the_end(pin!(connection), &busy, house, tired).await;
         }
     }
 }
 
-async fn to_the_end<C>(connection: C, busy: &Busy, house: &House, tired: impl Future<Output = ()>)
+/// Ends with an error where a request never reached the service, or an answer never the client.
+async fn to_the_end<C>(
+    mut connection: Pin<&mut C>,
+    busy: &Busy,
+    house: &House,
+    tired: impl Future<Output = ()>,
+) -> hyper::Result<()>
 where
     C: GracefulConnection<Error = hyper::Error>,
 {
-    let mut connection = pin!(connection);
     let leave = async {
         tokio::select! {
             () = house.shutdown.begins() => {}
@@ -131,13 +165,7 @@ where
         // Half a request is no reason to stay: dropping the connection ends it.
         () = in_the_way(house, busy) => Ok(()),
     };
-    if let Err(error) = ended {
-        // The request never reached the service: too long a line, or no HTTP at all.
-        if error.is_parse() {
-            house.counters.malformed();
-        }
-        tracing::debug!(%error, "connection ended");
-    }
+    ended.inspect_err(|error| tracing::debug!(%error, "connection ended"))
 }
 
 /// Ends when this connection should make room: the server is crowded, and nothing is going on here.

@@ -11,6 +11,7 @@ pub struct Counters {
     reload_failures: AtomicU64,
     crowded: AtomicU64,
     malformed: AtomicU64,
+    too_large: AtomicU64,
 }
 
 /// Counts as open as long as it lives.
@@ -46,6 +47,10 @@ impl Counters {
         add(&self.malformed);
     }
 
+    pub(super) fn too_large(&self) {
+        add(&self.too_large);
+    }
+
     pub(super) fn crowded(&self) {
         if add(&self.crowded) == 0 {
             tracing::warn!(
@@ -78,8 +83,13 @@ impl Counters {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Requests that reached no service: too long a head, or no HTTP at all.
+    /// Requests that reached no service: no HTTP at all, or sent to nobody. Their status is 400.
     pub fn malformed_requests(&self) -> u64 {
         self.malformed.load(Ordering::Relaxed)
+    }
+
+    /// Requests that reached no service because of too long a head. Their status is 431.
+    pub fn heads_too_large(&self) -> u64 {
+        self.too_large.load(Ordering::Relaxed)
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! [`Config::bind`] binds and checks, [`Bound::spawn`] serves, [`Serving::drain`] stops. Between the socket and the
 //! service lies what every server needs and none should write twice: certificates that are reloaded, client
-//! certificates, HTTP/1.1 and HTTP/2, limits on slow, silent and too many clients, and an orderly end. The service is
-//! any cloneable tower service; each request carries its [`Peer`] as an extension.
+//! certificates, HTTP/1.1 and HTTP/2, limits on slow, silent and too many clients, answers to what is no request, and an
+//! orderly end. The service is any cloneable tower service; each request carries its [`Peer`] as an extension.
 
 mod connection;
 mod counters;
 mod names;
 mod pace;
+mod refusal;
 mod self_signed;
 mod server;
 mod tls;

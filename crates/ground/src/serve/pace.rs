@@ -28,6 +28,8 @@ pub struct Busy(Arc<Requests>);
 #[derive(Debug, Default)]
 struct Requests {
     begun: AtomicUsize,
+    /// Whose answer has begun, if only with its head.
+    answered: AtomicUsize,
     ended: AtomicUsize,
     /// Who waits for bytes meanwhile: the time to be idle begins when the answer is over.
     reader: Mutex<Option<Waker>>,
@@ -65,8 +67,13 @@ impl Busy {
         }
     }
 
-    fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         self.begun() != self.0.ended.load(Ordering::Acquire)
+    }
+
+    /// How many answers the service has begun.
+    pub fn answered(&self) -> usize {
+        self.0.answered.load(Ordering::Acquire)
     }
 
     /// True while busy; then the task is woken when that is over.
@@ -77,6 +84,13 @@ impl Busy {
         *self.0.reader.lock() = Some(cx.waker().clone());
         // It may have ended before the waker was in place.
         self.is_busy()
+    }
+}
+
+impl BusyGuard {
+    /// The service has begun its answer.
+    pub fn answer(&self) {
+        self.0.answered.fetch_add(1, Ordering::AcqRel);
     }
 }
 

@@ -1,59 +1,116 @@
 //! The limits set on a cgroup, and when it was made.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::stats::Spec;
 use super::{Controller, Hierarchies, Wanted};
 use crate::parse::{self, Limit};
-use crate::{ReadBuf, Timestamp, read_file};
+use crate::{Descriptors, HostError, ReadBuf, Source, Timestamp};
 
-/// Reads a cgroup's limits now and then; holds no files open, since they change seldom.
+/// Reads a cgroup's limits every few seconds. An open handle makes that an eighth of the price.
 #[derive(Debug)]
 pub struct SpecReader {
     v2: bool,
     is_root: bool,
-    cpu: Option<PathBuf>,
-    cpuset: Option<PathBuf>,
-    memory: Option<PathBuf>,
-    pids: Option<PathBuf>,
-    hugetlb: Option<PathBuf>,
-    blkio: Option<PathBuf>,
+    cpu: Option<CpuFiles>,
+    cpuset: Option<Source>,
+    memory: Option<MemoryFiles>,
+    pids: Option<Source>,
+    hugetlb: Presence,
+    blkio: Presence,
     /// Every directory of the cgroup: the oldest tells when it was made.
     dirs: Vec<PathBuf>,
 }
 
+#[derive(Debug)]
+struct CpuFiles {
+    weight: Source,
+    /// On v2 with the period in one file.
+    quota: Source,
+    period: Option<Source>,
+}
+
+#[derive(Debug)]
+struct MemoryFiles {
+    limit: Source,
+    reservation: Source,
+    swap: Source,
+}
+
+/// Whether a controller has a directory for the cgroup. Once there, it stays as long as the cgroup does.
+#[derive(Debug)]
+struct Presence {
+    dir: Option<PathBuf>,
+    seen: bool,
+}
+
+impl Presence {
+    fn new(dir: Option<PathBuf>) -> Self {
+        Self { dir, seen: false }
+    }
+
+    fn look(&mut self) -> bool {
+        self.seen = self.seen || self.dir.as_ref().is_some_and(|dir| dir.exists());
+        self.seen
+    }
+}
+
 impl SpecReader {
-    /// Figures of the cpuset, pids and hugetlb groups are only read where those are wanted.
-    pub fn new(hierarchies: &Hierarchies, cgroup: &str, wanted: Wanted) -> Self {
+    /// On v1 a controller whose figures are not wanted is not looked at, as in the original; v2 has the one directory.
+    pub fn new(
+        hierarchies: &Hierarchies,
+        cgroup: &str,
+        wanted: Wanted,
+        descriptors: &Arc<Descriptors>,
+    ) -> Self {
         let v2 = hierarchies.is_v2();
         let dir = |controller| hierarchies.dir(controller, cgroup);
+        let file = |controller, name: [&str; 2]| {
+            let name = name[usize::from(v2)];
+            dir(controller).map(|dir| Source::seldom(dir.join(name), descriptors))
+        };
+        let cpu = |v1, v2| file(Controller::Cpu, [v1, v2]);
+        let memory = |v1, v2| file(Controller::Memory, [v1, v2]);
+        let cpuset = file(Controller::Cpuset, ["cpuset.cpus", "cpuset.cpus.effective"]);
+        let pids = file(Controller::Pids, ["pids.max", "pids.max"]);
         Self {
             v2,
             is_root: cgroup == "/",
-            cpu: dir(Controller::Cpu),
-            cpuset: dir(Controller::Cpuset).filter(|_| wanted.cpuset || v2),
-            memory: dir(Controller::Memory),
-            pids: dir(Controller::Pids).filter(|_| wanted.pids || v2),
+            cpu: cpu("cpu.shares", "cpu.weight")
+                .filter(|_| wanted.cpu || v2)
+                .zip(cpu("cpu.cfs_quota_us", "cpu.max"))
+                .map(|(weight, quota)| CpuFiles {
+                    weight,
+                    quota,
+                    period: cpu("cpu.cfs_period_us", "").filter(|_| !v2),
+                }),
+            cpuset: cpuset.filter(|_| wanted.cpuset || v2),
+            memory: memory("memory.limit_in_bytes", "memory.max")
+                .filter(|_| wanted.memory || v2)
+                .zip(memory("memory.soft_limit_in_bytes", "memory.min"))
+                .zip(memory("memory.memsw.limit_in_bytes", "memory.swap.max"))
+                .map(|((limit, reservation), swap)| MemoryFiles {
+                    limit,
+                    reservation,
+                    swap,
+                }),
+            pids: pids.filter(|_| wanted.pids || v2),
             // The original never says so on v2, and clients take the flag for "there are such figures".
-            hugetlb: dir(Controller::Hugetlb).filter(|_| wanted.hugetlb && !v2),
-            blkio: dir(Controller::Blkio),
+            hugetlb: Presence::new(dir(Controller::Hugetlb).filter(|_| wanted.hugetlb && !v2)),
+            blkio: Presence::new(dir(Controller::Blkio).filter(|_| wanted.io || v2)),
             dirs: hierarchies.watched_dirs(cgroup),
         }
     }
 
     /// A file that cannot be read counts as not set: the cgroup may be ending.
     /// `all_cpus` stands in for an empty CPU mask, which means "as the parent".
-    pub fn read(&self, buf: &mut ReadBuf, all_cpus: &str) -> Spec {
+    pub fn read(&mut self, buf: &mut ReadBuf, all_cpus: &str) -> Spec {
         let mut spec = Spec::default();
         self.cpu(buf, &mut spec);
-        if let Some(dir) = &self.cpuset {
-            let file = if self.v2 {
-                "cpuset.cpus.effective"
-            } else {
-                "cpuset.cpus"
-            };
+        if let Some(cpus) = &mut self.cpuset {
             // v2 has the one directory; a file missing there is an empty mask.
-            let mask = text(dir, file, buf).or_else(|| self.v2.then(String::new));
+            let mask = text(cpus, buf).or_else(|| self.v2.then(String::new));
             if let Some(mask) = mask {
                 spec.has_cpu = true;
                 spec.cpu_mask = Some(if mask.is_empty() {
@@ -64,69 +121,74 @@ impl SpecReader {
             }
         }
         self.memory(buf, &mut spec);
-        if let Some(dir) = &self.pids {
+        if let Some(max) = &mut self.pids {
             // On v2 every cgroup counts its processes, with or without the controller.
-            let limit = number(dir, "pids.max", buf);
+            let limit = number(max, buf);
             spec.has_processes = limit.is_some() || self.v2;
             spec.pids_limit = limit.unwrap_or(0);
         }
-        spec.has_hugetlb = self.hugetlb.as_deref().is_some_and(Path::exists);
-        spec.has_diskio = self.blkio.as_deref().is_some_and(Path::exists);
+        spec.has_hugetlb = self.hugetlb.look();
+        spec.has_diskio = self.blkio.look();
         spec
     }
 
-    fn cpu(&self, buf: &mut ReadBuf, spec: &mut Spec) {
-        let Some(dir) = self.cpu.as_deref() else {
+    /// Asks again for files that were missing: a controller may have been enabled since. A failing open each.
+    pub fn retry_absent(&mut self) {
+        let cpu = self.cpu.iter_mut().flat_map(|files| {
+            [&mut files.weight, &mut files.quota]
+                .into_iter()
+                .chain(&mut files.period)
+        });
+        let memory = self
+            .memory
+            .iter_mut()
+            .flat_map(|files| [&mut files.limit, &mut files.reservation, &mut files.swap]);
+        cpu.chain(memory)
+            .chain(&mut self.cpuset)
+            .chain(&mut self.pids)
+            .for_each(Source::retry_absent);
+    }
+
+    fn cpu(&mut self, buf: &mut ReadBuf, spec: &mut Spec) {
+        let Some(files) = &mut self.cpu else {
             return;
         };
-        if self.v2 {
+        let weight = number(&mut files.weight, buf);
+        let Some(period) = &mut files.period else {
             spec.has_cpu = true;
-            let weight = number(dir, "cpu.weight", buf).unwrap_or(0);
-            if (1..=10_000).contains(&weight) {
+            if let Some(weight @ 1..=10_000) = weight {
                 spec.cpu_shares = 2 + (weight - 1) * 262_142 / 9_999;
             }
-            if let Some(max) = text(dir, "cpu.max", buf)
+            if let Some(max) = text(&mut files.quota, buf)
                 && let Some((quota, period)) = max.split_once(' ')
             {
                 spec.cpu_quota_us = quota.parse().unwrap_or(0);
                 spec.cpu_period_us = period.parse().unwrap_or(0);
             }
             return;
-        }
-        let shares = number(dir, "cpu.shares", buf);
+        };
         // Not in this hierarchy: nothing more to look for.
-        let Some(shares) = shares.or_else(|| self.is_root.then_some(0)) else {
+        let Some(shares) = weight.or_else(|| self.is_root.then_some(0)) else {
             return;
         };
         spec.has_cpu = true;
         spec.cpu_shares = shares;
-        spec.cpu_period_us = number(dir, "cpu.cfs_period_us", buf).unwrap_or(0);
+        spec.cpu_period_us = number(period, buf).unwrap_or(0);
         // -1 means no quota, and does not parse as a number here: zero, which means the same.
-        spec.cpu_quota_us = text(dir, "cpu.cfs_quota_us", buf)
-            .and_then(|quota| quota.parse().ok())
-            .unwrap_or(0);
+        spec.cpu_quota_us = number(&mut files.quota, buf).unwrap_or(0);
     }
 
-    fn memory(&self, buf: &mut ReadBuf, spec: &mut Spec) {
-        let Some(dir) = self.memory.as_deref() else {
+    fn memory(&mut self, buf: &mut ReadBuf, spec: &mut Spec) {
+        let Some(files) = &mut self.memory else {
             return;
         };
-        let [limit, reservation, swap] = if self.v2 {
-            ["memory.max", "memory.min", "memory.swap.max"]
-        } else {
-            [
-                "memory.limit_in_bytes",
-                "memory.soft_limit_in_bytes",
-                "memory.memsw.limit_in_bytes",
-            ]
-        };
-        let Some(limit) = number(dir, limit, buf) else {
+        let Some(limit) = number(&mut files.limit, buf) else {
             return;
         };
         spec.has_memory = true;
         spec.memory_limit = limit;
-        spec.memory_reservation = number(dir, reservation, buf).unwrap_or(0);
-        spec.memory_swap_limit = number(dir, swap, buf).unwrap_or(0);
+        spec.memory_reservation = number(&mut files.reservation, buf).unwrap_or(0);
+        spec.memory_swap_limit = number(&mut files.swap, buf).unwrap_or(0);
     }
 
     /// When the cgroup was made: the oldest of its directories' times, and not before the machine was.
@@ -151,16 +213,29 @@ impl SpecReader {
     }
 }
 
-fn text(dir: &Path, file: &str, buf: &mut ReadBuf) -> Option<String> {
-    let text = read_file(&dir.join(file), buf).ok().flatten()?;
-    Some(String::from_utf8_lossy(parse::trim(text)).into_owned())
+fn text(source: &mut Source, buf: &mut ReadBuf) -> Option<String> {
+    let owned = |text: &[u8]| String::from_utf8_lossy(parse::trim(text)).into_owned();
+    read(source, buf, |text| Some(owned(text)))
 }
 
 /// `max` is the largest number there is; absent or unreadable is `None`.
-fn number(dir: &Path, file: &str, buf: &mut ReadBuf) -> Option<u64> {
-    let text = read_file(&dir.join(file), buf).ok().flatten()?;
-    match parse::limit(text)? {
+fn number(source: &mut Source, buf: &mut ReadBuf) -> Option<u64> {
+    match read(source, buf, parse::limit)? {
         Limit::At(value) => Some(value),
         Limit::Max => Some(u64::MAX),
     }
+}
+
+fn read<T>(
+    source: &mut Source,
+    buf: &mut ReadBuf,
+    parse: impl Fn(&[u8]) -> Option<T>,
+) -> Option<T> {
+    let mut found = source.parse(buf, |text| Ok(parse(text)));
+    if found.as_ref().is_err_and(HostError::is_gone) {
+        // A controller was switched off and on: the file we hold is dead, its successor may not be.
+        source.reopen();
+        found = source.parse(buf, |text| Ok(parse(text)));
+    }
+    found.ok().flatten().flatten()
 }

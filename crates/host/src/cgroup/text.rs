@@ -293,8 +293,7 @@ pub fn numa_stat_v2(text: &[u8], page_size: u64, out: &mut NumaPages) -> Result<
         node.anon /= page_size;
         node.unevictable /= page_size;
     }
-    // The kernel keeps no figures of the cgroup alone; both scopes say the same rather than one saying nothing.
-    out.own.clone_from(&out.hierarchical);
+    // The kernel keeps no figures of the cgroup alone, and says the subtree's only.
     Ok(())
 }
 
@@ -480,7 +479,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            pages.own[0],
+            pages.hierarchical[0],
             NumaNode {
                 node: 0,
                 file: 1,

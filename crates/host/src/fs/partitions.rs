@@ -109,6 +109,16 @@ pub struct Partitions {
     labels: BTreeMap<Label, String>,
     /// Mount point → device source, for finding the device of a directory.
     points: BTreeMap<String, String>,
+    /// Mount points behind which a server or another process must answer.
+    remote: Vec<PathBuf>,
+}
+
+/// File systems whose `statfs`, or a path through which, can block for as long as somebody else likes.
+fn is_remote(kind: &str) -> bool {
+    const ANSWERED_BY_OTHERS: [&str; 10] = [
+        "9p", "afs", "autofs", "ceph", "cifs", "gfs2", "lustre", "ocfs2", "smb3", "virtiofs",
+    ];
+    kind.starts_with("nfs") || kind.starts_with("fuse") || ANSWERED_BY_OTHERS.contains(&kind)
 }
 
 impl Partitions {
@@ -130,6 +140,9 @@ impl Partitions {
             this.add(mount, &btrfs);
             this.points
                 .insert(mount.point.clone(), mount.source.clone());
+            if is_remote(&mount.kind) {
+                this.remote.push(PathBuf::from(&mount.point));
+            }
         }
         if let Some(docker) = &storage.docker {
             this.label_docker(mounts, docker);
@@ -142,6 +155,12 @@ impl Partitions {
             this.label(Label::Root, mount);
         }
         this
+    }
+
+    /// Whether asking for this mount point may block: it is remote, or reached through something that is.
+    pub fn may_hang(&self, mount_point: &str) -> bool {
+        let point = Path::new(mount_point);
+        self.remote.iter().any(|remote| point.starts_with(remote))
     }
 
     fn add(&mut self, mount: &Mount, btrfs: &impl Fn(&Mount) -> Option<(u32, u32)>) {

@@ -54,6 +54,26 @@ fn kinds_that_count_and_kinds_that_do_not() {
 }
 
 #[test]
+fn what_lies_behind_a_server_may_hang() {
+    let mounts = parse_mountinfo(
+        b"27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+          47 27 0:60 / /mnt/f rw - fuse.sshfs host: rw\n\
+          48 47 8:1 / /mnt/f/disk rw - xfs /dev/sdb rw\n\
+          49 27 0:61 / /srv rw - nfs4 host:/srv rw\n",
+    );
+    let found = Partitions::from_mounts(&mounts.unwrap(), &ImageStorage::default(), |_| None);
+    for (point, expected) in [
+        ("/", false),
+        ("/mnt/f", true),
+        ("/mnt/f/disk", true),
+        ("/mnt/few", false),
+        ("/srv", true),
+    ] {
+        assert_eq!(found.may_hang(point), expected, "{point}");
+    }
+}
+
+#[test]
 fn overlays_are_kept_apart_by_number() {
     check(
         "1 0 8:1 / / rw - xfs /dev/sda1 rw\n\

@@ -1,7 +1,9 @@
 //! `/stats/summary`.
 
 use std::io::{self, Write};
+use std::path::Path;
 
+use plimsoll_containers::runtime::cri::{FsUse, ImageFs};
 use plimsoll_host::{ReadBuf, Timestamp, read_file};
 
 use super::pods::{self, latest, snapshot};
@@ -13,16 +15,16 @@ use super::{UNLIMITED, swap_available};
 use crate::machine::Storage;
 use crate::rest::json::{self, Seconds};
 use crate::rest::{Snapshot, Surroundings, psi};
-use crate::sample::Filesystem;
 use crate::{Group, Observer, Sample};
 
 /// The interface whose figures stand for the pod's.
 const MAIN_INTERFACE: &str = "eth0";
 
-/// `brief`: only CPU, memory and swap.
+/// `image_fs`: what the runtime says of its disk usage. `brief`: only CPU, memory and swap.
 pub fn write_summary(
     observer: &Observer,
     node_name: &str,
+    image_fs: Option<&ImageFs>,
     brief: bool,
     out: impl Write,
 ) -> io::Result<()> {
@@ -33,7 +35,7 @@ pub fn write_summary(
     let services = view.services();
     let pods = pods::pods(&observer.store);
     let summary = Summary {
-        node: view.node(node_name, &root, &services),
+        node: view.node(node_name, &root, image_fs, &services),
         pods: pods.iter().map(|pod| view.pod(pod)).collect(),
     };
     json::write(&summary, out)
@@ -90,6 +92,7 @@ impl<'a> View<'a> {
         &self,
         name: &'n str,
         root: &Snapshot,
+        image_fs: Option<&ImageFs>,
         services: &[(&'n str, Snapshot)],
     ) -> Node<'n> {
         let boot = self.observer.machine.fixed().started;
@@ -111,7 +114,7 @@ impl<'a> View<'a> {
             io: full.then(|| self.io(root)).flatten(),
             network: full.then(|| network(root)).flatten(),
             fs: fs.filter(|_| full).map(whole_fs),
-            runtime: self.runtime().filter(|_| full),
+            runtime: self.runtime(image_fs).filter(|_| full),
             rlimit: full.then(|| rlimit(self.observer)),
             swap: self.swap(root),
         }
@@ -243,7 +246,13 @@ impl<'a> View<'a> {
     }
 
     /// Where images and writable layers live; how much of it is theirs only the runtime knows.
-    fn runtime(&self) -> Option<Runtime> {
+    fn runtime(&self, told: Option<&ImageFs>) -> Option<Runtime> {
+        if let Some(told) = told {
+            return Some(Runtime {
+                image_fs: self.taken(&told.images),
+                container_fs: self.taken(&told.containers),
+            });
+        }
         let images = ["crio-images", "docker-images", "root"];
         let layers = ["crio-containers", "docker-images", "root"];
         let of = |labels: &[&str]| labels.iter().find_map(|label| self.labelled(label));
@@ -251,6 +260,21 @@ impl<'a> View<'a> {
             image_fs: place(of(&images)?),
             container_fs: place(of(&layers)?),
         })
+    }
+
+    fn taken(&self, by: &FsUse) -> Fs {
+        let dir = Path::new(&by.dir);
+        // The innermost mount that the directory lies on.
+        let on = self
+            .storage
+            .iter()
+            .filter(|fs| dir.starts_with(&fs.mount_point))
+            .max_by_key(|fs| fs.mount_point.len());
+        Fs {
+            used_bytes: by.bytes,
+            inodes_used: by.inodes,
+            ..self.base(on, by.at)
+        }
     }
 
     /// The writable layer and the logs, where their bytes have been counted.
@@ -264,17 +288,18 @@ impl<'a> View<'a> {
         let on = self
             .storage
             .iter()
-            .find(|fs| fs.device == layer.device.as_str());
+            .find(|fs| fs.device == layer.usage.device.as_str());
         let rootfs = Fs {
-            used_bytes: Some(layer.base_usage),
-            inodes_used: Some(layer.inodes),
+            used_bytes: Some(layer.usage.base_usage),
+            inodes_used: Some(layer.usage.inodes),
             ..self.base(on, sample.at)
         };
-        let logs = Fs {
-            used_bytes: Some(log_bytes(&layer)),
+        let logs = layer.logs.map(|logs| Fs {
+            used_bytes: Some(logs.bytes),
+            inodes_used: Some(logs.inodes),
             ..self.base(self.labelled("root"), sample.at)
-        };
-        (Some(rootfs), Some(logs))
+        });
+        (Some(rootfs), logs)
     }
 
     fn base(&self, on: Option<&Storage>, at: Timestamp) -> Fs {
@@ -303,10 +328,6 @@ impl<'a> View<'a> {
             ..self.base(self.labelled("root"), newest)
         })
     }
-}
-
-fn log_bytes(layer: &Filesystem) -> u64 {
-    layer.usage.saturating_sub(layer.base_usage)
 }
 
 fn network(snapshot: &Snapshot) -> Option<Network> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
+use plimsoll_containers::runtime::cri::{FsUse, ImageFs};
 use plimsoll_containers::{Health, Identity, Namespace};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
@@ -12,7 +13,7 @@ use serde_json::Value;
 
 use super::{resource, write_summary};
 use crate::events::{EventStore, Limits};
-use crate::machine::{Fixed, MachineState, Storage};
+use crate::machine::{Fixed, Layer, Logs, MachineState, Storage};
 use crate::oom::OomCounters;
 use crate::sample::{Filesystem, Interface};
 use crate::store::Store;
@@ -76,9 +77,16 @@ impl Node {
             inodes: 4,
             ..Filesystem::default()
         };
-        node.observer
-            .machine
-            .set_layer("/kubepods/poduid-1/c1".into(), layer);
+        node.observer.machine.set_layer(
+            "/kubepods/poduid-1/c1".into(),
+            Layer {
+                usage: layer,
+                logs: Some(Logs {
+                    bytes: 20,
+                    inodes: 2,
+                }),
+            },
+        );
         node.add("/kubepods/poduid-1/s1", Some(identity("", "1")), |sample| {
             sample.has_network = true;
             for name in ["lo1", "eth0"] {
@@ -127,7 +135,7 @@ impl Node {
 
     fn summary(&self, brief: bool) -> Value {
         let mut out = Vec::new();
-        write_summary(&self.observer, "node-1", brief, &mut out).unwrap();
+        write_summary(&self.observer, "node-1", Some(&image_fs()), brief, &mut out).unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 }
@@ -165,6 +173,25 @@ fn identity(container: &str, pod: &str) -> Identity {
 #[track_caller]
 fn check(found: &str, expected: Expect) {
     expected.assert_eq(found);
+}
+
+/// What a runtime would say.
+fn image_fs() -> ImageFs {
+    let images = FsUse {
+        at: Timestamp::from_secs(START),
+        dir: "/var/lib/containerd".to_owned(),
+        bytes: Some(77),
+        inodes: Some(7),
+    };
+    ImageFs {
+        containers: FsUse {
+            // Of a file system that nothing more is known of.
+            dir: "elsewhere".to_owned(),
+            inodes: None,
+            ..images.clone()
+        },
+        images,
+    }
 }
 
 #[test]
@@ -205,7 +232,32 @@ fn a_page_without_a_node_says_so() {
     let node = Node::new();
     node.observer.store.remove("/");
     assert!(node.page().ends_with("resource_scrape_error 1\n"));
-    write_summary(&node.observer, "node-1", false, Vec::new()).unwrap_err();
+    write_summary(&node.observer, "node-1", None, false, Vec::new()).unwrap_err();
+}
+
+#[test]
+fn what_the_runtime_takes_of_the_disk() {
+    let node = Node::new();
+    let told = &node.summary(false)["node"]["runtime"];
+    let images = &told["imageFs"];
+    assert_eq!(images["time"], "2026-11-15T21:26:40Z");
+    assert_eq!(
+        (&images["usedBytes"], &images["inodesUsed"]),
+        (&77.into(), &7.into())
+    );
+    assert_eq!(
+        (&images["capacityBytes"], &images["inodesFree"]),
+        (&1000.into(), &70.into())
+    );
+    let layers = told["containerFs"].as_object().unwrap();
+    assert_eq!(layers["usedBytes"], 77);
+    assert_eq!(layers.keys().collect::<Vec<_>>(), ["time", "usedBytes"]);
+    // A runtime that does not tell leaves the place.
+    let mut out = Vec::new();
+    write_summary(&node.observer, "node-1", None, false, &mut out).unwrap();
+    let silent: Value = serde_json::from_slice(&out).unwrap();
+    let place = silent["node"]["runtime"]["imageFs"].as_object().unwrap();
+    assert!(place.contains_key("capacityBytes") && !place.contains_key("usedBytes"));
 }
 
 #[test]
@@ -277,6 +329,7 @@ fn the_summary() {
                     "capacityBytes": 1000,
                     "inodes": 100,
                     "inodesFree": 70,
+                    "inodesUsed": 2,
                     "time": "2026-11-15T21:26:52Z",
                     "usedBytes": 20
                   },
@@ -345,7 +398,7 @@ fn the_summary() {
                 "capacityBytes": 1000,
                 "inodes": 100,
                 "inodesFree": 70,
-                "inodesUsed": 4,
+                "inodesUsed": 6,
                 "time": "2026-11-15T21:26:52Z",
                 "usedBytes": 50
               },

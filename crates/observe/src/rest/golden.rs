@@ -6,6 +6,7 @@ use std::sync::Arc;
 use plimsoll_containers::Namespace;
 use plimsoll_host::Timestamp;
 use plimsoll_host::cgroup::{Cfs, Cpu, Memory, NumaNode, Spec};
+use plimsoll_host::fs::DiskCounters;
 use plimsoll_host::proc::net::ADVANCED_TCP_NAMES;
 use serde_json::Value;
 
@@ -201,17 +202,19 @@ fn filesystem(fs: &Value) -> Filesystem {
         has_inodes: u64::from(flag(fs, "has_inodes") || inline.is_object()),
         inodes: number(fs, "inodes"),
         inodes_free: number(fs, "inodes_free"),
-        reads_completed: number(disk, "reads_completed"),
-        reads_merged: number(disk, "reads_merged"),
-        sectors_read: number(disk, "sectors_read"),
-        read_ms: ms("read_time", "read_duration"),
-        writes_completed: number(disk, "writes_completed"),
-        writes_merged: number(disk, "writes_merged"),
-        sectors_written: number(disk, "sectors_written"),
-        write_ms: ms("write_time", "write_duration"),
-        io_in_progress: number(disk, "io_in_progress"),
-        io_ms: ms("io_time", "io_duration"),
-        weighted_io_ms: ms("weighted_io_time", "weighted_io_duration"),
+        disk: DiskCounters {
+            reads_completed: number(disk, "reads_completed"),
+            reads_merged: number(disk, "reads_merged"),
+            sectors_read: number(disk, "sectors_read"),
+            read_ms: ms("read_time", "read_duration"),
+            writes_completed: number(disk, "writes_completed"),
+            writes_merged: number(disk, "writes_merged"),
+            sectors_written: number(disk, "sectors_written"),
+            write_ms: ms("write_time", "write_duration"),
+            io_in_progress: number(disk, "io_in_progress"),
+            io_ms: ms("io_time", "io_duration"),
+            weighted_io_ms: ms("weighted_io_time", "weighted_io_duration"),
+        },
     }
 }
 
@@ -260,6 +263,7 @@ fn snapshot(info: &Value) -> Snapshot {
         started,
         owns_network: flag(described, "has_network"),
         has_filesystem: flag(described, "has_filesystem"),
+        oom_events: 0,
         samples: list(info, "stats").iter().map(sample).collect(),
     }
 }
@@ -303,6 +307,19 @@ fn v1_container() {
     let mut out = Vec::new();
     v1::write(&container(), &[""; 0], &around(), &mut out).unwrap();
     same(out, golden!("v1.3-container.json"));
+}
+
+#[test]
+fn v1_kills_stand_between_cpuset_and_health() {
+    let mut killed = container();
+    killed.oom_events = 3;
+    let mut out = Vec::new();
+    v1::write(&killed, &[""; 0], &around(), &mut out).unwrap();
+    let before = r#""cpuset":{"memory_migrate":0},"#;
+    let expected =
+        golden!("v1.3-container.json").replace(before, &format!(r#"{before}"oom_events":3,"#));
+    assert!(expected.contains("oom_events"));
+    same(out, &expected);
 }
 
 #[test]
@@ -372,6 +389,7 @@ fn root(stats: &Value) -> Snapshot {
         started: None,
         owns_network: true,
         has_filesystem: true,
+        oom_events: 0,
         samples,
     }
 }

@@ -50,6 +50,8 @@ pub struct Snapshot {
     pub started: Option<Timestamp>,
     pub owns_network: bool,
     pub has_filesystem: bool,
+    /// Out of memory kills up to now, where somebody looked them up.
+    pub oom_events: u64,
     /// Oldest first.
     pub samples: Vec<Sample>,
 }
@@ -75,6 +77,7 @@ impl Snapshot {
             started: state.started(),
             owns_network: is_root || state.owns_network(),
             has_filesystem: with_disk && (is_root || has_layer),
+            oom_events: 0,
             samples: samples(state, range),
         }
     }

@@ -125,6 +125,9 @@ struct Stats<'a> {
     referenced_memory: u64,
     resctrl: Resctrl,
     cpuset: Cpuset,
+    /// Of now, on every sample: kills are counted, not sampled.
+    #[serde(skip_serializing_if = "is_zero")]
+    oom_events: u64,
     health: Health<'a>,
 }
 
@@ -161,6 +164,7 @@ fn stats<'a>(snapshot: &'a Snapshot, sample: &'a Sample, devices: &'a DeviceName
         cpuset: Cpuset {
             memory_migrate: sample.memory_migrate,
         },
+        oom_events: snapshot.oom_events,
         health: Health {
             status: health.unwrap_or(""),
         },

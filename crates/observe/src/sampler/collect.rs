@@ -112,8 +112,7 @@ impl Collector {
                 .hardware
                 .open(&self.hierarchies, &path, &self.pids, &mut self.buf),
             reader: self.reader(&path),
-            spec: SpecReader::new(&self.hierarchies, &path, self.wanted),
-            spec_read: now,
+            spec: SpecReader::new(&self.hierarchies, &path, self.wanted, &self.descriptors),
             net: None,
             pid: None,
             schedstat: Default::default(),
@@ -152,6 +151,12 @@ impl Collector {
         }
     }
 
+    /// Looks again for what was missing: a controller may have been enabled since.
+    pub fn retry_absent(&self, tracked: &mut Tracked) {
+        tracked.spec.retry_absent();
+        tracked.reader.retry_absent();
+    }
+
     fn reopen(&mut self, tracked: &mut Tracked) {
         tracked.reader = self.reader(tracked.container.path());
         tracked.pids_wanted = self.wanted.pids;
@@ -168,12 +173,10 @@ impl Collector {
     }
 
     /// Reads the limits; returns when the cgroup was made.
-    pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) -> Timestamp {
+    pub fn read_spec(&mut self, tracked: &mut Tracked) -> Timestamp {
         let spec = tracked
             .spec
             .read(&mut self.buf, &self.machine.fixed().all_cpus);
-        tracked.spec_read = now;
-        tracked.reader.retry_absent();
         let mut state = tracked.container.lock();
         // A v1 cgroup's directories are made one after the other; until they are all there, look again.
         if tracked.samples <= 1 {
@@ -375,7 +378,9 @@ impl Collector {
             self.machine.filesystems(&mut self.sample.filesystems);
         } else if tracked.has_layer {
             let layer = self.machine.layer(tracked.container.path());
-            self.sample.filesystems.extend(layer);
+            self.sample
+                .filesystems
+                .extend(layer.map(|layer| layer.usage));
         }
         self.sample.groups = self.sample.groups.with(Group::Disk);
     }

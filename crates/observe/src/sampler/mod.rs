@@ -37,7 +37,8 @@ pub struct Config {
     pub back_off: bool,
     /// Each wait is lengthened by up to this share of the interval, so that many machines do not sample in step.
     pub jitter: f64,
-    /// How old limits may be before they are read again.
+    /// All limits are read this often, however seldom containers are sampled: the original has them within five
+    /// seconds.
     pub spec_refresh: Duration,
     /// Skip the figures of `/`.
     pub no_root_stats: bool,
@@ -59,7 +60,7 @@ impl Default for Config {
             max_interval: Duration::from_secs(60),
             back_off: false,
             jitter: 0.0,
-            spec_refresh: Duration::from_secs(10),
+            spec_refresh: Duration::from_secs(4),
             no_root_stats: false,
             cpu_budget: 0.0,
             load_reader: false,
@@ -92,6 +93,8 @@ const BEATS: u32 = 4;
 const SECOND_LOOK: Duration = Duration::from_millis(50);
 /// So many samples long a container's limits are expected to change.
 const YOUNG_SAMPLES: u64 = 5;
+/// One in so many readings of the limits also looks again for files that were missing.
+const ABSENT_EVERY: u64 = 3;
 /// A container may stay unnamed this long before it is shown without a name.
 const NAMELESS_FOR: Duration = Duration::from_secs(2);
 /// Groups that somebody asked for beyond the standing ones are read this often, and for this long after.
@@ -110,6 +113,8 @@ pub struct Sampler {
     refused: FxHashMap<CgroupPath, ()>,
     due: BinaryHeap<Reverse<(Duration, usize, u64)>>,
     next_epoch: u64,
+    specs_due: Duration,
+    spec_rounds: u64,
     budget: Budget,
     counters: Arc<Counters>,
     extra: GroupSet,
@@ -146,6 +151,8 @@ impl Sampler {
             refused: FxHashMap::default(),
             due: BinaryHeap::new(),
             next_epoch: 0,
+            specs_due: Duration::ZERO,
+            spec_rounds: 0,
             counters,
             extra: GroupSet::EMPTY,
             extra_until: Duration::ZERO,
@@ -194,7 +201,7 @@ impl Sampler {
             state.visible = !awaiting;
             state.identity = identity;
         }
-        let created = self.collector.read_spec(&mut tracked, now);
+        let created = self.collector.read_spec(&mut tracked);
         self.observer.events.add(Event {
             container: Arc::clone(&path),
             at: created,
@@ -211,11 +218,6 @@ impl Sampler {
             }
         };
         self.by_path.insert(path, slot);
-        if let Some(tracked) = &mut self.tracked[slot] {
-            // Containers that came together do not all have their limits read again in the same round.
-            let share = self.config.spec_refresh / 16 * (slot as u32 % 16);
-            tracked.spec_read = now.saturating_sub(share);
-        }
         self.schedule(slot, now);
     }
 
@@ -315,7 +317,32 @@ impl Sampler {
                     .store((stretch * 1000.0) as u64, Ordering::Relaxed);
             }
         }
-        self.due.peek().map(|Reverse((at, _, _))| *at)
+        self.refresh_specs(now);
+        let next = self.due.peek().map(|Reverse((at, _, _))| *at);
+        // Without containers there are no limits to read.
+        next.map(|at| at.min(self.specs_due))
+    }
+
+    /// Reads all limits when it is time: in one go, since each is a matter of microseconds.
+    fn refresh_specs(&mut self, now: Duration) {
+        if now < self.specs_due {
+            return;
+        }
+        let due = now + self.config.spec_refresh;
+        // With a round where there is one nearly every second; beats of long intervals are too far apart.
+        let beat = self.on_the_beat(due);
+        self.specs_due = match beat - due < self.config.spec_refresh / 4 {
+            true => beat,
+            false => due,
+        };
+        self.spec_rounds += 1;
+        let look_again = self.spec_rounds.is_multiple_of(ABSENT_EVERY);
+        for tracked in self.tracked.iter_mut().flatten() {
+            if look_again {
+                self.collector.retry_absent(tracked);
+            }
+            self.collector.read_spec(tracked);
+        }
     }
 
     /// The next beat at or after `due`. Containers that share a beat are read in one go, which costs a fraction of
@@ -346,8 +373,9 @@ impl Sampler {
         self.collector.complete(tracked);
         // Runtimes set limits after making the cgroup, so the first few samples look every time.
         let young = (1..=YOUNG_SAMPLES).contains(&tracked.samples);
-        if young || now.saturating_sub(tracked.spec_read) >= self.config.spec_refresh {
-            self.collector.read_spec(tracked, now);
+        if young {
+            self.collector.retry_absent(tracked);
+            self.collector.read_spec(tracked);
         }
         let skip = self.config.no_root_stats && tracked.is_root();
         if skip {

@@ -18,7 +18,6 @@ pub struct Tracked {
     pub container: Arc<Container>,
     pub reader: CgroupReader,
     pub spec: SpecReader,
-    pub spec_read: Duration,
     pub net: Option<NetFiles>,
     /// The container's first process: whose limits and whose network count.
     pub pid: Option<u32>,

@@ -60,7 +60,9 @@ fn write_one(
 ) -> Result<(), Failure> {
     let children = shared.surface.children(container.path());
     let children: Vec<&str> = children.iter().map(String::as_str).collect();
-    let snapshot = Snapshot::take(container, range);
+    let mut snapshot = Snapshot::take(container, range);
+    let observer = shared.surface.observer();
+    snapshot.oom_events = observer.oom_events(container.path(), &container.lock());
     Ok(v1::write(&snapshot, &children, around, out)?)
 }
 

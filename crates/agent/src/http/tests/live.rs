@@ -163,7 +163,7 @@ async fn certificates_and_tokens() {
     // Somebody who speaks no TLS gets no answer and does no harm.
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream
-        .write_all(b"GET /healthz HTTP/1.1\r\n\r\n")
+        .write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         .await
         .unwrap();
     let mut rest = Vec::new();

@@ -12,6 +12,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use plimsoll_containers::{Health, Identity, Namespace};
+use plimsoll_ground::serve as kit;
 use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
@@ -196,6 +197,7 @@ impl Surface for Machine {
 pub struct Rig {
     pub machine: Arc<Machine>,
     pub shared: Arc<Shared>,
+    pub sockets: Arc<kit::Counters>,
     pub drain: Stopper,
 }
 
@@ -213,11 +215,13 @@ impl Rig {
         let machine = Arc::new(machine);
         let (drain, draining) = shutdown::channel();
         let surface: Arc<dyn Surface> = Arc::clone(&machine) as _;
-        let counters = Arc::new(Counters::default());
+        let sockets = Arc::<kit::Counters>::default();
+        let counters = Arc::new(Counters::new(Arc::clone(&sockets)));
         let shared = Shared::new(surface, places, limits, Arc::new(auth), counters, draining);
         Self {
             machine,
             shared: Arc::new(shared),
+            sockets,
             drain,
         }
     }

@@ -121,3 +121,24 @@ fn a_status_message_by_its_tags() {
     assert_eq!(status.ended(), Some(-1));
     assert_eq!(status.log_path, "l");
 }
+
+#[test]
+fn disk_usage_by_its_tags() {
+    // One image file system: time 7 (1), directory (2), bytes 300 (3), inodes 5 (4).
+    let fs = [
+        0x08, 7, 0x12, 4, 0x0a, 2, b'/', b'd', 0x1a, 3, 0x08, 0xac, 0x02, 0x22, 2, 0x08, 5,
+    ];
+    let mut bytes = vec![0x0a, fs.len() as u8];
+    bytes.extend(fs);
+    let answer = wire::ImageFsInfoResponse::decode(bytes.as_slice()).unwrap();
+    let found = told(answer).unwrap();
+    let expected = FsUse {
+        at: Timestamp(7),
+        dir: "/d".to_owned(),
+        bytes: Some(300),
+        inodes: Some(5),
+    };
+    assert_eq!(found.images, expected);
+    assert_eq!(found.containers, expected, "one place for both");
+    assert_eq!(told(wire::ImageFsInfoResponse::default()), None);
+}

@@ -134,6 +134,38 @@ pub(super) struct PodSandboxMetadata {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct ImageFsInfoResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub image_filesystems: Vec<FilesystemUsage>,
+    #[prost(message, repeated, tag = "2")]
+    pub container_filesystems: Vec<FilesystemUsage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct FilesystemUsage {
+    #[prost(int64, tag = "1")]
+    pub timestamp: i64,
+    #[prost(message, optional, tag = "2")]
+    pub fs_id: Option<FilesystemIdentifier>,
+    #[prost(message, optional, tag = "3")]
+    pub used_bytes: Option<UInt64Value>,
+    #[prost(message, optional, tag = "4")]
+    pub inodes_used: Option<UInt64Value>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct FilesystemIdentifier {
+    #[prost(string, tag = "1")]
+    pub mountpoint: String,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub(super) struct UInt64Value {
+    #[prost(uint64, tag = "1")]
+    pub value: u64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ContainerEvent {
     #[prost(string, tag = "1")]
     pub container_id: String,

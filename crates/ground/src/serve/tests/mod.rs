@@ -2,6 +2,7 @@
 
 mod certificates;
 mod connections;
+mod refusals;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,8 +18,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{DuplexStream, duplex};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tower::Service;
 
 use super::*;
 use crate::pki::{Authority, Pair};
@@ -107,6 +110,32 @@ pub async fn describe(request: Request<Incoming>) -> Result<Response<Full<Bytes>
     assert!(peer.address.ip().is_loopback());
     let text = format!("{:?} {}", request.version(), peer.certificates.len());
     Ok(Response::new(Full::new(Bytes::from(text))))
+}
+
+/// A connection without a socket.
+pub fn open<S>(
+    protocol: Protocol,
+    service: S,
+) -> (DuplexStream, tokio::task::JoinHandle<()>, Arc<House>)
+where
+    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send,
+{
+    let (client, server) = duplex(16 << 10);
+    let (stopper, shutdown) = crate::shutdown::channel();
+    let house = House::new(Limits::default(), true, Arc::default(), shutdown);
+    let house = Arc::new(house);
+    let peer = Peer::new("127.0.0.1:1".parse().unwrap(), &[]);
+    let shared = Arc::clone(&house);
+    let task = tokio::spawn(async move {
+        let _stopper = stopper;
+        serve_connection(server, protocol, peer, &shared, service).await;
+    });
+    (client, task, house)
 }
 
 pub async fn until(mut condition: impl AsyncFnMut() -> bool) {
