@@ -357,12 +357,12 @@ mod tests {
         ] {
             let asked = asked(&format!("plimsoll agent {flag} {missing} {rest}")).unwrap();
             let error = anyhow::anyhow!("read {missing}: gone");
-            assert_eq!(asked.agent.flag_behind(&error), Some(flag));
+            assert_eq!(asked.agent().flag_behind(&error), Some(flag));
             let other = anyhow::anyhow!("listen on 127.0.0.1:1");
-            assert_eq!(asked.agent.flag_behind(&other), None);
+            assert_eq!(asked.agent().flag_behind(&other), None);
         }
         let asked = asked(&format!("plimsoll agent --perf_events_config {missing}")).unwrap();
-        let error = format!("{:#}", asked.agent.config().unwrap_err());
+        let error = format!("{:#}", asked.agent().config().unwrap_err());
         assert!(
             error.contains("--perf_events_config") && error.contains(missing),
             "{error}"
