@@ -1,5 +1,7 @@
 //! Requests through the embedded API server to a server of ours behind it.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 mod world;
 
 use std::time::Duration;
