@@ -13,6 +13,10 @@ use crate::status::Failure;
 
 const PAGE_NOT_FOUND: &str = "404 page not found\n";
 
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Go cannot read its own name for it in an answer.
+const OPENAPI_PROTOBUF_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
 pub fn page_not_found() -> Answer {
     answer::text(StatusCode::NOT_FOUND, PAGE_NOT_FOUND)
 }
@@ -135,6 +139,14 @@ impl Server {
     fn openapi_path(&self, parts: &[&str], headers: &HeaderMap) -> Answer {
         let catalogue = self.catalogue();
         let definitions = catalogue.definitions();
+        let accepts = headers
+            .get(header::ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        if parts == ["openapi", "v2"] && accepts.starts_with(OPENAPI_PROTOBUF) {
+            let body = self.openapi().v2_protobuf(definitions);
+            return answer::answer(StatusCode::OK, OPENAPI_PROTOBUF_ANSWER, full(body));
+        }
         let packed = match parts {
             ["openapi", "v3"] => {
                 let index = self.openapi().index(definitions);

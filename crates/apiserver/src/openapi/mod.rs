@@ -8,6 +8,7 @@ mod descriptions;
 mod operations;
 mod parameters;
 mod paths;
+mod protobuf;
 mod render;
 mod schemas;
 
@@ -86,6 +87,12 @@ impl OpenApi {
     /// `GET /openapi/v2`.
     pub fn v2(&self, definitions: Definitions<'_>) -> Arc<Packed> {
         self.made("v2", definitions, || document_v2(definitions))
+    }
+
+    /// The same in protobuf, not compressed: it is asked for once in a while.
+    pub fn v2_protobuf(&self, definitions: Definitions<'_>) -> Vec<u8> {
+        let document = serde_json::from_slice(&self.v2(definitions).plain()).unwrap_or_default();
+        protobuf::encode(&document)
     }
 
     fn made(
