@@ -40,7 +40,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         "s",
     );
     let all = options.nodes;
-    let bound = create(&subject, options.pods, |index| {
+    let bound = create(&subject, options.pods, move |index| {
         Some(format!("sim-{:04}", index % all + 1))
     });
     let bound = bound.await?;
