@@ -1,5 +1,7 @@
 //! `plimsoll up` as people start it: a process, a folder, a kubeconfig.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! A simulation on the embedded API server.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PartialObjectMeta, Preconditions};
-use kube::runtime::{metadata_watcher, watcher};
+use kube::runtime::watcher;
 use plimsoll_ground::backoff::Backoff;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
@@ -12,8 +12,8 @@ use plimsoll_ground::shutdown::Shutdown;
 /// Lets deleted pods of the node go, until told to stop.
 pub async fn let_go(client: kube::Client, node: String, shutdown: Shutdown) {
     let ours = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let pods: Api<Pod> = Api::all(client.clone());
-    let mut events = metadata_watcher(pods, ours).boxed();
+    let pods: Api<PartialObjectMeta<Pod>> = Api::all(client.clone());
+    let mut events = watcher(pods, ours).boxed();
     let mut backoff = Backoff::default();
     loop {
         let event = tokio::select! {

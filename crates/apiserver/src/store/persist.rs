@@ -19,6 +19,9 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 /// be mistaken for them.
 const REVISION_LEAP: u64 = 100_000;
 
+/// For the pages on the way to what is written. What is read is in memory anyway, and must not be there twice.
+const CACHE: usize = 4 << 20;
+
 /// One commit takes at most this many writes.
 const BATCH: usize = 2_000;
 
@@ -83,7 +86,10 @@ impl Journal {
         let open = |error: &dyn std::fmt::Display| {
             PersistError::Open(format!("{}: {error}", file.display()))
         };
-        let database = Database::create(file).map_err(|error| open(&error))?;
+        let database = Database::builder()
+            .set_cache_size(CACHE)
+            .create(file)
+            .map_err(|error| open(&error))?;
         let contents = read(&database).map_err(|error| PersistError::Read(error.to_string()))?;
         let (writes, queue) = mpsc::channel();
         thread::Builder::new()
