@@ -1,6 +1,6 @@
 //! `plimsoll up` as people start it: a process, a folder, a kubeconfig.
 
-#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;

@@ -1,6 +1,6 @@
 //! A simulation on the embedded API server.
 
-#![allow(clippy::unwrap_used, reason = "test code")]
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
