@@ -11,7 +11,7 @@ use crate::subject::Subject;
 use crate::wire::{Connection, Target};
 use crate::{Options, Report};
 
-pub const CONNECTIONS: u32 = 16;
+pub const CONNECTIONS: u32 = 32;
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 const RUN_WITHIN: Duration = Duration::from_secs(120);
 /// Heartbeats of all nodes come by at least once.
@@ -29,7 +29,12 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         "/s",
         3000.0,
     );
-    report.note("… server CPU for each", alone.micros, "µs");
+    report.note("pods created: server CPU for each", alone.micros, "µs");
+    report.note(
+        "pods created: CPU of this machine that other programs took",
+        alone.others * 100.0,
+        "%",
+    );
 
     let temp = tempfile::tempdir()?;
     let nodes = options.nodes.to_string();
@@ -56,7 +61,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     report.note(
-        "… until all of them run",
+        "pods created until all of them run",
         bound.started.elapsed().as_secs_f64(),
         "s",
     );
@@ -89,6 +94,24 @@ pub struct Created {
     pub per_second: f64,
     /// CPU time of the server for each object.
     pub micros: f64,
+    /// The share of all processors' time that went to neither the server nor this program.
+    pub others: f64,
+}
+
+/// The machine's processors: time in use, and all time.
+fn machine() -> Result<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().unwrap_or_default();
+    let ticks: Vec<f64> = line
+        .split_whitespace()
+        .skip(1)
+        .take(8)
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    ensure!(ticks.len() == 8, "/proc/stat: {line}");
+    let all: f64 = ticks.iter().sum();
+    // The fourth and the fifth are idle time.
+    Ok((all - ticks[3] - ticks[4], all))
 }
 
 pub async fn create(
@@ -103,6 +126,8 @@ pub async fn create(
         connections.push(Target::connect(&target).await?);
     }
     let cpu = subject.cpu()?;
+    let both = subject.cpu_of_both()?;
+    let (busy, all) = machine()?;
     let started = Instant::now();
     let tasks: Vec<_> = connections
         .into_iter()
@@ -125,7 +150,12 @@ pub async fn create(
     }
     let took = started.elapsed();
     let cpu = subject.cpu()?.since(&cpu);
+    let (busy_after, all_after) = machine()?;
+    let processors = std::thread::available_parallelism()?.get() as f64;
+    let ours = (subject.cpu_of_both()?.saturating_sub(both)).as_secs_f64()
+        / (took.as_secs_f64() * processors);
     Ok(Created {
+        others: ((busy_after - busy) / (all_after - all).max(1.0) - ours).max(0.0),
         started,
         per_second: f64::from(count) / took.as_secs_f64(),
         micros: cpu.as_secs_f64() * 1e6 / f64::from(count),

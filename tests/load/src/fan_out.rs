@@ -50,22 +50,22 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         "",
     );
     report.note(
-        "… delivered a second",
+        "fan-out: events delivered a second",
         latencies.len() as f64 / took.as_secs_f64(),
         "/s",
     );
     report.note(
-        "… server CPU for each",
+        "fan-out: server CPU for each event",
         cpu.as_secs_f64() * 1e6 / latencies.len() as f64,
         "µs",
     );
     report.note(
-        "… median from sending the update to its event",
+        "fan-out: median from sending the update to its event",
         percentile(&mut latencies, 0.5),
         "ms",
     );
     report.at_most(
-        "… p99 from sending the update to its event",
+        "fan-out: p99 from sending the update to its event",
         percentile(&mut latencies, 0.99),
         "ms",
         50.0,

@@ -41,7 +41,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     }
     report.note("kill -9: writes acknowledged", writes as f64, "");
     report.at_least(
-        "… a second",
+        "kill -9: writes acknowledged a second",
         writes as f64 / took.as_secs_f64(),
         "/s",
         f64::from(RATE) * 0.95,
@@ -64,7 +64,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         .iter()
         .filter(|(name, number)| there.get(name.as_str()).is_none_or(|found| found < number));
     report.at_most(
-        "… lost of those after the restart",
+        "kill -9: lost of those after the restart",
         lost.count() as f64,
         "",
         0.0,

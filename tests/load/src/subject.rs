@@ -76,6 +76,16 @@ impl Subject {
         CpuTime::of(self.child.id())
     }
 
+    /// CPU time of this process and of the one measured.
+    pub fn cpu_of_both(&self) -> Result<Duration> {
+        let both = [std::process::id(), self.child.id()];
+        let mut used = Duration::ZERO;
+        for pid in both {
+            used += CpuTime::of(pid)?.since(&CpuTime::default());
+        }
+        Ok(used)
+    }
+
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

@@ -15,14 +15,15 @@ use clap::Args;
 #[command(after_long_help = "\
 What to do with it:
 
-  plimsoll up                                   in one terminal; in another:
+  plimsoll up                               in one terminal; in another:
   export KUBECONFIG=~/.plimsoll/kubeconfig
-  kubectl get nodes -o wide                     this machine, with its true capacity
-  kubectl apply -f app.yaml                     any kind, your own resource definitions too
-  curl 127.0.0.1:9120/metrics                   what the agent sees on this machine
+  kubectl get nodes -o wide                 this machine, with its true capacity
+  kubectl apply -f app.yaml                 any kind, your own definitions too
+  curl 127.0.0.1:9120/metrics               what the agent sees on this machine
 
-  plimsoll up --simulate-nodes 100              with a hundred nodes that cost nothing: pods that are
-                                                bound to them run, use CPU and memory, and end
+  plimsoll up --simulate-nodes 100          with a hundred nodes that cost nothing:
+                                            pods bound to them run, use CPU and
+                                            memory, and end
 
 Pods on this machine's own node stay Pending: plimsoll watches containers, it does not start them.
 Without root the agent sees less, and says so; everything else works the same.
