@@ -20,8 +20,16 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// … or this many times what the last look took, if that is longer: cleaning up must not be what a server does most.
 const REST: u32 = 10;
 
+/// Which controllers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    All,
+    /// Those that a real API server has in itself: custom resources go with their definitions.
+    OfTheServer,
+}
+
 /// Runs until the server stops.
-pub fn spawn(server: &Server) {
+pub fn spawn(server: &Server, which: Which) {
     available::spawn(server);
     let server = server.clone();
     tokio::spawn(async move {
@@ -29,8 +37,10 @@ pub fn spawn(server: &Server) {
         loop {
             let seen = server.store().revision();
             let started = Instant::now();
-            namespaces(&server);
-            garbage(&server);
+            if which == Which::All {
+                namespaces(&server);
+                garbage(&server);
+            }
             server.remove_definitions();
             let settle = SETTLE.max(started.elapsed() * REST);
             tokio::select! {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll_ground::serve::{self, Certificate, Clients, Tls, Trust};
 
 use crate::auth::{self, Authority, User};
-use crate::controllers;
+use crate::controllers::{self, Which};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::served;
 use crate::server::Server;
@@ -137,7 +137,16 @@ impl ControlPlane {
     }
 
     pub fn spawn(self) -> Running {
-        controllers::spawn(&self.server);
+        self.spawn_with(Which::All)
+    }
+
+    /// As a real API server is alone: namespaces are not emptied, dependents do not follow their owners.
+    pub fn spawn_without_controllers(self) -> Running {
+        self.spawn_with(Which::OfTheServer)
+    }
+
+    fn spawn_with(self, which: Which) -> Running {
+        controllers::spawn(&self.server, which);
         let serving = self.bound.spawn(self.server.clone());
         Running {
             server: self.server,

@@ -50,6 +50,9 @@ pub struct UpArgs {
     /// Leave out the agent: this machine is then no node of the cluster
     #[arg(long)]
     pub no_agent: bool,
+    /// Leave out the controllers: namespaces are not emptied, dependents do not follow their owners
+    #[arg(long)]
+    pub no_controllers: bool,
 }
 
 impl UpArgs {

@@ -78,7 +78,12 @@ impl Up {
             listen: args.api_listen,
             data_dir: Some(data_dir.to_owned()),
         };
-        let api = config.build().await.map_err(advise)?.spawn();
+        let plane = config.build().await.map_err(advise)?;
+        let api = if args.no_controllers {
+            plane.spawn_without_controllers()
+        } else {
+            plane.spawn()
+        };
         lock.tell(&format!("https://{}", api.local_addr()))?;
         let kubeconfig = data_dir.join("kubeconfig");
         credentials::write(&kubeconfig, api.kubeconfig().as_bytes(), 0o600)?;
