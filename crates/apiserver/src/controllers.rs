@@ -108,7 +108,7 @@ pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> bool {
         // Whoever was faster: this comes round again.
         let _ = server
             .store()
-            .put(shelf, &item.key, expect, marked, attributes);
+            .put(shelf, &item.key, expect, &mut marked, attributes);
     }
     false
 }
@@ -135,7 +135,7 @@ fn release(server: &Server, namespace: &Value) {
         let attributes = current.attributes.clone();
         let _ = server
             .store()
-            .put("namespaces", name, expect, object, attributes);
+            .put("namespaces", name, expect, &mut object, attributes);
     }
 }
 
@@ -241,7 +241,7 @@ fn disown(server: &Server, shelf: &str, item: &Stored, uid: &str) {
     let attributes = item.attributes.clone();
     let _ = server
         .store()
-        .put(shelf, &item.key, expect, object, attributes);
+        .put(shelf, &item.key, expect, &mut object, attributes);
 }
 
 fn unhold(server: &Server, shelf: &str, item: &Stored, object: &Value, finalizer: &str) {
@@ -259,7 +259,7 @@ fn unhold(server: &Server, shelf: &str, item: &Stored, object: &Value, finalizer
     let attributes = item.attributes.clone();
     let _ = server
         .store()
-        .put(shelf, &item.key, expect, object, attributes);
+        .put(shelf, &item.key, expect, &mut object, attributes);
 }
 
 fn has(bytes: &[u8], needle: &[u8]) -> bool {

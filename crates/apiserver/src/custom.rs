@@ -177,7 +177,7 @@ impl Server {
                 // Whoever was faster settles it in their turn.
                 let _ = self
                     .store()
-                    .put(DEFINITIONS, name, expect, object, attributes);
+                    .put(DEFINITIONS, name, expect, &mut object, attributes);
             }
         }
         self.serve_definitions();
@@ -255,7 +255,7 @@ impl Server {
             let attributes = current.attributes.clone();
             let _ = self
                 .store()
-                .put(DEFINITIONS, name, expect, object, attributes);
+                .put(DEFINITIONS, name, expect, &mut object, attributes);
         }
         self.settle_definitions();
     }

@@ -38,7 +38,7 @@ impl Server {
             // It was just seen to be absent, and nobody else writes yet.
             let _ = self
                 .store()
-                .put(&shelf, &key, Expect::Absent, object, attributes);
+                .put(&shelf, &key, Expect::Absent, &mut object, attributes);
         }
         self.aggregate_roles();
         self.register_builtin_services();
@@ -77,7 +77,7 @@ impl Server {
         let attributes = current.attributes.clone();
         let expect = Expect::Revision(current.revision);
         self.store()
-            .put(CLUSTER_ROLES, name, expect, object, attributes)
+            .put(CLUSTER_ROLES, name, expect, &mut object, attributes)
             .is_ok()
     }
 

@@ -14,7 +14,6 @@ pub mod custom;
 pub mod discovery;
 pub mod embed;
 pub mod field;
-pub mod gojson;
 pub mod golang;
 pub mod hooks;
 pub mod kinds;

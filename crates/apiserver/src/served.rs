@@ -202,6 +202,17 @@ impl Served {
         }
     }
 
+    /// Whether this version differs from what is kept.
+    pub fn converts(&self) -> bool {
+        matches!(
+            self.model,
+            Model::Builtin {
+                conversion: Some(_),
+                ..
+            }
+        )
+    }
+
     /// A stored object as this version has it, to be changed.
     pub fn as_shown(&self, mut object: Value) -> Value {
         if let Model::Builtin {

@@ -68,7 +68,7 @@ impl Server {
             let attributes = crate::served::attributes(&shelf, &object);
             if self
                 .store()
-                .put(&shelf, key, expect, object, attributes)
+                .put(&shelf, key, expect, &mut object, attributes)
                 .is_ok()
             {
                 return;

@@ -227,7 +227,7 @@ fn write(server: &Server, spec: &RemoteSpec, condition: (&str, &str, String)) {
         let attributes = current.attributes.clone();
         let written = server
             .store()
-            .put(API_SERVICES, &spec.name, expect, new, attributes);
+            .put(API_SERVICES, &spec.name, expect, &mut new, attributes);
         if written.is_ok() {
             return;
         }

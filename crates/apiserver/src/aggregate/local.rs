@@ -142,6 +142,6 @@ impl Server {
         // Whoever was faster saw to it.
         let _ = self
             .store()
-            .put(API_SERVICES, &name, expect, object, attributes);
+            .put(API_SERVICES, &name, expect, &mut object, attributes);
     }
 }

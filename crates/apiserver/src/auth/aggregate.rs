@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::rules::Rule;
+use crate::kinds::metadata::selects;
 
 /// The rules that an aggregated role ought to have given all ClusterRoles; `None` where it does not aggregate.
 ///
@@ -18,7 +19,7 @@ pub fn aggregated_rules(role: &Value, all: &[Value]) -> Option<Vec<Rule>> {
     for selector in selectors.into_iter().flatten() {
         let selected = by_name
             .iter()
-            .filter(|one| selects(selector, &one["metadata"]["labels"]));
+            .filter(|one| selects(selector, &one["metadata"]["labels"]) == Some(true));
         for rule in selected.flat_map(|one| Rule::all_of(one)) {
             if !gathered.contains(&rule) {
                 gathered.push(rule);
@@ -30,30 +31,6 @@ pub fn aggregated_rules(role: &Value, all: &[Value]) -> Option<Vec<Rule>> {
 
 fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
-}
-
-/// A label selector of the API's own form; one that is malformed selects nothing.
-fn selects(selector: &Value, labels: &Value) -> bool {
-    let equal = selector["matchLabels"].as_object();
-    let equal = equal.is_none_or(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value));
-    let expressions = selector["matchExpressions"].as_array();
-    equal && expressions.is_none_or(|list| list.iter().all(|one| expression_holds(one, labels)))
-}
-
-fn expression_holds(expression: &Value, labels: &Value) -> bool {
-    let Some(key) = expression["key"].as_str() else {
-        return false;
-    };
-    let label = labels.get(key);
-    let values = expression["values"].as_array();
-    let listed = label.is_some_and(|label| values.is_some_and(|values| values.contains(label)));
-    match expression["operator"].as_str() {
-        Some("In") => listed,
-        Some("NotIn") => !listed,
-        Some("Exists") => label.is_some(),
-        Some("DoesNotExist") => label.is_none(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -97,7 +74,11 @@ mod tests {
     fn selectors() {
         let labels = json!({"a": "1", "b": "2"});
         let check = |selector: Value, expected: bool| {
-            assert_eq!(selects(&selector, &labels), expected, "{selector}");
+            assert_eq!(
+                selects(&selector, &labels) == Some(true),
+                expected,
+                "{selector}"
+            );
         };
         check(json!({}), true);
         check(json!({"matchLabels": {"a": "1"}}), true);

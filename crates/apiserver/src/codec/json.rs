@@ -102,6 +102,41 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// The complaints about fields that are given more than once, each named once.
+    pub fn duplicates(&self) -> Vec<String> {
+        let mut complaints = Vec::new();
+        self.note_duplicates(&mut String::new(), &mut complaints);
+        complaints
+    }
+
+    fn note_duplicates(&self, path: &mut String, complaints: &mut Vec<String>) {
+        let outer = path.len();
+        match self {
+            Self::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    path.push_str(&format!("[{index}]"));
+                    item.note_duplicates(path, complaints);
+                    path.truncate(outer);
+                }
+            }
+            Self::Object(entries) => {
+                for (index, (key, value)) in entries.iter().enumerate() {
+                    if outer > 0 {
+                        path.push('.');
+                    }
+                    path.push_str(key);
+                    let before = entries[..index].iter().filter(|(one, _)| one == key);
+                    if before.count() == 1 {
+                        complaints.push(format!("duplicate field \"{path}\""));
+                    }
+                    value.note_duplicates(path, complaints);
+                    path.truncate(outer);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// What Go calls this in "cannot unmarshal … into".
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -129,9 +164,6 @@ impl<'a> Node<'a> {
 /// Whole numbers stay whole; a float that is whole becomes one, as Kubernetes' decoder has it.
 pub fn number(digits: &str) -> Value {
     if let Ok(whole) = digits.parse::<i64>() {
-        return whole.into();
-    }
-    if let Ok(whole) = digits.parse::<u64>() {
         return whole.into();
     }
     match digits.parse::<f64>() {

@@ -1,6 +1,7 @@
 //! Documents in, objects out.
 
 pub mod decode;
+pub mod document;
 pub mod json;
 pub mod protobuf;
 pub mod time;

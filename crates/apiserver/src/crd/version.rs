@@ -10,8 +10,7 @@ use crate::field::{FieldError, Path, Problem, quote};
 impl Version {
     /// Reads a document: metadata put in order, defaults filled in, unknown fields dropped and told of.
     pub fn decode(&self, node: &Node<'_>) -> Result<Decoded, TypeError> {
-        let mut objections = Vec::new();
-        note_duplicates(node, &mut String::new(), &mut objections);
+        let mut objections = node.duplicates();
         let mut value = node.to_value();
         objections.extend(self.coerce(&mut value)?);
         Ok(Decoded { value, objections })
@@ -204,33 +203,5 @@ fn carry(to: &mut Value, from: &Value, field: &str) {
             Some(value) => map.insert(field.to_owned(), value.clone()),
             None => map.remove(field),
         };
-    }
-}
-
-/// Fields that a document gives more than once.
-fn note_duplicates(node: &Node<'_>, path: &mut String, out: &mut Vec<String>) {
-    let outer = path.len();
-    match node {
-        Node::Object(entries) => {
-            for (at, (key, value)) in entries.iter().enumerate() {
-                if outer > 0 {
-                    path.push('.');
-                }
-                path.push_str(key);
-                if entries[..at].iter().any(|(earlier, _)| earlier == key) {
-                    out.push(format!("duplicate field \"{path}\""));
-                }
-                note_duplicates(value, path, out);
-                path.truncate(outer);
-            }
-        }
-        Node::List(items) => {
-            for (index, item) in items.iter().enumerate() {
-                path.push_str(&format!("[{index}]"));
-                note_duplicates(item, path, out);
-                path.truncate(outer);
-            }
-        }
-        _ => {}
     }
 }

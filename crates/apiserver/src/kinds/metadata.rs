@@ -274,7 +274,7 @@ pub(super) fn selector(selector: &At<'_>, errors: &mut Errors) {
 }
 
 /// Whether a selector picks these labels; `None` where it cannot be evaluated.
-pub(super) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
+pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let selector = At::root(selector);
     for (key, value) in selector.get("matchLabels").entries() {

@@ -27,7 +27,6 @@ pub mod service;
 mod shown;
 mod storage;
 mod workloads;
-mod zero;
 
 use std::sync::OnceLock;
 

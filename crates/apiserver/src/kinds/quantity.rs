@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use plimsoll_api::quantity::{self, Notation};
+
 /// In billionths, which is as fine as Kubernetes keeps them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Quantity(pub i128);
@@ -10,27 +12,9 @@ const NANOS: i128 = 1_000_000_000;
 
 impl Quantity {
     pub fn parse(text: &str) -> Option<Self> {
-        let end = text
-            .find(|c: char| !(c.is_ascii_digit() || matches!(c, '+' | '-' | '.')))
-            .unwrap_or(text.len());
-        let (digits, suffix) = text.split_at(end);
-        let (numerator, denominator) = scale(suffix)?;
-        let (negative, digits) = match digits.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, digits.strip_prefix('+').unwrap_or(digits)),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        if whole.is_empty() && fraction.is_empty() {
-            return None;
-        }
-        // Finer digits than billionths only round up.
-        let (fraction, rest) = fraction.split_at(fraction.len().min(18));
-        let mantissa: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let denominator = denominator * 10_i128.checked_pow(fraction.len() as u32)?;
-        let product = mantissa.checked_mul(numerator)?.checked_mul(NANOS)?;
-        let inexact = product % denominator != 0 || rest.bytes().any(|byte| byte != b'0');
-        let amount = product / denominator + i128::from(inexact);
-        Some(Self(if negative { -amount } else { amount }))
+        text.parse::<quantity::Quantity>()
+            .ok()
+            .map(|amount| Self(amount.nanos()))
     }
 
     /// Zero where the text is not a quantity.
@@ -49,55 +33,17 @@ impl Quantity {
 
     /// A decimal amount as Kubernetes writes it: `1`, `1500m`, `2k`.
     pub fn decimal(self) -> String {
-        self.written(&[
-            (NANOS * 1_000_000_000_000_000_000, "E"),
-            (NANOS * 1_000_000_000_000_000, "P"),
-            (NANOS * 1_000_000_000_000, "T"),
-            (NANOS * 1_000_000_000, "G"),
-            (NANOS * 1_000_000, "M"),
-            (NANOS * 1_000, "k"),
-            (NANOS, ""),
-            (1_000_000, "m"),
-            (1_000, "u"),
-            (1, "n"),
-        ])
-    }
-
-    /// A binary amount: `1536Mi`.
-    pub fn binary(self) -> String {
-        if !self.is_whole() || self.0.abs() < NANOS * 1024 {
-            return self.decimal();
-        }
-        self.written(&[
-            (NANOS << 60, "Ei"),
-            (NANOS << 50, "Pi"),
-            (NANOS << 40, "Ti"),
-            (NANOS << 30, "Gi"),
-            (NANOS << 20, "Mi"),
-            (NANOS << 10, "Ki"),
-            (NANOS, ""),
-        ])
+        quantity::Quantity::from_nanos(self.0, Notation::Decimal).to_string()
     }
 
     /// Written the way `like` is.
     pub fn written_like(self, like: &str) -> String {
-        if like.ends_with('i') {
-            self.binary()
+        let notation = if like.ends_with('i') {
+            Notation::Binary
         } else {
-            self.decimal()
-        }
-    }
-
-    fn written(self, units: &[(i128, &str)]) -> String {
-        if self.0 == 0 {
-            return "0".to_owned();
-        }
-        units
-            .iter()
-            .find(|(unit, _)| self.0 % unit == 0)
-            .map_or_else(String::new, |(unit, suffix)| {
-                format!("{}{suffix}", self.0 / unit)
-            })
+            Notation::Decimal
+        };
+        quantity::Quantity::from_nanos(self.0, notation).to_string()
     }
 }
 
@@ -107,33 +53,6 @@ impl std::ops::Add for Quantity {
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
-}
-
-/// A suffix's factor as a fraction.
-fn scale(suffix: &str) -> Option<(i128, i128)> {
-    Some(match suffix {
-        "" => (1, 1),
-        "n" => (1, 1_000_000_000),
-        "u" => (1, 1_000_000),
-        "m" => (1, 1_000),
-        "k" => (1_000, 1),
-        "M" => (1_000_000, 1),
-        "G" => (1_000_000_000, 1),
-        "T" => (1_000_000_000_000, 1),
-        "P" => (1_000_000_000_000_000, 1),
-        "E" => (1_000_000_000_000_000_000, 1),
-        "Ki" => (1 << 10, 1),
-        "Mi" => (1 << 20, 1),
-        "Gi" => (1 << 30, 1),
-        "Ti" => (1 << 40, 1),
-        "Pi" => (1 << 50, 1),
-        "Ei" => (1 << 60, 1),
-        exponent => {
-            let power: i32 = exponent.strip_prefix(['e', 'E'])?.parse().ok()?;
-            let factor = 10_i128.checked_pow(power.unsigned_abs())?;
-            if power < 0 { (1, factor) } else { (factor, 1) }
-        }
-    })
 }
 
 pub fn compare(a: &str, b: &str) -> Ordering {
@@ -156,7 +75,7 @@ mod tests {
     #[test]
     fn amounts_are_written_in_the_largest_exact_unit() {
         assert_eq!(Quantity::of("1.5").decimal(), "1500m");
-        assert_eq!(Quantity::of("1.5Gi").binary(), "1536Mi");
+        assert_eq!(Quantity::of("1.5Gi").written_like("1Gi"), "1536Mi");
         assert_eq!(Quantity::of("0.0001").ceil(), 1);
         assert_eq!((Quantity::of("200m") + Quantity::of("0.8")).decimal(), "1");
     }

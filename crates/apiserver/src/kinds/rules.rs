@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::at::{At, Errors, carry, field, same};
 use super::names::NameRule;
-use super::{Kind, Lookup, defaults, metadata, quota, raise_generation, zero};
+use super::{Kind, Lookup, defaults, metadata, quota, raise_generation};
+use crate::codec::decode::zero_struct;
 use crate::field::FieldError;
 use crate::schema::{Shape, TypeId, Types};
 use crate::status::Failure;
@@ -120,7 +121,7 @@ impl Kind for Builtin {
         if self.rules.status
             && let Some(id) = self.status_type()
         {
-            object["status"] = zero::of(id);
+            object["status"] = zero_struct(Types::builtin(), id);
         }
         if self.rules.generation {
             object["metadata"]["generation"] = json!(1);

@@ -5,8 +5,11 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::at::{field, text};
-use super::{Kind, Lookup, builtin, of, zero};
+use super::{Kind, Lookup, builtin, of};
+use crate::codec::decode::decode;
+use crate::codec::json::Node;
 use crate::field::{FieldError, summary};
+use crate::schema::Types;
 
 const UID: &str = "00000000-0000-0000-0000-000000000000";
 
@@ -84,7 +87,10 @@ fn refusal(errors: &[FieldError]) -> Value {
 fn decoded(object: &Value, known: &super::Builtin) -> Value {
     let mut object = object.clone();
     drop_nulls(&mut object);
-    zero::complete(&mut object, known.type_id);
+    let node = Node::of(&object);
+    let mut object = decode(Types::builtin(), known.type_id, &node)
+        .unwrap()
+        .value;
     if known.rules.namespaced {
         object["metadata"]["namespace"] = json!("test");
     }

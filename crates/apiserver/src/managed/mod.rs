@@ -17,7 +17,6 @@ mod scale;
 pub mod structural;
 mod typed;
 mod validate;
-mod zero;
 
 use serde_json::Value;
 
@@ -27,6 +26,7 @@ pub use reset::Reset;
 pub use scale::ScaleDoor;
 use typed::Type;
 
+use crate::codec::decode::zero_struct;
 use crate::schema::{Shape, Types};
 
 /// What is written, and through which door.
@@ -92,7 +92,17 @@ impl Tracking<'_> {
     }
 
     fn zero(&self) -> Value {
-        zero::object(self.types, self.shape, self.api_version, self.kind)
+        // A custom resource starts as a map with nothing in it; Go's structs have fields that are always there, so that
+        // setting them is a change and no addition.
+        let mut object = match self.shape {
+            Shape::Struct(id) if !self.types.get(*id).go_name.is_empty() => {
+                zero_struct(self.types, *id)
+            }
+            _ => Value::Object(serde_json::Map::new()),
+        };
+        object["apiVersion"] = self.api_version.into();
+        object["kind"] = self.kind.into();
+        object
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::shown::Touched;
 use super::{Evidence, Patched, does_not_apply};
-use crate::gojson;
+use crate::codec::document::Document;
 use crate::golang;
 use crate::status::Failure;
 
@@ -64,13 +64,13 @@ fn parse(body: &[u8], strict: bool) -> Result<(Vec<Operation>, Vec<String>), Fai
             golang::json_kind(value)
         ))
     };
-    let mut document = gojson::parse(body).map_err(malformed)?;
+    let mut document = Document::parse(body).map_err(malformed)?;
     let items = match document.value.take() {
         Value::Null => Vec::new(),
         Value::Array(items) => items,
         other => return Err(wrong_type(&other, &format!("value of type {list_type}"))),
     };
-    let mut complaints = document.complaints();
+    let mut complaints = document.complaints;
     let mut operations = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {
         let operation = match item {

@@ -4,17 +4,17 @@ use serde_json::{Map, Value};
 
 use super::shown::Touched;
 use super::{Evidence, Patched, parse_object};
-use crate::gojson;
+use crate::codec::document::Document;
 use crate::status::Failure;
 
 pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Failure> {
     let (patch, complaints) = if strict {
         let (fields, document) = parse_object(body)
             .map_err(|what| Failure::bad_request(format!("error decoding patch: {what}")))?;
-        (fields.map(Value::Object), document.complaints())
+        (fields.map(Value::Object), document.complaints)
     } else {
         (
-            gojson::parse(body).ok().map(|document| document.value),
+            Document::parse(body).ok().map(|document| document.value),
             Vec::new(),
         )
     };

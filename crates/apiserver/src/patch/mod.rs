@@ -10,8 +10,8 @@ pub mod strategic;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
+use crate::codec::document::Document;
 use crate::field::{FieldError, Path};
-use crate::gojson::{self, Document};
 use crate::golang;
 use crate::schema::{Shape, Types};
 use crate::status::{Failure, Subject};
@@ -101,7 +101,7 @@ fn does_not_apply() -> Failure {
 
 /// Decodes a body that is to be a JSON object; null is an empty one for Go, hence the option.
 fn parse_object(body: &[u8]) -> Result<(Option<Map<String, Value>>, Document), String> {
-    let mut document = gojson::parse(body)?;
+    let mut document = Document::parse(body)?;
     match document.value.take() {
         Value::Null => Ok((None, document)),
         Value::Object(fields) => Ok((Some(fields), document)),

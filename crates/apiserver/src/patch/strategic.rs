@@ -43,7 +43,7 @@ pub fn apply(
     Ok(Patched {
         object: Value::Object(fields),
         complaints: if strict {
-            document.complaints()
+            document.complaints
         } else {
             Vec::new()
         },

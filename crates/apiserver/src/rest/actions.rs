@@ -131,7 +131,7 @@ impl Call<'_> {
             match self
                 .server
                 .store()
-                .put(shelf, key, expect, object, attributes)
+                .put(shelf, key, expect, &mut object, attributes)
             {
                 Ok((stored, durable)) => {
                     if !durable.wait().await {

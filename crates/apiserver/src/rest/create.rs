@@ -52,14 +52,19 @@ pub async fn insert_new(
     options: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Value, Failure> {
-    let object = without_repeated_owners(object, warnings);
+    let mut object = without_repeated_owners(object, warnings);
     let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
     let namespace = call.path.namespace.as_str();
     let kind = call.served.kind();
     let mut tries = 0;
     loop {
         tries += 1;
-        let mut attempt = object.clone();
+        // Only a generated name is tried again.
+        let mut attempt = if generated {
+            object.clone()
+        } else {
+            std::mem::take(&mut object)
+        };
         if generated {
             let name = generated_name(meta(&attempt, "generateName"));
             metadata_of(&mut attempt).insert("name".into(), name.into());

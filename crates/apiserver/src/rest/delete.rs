@@ -177,7 +177,7 @@ async fn try_delete(
                 &call.served.shelf,
                 &current.key,
                 Expect::Revision(expected),
-                marked,
+                &mut marked,
                 attributes,
             )
             .map_err(Stopped::Raced)?;
@@ -186,9 +186,8 @@ async fn try_delete(
         }
         expected = stored.revision;
         if plan == Plan::Wait {
-            let object = stored.value();
-            call.server.after_write(call, Some(&old), &object);
-            return Ok(Deleted::Pending(object));
+            call.server.after_write(call, Some(&old), &marked);
+            return Ok(Deleted::Pending(marked));
         }
     } else if plan == Plan::Wait {
         return Ok(Deleted::Pending(marked));

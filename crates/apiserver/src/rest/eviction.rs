@@ -9,6 +9,7 @@ use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
 use crate::codec::time::show_seconds;
 use crate::kinds::Lookup;
+use crate::kinds::policy::budget_covers;
 use crate::status::Failure;
 
 const EVICTION: BodyKind = BodyKind {
@@ -90,10 +91,7 @@ fn the_budget(call: &Call<'_>, pod: &Value) -> Result<Option<Value>, Failure> {
         .server
         .list(BUDGETS, &call.path.namespace)
         .into_iter()
-        .filter(|budget| {
-            let selector = &budget["spec"]["selector"];
-            !selector.is_null() && selects(selector, &pod["metadata"]["labels"])
-        })
+        .filter(|budget| budget_covers(budget, pod))
         .collect();
     match matching.len() {
         0 => Ok(None),
@@ -102,29 +100,6 @@ fn the_budget(call: &Call<'_>, pod: &Value) -> Result<Option<Value>, Failure> {
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )),
     }
-}
-
-/// A label selector of the API's own form.
-pub fn selects(selector: &Value, labels: &Value) -> bool {
-    let equal = selector["matchLabels"].as_object();
-    let listed = |one: &Value, value: &Value| {
-        one["values"]
-            .as_array()
-            .is_some_and(|values| values.contains(value))
-    };
-    equal.is_none_or(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
-        && selector["matchExpressions"].as_array().is_none_or(|all| {
-            all.iter().all(|one| {
-                let label = labels.get(one["key"].as_str().unwrap_or_default());
-                match one["operator"].as_str() {
-                    Some("In") => label.is_some_and(|label| listed(one, label)),
-                    Some("NotIn") => !label.is_some_and(|label| listed(one, label)),
-                    Some("Exists") => label.is_some(),
-                    Some("DoesNotExist") => label.is_none(),
-                    _ => false,
-                }
-            })
-        })
 }
 
 /// What the budget's policy says about a pod that is not ready; `None`: the pod is ready.

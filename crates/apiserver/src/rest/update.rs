@@ -7,7 +7,7 @@ use super::actions::precondition_failed;
 use super::body::{BodyFormat, parse};
 use super::create::{insert_new, settle_namespace};
 use super::options::{WriteOptions, revision, write_options};
-use super::write::{RETRIES, SharedStored, Stopped, Written, metadata_of};
+use super::write::{RETRIES, Stopped, Written, metadata_of};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::field::{FieldError, Path};
@@ -98,10 +98,13 @@ pub async fn change_tracked(
         };
         let old = call.served.as_shown(current.value());
         let mut new = change(&old, warnings)?;
-        let given_revision = check_revision(call, &new, &current)?;
+        let given_revision = check_revision(call, &new, &old, current.revision)?;
         finish_change(call, &old, &mut new, warnings)?;
         managed::keep_times(&old, &mut new);
-        match call.store_changed(&current, new, options.dry_run).await {
+        match call
+            .store_changed(&current, &old, new, options.dry_run)
+            .await
+        {
             Ok(written) => {
                 if !options.dry_run {
                     call.server.after_write(call, Some(&old), &written.object);
@@ -134,17 +137,21 @@ async fn create_instead(
 }
 
 /// Whether the client gave the version that it means to change; that it is the present one.
-fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Result<bool, Failure> {
+fn check_revision(
+    call: &Call<'_>,
+    new: &Value,
+    old: &Value,
+    present: u64,
+) -> Result<bool, Failure> {
     let given = meta(new, "resourceVersion");
     let uid = meta(new, "uid");
-    let old = current.value();
-    if !uid.is_empty() && uid != meta(&old, "uid") && call.info.verb == "update" {
+    if !uid.is_empty() && uid != meta(old, "uid") && call.info.verb == "update" {
         return Err(precondition_failed(
             call,
             &call.path.name,
             "UID",
             uid,
-            meta(&old, "uid"),
+            meta(old, "uid"),
         ));
     }
     if given.is_empty() || given == "0" {
@@ -161,7 +168,7 @@ fn check_revision(call: &Call<'_>, new: &Value, current: &SharedStored) -> Resul
         let plain = error.find("strconv").map(|at| error[at..].to_owned());
         Failure::server_error(plain.unwrap_or(error))
     })?;
-    if wanted != current.revision {
+    if wanted != present {
         return Err(modified(call));
     }
     Ok(true)

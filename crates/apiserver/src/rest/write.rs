@@ -94,21 +94,28 @@ impl Call<'_> {
                 None => Ok(object),
             };
         }
-        let object = self.served.as_kept(object);
+        let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
-        let (stored, durable) = store
-            .put(&self.served.shelf, key, Expect::Absent, object, attributes)
+        let (_, durable) = store
+            .put(
+                &self.served.shelf,
+                key,
+                Expect::Absent,
+                &mut object,
+                attributes,
+            )
             .map_err(Stopped::Raced)?;
         if !durable.wait().await {
             return Err(self.disk_failed(name).into());
         }
-        Ok(self.served.as_shown(stored.value()))
+        Ok(self.served.as_shown(object))
     }
 
-    /// Stores a changed object, or deletes it if nothing holds it any more.
+    /// Stores a changed object, or deletes it if nothing holds it any more. `old` is what `current` shows.
     pub async fn store_changed(
         &self,
         current: &Stored,
+        old: &Value,
         object: Value,
         dry_run: bool,
     ) -> Result<Written, Stopped> {
@@ -128,21 +135,24 @@ impl Call<'_> {
             return Ok(written(object, true));
         }
         // A write that changes nothing is none.
-        if dry_run {
+        if dry_run || object == *old {
             return Ok(written(object, false));
         }
-        let object = self.served.as_kept(object);
-        if object == current.value() {
-            return Ok(written(self.served.as_shown(object), false));
-        }
+        let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
-        let (stored, durable) = store
-            .put(&self.served.shelf, &current.key, expect, object, attributes)
+        let (_, durable) = store
+            .put(
+                &self.served.shelf,
+                &current.key,
+                expect,
+                &mut object,
+                attributes,
+            )
             .map_err(Stopped::Raced)?;
         if !durable.wait().await {
             return Err(self.disk_failed(current.name()).into());
         }
-        Ok(written(self.served.as_shown(stored.value()), false))
+        Ok(written(self.served.as_shown(object), false))
     }
 
     /// Whether an object that is being deleted can go: no finalizer is left, and its grace is over.
@@ -227,8 +237,12 @@ impl Call<'_> {
         object: &Value,
         warnings: &[String],
     ) -> Result<Answer, Failure> {
-        let kept = self.served.as_kept(object.clone());
-        let bytes: Bytes = serde_json::to_vec(&kept).unwrap_or_default().into();
+        let bytes = if self.served.converts() {
+            serde_json::to_vec(&self.served.as_kept(object.clone()))
+        } else {
+            serde_json::to_vec(object)
+        };
+        let bytes: Bytes = bytes.unwrap_or_default().into();
         let mut answer = self.object_answer(code, &bytes)?;
         answer::add_warnings(&mut answer, warnings);
         Ok(answer)

@@ -191,13 +191,13 @@ impl Store {
             .map_or(0, |shelf| shelf.objects.len())
     }
 
-    /// Writes `object`, whose `metadata.resourceVersion` is set here, if the key is as expected.
+    /// Writes `object`, whose `metadata.resourceVersion` becomes that of the write, if the key is as expected.
     pub fn put(
         &self,
         shelf: &str,
         key: &str,
         expect: Expect,
-        mut object: Value,
+        object: &mut Value,
         attributes: Attributes,
     ) -> Result<(Arc<Stored>, Durable), Mismatch> {
         let mut state = self.state.lock();
@@ -207,7 +207,7 @@ impl Store {
         let stored = Arc::new(Stored {
             key: key.into(),
             revision,
-            bytes: to_bytes(&object),
+            bytes: to_bytes(object),
             attributes,
         });
         state

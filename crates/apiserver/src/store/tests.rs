@@ -8,7 +8,7 @@ fn pod(name: &str) -> Value {
 
 fn put(store: &Store, key: &str, expect: Expect) -> u64 {
     let (stored, _durable) = store
-        .put("pods", key, expect, pod(key), Attributes::default())
+        .put("pods", key, expect, &mut pod(key), Attributes::default())
         .unwrap();
     stored.revision
 }
@@ -27,7 +27,7 @@ fn writes_raise_one_revision_and_check_the_old_one() {
         "pods",
         "a/x",
         Expect::Revision(first),
-        pod("x"),
+        &mut pod("x"),
         Attributes::default(),
     );
     assert_eq!(refused.unwrap_err().0.unwrap().revision, second);
@@ -86,9 +86,15 @@ fn an_old_revision_expires_when_the_log_is_cut() {
     let store = Store::in_memory();
     let filler = "x".repeat(1 << 20);
     for n in 0..1_100 {
-        let object = json!({"metadata": {}, "data": if n < 60 { filler.as_str() } else { "" }});
+        let mut object = json!({"metadata": {}, "data": if n < 60 { filler.as_str() } else { "" }});
         let key = format!("a/{n}");
-        let written = store.put("pods", &key, Expect::Absent, object, Attributes::default());
+        let written = store.put(
+            "pods",
+            &key,
+            Expect::Absent,
+            &mut object,
+            Attributes::default(),
+        );
         drop(written.unwrap());
     }
     assert!(matches!(
@@ -109,7 +115,7 @@ async fn what_was_acknowledged_is_there_after_reopening() {
                 "pods",
                 "a/1",
                 Expect::Absent,
-                pod("1"),
+                &mut pod("1"),
                 Attributes::default(),
             )
             .unwrap();
