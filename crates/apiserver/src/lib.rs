@@ -1,7 +1,6 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
 
 pub mod aggregate;
-pub mod answer;
 pub mod auth;
 pub mod catalogue;
 mod client;
@@ -13,22 +12,19 @@ pub mod credentials;
 pub mod custom;
 pub mod discovery;
 pub mod embed;
-pub mod field;
-pub mod golang;
 pub mod hooks;
 pub mod kinds;
 pub mod managed;
 pub mod openapi;
 pub mod patch;
 pub mod paths;
-pub mod request;
 pub mod resource;
 pub mod rest;
 pub mod schema;
-pub mod selector;
 pub mod served;
 pub mod server;
 mod services;
-pub mod status;
 pub mod store;
 pub mod table;
+
+use plimsoll_ground::rest::{answer, field, golang, request, selector, status};

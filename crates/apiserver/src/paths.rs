@@ -4,7 +4,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::answer::{self, Answer, Format, full};
+use crate::answer::{self, Answer, Format, Offer, full};
 use crate::auth::DEFAULT_ISSUER;
 use crate::discovery::Catalog;
 use crate::request::Query;
@@ -50,7 +50,7 @@ impl Server {
         {
             return self.aggregated_discovery(parts[0] == "api", version, headers);
         }
-        let format = match Format::negotiate(headers, query.get("pretty"), false) {
+        let format = match Format::negotiate(headers, query.get("pretty"), Offer::default()) {
             Ok(format) => format,
             Err(refused) => return answer::failure(&refused, &Format::JSON),
         };

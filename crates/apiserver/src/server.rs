@@ -18,7 +18,7 @@ use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 
 use crate::aggregate::Aggregator;
-use crate::answer::{self, Answer, Format};
+use crate::answer::{self, Answer, Format, Offer};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
 use crate::kinds::Lookup;
@@ -133,7 +133,10 @@ impl Server {
         let format = match Format::negotiate(
             &parts.headers,
             query.get("pretty"),
-            matches!(info.verb, "list" | "watch" | "deletecollection"),
+            Offer {
+                lists: matches!(info.verb, "list" | "watch" | "deletecollection"),
+                protobuf: false,
+            },
         ) {
             Ok(format) => format,
             Err(refused) => return plain(&refused),

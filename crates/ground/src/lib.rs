@@ -13,6 +13,7 @@ pub mod parallelize;
 mod percent;
 pub mod rate;
 pub mod reflect;
+pub mod rest;
 pub mod serve;
 pub mod shutdown;
 

@@ -113,7 +113,7 @@ pub async fn delete_collection(call: &Call<'_>, body: &[u8]) -> Result<Answer, F
             None,
             None,
             usize::MAX,
-            |stored| selector.matches(&stored.key, &stored.attributes),
+            |stored| stored.is_selected_by(&selector),
         )
         .map(|page| page.items)
         .unwrap_or_default();

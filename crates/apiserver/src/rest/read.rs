@@ -118,7 +118,7 @@ pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
             after.as_deref(),
             snapshot,
             limit,
-            |stored| selector.matches(&stored.key, &stored.attributes),
+            |stored| stored.is_selected_by(&selector),
         )
         .map_err(|error| refused(error, snapshot, token.is_some()))?;
     let next = (page.remaining > 0)

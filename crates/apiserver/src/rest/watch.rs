@@ -180,7 +180,7 @@ impl Follower {
         let mut out = BytesMut::new();
         if self.initial {
             for stored in std::mem::take(&mut self.subscription.present) {
-                if self.selector.matches(&stored.key, &stored.attributes) {
+                if stored.is_selected_by(&self.selector) {
                     self.shape.put(&mut out, "ADDED", &stored.bytes);
                     if out.len() > CHUNK && client.send(out.split().freeze()).await.is_err() {
                         return;
@@ -239,7 +239,7 @@ impl Follower {
         {
             return;
         }
-        let matches = |stored: &Arc<Stored>| self.selector.matches(&stored.key, &stored.attributes);
+        let matches = |stored: &Arc<Stored>| stored.is_selected_by(&self.selector);
         let is_in = event.change != Change::Deleted && matches(&event.object);
         let was_in = event.before.as_ref().is_some_and(matches);
         match (was_in, is_in) {

@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
+use crate::selector::Selector;
+
 pub use persist::PersistError;
 use persist::{Durable, Journal};
 pub use watch::{Subscription, Tail};
@@ -43,6 +45,20 @@ impl Stored {
             .split_once('/')
             .map_or("", |(namespace, _)| namespace)
     }
+
+    pub fn is_selected_by(&self, selector: &Selector) -> bool {
+        let label = |name: &str| value_of(&self.attributes.labels, name);
+        selector.matches(label, |field| match field {
+            "metadata.name" => self.name(),
+            "metadata.namespace" => self.namespace(),
+            field => value_of(&self.attributes.fields, field).unwrap_or_default(),
+        })
+    }
+}
+
+fn value_of<'a, K: AsRef<str>, V: AsRef<str>>(pairs: &'a [(K, V)], name: &str) -> Option<&'a str> {
+    let (_, value) = pairs.iter().find(|(key, _)| key.as_ref() == name)?;
+    Some(value.as_ref())
 }
 
 /// What selectors ask about, taken out once so that lists and watches parse nothing.

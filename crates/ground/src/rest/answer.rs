@@ -6,9 +6,10 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::status::Failure;
+use super::status::Failure;
 
 /// What another server sends may break off.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -28,11 +29,42 @@ pub fn stream(chunks: impl futures::Stream<Item = Bytes> + Send + 'static) -> Bo
 /// What a client wants to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
-    pub yaml: bool,
+    pub encoding: Encoding,
     pub pretty: bool,
     pub transform: Transform,
     /// Of `meta.k8s.io`, for tables and metadata.
     pub meta_version: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    Json,
+    Yaml,
+    /// Kubernetes' own framing of it. Only servers that say so offer it.
+    Protobuf,
+}
+
+impl Encoding {
+    fn of(media_type: &str) -> Option<Self> {
+        match media_type {
+            "*/*" | "application/*" | "application/json" => Some(Self::Json),
+            "application/yaml" => Some(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
+            _ => None,
+        }
+    }
+
+    fn is_in(self, offer: Offer) -> bool {
+        self != Self::Protobuf || offer.protobuf
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+            Self::Protobuf => "application/vnd.kubernetes.protobuf",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,20 +75,27 @@ pub enum Transform {
     PartialList,
 }
 
+/// What a path has to offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Offer {
+    /// It is one of a list, which can be watched too.
+    pub lists: bool,
+    pub protobuf: bool,
+}
+
 impl Format {
     pub const JSON: Self = Self {
-        yaml: false,
+        encoding: Encoding::Json,
         pretty: false,
         transform: Transform::None,
         meta_version: "v1",
     };
 
     /// The first of the accepted formats that can be had.
-    /// `lists`: the path is one of a list, which can be watched too.
     pub fn negotiate(
         headers: &HeaderMap,
         pretty: Option<&str>,
-        lists: bool,
+        offer: Offer,
     ) -> Result<Self, Failure> {
         let agent = headers
             .get(header::USER_AGENT)
@@ -89,27 +128,23 @@ impl Format {
         accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
         accepted
             .iter()
-            .find_map(|(_, one)| Self::of(one, pretty))
+            .find_map(|(_, one)| Self::of(one, pretty, offer))
             .ok_or_else(|| {
                 let known = |one: &str| {
                     let media = one.split(';').next().unwrap_or_default().trim();
-                    matches!(media, "*/*" | "application/json" | "application/yaml")
+                    Encoding::of(media).is_some_and(|one| one.is_in(offer))
                 };
                 if accepted.iter().any(|(_, one)| known(one)) {
                     unknown_form()
                 } else {
-                    not_acceptable(lists)
+                    not_acceptable(offer.lists)
                 }
             })
     }
 
-    fn of(accept: &str, pretty: bool) -> Option<Self> {
+    fn of(accept: &str, pretty: bool, offer: Offer) -> Option<Self> {
         let mut parts = accept.split(';').map(str::trim);
-        let yaml = match parts.next()? {
-            "*/*" | "application/json" => false,
-            "application/yaml" => true,
-            _ => return None,
-        };
+        let encoding = Encoding::of(parts.next()?).filter(|one| one.is_in(offer))?;
         let mut transform = Transform::None;
         let (mut group, mut version) = ("", "");
         for part in parts {
@@ -129,8 +164,9 @@ impl Format {
             }
         }
         let known = group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
-        (transform == Transform::None || known).then_some(Self {
-            yaml,
+        let no_table = encoding == Encoding::Protobuf && transform == Transform::Table;
+        ((transform == Transform::None || known) && !no_table).then_some(Self {
+            encoding,
             pretty,
             transform,
             meta_version: if version == "v1beta1" {
@@ -143,15 +179,11 @@ impl Format {
 
     /// Compact JSON.
     pub fn is_plain(&self) -> bool {
-        !self.yaml && !self.pretty
+        self.encoding == Encoding::Json && !self.pretty
     }
 
     pub fn content_type(&self) -> &'static str {
-        if self.yaml {
-            "application/yaml"
-        } else {
-            "application/json"
-        }
+        self.encoding.content_type()
     }
 
     /// A document that is at hand as compact JSON.
@@ -165,8 +197,8 @@ impl Format {
         }
     }
 
-    pub fn encode_value(&self, value: &Value) -> Bytes {
-        if self.yaml {
+    pub fn encode_value(&self, value: &impl Serialize) -> Bytes {
+        if self.encoding == Encoding::Yaml {
             return serde_saphyr::to_string(value).unwrap_or_default().into();
         }
         let encoded = if self.pretty {
@@ -228,7 +260,7 @@ pub fn answer(code: StatusCode, content_type: &'static str, body: Body) -> Answe
     response
 }
 
-pub fn json(code: StatusCode, value: &Value, format: &Format) -> Answer {
+pub fn json(code: StatusCode, value: &impl Serialize, format: &Format) -> Answer {
     answer(
         code,
         format.content_type(),
@@ -250,7 +282,7 @@ pub fn failure(failure: &Failure, format: &Format) -> Answer {
         transform: Transform::None,
         ..format.clone()
     };
-    let mut response = json(failure.code, &failure.to_value(), &format);
+    let mut response = json(failure.code, &failure.status(), &format);
     if let Some(seconds) = failure.retry_after {
         response
             .headers_mut()

@@ -1,9 +1,10 @@
 //! Refusals: Kubernetes' `Status` objects, with the reasons and words that clients match on.
 
 use http::StatusCode;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::field::{self, FieldError};
+use super::field::{self, FieldError};
 
 /// A request's failure, to be answered as a `Status`.
 #[derive(Debug, Clone, PartialEq)]
@@ -181,28 +182,42 @@ impl Failure {
         Self::new(StatusCode::GONE, reason, message)
     }
 
-    /// The object on the wire.
-    pub fn to_value(&self) -> Value {
-        let mut status = json!({
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "code": self.code.as_u16(),
-        });
-        if !self.reason.is_empty() {
-            status["reason"] = self.reason.into();
-        }
+    /// The object on the wire, its keys in the order that Kubernetes writes them in.
+    pub fn status(&self) -> impl Serialize {
         let mut details = self.details.clone();
         if let Some(seconds) = self.retry_after {
             details
                 .get_or_insert_default()
                 .insert("retryAfterSeconds".into(), seconds.into());
         }
-        if let Some(details) = details {
-            status["details"] = details.into();
+        Status {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Map::new(),
+            status: "Failure",
+            message: self.message.clone(),
+            reason: self.reason,
+            details,
+            code: self.code.as_u16(),
         }
-        status
     }
+
+    pub fn to_value(&self) -> Value {
+        serde_json::to_value(self.status()).unwrap_or_default()
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Map<String, Value>,
+    status: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Map<String, Value>>,
+    code: u16,
 }

@@ -1,6 +1,6 @@
 //! Label and field selectors: `app in (a,b),!legacy`, `spec.nodeName=n1`.
 
-use crate::store::Attributes;
+use super::field;
 
 /// All requirements must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,23 +38,19 @@ impl Selector {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// `key` is the object's `namespace/name`.
-    pub fn matches(&self, key: &str, attributes: &Attributes) -> bool {
+    /// `label` and `field` look up what the object has; a field that it has not is empty.
+    pub fn matches<'a>(
+        &self,
+        label: impl Fn(&str) -> Option<&'a str>,
+        field: impl Fn(&str) -> &'a str,
+    ) -> bool {
         self.labels
             .iter()
-            .all(|requirement| requirement.matches(|name| label(attributes, name)))
-            && self.fields.iter().all(|term| {
-                let value = match term.field.as_str() {
-                    "metadata.name" => key.rsplit('/').next().unwrap_or_default(),
-                    "metadata.namespace" => key.split_once('/').map_or("", |(ns, _)| ns),
-                    field => attributes
-                        .fields
-                        .iter()
-                        .find(|(name, _)| name == field)
-                        .map_or("", |(_, value)| value),
-                };
-                (value == term.value) == term.equal
-            })
+            .all(|requirement| requirement.matches(&label))
+            && self
+                .fields
+                .iter()
+                .all(|term| (field(&term.field) == term.value) == term.equal)
     }
 
     /// The one name that can match, where the selector says so.
@@ -64,14 +60,6 @@ impl Selector {
             .find(|term| term.equal && term.field == "metadata.name")
             .map(|term| term.value.as_str())
     }
-}
-
-fn label<'a>(attributes: &'a Attributes, name: &str) -> Option<&'a str> {
-    attributes
-        .labels
-        .iter()
-        .find(|(key, _)| key.as_ref() == name)
-        .map(|(_, value)| value.as_ref())
 }
 
 impl Requirement {
@@ -263,7 +251,7 @@ impl LabelParser {
         if value.parse::<i64>().is_err() {
             return Err(format!(
                 "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
-                crate::field::quote(&value)
+                field::quote(&value)
             ));
         }
         Ok(value)
@@ -337,7 +325,7 @@ fn bad_key(key: &str) -> Option<String> {
     };
     Some(format!(
         "<nil>: Invalid value: {}: {rule}",
-        crate::field::quote(key)
+        field::quote(key)
     ))
 }
 
@@ -351,7 +339,7 @@ fn check_value(key: &str, index: usize, value: &str) -> Result<(), SelectorError
     };
     Err(format!(
         "values[{index}][{key}]: Invalid value: {}: {problem}",
-        crate::field::quote(value)
+        field::quote(value)
     ))
 }
 
@@ -422,14 +410,8 @@ mod tests {
             labels: parse_labels(selector).unwrap(),
             fields: Vec::new(),
         };
-        let attributes = Attributes {
-            labels: labels
-                .iter()
-                .map(|(key, value)| ((*key).into(), (*value).into()))
-                .collect(),
-            fields: Vec::new(),
-        };
-        assert_eq!(selector.matches("ns/x", &attributes), expected);
+        let label = |name: &str| labels.iter().find(|one| one.0 == name).map(|one| one.1);
+        assert_eq!(selector.matches(label, |_| ""), expected);
     }
 
     #[test]

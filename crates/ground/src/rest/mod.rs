@@ -1,0 +1,9 @@
+//! What every server of Kubernetes-style resources answers alike, whatever its resources are: what a request asks for,
+//! selectors, formats, refusals in Kubernetes' words.
+
+pub mod answer;
+pub mod field;
+pub mod golang;
+pub mod request;
+pub mod selector;
+pub mod status;
