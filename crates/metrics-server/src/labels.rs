@@ -1,0 +1,62 @@
+//! Labels of many pods, kept in little room.
+
+use std::fmt;
+
+/// The labels of one object, sorted by key, in one piece of memory.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Labels(Box<str>);
+
+/// Occurs neither in keys nor in values.
+const END: char = '\0';
+
+impl Labels {
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter()
+            .find_map(|(name, value)| (name == key).then_some(value))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut texts = self.0.split_terminator(END);
+        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<K: AsRef<str> + Ord, V: AsRef<str>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
+        let mut labels: Vec<(K, V)> = labels.into_iter().collect();
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut text = String::new();
+        for (key, value) in &labels {
+            for part in [key.as_ref(), value.as_ref()] {
+                text.push_str(part);
+                text.push(END);
+            }
+        }
+        Self(text.into_boxed_str())
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_come_back_sorted() {
+        let labels: Labels = [("b", "2"), ("a", ""), ("c/d", "x")].into_iter().collect();
+        let back: Vec<_> = labels.iter().collect();
+        assert_eq!(back, [("a", ""), ("b", "2"), ("c/d", "x")]);
+        assert_eq!(labels.get("a"), Some(""));
+        assert_eq!(labels.get("2"), None);
+        assert!(Labels::default().iter().next().is_none());
+    }
+}

@@ -1,0 +1,9 @@
+//! `kubectl top`, HPA and VPA: scrapes every kubelet's `/metrics/resource`, keeps two points of everything, and serves
+//! `metrics.k8s.io`.
+//!
+//! The way of a figure: `scrape` fetches a page, `decode` reads points off it, `store` keeps them and says what they
+//! amount to, `api` shows that as [`rows`].
+
+pub mod labels;
+pub mod points;
+pub mod rows;
