@@ -4,6 +4,7 @@ mod crowd;
 mod floor;
 mod observe;
 mod subject;
+mod tsdb;
 mod up;
 
 use anyhow::Result;
@@ -15,6 +16,8 @@ pub enum Bench {
     Observe(observe::Options),
     /// How soon `up` is ready, and what its API server takes: objects, watchers, a kill in the middle of writes.
     Up(up::Options),
+    /// The time-series store: appending, disk, reading, recovery.
+    Tsdb(tsdb::Options),
 }
 
 impl Bench {
@@ -22,6 +25,7 @@ impl Bench {
         match self {
             Self::Observe(options) => observe::run(&options),
             Self::Up(options) => up::run(&options),
+            Self::Tsdb(options) => tsdb::run(&options),
         }
     }
 }
