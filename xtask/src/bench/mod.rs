@@ -3,6 +3,7 @@
 mod crowd;
 mod floor;
 mod observe;
+mod predict;
 mod subject;
 mod tsdb;
 mod up;
@@ -18,6 +19,8 @@ pub enum Bench {
     Up(up::Options),
     /// The time-series store: appending, disk, reading, recovery.
     Tsdb(tsdb::Options),
+    /// How often forecasts are exceeded, and how much of what is free they let be lent.
+    Predict,
 }
 
 impl Bench {
@@ -26,6 +29,7 @@ impl Bench {
             Self::Observe(options) => observe::run(&options),
             Self::Up(options) => up::run(&options),
             Self::Tsdb(options) => tsdb::run(&options),
+            Self::Predict => predict::run(),
         }
     }
 }

@@ -1,0 +1,79 @@
+//! The CPU and memory of one subject.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::Amount;
+use crate::histogram::{Buckets, Histogram};
+
+/// How soon the past fades.
+pub const CPU_HALF_LIFE: SignedDuration = SignedDuration::from_hours(12);
+pub const MEMORY_HALF_LIFE: SignedDuration = SignedDuration::from_hours(24);
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    pub cpu: Histogram,
+    pub memory: Histogram,
+    pub updated: Timestamp,
+    /// `None`: never.
+    pub saved: Option<Timestamp>,
+}
+
+/// What a figure will not exceed, this often.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Peaks {
+    pub p60: f64,
+    pub p90: f64,
+    pub p95: f64,
+    pub p98: f64,
+    pub max: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Prediction {
+    pub cpu: Peaks,
+    pub memory: Peaks,
+}
+
+impl Prediction {
+    /// The peak to plan with: memory that is missing kills, so it is judged more carefully than CPU.
+    pub fn peak(&self) -> Amount {
+        Amount {
+            cpu: self.cpu.p95,
+            memory: self.memory.p98,
+        }
+    }
+}
+
+impl Model {
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            cpu: Histogram::new(Buckets::CPU, CPU_HALF_LIFE),
+            memory: Histogram::new(Buckets::MEMORY, MEMORY_HALF_LIFE),
+            updated: now,
+            saved: None,
+        }
+    }
+
+    pub fn add(&mut self, usage: Amount, now: Timestamp) {
+        self.cpu.add(usage.cpu, now);
+        self.memory.add(usage.memory, now);
+        self.updated = now;
+    }
+
+    pub fn predict(&self) -> Prediction {
+        Prediction {
+            cpu: peaks(&self.cpu),
+            memory: peaks(&self.memory),
+        }
+    }
+}
+
+fn peaks(histogram: &Histogram) -> Peaks {
+    Peaks {
+        p60: histogram.percentile(0.6),
+        p90: histogram.percentile(0.9),
+        p95: histogram.percentile(0.95),
+        p98: histogram.percentile(0.98),
+        max: histogram.percentile(1.0),
+    }
+}
