@@ -16,7 +16,7 @@ mod subject;
 pub use histogram::{Buckets, Histogram};
 pub use model::{Model, Peaks, Prediction};
 pub use models::{Config, Models, Round};
-pub use subject::{Priority, Subject};
+pub use subject::Subject;
 
 /// CPU in cores and memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -1,11 +1,12 @@
 //! The models of a node: trained once a minute, forgotten when their subject is gone.
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_api::priority::PriorityClass;
 use rustc_hash::FxHashMap;
 
 use crate::Amount;
 use crate::model::{Model, Prediction};
-use crate::subject::{Priority, Subject};
+use crate::subject::Subject;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
@@ -33,7 +34,7 @@ pub struct Round<'a> {
     /// `None`: the node's own figures are missing, and with them what is no pod's.
     pub node: Option<Amount>,
     /// UID, class and usage.
-    pub pods: Vec<(&'a str, Priority, Amount)>,
+    pub pods: Vec<(&'a str, PriorityClass, Amount)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -51,7 +52,7 @@ impl Models {
     }
 
     pub fn train(&mut self, round: &Round<'_>, now: Timestamp) {
-        let mut classes = Priority::ALL.map(|class| (class, Amount::default()));
+        let mut classes = PriorityClass::ALL.map(|class| (class, Amount::default()));
         let mut pods = Amount::default();
         for &(uid, class, usage) in &round.pods {
             self.add(Subject::Pod(uid.to_owned()), usage, now);
@@ -160,17 +161,17 @@ mod tests {
         let round = Round {
             node: Some(usage(5.0)),
             pods: vec![
-                ("a", Priority::Prod, usage(1.0)),
-                ("b", Priority::Prod, usage(2.0)),
-                ("c", Priority::None, usage(0.5)),
+                ("a", PriorityClass::Prod, usage(1.0)),
+                ("b", PriorityClass::Prod, usage(2.0)),
+                ("c", PriorityClass::None, usage(0.5)),
             ],
         };
         models.train(&round, minute(0));
         let p95 = |subject: Subject| models.predict(&subject).map(|p| p.cpu.p95).unwrap();
         let near = |found: f64, wanted: f64| found > wanted && found <= wanted * 1.05 + 0.03;
         assert!(near(p95(Subject::Pod("b".into())), 2.0));
-        assert!(near(p95(Subject::Class(Priority::Prod)), 3.0));
-        assert!(near(p95(Subject::Class(Priority::Batch)), 0.0));
+        assert!(near(p95(Subject::Class(PriorityClass::Prod)), 3.0));
+        assert!(near(p95(Subject::Class(PriorityClass::Batch)), 0.0));
         assert!(near(p95(Subject::Node), 5.0));
         assert!(near(p95(Subject::System), 1.5));
         assert_eq!(models.predict(&Subject::Pod("d".into())), None);
@@ -181,7 +182,7 @@ mod tests {
         let mut models = Models::default();
         let round = Round {
             node: Some(usage(1.0)),
-            pods: vec![("a", Priority::Prod, usage(4.0))],
+            pods: vec![("a", PriorityClass::Prod, usage(4.0))],
         };
         models.train(&round, minute(0));
         assert_eq!(models.predict(&Subject::System).unwrap().cpu.max, 0.025);
@@ -192,7 +193,7 @@ mod tests {
         let mut models = Models::default();
         let pods = Round {
             node: Some(usage(1.0)),
-            pods: vec![("a", Priority::Prod, usage(1.0))],
+            pods: vec![("a", PriorityClass::Prod, usage(1.0))],
         };
         models.train(&pods, minute(0));
         models.train(&Round::default(), minute(30));
@@ -214,7 +215,7 @@ mod tests {
         let uids: Vec<String> = (0..20).map(|n| format!("pod-{n:02}")).collect();
         let pods = uids
             .iter()
-            .map(|uid| (uid.as_str(), Priority::Prod, usage(1.0)))
+            .map(|uid| (uid.as_str(), PriorityClass::Prod, usage(1.0)))
             .collect();
         models.train(
             &Round {

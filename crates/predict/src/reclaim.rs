@@ -4,10 +4,11 @@
 //! pods of a class at once (a pod that is about to grow hides among the others). The smaller answer is the one to use.
 
 use jiff::{SignedDuration, Timestamp};
+use plimsoll_api::priority::PriorityClass;
 
 use crate::Amount;
 use crate::models::Models;
-use crate::subject::{Priority, Subject};
+use crate::subject::Subject;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
@@ -30,7 +31,7 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod<'a> {
     pub uid: &'a str,
-    pub priority: Priority,
+    pub priority: PriorityClass,
     pub request: Amount,
     pub created: Timestamp,
     /// Is being deleted.
@@ -95,8 +96,8 @@ pub fn by_class(models: &Models, pods: &[Pod<'_>], config: &Config) -> Reclaimab
         .fold(Amount::default(), |sum, pod| sum.plus(pod.request));
     let subjects = [
         Subject::System,
-        Subject::Class(Priority::Prod),
-        Subject::Class(Priority::None),
+        Subject::Class(PriorityClass::Prod),
+        Subject::Class(PriorityClass::None),
     ];
     let mut peak = Amount::default();
     for subject in subjects {
@@ -142,7 +143,7 @@ mod tests {
         }
     }
 
-    fn pod(uid: &str, priority: Priority, request: Amount) -> Pod<'_> {
+    fn pod(uid: &str, priority: PriorityClass, request: Amount) -> Pod<'_> {
         Pod {
             uid,
             priority,
@@ -160,10 +161,10 @@ mod tests {
         let round = Round {
             node: Some(amount(4.75, 4.75)),
             pods: vec![
-                ("a", Priority::Prod, amount(1.0, 1.0)),
-                ("b", Priority::Prod, amount(1.0, 1.0)),
-                ("c", Priority::None, amount(0.5, 0.5)),
-                ("d", Priority::Batch, amount(2.0, 2.0)),
+                ("a", PriorityClass::Prod, amount(1.0, 1.0)),
+                ("b", PriorityClass::Prod, amount(1.0, 1.0)),
+                ("c", PriorityClass::None, amount(0.5, 0.5)),
+                ("d", PriorityClass::Batch, amount(2.0, 2.0)),
             ],
         };
         for minute in 0..60 {
@@ -184,11 +185,11 @@ mod tests {
     #[test]
     fn pod_by_pod() {
         let pods = [
-            pod("a", Priority::Prod, amount(4.0, 4.0)),
-            pod("c", Priority::None, amount(2.0, 2.0)),
+            pod("a", PriorityClass::Prod, amount(4.0, 4.0)),
+            pod("c", PriorityClass::None, amount(2.0, 2.0)),
             // Batch pods do not count, nor does what needs more than it asked for.
-            pod("d", Priority::Batch, amount(8.0, 8.0)),
-            pod("b", Priority::Prod, amount(0.5, 0.5)),
+            pod("d", PriorityClass::Batch, amount(8.0, 8.0)),
+            pod("b", PriorityClass::Prod, amount(0.5, 0.5)),
         ];
         let found = by_pod(&models(), &pods, now(), &Config::default());
         let wanted = (4.0 - 1.1) + (2.0 - 0.55);
@@ -201,16 +202,16 @@ mod tests {
         let request = amount(4.0, 4.0);
         let young = Pod {
             created: now() - SignedDuration::from_hours(24),
-            ..pod("a", Priority::Prod, request)
+            ..pod("a", PriorityClass::Prod, request)
         };
-        let unknown = pod("z", Priority::Prod, request);
+        let unknown = pod("z", PriorityClass::Prod, request);
         let leaving = Pod {
             terminating: true,
-            ..pod("a", Priority::Prod, request)
+            ..pod("a", PriorityClass::Prod, request)
         };
         let over = Pod {
             terminated: true,
-            ..pod("a", Priority::Prod, request)
+            ..pod("a", PriorityClass::Prod, request)
         };
         let found = by_pod(
             &models(),
@@ -226,8 +227,8 @@ mod tests {
     #[test]
     fn by_class_counts_the_system_too() {
         let pods = [
-            pod("a", Priority::Prod, amount(6.0, 6.0)),
-            pod("d", Priority::Batch, amount(8.0, 8.0)),
+            pod("a", PriorityClass::Prod, amount(6.0, 6.0)),
+            pod("d", PriorityClass::Batch, amount(8.0, 8.0)),
         ];
         let found = by_class(&models(), &pods, &Config::default());
         assert_near(found.amount.cpu, 6.0 - (0.25 + 2.0 + 0.5) * 1.1);
@@ -239,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_smaller_answer_counts_and_the_node_is_the_limit() {
-        let pods = [pod("a", Priority::Prod, amount(6.0, 6.0))];
+        let pods = [pod("a", PriorityClass::Prod, amount(6.0, 6.0))];
         let config = Config::default();
         let (pod, class) = (
             by_pod(&models(), &pods, now(), &config),

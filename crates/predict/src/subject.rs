@@ -3,34 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Koordinator's priority classes of pods; a pod without one is [`Priority::None`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Priority {
-    Prod,
-    Mid,
-    Batch,
-    Free,
-    None,
-}
-
-impl Priority {
-    pub const ALL: [Self; 5] = [Self::Prod, Self::Mid, Self::Batch, Self::Free, Self::None];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Prod => "koord-prod",
-            Self::Mid => "koord-mid",
-            Self::Batch => "koord-batch",
-            Self::Free => "koord-free",
-            Self::None => "",
-        }
-    }
-
-    /// Pods without a class are treated as production.
-    pub fn is_production(self) -> bool {
-        matches!(self, Self::Prod | Self::None)
-    }
-}
+use plimsoll_api::priority::PriorityClass;
 
 /// What a model is of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,7 +12,7 @@ pub enum Subject {
     /// Everything on the node that is no pod.
     System,
     /// All pods of a class together.
-    Class(Priority),
+    Class(PriorityClass),
     /// By UID.
     Pod(String),
 }
@@ -67,7 +40,9 @@ impl FromStr for Subject {
             ("__node__", _) => Ok(Self::Node),
             (_, Some("sys")) => Ok(Self::System),
             (_, Some(item)) => {
-                let class = Priority::ALL.into_iter().find(|class| class.name() == item);
+                let class = PriorityClass::ALL
+                    .into_iter()
+                    .find(|class| class.name() == item);
                 class.map(Self::Class).ok_or(())
             }
             // A UID becomes a file's name.
@@ -85,11 +60,11 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         let mut subjects = vec![Subject::Node, Subject::System, Subject::Pod("a-b-c".into())];
-        subjects.extend(Priority::ALL.map(Subject::Class));
+        subjects.extend(PriorityClass::ALL.map(Subject::Class));
         for subject in subjects {
             assert_eq!(subject.to_string().parse(), Ok(subject));
         }
-        assert_eq!(Subject::Class(Priority::None).to_string(), "__node-__");
+        assert_eq!(Subject::Class(PriorityClass::None).to_string(), "__node-__");
         for bad in ["__node-gold__", "", "..", "a/b"] {
             assert_eq!(bad.parse::<Subject>(), Err(()));
         }
