@@ -1,0 +1,417 @@
+//! How much of a node may be lent: the operator's strategy, the node's own wishes on top.
+
+use std::collections::BTreeMap;
+
+use plimsoll_api::label_selector::LabelSelector;
+use plimsoll_api::names;
+use plimsoll_api::node_metric::{
+    AggregatePolicy, CollectPolicy, MemoryCollectPolicy, NodeMetricSpec,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::json;
+
+/// How a kind of resource is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Calculate {
+    /// From what is used.
+    Usage,
+    /// From what is requested; memory only.
+    Request,
+    /// From whatever is more.
+    MaxUsageRequest,
+}
+
+/// What holds for a node; `None` says nothing.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Strategy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric_aggregate_duration_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric_report_interval_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric_aggregate_policy: Option<AggregatePolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metric_memory_collect_policy: Option<MemoryCollectPolicy>,
+    #[serde(
+        rename = "cpuReclaimThresholdPercent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cpu_reclaim_threshold_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_calculate_policy: Option<Calculate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_reclaim_threshold_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_calculate_policy: Option<Calculate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub degrade_time_minutes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_time_threshold_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_diff_threshold: Option<f64>,
+    #[serde(
+        rename = "midCPUThresholdPercent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub mid_cpu_threshold_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mid_memory_threshold_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mid_unallocated_percent: Option<i64>,
+    #[serde(
+        rename = "batchCPUThresholdPercent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub batch_cpu_threshold_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_memory_threshold_percent: Option<i64>,
+}
+
+/// Which nodes an entry is for.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Profile {
+    pub name: String,
+    pub node_selector: Option<LabelSelector>,
+}
+
+impl Profile {
+    /// Without a selector an entry is for no node.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.node_selector
+            .as_ref()
+            .is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+/// The operator's configuration: for the cluster, and for kinds of nodes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Colocation {
+    cluster: Value,
+    nodes: Vec<(Profile, Value)>,
+}
+
+impl Default for Colocation {
+    fn default() -> Self {
+        Self {
+            cluster: defaults(),
+            nodes: Vec::new(),
+        }
+    }
+}
+
+fn defaults() -> Value {
+    serde_json::json!({
+        "enable": false,
+        "metricAggregateDurationSeconds": 300,
+        "metricReportIntervalSeconds": 60,
+        "metricAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+        "metricMemoryCollectPolicy": "usageWithoutPageCache",
+        "cpuReclaimThresholdPercent": 60,
+        "cpuCalculatePolicy": "usage",
+        "memoryReclaimThresholdPercent": 65,
+        "memoryCalculatePolicy": "usage",
+        "degradeTimeMinutes": 15,
+        "updateTimeThresholdSeconds": 300,
+        "resourceDiffThreshold": 0.1,
+        "midCPUThresholdPercent": 100,
+        "midMemoryThresholdPercent": 100,
+        "midUnallocatedPercent": 0,
+    })
+}
+
+impl Colocation {
+    /// Reads and checks a configuration; a bad one is refused as a whole, with a reason that says where.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let entries = match document
+            .as_object_mut()
+            .map(|fields| fields.remove("nodeConfigs"))
+        {
+            None => return Err("must be an object".to_owned()),
+            Some(Some(Value::Array(entries))) => entries,
+            Some(None | Some(Value::Null)) => Vec::new(),
+            Some(Some(_)) => return Err("nodeConfigs must be a list".to_owned()),
+        };
+        let mut cluster = defaults();
+        json::merge(&mut cluster, &document);
+        checked(&cluster)?;
+        let mut nodes = Vec::new();
+        for (position, entry) in entries.into_iter().enumerate() {
+            let at = |problem: String| format!("nodeConfigs[{position}]: {problem}");
+            let profile: Profile =
+                serde_json::from_value(entry.clone()).map_err(|error| at(error.to_string()))?;
+            if let Some(problem) = profile
+                .node_selector
+                .as_ref()
+                .and_then(LabelSelector::problem)
+            {
+                return Err(at(format!("nodeSelector: {problem}")));
+            }
+            let mut merged = cluster.clone();
+            json::merge(&mut merged, &entry);
+            checked(&merged).map_err(at)?;
+            nodes.push((profile, merged));
+        }
+        Ok(Self { cluster, nodes })
+    }
+
+    /// What holds for a node: the cluster's word, that of the first entry that is for it, its own annotation, its own
+    /// labels. What a node says about itself and makes no sense is passed over, and named.
+    pub fn for_node(
+        &self,
+        labels: &BTreeMap<String, String>,
+        annotations: &BTreeMap<String, String>,
+    ) -> (Strategy, Vec<String>) {
+        let base = self
+            .nodes
+            .iter()
+            .find(|(profile, _)| profile.matches(labels))
+            .map_or(&self.cluster, |(_, merged)| merged);
+        let mut problems = Vec::new();
+        let mut merged = base.clone();
+        if let Some(text) = annotations.get(names::ANNOTATION_COLOCATION_STRATEGY) {
+            let own = serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
+            let tried = own.and_then(|own| {
+                let mut tried = base.clone();
+                json::merge(&mut tried, &own);
+                checked(&tried).map(|_| tried)
+            });
+            match tried {
+                Ok(tried) => merged = tried,
+                Err(problem) => problems.push(format!(
+                    "annotation {}: {problem}",
+                    names::ANNOTATION_COLOCATION_STRATEGY
+                )),
+            }
+        }
+        let mut strategy = checked(&merged).unwrap_or_default();
+        let mut ratio = |label: &str, threshold: &mut Option<i64>| {
+            if let Some(text) = labels.get(label) {
+                match text.parse::<f64>() {
+                    Ok(ratio) if (0.0..=1.0).contains(&ratio) => {
+                        *threshold = Some((ratio * 100.0) as i64)
+                    }
+                    _ => problems.push(format!(
+                        "label {label}: {text:?} is no share between 0 and 1"
+                    )),
+                }
+            }
+        };
+        ratio(
+            names::LABEL_CPU_RECLAIM_RATIO,
+            &mut strategy.cpu_reclaim_threshold_percent,
+        );
+        ratio(
+            names::LABEL_MEMORY_RECLAIM_RATIO,
+            &mut strategy.memory_reclaim_threshold_percent,
+        );
+        (strategy, problems)
+    }
+}
+
+fn checked(value: &Value) -> Result<Strategy, String> {
+    let strategy: Strategy =
+        serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+    let positive = |name: &str, value: Option<i64>| match value {
+        Some(value) if value <= 0 => Err(format!("{name} must be more than 0, and is {value}")),
+        _ => Ok(()),
+    };
+    let percent = |name: &str, value: Option<i64>| match value {
+        Some(value) if !(0..=100).contains(&value) => {
+            Err(format!("{name} must be between 0 and 100, and is {value}"))
+        }
+        _ => Ok(()),
+    };
+    positive(
+        "metricAggregateDurationSeconds",
+        strategy.metric_aggregate_duration_seconds,
+    )?;
+    positive(
+        "metricReportIntervalSeconds",
+        strategy.metric_report_interval_seconds,
+    )?;
+    positive("degradeTimeMinutes", strategy.degrade_time_minutes)?;
+    positive(
+        "updateTimeThresholdSeconds",
+        strategy.update_time_threshold_seconds,
+    )?;
+    percent(
+        "cpuReclaimThresholdPercent",
+        strategy.cpu_reclaim_threshold_percent,
+    )?;
+    percent(
+        "memoryReclaimThresholdPercent",
+        strategy.memory_reclaim_threshold_percent,
+    )?;
+    percent("midCPUThresholdPercent", strategy.mid_cpu_threshold_percent)?;
+    percent(
+        "midMemoryThresholdPercent",
+        strategy.mid_memory_threshold_percent,
+    )?;
+    percent("midUnallocatedPercent", strategy.mid_unallocated_percent)?;
+    percent(
+        "batchCPUThresholdPercent",
+        strategy.batch_cpu_threshold_percent,
+    )?;
+    percent(
+        "batchMemoryThresholdPercent",
+        strategy.batch_memory_threshold_percent,
+    )?;
+    if strategy.cpu_calculate_policy == Some(Calculate::Request) {
+        return Err("cpuCalculatePolicy must be usage or maxUsageRequest".to_owned());
+    }
+    match strategy.resource_diff_threshold {
+        Some(share) if share <= 0.0 || share.is_nan() => Err(format!(
+            "resourceDiffThreshold must be more than 0, and is {share}"
+        )),
+        _ => Ok(strategy),
+    }
+}
+
+impl Strategy {
+    /// What the node's agent is asked to report.
+    pub fn node_metric(&self) -> NodeMetricSpec {
+        NodeMetricSpec {
+            metric_collect_policy: Some(CollectPolicy {
+                aggregate_duration_seconds: self.metric_aggregate_duration_seconds,
+                report_interval_seconds: self.metric_report_interval_seconds,
+                node_aggregate_policy: self.metric_aggregate_policy.clone(),
+                node_memory_collect_policy: self.metric_memory_collect_policy,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    fn config() -> Colocation {
+        let text = json!({
+            "enable": true,
+            "cpuReclaimThresholdPercent": 70,
+            "nodeConfigs": [
+                {"name": "a", "nodeSelector": {"matchLabels": {"pool": "a"}}, "cpuReclaimThresholdPercent": 80},
+                {"name": "also a", "nodeSelector": {"matchLabels": {"pool": "a"}}, "enable": false},
+                {"name": "nobody", "enable": false}
+            ]
+        });
+        Colocation::parse(&text.to_string()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(
+        labels: &[(&str, &str)],
+        annotations: &[(&str, &str)],
+        expected: (bool, i64, i64),
+        complaints: usize,
+    ) {
+        let (strategy, problems) = config().for_node(&map(labels), &map(annotations));
+        let found = (
+            strategy.enable.unwrap(),
+            strategy.cpu_reclaim_threshold_percent.unwrap(),
+            strategy.memory_reclaim_threshold_percent.unwrap(),
+        );
+        assert_eq!(found, expected);
+        assert_eq!(problems.len(), complaints, "{problems:?}");
+    }
+
+    #[test]
+    fn the_more_particular_wins() {
+        let annotation = names::ANNOTATION_COLOCATION_STRATEGY;
+        check(&[], &[], (true, 70, 65), 0);
+        check(&[("pool", "a")], &[], (true, 80, 65), 0);
+        check(
+            &[("pool", "a")],
+            &[(annotation, r#"{"cpuReclaimThresholdPercent":50}"#)],
+            (true, 50, 65),
+            0,
+        );
+        let ratios = [
+            ("pool", "a"),
+            (names::LABEL_CPU_RECLAIM_RATIO, "0.9"),
+            (names::LABEL_MEMORY_RECLAIM_RATIO, "0.5"),
+        ];
+        check(
+            &ratios,
+            &[(annotation, r#"{"cpuReclaimThresholdPercent":50}"#)],
+            (true, 90, 50),
+            0,
+        );
+        // What makes no sense changes nothing.
+        check(
+            &[(names::LABEL_CPU_RECLAIM_RATIO, "lots")],
+            &[],
+            (true, 70, 65),
+            1,
+        );
+        check(
+            &[],
+            &[(annotation, r#"{"cpuReclaimThresholdPercent":500}"#)],
+            (true, 70, 65),
+            1,
+        );
+        check(&[], &[(annotation, "{")], (true, 70, 65), 1);
+    }
+
+    #[test]
+    fn a_bad_configuration_is_refused_with_its_place() {
+        for (text, complaint) in [
+            ("[]", "must be an object"),
+            (r#"{"nodeConfigs":{}}"#, "nodeConfigs must be a list"),
+            (
+                r#"{"cpuReclaimThresholdPercent":101}"#,
+                "cpuReclaimThresholdPercent must be between 0 and 100, and is 101",
+            ),
+            (
+                r#"{"degradeTimeMinutes":0}"#,
+                "degradeTimeMinutes must be more than 0, and is 0",
+            ),
+            (
+                r#"{"cpuCalculatePolicy":"request"}"#,
+                "cpuCalculatePolicy must be usage or maxUsageRequest",
+            ),
+            (
+                r#"{"nodeConfigs":[{"nodeSelector":{"matchExpressions":[{"key":"a","operator":"In"}]}}]}"#,
+                "nodeConfigs[0]: nodeSelector: In on a needs values",
+            ),
+            (
+                r#"{"nodeConfigs":[{"memoryReclaimThresholdPercent":-1}]}"#,
+                "nodeConfigs[0]: memoryReclaimThresholdPercent must be between 0 and 100, and is -1",
+            ),
+        ] {
+            assert_eq!(Colocation::parse(text).unwrap_err(), complaint);
+        }
+        assert!(Colocation::parse("{").is_err());
+    }
+
+    #[test]
+    fn the_agent_is_asked_for_what_the_strategy_says() {
+        let (strategy, _) = Colocation::default().for_node(&map(&[]), &map(&[]));
+        let spec = serde_json::to_value(strategy.node_metric()).unwrap();
+        assert_eq!(
+            spec,
+            json!({"metricCollectPolicy": {
+                "aggregateDurationSeconds": 300,
+                "reportIntervalSeconds": 60,
+                "nodeAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+                "nodeMemoryCollectPolicy": "usageWithoutPageCache"
+            }})
+        );
+    }
+}
