@@ -1,0 +1,412 @@
+//! Follows the cluster, takes marked nodes, writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use kube::runtime::watcher;
+use parking_lot::Mutex;
+use plimsoll_api::node_metric;
+use plimsoll_ground::clients::explain;
+use plimsoll_ground::events::{Recorder, Reference};
+use plimsoll_ground::reflect::{Change, Gate, Reader, Reflector};
+use plimsoll_ground::shutdown::Shutdown;
+use serde_json::{Value, json};
+
+use super::marked::Marked;
+use super::node::{Known, Step, steps};
+use super::objects::{Node, NodeMetric, NodeSlo, Pod};
+use crate::config::Config;
+
+/// Silence is no event: everything is looked at this often.
+const EVERY: Duration = Duration::from_secs(60);
+/// A write that failed is tried again after this long.
+const AGAIN: Duration = Duration::from_secs(5);
+/// What is not there by then is named, and waited for.
+const SYNC_WITHIN: Duration = Duration::from_secs(30);
+const MANAGER: &str = "plimsoll-manager";
+
+pub struct Controller {
+    client: kube::Client,
+    recorder: Recorder,
+    namespace: String,
+    config_map: String,
+}
+
+impl Controller {
+    pub fn new(client: kube::Client, config: &super::Config, recorder: Recorder) -> Self {
+        Self {
+            client,
+            recorder,
+            namespace: config.namespace.clone(),
+            config_map: config.config_map.clone(),
+        }
+    }
+
+    /// Until told to stop.
+    pub async fn run(self, shutdown: Shutdown) -> Result<(), String> {
+        let marked = Marked::default();
+        let gate = Gate::default();
+        let cluster = self.follow(&marked, &gate, &shutdown);
+        loop {
+            tokio::select! {
+                () = shutdown.begins() => return Ok(()),
+                opened = gate.opens(SYNC_WITHIN) => if opened.is_ok() {
+                    break;
+                }
+            }
+        }
+        tracing::info!(nodes = cluster.nodes.len(), "the manager is at work");
+        let mut worker = Worker {
+            cluster,
+            marked: marked.clone(),
+            client: self.client,
+            recorder: self.recorder,
+            written: BTreeMap::new(),
+            complained: BTreeMap::new(),
+        };
+        let mut tick = tokio::time::interval(EVERY);
+        loop {
+            tokio::select! {
+                () = shutdown.begins() => return Ok(()),
+                _ = tick.tick() => worker.mark_all(),
+                name = marked.next() => worker.visit(&name).await,
+            }
+        }
+    }
+
+    fn follow(&self, marked: &Marked, gate: &Gate, shutdown: &Shutdown) -> Cluster {
+        let client = || self.client.clone();
+        let config = Arc::new(Mutex::new(Config::default()));
+        let nodes = {
+            let marked = marked.clone();
+            Reflector::<Node>::all("nodes", client())
+                .on_change(move |change| marked.mark(&named(&change)))
+        };
+        let metrics = {
+            let marked = marked.clone();
+            Reflector::<NodeMetric>::all("nodemetrics", client())
+                .on_change(move |change| marked.mark(&named(&change)))
+        };
+        let slos = {
+            let marked = marked.clone();
+            Reflector::<NodeSlo>::all("nodeslos", client())
+                .on_change(move |change| marked.mark(&named(&change)))
+        };
+        let on_node: PodsByNode = Arc::default();
+        let pods = {
+            let (marked, on_node) = (marked.clone(), Arc::clone(&on_node));
+            Reflector::<Pod>::all("pods", client()).on_change(move |change| {
+                for node in on_node.lock().take(&change) {
+                    marked.mark(&node);
+                }
+            })
+        };
+        let (nodes, _) = nodes.spawn(gate, shutdown.clone());
+        let configs = {
+            let (config, marked, nodes, recorder) = (
+                Arc::clone(&config),
+                marked.clone(),
+                nodes.clone(),
+                self.recorder.clone(),
+            );
+            let named =
+                watcher::Config::default().fields(&format!("metadata.name={}", self.config_map));
+            Reflector::<ConfigMap>::new(
+                "the config map",
+                Api::namespaced(client(), &self.namespace),
+            )
+            .with(named)
+            .on_change(move |change| {
+                take_config(&config, &change, &recorder);
+                for node in nodes.snapshot().iter() {
+                    marked.mark(node.metadata.name.as_deref().unwrap_or_default());
+                }
+            })
+        };
+        configs.spawn(gate, shutdown.clone());
+        let (metrics, _) = metrics.spawn(gate, shutdown.clone());
+        let (slos, _) = slos.spawn(gate, shutdown.clone());
+        pods.spawn(gate, shutdown.clone());
+        Cluster {
+            nodes,
+            metrics,
+            slos,
+            on_node,
+            config,
+        }
+    }
+}
+
+fn named<K: kube::Resource>(change: &Change<K>) -> String {
+    let (Change::Added(object) | Change::Updated { new: object, .. } | Change::Deleted(object)) =
+        change;
+    object.meta().name.clone().unwrap_or_default()
+}
+
+/// A bad key is said once, where the operator looks; what held before still does.
+fn take_config(config: &Mutex<Config>, change: &Change<ConfigMap>, recorder: &Recorder) {
+    let (map, data) = match change {
+        Change::Added(map) | Change::Updated { new: map, .. } => (map, map.data.clone()),
+        Change::Deleted(map) => (map, None),
+    };
+    for refused in config.lock().update(&data.unwrap_or_default()) {
+        let text = format!(
+            "{} is not taken, what it said before still holds: {}",
+            refused.key, refused.problem
+        );
+        tracing::warn!(
+            key = refused.key,
+            problem = refused.problem,
+            "bad configuration"
+        );
+        recorder.warning(
+            &Reference::of(map.as_ref()),
+            "ConfigRefused",
+            "Configure",
+            text,
+        );
+    }
+}
+
+type PodsByNode = Arc<Mutex<Pods>>;
+
+/// Which pods are on which node.
+#[derive(Debug, Default)]
+struct Pods(BTreeMap<String, BTreeMap<(String, String), Arc<Pod>>>);
+
+impl Pods {
+    /// Says which nodes it is about.
+    fn take(&mut self, change: &Change<Pod>) -> Vec<String> {
+        let (old, new) = match change {
+            Change::Added(new) => (None, Some(new)),
+            Change::Updated { old, new } => (Some(old), Some(new)),
+            Change::Deleted(old) => (Some(old), None),
+        };
+        let mut nodes = Vec::new();
+        for (pod, stays) in [(old, false), (new, true)] {
+            let Some(pod) = pod.filter(|pod| !pod.spec.node_name.is_empty()) else {
+                continue;
+            };
+            let node = &pod.spec.node_name;
+            let meta = &pod.metadata;
+            let key = (
+                meta.namespace.clone().unwrap_or_default(),
+                meta.name.clone().unwrap_or_default(),
+            );
+            if stays {
+                self.0
+                    .entry(node.clone())
+                    .or_default()
+                    .insert(key, Arc::clone(pod));
+            } else if let Some(pods) = self.0.get_mut(node) {
+                pods.remove(&key);
+                if pods.is_empty() {
+                    self.0.remove(node);
+                }
+            }
+            nodes.push(node.clone());
+        }
+        nodes
+    }
+
+    fn on(&self, node: &str) -> Vec<Arc<Pod>> {
+        let pods = self.0.get(node);
+        pods.map(|pods| pods.values().cloned().collect())
+            .unwrap_or_default()
+    }
+}
+
+struct Cluster {
+    nodes: Reader<Node>,
+    metrics: Reader<NodeMetric>,
+    slos: Reader<NodeSlo>,
+    on_node: PodsByNode,
+    config: Arc<Mutex<Config>>,
+}
+
+struct Worker {
+    cluster: Cluster,
+    marked: Marked,
+    client: kube::Client,
+    recorder: Recorder,
+    written: BTreeMap<String, Timestamp>,
+    /// What was last complained about, so that it is said once.
+    complained: BTreeMap<String, Vec<String>>,
+}
+
+impl Worker {
+    fn mark_all(&self) {
+        for node in self.cluster.nodes.snapshot().iter() {
+            self.marked
+                .mark(node.metadata.name.as_deref().unwrap_or_default());
+        }
+    }
+
+    async fn visit(&mut self, name: &str) {
+        let outcome = match self.cluster.nodes.get("", name) {
+            Some(node) => self.reconcile(name, node).await,
+            None => self.forget(name).await,
+        };
+        if let Err(error) = outcome {
+            let trouble = explain(&error);
+            tracing::warn!(
+                node = name,
+                trouble,
+                "cannot write about a node, trying again"
+            );
+            let (marked, name) = (self.marked.clone(), name.to_owned());
+            tokio::spawn(async move {
+                tokio::time::sleep(AGAIN).await;
+                marked.mark(&name);
+            });
+        }
+    }
+
+    async fn reconcile(&mut self, name: &str, node: Arc<Node>) -> Result<(), kube::Error> {
+        let known = Known {
+            metric: self.cluster.metrics.get("", name),
+            slo: self.cluster.slos.get("", name),
+            pods: self.cluster.on_node.lock().on(name),
+            written: self.written.get(name).copied(),
+            node,
+        };
+        let now = Timestamp::now();
+        let config = self.cluster.config.lock().clone();
+        let (steps, complaints) = steps(&known, &config, now);
+        self.complain(&known.node, name, complaints);
+        for step in steps {
+            self.take(name, step, now).await?;
+        }
+        Ok(())
+    }
+
+    fn complain(&mut self, node: &Node, name: &str, complaints: Vec<String>) {
+        if self.complained.get(name) == Some(&complaints)
+            || (complaints.is_empty() && !self.complained.contains_key(name))
+        {
+            return;
+        }
+        for complaint in &complaints {
+            tracing::warn!(node = name, complaint, "a node's own wish cannot be met");
+            self.recorder.warning(
+                &Reference::of(node),
+                "ConfigRefused",
+                "Configure",
+                complaint.clone(),
+            );
+        }
+        self.complained.insert(name.to_owned(), complaints);
+    }
+
+    async fn take(&mut self, name: &str, step: Step, now: Timestamp) -> Result<(), kube::Error> {
+        match step {
+            Step::CreateMetric { spec } => {
+                self.create(node_metric::KIND, node_metric::PLURAL, name, spec)
+                    .await
+            }
+            Step::ReplaceMetricSpec { spec } => {
+                self.replace(node_metric::KIND, node_metric::PLURAL, name, spec)
+                    .await
+            }
+            Step::CreateSlo { spec } => self.create("NodeSLO", "nodeslos", name, spec).await,
+            Step::ReplaceSloSpec { spec } => self.replace("NodeSLO", "nodeslos", name, spec).await,
+            Step::Lend {
+                node,
+                status,
+                reason,
+            } => {
+                tracing::debug!(node = name, reason, "what may be lent has changed");
+                let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
+                nodes
+                    .patch_status(name, &params(), &Patch::Merge(status))
+                    .await?;
+                nodes.patch(name, &params(), &Patch::Merge(node)).await?;
+                self.written.insert(name.to_owned(), now);
+                Ok(())
+            }
+        }
+    }
+
+    fn api(&self, kind: &str, plural: &str) -> (Api<DynamicObject>, ApiResource) {
+        let kind = GroupVersionKind::gvk(node_metric::GROUP, node_metric::VERSION, kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        (Api::all_with(self.client.clone(), &resource), resource)
+    }
+
+    async fn create(
+        &self,
+        kind: &str,
+        plural: &str,
+        name: &str,
+        spec: Value,
+    ) -> Result<(), kube::Error> {
+        let (api, resource) = self.api(kind, plural);
+        let object = DynamicObject::new(name, &resource).data(json!({"spec": spec}));
+        let params = PostParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        match api.create(&params, &object).await {
+            // It came into being meanwhile; the copy will tell.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Fields that are not wanted any more must go, which a merge would leave.
+    async fn replace(
+        &self,
+        kind: &str,
+        plural: &str,
+        name: &str,
+        spec: Value,
+    ) -> Result<(), kube::Error> {
+        let (api, _) = self.api(kind, plural);
+        let patch = json!([{"op": "add", "path": "/spec", "value": spec}]);
+        let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
+        api.patch(name, &params(), &Patch::Json::<()>(patch))
+            .await?;
+        Ok(())
+    }
+
+    /// A node that is gone takes its objects with it.
+    async fn forget(&mut self, name: &str) -> Result<(), kube::Error> {
+        self.written.remove(name);
+        self.complained.remove(name);
+        let known = [
+            (
+                self.cluster.metrics.get("", name).is_some(),
+                node_metric::KIND,
+                node_metric::PLURAL,
+            ),
+            (
+                self.cluster.slos.get("", name).is_some(),
+                "NodeSLO",
+                "nodeslos",
+            ),
+        ];
+        for (exists, kind, plural) in known {
+            if exists {
+                let (api, _) = self.api(kind, plural);
+                match api.delete(name, &DeleteParams::default()).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    other => drop(other?),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}

@@ -1,0 +1,402 @@
+//! One node: from what is known about it to what should be written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use plimsoll_api::names;
+use serde_json::{Map, Value, json};
+
+use super::objects::{Node, NodeMetric, NodeSlo, Pod, spelled};
+use crate::amount::Amount;
+use crate::config::Config;
+use crate::plan::{self, Present, Wanted, Writes};
+use crate::reclaim::{self, Report};
+
+/// Everything that is known about a node.
+#[derive(Debug)]
+pub struct Known {
+    pub node: Arc<Node>,
+    pub metric: Option<Arc<NodeMetric>>,
+    pub slo: Option<Arc<NodeSlo>>,
+    /// Those on it.
+    pub pods: Vec<Arc<Pod>>,
+    /// When its lent resources were written last, as far as this process knows.
+    pub written: Option<Timestamp>,
+}
+
+/// Something to be done in the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    CreateMetric {
+        spec: Value,
+    },
+    ReplaceMetricSpec {
+        spec: Value,
+    },
+    CreateSlo {
+        spec: Value,
+    },
+    ReplaceSloSpec {
+        spec: Value,
+    },
+    /// A merge patch of the node, and one of its status. `reason` is for people.
+    Lend {
+        node: Value,
+        status: Value,
+        reason: String,
+    },
+}
+
+/// What makes the cluster what it should be, and complaints about what the node says of itself.
+pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<String>) {
+    let nothing = BTreeMap::new();
+    let labels = known.node.metadata.labels.as_ref().unwrap_or(&nothing);
+    let annotations = known.node.metadata.annotations.as_ref().unwrap_or(&nothing);
+    let (strategy, complaints) = config.colocation.for_node(labels, annotations);
+    let mut steps = Vec::new();
+    let spec = serde_json::to_value(strategy.node_metric()).unwrap_or_default();
+    match &known.metric {
+        None => steps.push(Step::CreateMetric { spec }),
+        Some(metric) if metric.spec != spec => steps.push(Step::ReplaceMetricSpec { spec }),
+        Some(_) => {}
+    }
+    let spec = config.node_slo(labels);
+    match &known.slo {
+        None => steps.push(Step::CreateSlo { spec }),
+        Some(slo) if slo.spec != spec => steps.push(Step::ReplaceSloSpec { spec }),
+        Some(_) => {}
+    }
+    let (wanted, reason) = wanted(known, &strategy, annotations, now);
+    let present = present(known);
+    if let Some(writes) = plan::writes(&present, wanted, &strategy, now) {
+        steps.push(lend(&writes, reason));
+    }
+    (steps, complaints)
+}
+
+fn wanted(
+    known: &Known,
+    strategy: &crate::colocation::Strategy,
+    annotations: &BTreeMap<String, String>,
+    now: Timestamp,
+) -> (Wanted, String) {
+    if strategy.enable != Some(true) {
+        return (Wanted::Nothing, "colocation is not enabled".to_owned());
+    }
+    let Some(metric) = &known.metric else {
+        return (Wanted::Nothing, "the node has not reported yet".to_owned());
+    };
+    let updated = metric
+        .status
+        .update_time
+        .as_ref()
+        .and_then(|text| text.parse().ok());
+    if plan::is_stale(updated, strategy, now) {
+        return (
+            Wanted::Nothing,
+            "the node's last report is too old".to_owned(),
+        );
+    }
+    let node = described(&known.node, annotations);
+    let (report, pods) = reported(metric, &known.pods);
+    let batch = reclaim::batch(&node, &report, &pods, strategy);
+    let mid = reclaim::mid(&node, &report, &pods, strategy);
+    let reason = format!("batch: {}; mid: {}", batch.reason, mid.reason);
+    let amounts = Wanted::Amounts {
+        batch: batch.amount,
+        mid: mid.amount,
+    };
+    (amounts, reason)
+}
+
+fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::Node {
+    let json = |name: &str| {
+        annotations
+            .get(name)
+            .and_then(|text| serde_json::from_str::<Value>(text).ok())
+    };
+    let amounts = |value: &Value| -> Amount {
+        let fields = value.as_object().cloned().unwrap_or_default();
+        Amount::of(&texts(&fields))
+    };
+    let third_party = json(names::ANNOTATION_THIRD_PARTY)
+        .and_then(|value| value.get("allocations")?.as_array().cloned())
+        .unwrap_or_default()
+        .iter()
+        .filter(|one| one["priority"] == "koord-batch")
+        .fold(Amount::default(), |sum, one| {
+            sum.plus(batch_amounts(&one["resources"]))
+        });
+    reclaim::Node {
+        capacity: Amount::of(&node.status.capacity),
+        allocatable: Amount::of(&node.status.allocatable),
+        reservation: json(names::ANNOTATION_RESERVATION)
+            .map_or_else(Amount::default, |value| amounts(&value["resources"])),
+        normalization: annotations
+            .get(names::ANNOTATION_NORMALIZATION_RATIO)
+            .and_then(|ratio| ratio.parse().ok()),
+        third_party,
+    }
+}
+
+/// Values of a JSON resource list, whether they are strings or numbers.
+fn texts(fields: &Map<String, Value>) -> BTreeMap<String, String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    fields
+        .iter()
+        .map(|(name, value)| (name.clone(), text(value)))
+        .collect()
+}
+
+fn batch_amounts(resources: &Value) -> Amount {
+    let fields = texts(&resources.as_object().cloned().unwrap_or_default());
+    let value = |name: &str| {
+        let quantity = fields
+            .get(name)?
+            .parse::<plimsoll_api::quantity::Quantity>()
+            .ok()?;
+        Some(quantity.value())
+    };
+    Amount {
+        milli_cpu: value(names::BATCH_CPU).unwrap_or(0),
+        memory: value(names::BATCH_MEMORY).unwrap_or(0),
+    }
+}
+
+/// The agent's report, joined with the pods that are there.
+fn reported(metric: &NodeMetric, pods: &[Arc<Pod>]) -> (Report, Vec<reclaim::Pod>) {
+    let status = &metric.status;
+    let mut used: BTreeMap<(&str, &str), _> = status
+        .pods_metric
+        .iter()
+        .map(|pod| ((pod.namespace.as_str(), pod.name.as_str()), pod))
+        .collect();
+    let pods = pods
+        .iter()
+        .filter_map(|pod| {
+            let name = pod.metadata.name.as_deref().unwrap_or_default();
+            let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+            let found = used.remove(&(namespace, name));
+            pod.is_alive().then(|| reclaim::Pod {
+                priority: pod.priority(),
+                qos: pod.qos(),
+                request: pod.request(),
+                used: found.map(|found| Amount::of(&found.pod_usage.resources)),
+            })
+        })
+        .collect();
+    let usage = status.node_metric.clone().unwrap_or_default();
+    let report = Report {
+        node: Amount::of(&usage.node_usage.resources),
+        system: Amount::of(&usage.system_usage.resources),
+        host_applications: status
+            .host_application_metric
+            .iter()
+            .map(|one| (one.priority, Amount::of(&one.usage.resources)))
+            .collect(),
+        gone: used
+            .values()
+            .map(|one| (one.priority, Amount::of(&one.pod_usage.resources)))
+            .collect(),
+        prod_reclaimable: status
+            .prod_reclaimable_metric
+            .as_ref()
+            .filter(|one| !one.resource.resources.is_empty())
+            .map(|one| Amount::of(&one.resource.resources)),
+    };
+    (report, pods)
+}
+
+const LENT: [&str; 4] = [
+    names::BATCH_CPU,
+    names::BATCH_MEMORY,
+    names::MID_CPU,
+    names::MID_MEMORY,
+];
+
+fn present(known: &Known) -> Present {
+    let allocatable = &known.node.status.allocatable;
+    let lent = LENT
+        .iter()
+        .filter_map(|name| allocatable.get_key_value(*name));
+    Present {
+        lent: lent
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        written: known.written,
+    }
+}
+
+fn lend(writes: &Writes, reason: String) -> Step {
+    let resources: Map<String, Value> = writes
+        .iter()
+        .map(|(name, value)| {
+            (
+                (*name).to_owned(),
+                value.map_or(Value::Null, |value| spelled(value).into()),
+            )
+        })
+        .collect();
+    let batch: Map<String, Value> = resources
+        .iter()
+        .filter(|(name, value)| {
+            [names::BATCH_CPU, names::BATCH_MEMORY].contains(&name.as_str()) && !value.is_null()
+        })
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    // Whoever changes the amounts afterwards must be able to tell what they were.
+    let origin = match batch.is_empty() {
+        true => Value::Null,
+        false => json!({"resources": batch}).to_string().into(),
+    };
+    Step::Lend {
+        node: json!({"metadata": {"annotations": {names::ANNOTATION_ORIGIN_EXTENDED: origin}}}),
+        status: json!({"status": {"capacity": resources, "allocatable": resources}}),
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
+        Arc::new(serde_json::from_value(value).unwrap())
+    }
+
+    fn now() -> Timestamp {
+        "2026-06-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn enabled() -> Config {
+        let mut config = Config::default();
+        let data = [(
+            "colocation-config".to_owned(),
+            r#"{"enable":true}"#.to_owned(),
+        )];
+        assert!(config.update(&data.into()).is_empty());
+        config
+    }
+
+    fn known(updated: &str) -> Known {
+        let config = enabled();
+        let (strategy, _) = config
+            .colocation
+            .for_node(&BTreeMap::new(), &BTreeMap::new());
+        Known {
+            node: object(json!({
+                "metadata": {"name": "n"},
+                "status": {
+                    "capacity": {"cpu": "10", "memory": "10000", "pods": "110"},
+                    "allocatable": {"cpu": "10", "memory": "10000", "pods": "110"}
+                }
+            })),
+            metric: Some(object(json!({
+                "metadata": {"name": "n"},
+                "spec": strategy.node_metric(),
+                "status": {
+                    "updateTime": updated,
+                    "nodeMetric": {
+                        "nodeUsage": {"resources": {"cpu": "3", "memory": "4000"}},
+                        "systemUsage": {"resources": {"cpu": "500m", "memory": "500"}}
+                    },
+                    "podsMetric": [
+                        {"name": "a", "namespace": "x", "podUsage": {"resources": {"cpu": "1", "memory": "1000"}}, "priority": "koord-prod"},
+                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "200m", "memory": "100"}}, "priority": "koord-prod"}
+                    ],
+                    "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}}
+                }
+            }))),
+            slo: Some(object(
+                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new())}),
+            )),
+            pods: vec![
+                object(json!({
+                    "metadata": {"name": "a", "namespace": "x"},
+                    "spec": {"containers": [{"resources": {"requests": {"cpu": "4", "memory": "4000"}}}]},
+                    "status": {"phase": "Running", "qosClass": "Burstable"}
+                })),
+                object(json!({
+                    "metadata": {"name": "done", "namespace": "x"},
+                    "spec": {"containers": [{"resources": {"requests": {"cpu": "4", "memory": "4000"}}}]},
+                    "status": {"phase": "Succeeded", "qosClass": "Burstable"}
+                })),
+            ],
+            written: None,
+        }
+    }
+
+    #[test]
+    fn a_reporting_node_lends() {
+        let (steps, complaints) = steps(&known("2026-06-01T11:59:30Z"), &enabled(), now());
+        assert!(complaints.is_empty());
+        let [Step::Lend { node, status, .. }] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.2; memory: 10000 − 3500 − 500 − 1000 − 100.
+        let lent = json!({
+            "kubernetes.io/batch-cpu": "4300",
+            "kubernetes.io/batch-memory": "4900",
+            "kubernetes.io/mid-cpu": "2k",
+            "kubernetes.io/mid-memory": "2k"
+        });
+        assert_eq!(
+            status,
+            &json!({"status": {"capacity": lent, "allocatable": lent}})
+        );
+        let origin = &node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED];
+        assert_eq!(
+            origin,
+            r#"{"resources":{"kubernetes.io/batch-cpu":"4300","kubernetes.io/batch-memory":"4900"}}"#
+        );
+    }
+
+    #[test]
+    fn a_silent_node_lends_nothing_any_more() {
+        let mut silent = known("2026-06-01T11:00:00Z");
+        assert_eq!(steps(&silent, &enabled(), now()).0, []);
+        let mut node = (*silent.node).clone();
+        node.status
+            .allocatable
+            .insert(names::BATCH_CPU.into(), "4300".into());
+        silent.node = Arc::new(node);
+        let (steps, _) = steps(&silent, &enabled(), now());
+        let [
+            Step::Lend {
+                node,
+                status,
+                reason,
+            },
+        ] = &steps[..]
+        else {
+            panic!("{steps:?}");
+        };
+        assert_eq!(reason, "the node's last report is too old");
+        assert_eq!(
+            status["status"]["allocatable"][names::BATCH_CPU],
+            Value::Null
+        );
+        assert_eq!(
+            node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
+            Value::Null
+        );
+    }
+
+    #[test]
+    fn a_new_node_gets_its_objects() {
+        let new = Known {
+            metric: None,
+            slo: None,
+            ..known("2026-06-01T11:59:30Z")
+        };
+        let (steps, _) = steps(&new, &Config::default(), now());
+        assert!(matches!(
+            &steps[..],
+            [Step::CreateMetric { .. }, Step::CreateSlo { .. }]
+        ));
+    }
+}
