@@ -135,7 +135,8 @@ impl Server {
             query.get("pretty"),
             Offer {
                 lists: matches!(info.verb, "list" | "watch" | "deletecollection"),
-                protobuf: false,
+                forms: true,
+                ..Offer::default()
             },
         ) {
             Ok(format) => format,

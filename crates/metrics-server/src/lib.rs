@@ -4,6 +4,7 @@
 //! The way of a figure: `scrape` fetches a page, `decode` reads points off it, `store` keeps them and says what they
 //! amount to, `api` shows that as [`rows`].
 
+pub mod api;
 pub mod labels;
 pub mod points;
 pub mod rows;

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::status::Failure;
+use super::yaml;
 
 /// What another server sends may break off.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -55,7 +56,11 @@ impl Encoding {
     }
 
     fn is_in(self, offer: Offer) -> bool {
-        self != Self::Protobuf || offer.protobuf
+        match self {
+            Self::Json => true,
+            Self::Yaml => !offer.only_json,
+            Self::Protobuf => offer.protobuf,
+        }
     }
 
     pub fn content_type(self) -> &'static str {
@@ -81,6 +86,10 @@ pub struct Offer {
     /// It is one of a list, which can be watched too.
     pub lists: bool,
     pub protobuf: bool,
+    /// Nothing but JSON, in no form but its own.
+    pub only_json: bool,
+    /// Objects can be shown as tables and as their metadata, too.
+    pub forms: bool,
 }
 
 impl Format {
@@ -97,54 +106,61 @@ impl Format {
         pretty: Option<&str>,
         offer: Offer,
     ) -> Result<Self, Failure> {
-        let agent = headers
-            .get(header::USER_AGENT)
-            .and_then(|agent| agent.to_str().ok())
-            .unwrap_or_default();
-        let by_a_person = ["curl", "Wget", "Mozilla/5.0"]
-            .iter()
-            .any(|name| agent.starts_with(name));
-        let pretty = match pretty {
-            Some(wish) => matches!(wish, "1" | "t" | "T" | "true" | "TRUE" | "True"),
-            None => by_a_person,
-        };
-        let accepted: Vec<&str> = headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .filter(|one| !one.is_empty())
-            .collect();
+        let pretty = wants_pretty(headers, pretty);
+        let accepted = accepted(headers);
         if accepted.is_empty() {
             return Ok(Self {
                 pretty,
                 ..Self::JSON
             });
         }
-        let mut accepted: Vec<(f32, &str)> =
-            accepted.into_iter().map(|one| (weight(one), one)).collect();
-        // The client's order counts among equals.
-        accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // Who names no type that is offered is told so before anything else is looked at.
+        let is_offered = |one: &&str| {
+            let media = one.split(';').next().unwrap_or_default().trim();
+            media == "*/*"
+                || (media != "application/*"
+                    && Encoding::of(media).is_some_and(|one| one.is_in(offer)))
+        };
+        if !accepted.iter().any(is_offered) {
+            return Err(not_acceptable(offer));
+        }
+        if offer.only_json {
+            return Ok(Self {
+                pretty,
+                ..Self::JSON
+            });
+        }
         accepted
             .iter()
-            .find_map(|(_, one)| Self::of(one, pretty, offer))
-            .ok_or_else(|| {
-                let known = |one: &str| {
-                    let media = one.split(';').next().unwrap_or_default().trim();
-                    Encoding::of(media).is_some_and(|one| one.is_in(offer))
-                };
-                if accepted.iter().any(|(_, one)| known(one)) {
-                    unknown_form()
-                } else {
-                    not_acceptable(offer.lists)
-                }
-            })
+            .find_map(|one| Self::of(one, pretty, offer))
+            .ok_or_else(unknown_form)
+    }
+
+    /// For a refusal, which has one form only. `None`: it goes out as indented JSON, whatever was asked for.
+    pub fn of_refusal(headers: &HeaderMap, pretty: Option<&str>, offer: Offer) -> Option<Self> {
+        let pretty = wants_pretty(headers, pretty);
+        let offer = Offer {
+            forms: false,
+            only_json: false,
+            protobuf: offer.protobuf || offer.only_json,
+            ..offer
+        };
+        let accepted = accepted(headers);
+        if accepted.is_empty() {
+            return Some(Self {
+                pretty,
+                ..Self::JSON
+            });
+        }
+        accepted
+            .iter()
+            .find_map(|one| Self::of(one, pretty, offer))
     }
 
     fn of(accept: &str, pretty: bool, offer: Offer) -> Option<Self> {
         let mut parts = accept.split(';').map(str::trim);
         let encoding = Encoding::of(parts.next()?).filter(|one| one.is_in(offer))?;
+        let mut pretty = pretty;
         let mut transform = Transform::None;
         let (mut group, mut version) = ("", "");
         for part in parts {
@@ -159,11 +175,13 @@ impl Format {
                 }
                 Some(("g", value)) => group = value,
                 Some(("v", value)) => version = value,
-                Some(("pretty" | "q" | "stream" | "charset", _)) => {}
-                _ => return None,
+                Some(("pretty", value)) => pretty = value == "1",
+                // Whatever else there is means nothing.
+                _ => {}
             }
         }
-        let known = group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
+        let known =
+            offer.forms && group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
         let no_table = encoding == Encoding::Protobuf && transform == Transform::Table;
         ((transform == Transform::None || known) && !no_table).then_some(Self {
             encoding,
@@ -199,7 +217,8 @@ impl Format {
 
     pub fn encode_value(&self, value: &impl Serialize) -> Bytes {
         if self.encoding == Encoding::Yaml {
-            return serde_saphyr::to_string(value).unwrap_or_default().into();
+            let value = serde_json::to_value(value).unwrap_or_default();
+            return yaml::to_string(&value).into();
         }
         let encoded = if self.pretty {
             serde_json::to_vec_pretty(value)
@@ -211,6 +230,36 @@ impl Format {
         };
         encoded.unwrap_or_default().into()
     }
+}
+
+/// What the client takes, best first.
+fn accepted(headers: &HeaderMap) -> Vec<&str> {
+    let mut accepted: Vec<(f32, &str)> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|one| !one.is_empty())
+        .map(|one| (weight(one), one))
+        .collect();
+    // The client's order counts among equals.
+    accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
+    accepted.into_iter().map(|(_, one)| one).collect()
+}
+
+/// People read indented JSON more easily.
+fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
+    if let Some(wish) = said {
+        return matches!(wish, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok())
+        .unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|name| agent.starts_with(name))
 }
 
 /// The `q` of an accepted format.
@@ -231,18 +280,18 @@ fn unknown_form() -> Failure {
     )
 }
 
-fn not_acceptable(lists: bool) -> Failure {
-    let streams = if lists {
-        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-    } else {
-        ""
+fn not_acceptable(offer: Offer) -> Failure {
+    let others = match (offer.only_json, offer.lists) {
+        (true, _) => "",
+        (false, false) => ", application/yaml, application/vnd.kubernetes.protobuf",
+        (false, true) => {
+            ", application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        }
     };
     Failure::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
-        format!(
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf{streams}"
-        ),
+        format!("406: Not Acceptable\n\nAvailable representations: application/json{others}"),
     )
     .with_details(serde_json::Map::new())
 }
@@ -277,12 +326,33 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
     response
 }
 
+/// A refusal in the format that the request allows for one.
+pub fn refusal(refused: &Failure, format: Option<&Format>) -> Answer {
+    match format {
+        Some(format) => failure(refused, format),
+        None => failure(
+            refused,
+            &Format {
+                pretty: true,
+                ..Format::JSON
+            },
+        ),
+    }
+}
+
 pub fn failure(failure: &Failure, format: &Format) -> Answer {
     let format = Format {
         transform: Transform::None,
         ..format.clone()
     };
-    let mut response = json(failure.code, &failure.status(), &format);
+    let mut response = match format.encoding {
+        Encoding::Protobuf => answer(
+            failure.code,
+            format.content_type(),
+            full(failure.to_protobuf()),
+        ),
+        Encoding::Json | Encoding::Yaml => json(failure.code, &failure.status(), &format),
+    };
     if let Some(seconds) = failure.retry_after {
         response
             .headers_mut()

@@ -4,6 +4,8 @@
 pub mod answer;
 pub mod field;
 pub mod golang;
+pub mod protobuf;
 pub mod request;
 pub mod selector;
 pub mod status;
+pub mod yaml;

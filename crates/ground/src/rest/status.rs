@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::field::{self, FieldError};
+use super::protobuf::{Message, enveloped};
 
 /// A request's failure, to be answered as a `Status`.
 #[derive(Debug, Clone, PartialEq)]
@@ -204,6 +205,44 @@ impl Failure {
 
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self.status()).unwrap_or_default()
+    }
+
+    /// The same in protobuf, as it is sent.
+    pub fn to_protobuf(&self) -> Vec<u8> {
+        let mut list_metadata = Message::default();
+        for field in 1..=3 {
+            list_metadata.text(field, "");
+        }
+        let mut out = Message::default();
+        out.message(1, &list_metadata);
+        out.text(2, "Failure");
+        out.text(3, &self.message);
+        out.text(4, self.reason);
+        if self.details.is_some() || self.retry_after.is_some() {
+            out.message(5, &self.details_message());
+        }
+        out.integer(6, self.code.as_u16().into());
+        enveloped("v1", "Status", &out.0)
+    }
+
+    fn details_message(&self) -> Message {
+        let details = self.details.as_ref();
+        let of = |key: &str| details.and_then(|details| details.get(key));
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut out = Message::default();
+        for (field, key) in [(1, "name"), (2, "group"), (3, "kind")] {
+            out.text(field, &text(of(key)));
+        }
+        for cause in of("causes").and_then(Value::as_array).into_iter().flatten() {
+            let mut message = Message::default();
+            for (field, key) in [(1, "reason"), (2, "message"), (3, "field")] {
+                message.text(field, &text(cause.get(key)));
+            }
+            out.message(4, &message);
+        }
+        out.integer(5, self.retry_after.unwrap_or(0).into());
+        out.text(6, &text(of("uid")));
+        out
     }
 }
 
