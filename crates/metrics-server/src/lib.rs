@@ -4,6 +4,11 @@
 //! The way of a figure: `scrape` fetches a page, `decode` reads points off it, `store` keeps them and says what they
 //! amount to, `api` shows that as [`rows`].
 
+pub mod decode;
+mod intern;
 pub mod labels;
 pub mod points;
 pub mod rows;
+pub mod scrape;
+pub mod store;
+pub mod view;
