@@ -5,6 +5,11 @@
 //! amount to, `api` shows that as [`rows`].
 
 pub mod api;
+pub mod decode;
+mod intern;
 pub mod labels;
 pub mod points;
 pub mod rows;
+pub mod scrape;
+pub mod store;
+pub mod view;
