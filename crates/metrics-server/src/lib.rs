@@ -8,6 +8,7 @@ pub mod api;
 pub mod decode;
 mod intern;
 pub mod labels;
+pub mod own;
 pub mod points;
 pub mod rows;
 pub mod scrape;

@@ -1,7 +1,27 @@
 //! `metrics.k8s.io` and everything else that the server answers.
 
-pub mod figures;
-pub mod json;
-pub mod objects;
-pub mod protobuf;
-pub mod row;
+mod about;
+mod access;
+mod browsers;
+mod counted;
+mod discovery;
+mod figures;
+pub mod freshness;
+mod json;
+mod list;
+mod objects;
+mod openapi;
+mod options;
+mod pages;
+mod protobuf;
+mod route;
+mod row;
+mod sheet;
+mod surface;
+mod version;
+
+pub use about::VERSION;
+pub use browsers::Browsers;
+pub use figures::duration;
+pub use surface::{Rooms, Surface};
+pub use version::Announced;

@@ -36,6 +36,14 @@ impl Histogram {
         self.sum += value;
     }
 
+    /// Adds the observations of another that has the same bounds.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+    }
+
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -1,8 +1,9 @@
 //! OpenAPI 2 in protobuf: what kubectl asks for when it meets a kind that it does not find elsewhere (a `List`, say). It
 //! carries the definitions; the paths, which no client reads from it, stay out.
 
-use plimsoll_ground::rest::protobuf::Message;
 use serde_json::Value;
+
+use super::protobuf::Message;
 
 fn text(message: &mut Message, field: u64, value: &Value) {
     if let Some(text) = value.as_str() {
@@ -11,7 +12,7 @@ fn text(message: &mut Message, field: u64, value: &Value) {
 }
 
 /// A document of version 2 as protobuf.
-pub fn encode(document: &Value) -> Vec<u8> {
+pub fn to_protobuf(document: &Value) -> Vec<u8> {
     let mut info = Message::default();
     text(&mut info, 1, &document["info"]["title"]);
     text(&mut info, 2, &document["info"]["version"]);
@@ -105,7 +106,7 @@ mod tests {
     fn a_small_document() {
         let document = serde_json::json!({"swagger": "2.0", "info": {"title": "T", "version": "v"},
             "definitions": {"A": {"type": "object", "x-k": [1]}}});
-        let bytes = encode(&document);
+        let bytes = to_protobuf(&document);
         let expected = [
             b"\x0a\x032.0".as_slice(),
             b"\x12\x06\x0a\x01T\x12\x01v",

@@ -1,0 +1,218 @@
+//! Pages that are no resources: the index, what the server is doing, OpenAPI.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Response, StatusCode};
+use plimsoll_ground::health::Health;
+use plimsoll_ground::rest::answer::{self, Answer, full};
+use plimsoll_ground::rest::fingerprint::is_known;
+use plimsoll_ground::rest::request::Query;
+use serde_json::json;
+
+use super::about;
+use super::list::{accepts_gzip, mark_compressed};
+use super::openapi::{OpenApi, Published};
+use super::route::Debug;
+use super::version::{Announced, GROUP};
+
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const OPENAPI_PROTOBUF_SAFE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Every path there is, for those who ask for none of them.
+pub fn paths(announced: Announced, health: &Health) -> String {
+    let mut paths = vec!["/apis".to_owned(), format!("/apis/{GROUP}")];
+    for version in announced.versions() {
+        paths.push(format!("/apis/{}", version.api_version()));
+    }
+    paths.extend(health.paths());
+    for other in [
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/statusz",
+        "/version",
+    ] {
+        paths.push(other.to_owned());
+    }
+    paths.sort();
+    serde_json::to_string_pretty(&json!({ "paths": paths })).unwrap_or_default()
+}
+
+pub fn index(code: StatusCode, paths: &str) -> Answer {
+    answer::answer(code, "application/json", full(paths.to_owned()))
+}
+
+pub fn version() -> Answer {
+    let text = serde_json::to_vec_pretty(&about::about()).unwrap_or_default();
+    answer::answer(StatusCode::OK, "application/json", full(text))
+}
+
+/// A document that clients keep.
+fn published(document: &Published, headers: &HeaderMap, content_type: &'static str) -> Answer {
+    let etag = format!("\"{}\"", document.hash);
+    let mut response = if is_known(&etag, headers) {
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        answer::answer(StatusCode::OK, content_type, full(document.body.clone()))
+    };
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}
+
+pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+    let accepted = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|one| one.split(';').next().unwrap_or_default().trim())
+        .find(|one| {
+            matches!(
+                *one,
+                "*/*" | "application/*" | "application/json" | OPENAPI_PROTOBUF | OPENAPI_PROTOBUF_SAFE
+            )
+        });
+    let named = headers.contains_key(header::ACCEPT);
+    let mut response = match accepted {
+        Some(OPENAPI_PROTOBUF | OPENAPI_PROTOBUF_SAFE) => {
+            let document = Published {
+                body: openapi.v2_protobuf.clone(),
+                hash: openapi.v2.hash.clone(),
+            };
+            published(&document, headers, OPENAPI_PROTOBUF_SAFE)
+        }
+        None if named => {
+            let mut response = Response::new(full(""));
+            *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+            response
+        }
+        _ => published(&openapi.v2, headers, "application/json"),
+    };
+    if response.status() != StatusCode::NOT_ACCEPTABLE {
+        response
+            .headers_mut()
+            .insert(header::VARY, HeaderValue::from_static("Accept"));
+    }
+    response
+}
+
+pub fn openapi_3(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+    published(&openapi.index, headers, "application/json")
+}
+
+/// The document of a group and version; one that is not there has nothing in it.
+pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &HeaderMap) -> Answer {
+    let Some(document) = openapi.v3(part) else {
+        return Response::new(full(""));
+    };
+    let hash = query.get("hash");
+    if hash.is_some_and(|hash| hash != document.hash) {
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+        let there = format!("/openapi/v3/{part}?hash={}", document.hash);
+        if let Ok(there) = HeaderValue::from_str(&there) {
+            response.headers_mut().insert(header::LOCATION, there);
+        }
+        return response;
+    }
+    let mut response = published(document, headers, "application/json");
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if hash.is_some() {
+        headers.insert(
+            header::CACHE_CONTROL,
+            HeaderValue::from_static("public, immutable"),
+        );
+    }
+    response
+}
+
+/// Its own metrics. They are compressed whatever their size.
+pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
+    use std::io::Write;
+    const KIND: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    let mut response = if accepts_gzip(headers) {
+        let mut encoder =
+            flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        // Memory takes whatever is written.
+        let _ = encoder.write_all(text.as_bytes());
+        let packed = encoder.finish().unwrap_or_default();
+        let mut response = answer::answer(StatusCode::OK, KIND, full(packed));
+        mark_compressed(response.headers_mut());
+        response.headers_mut().remove(header::VARY);
+        response
+    } else {
+        answer::answer(StatusCode::OK, KIND, full(text))
+    };
+    if let Some(started) = started {
+        response.headers_mut().insert(
+            HeaderName::from_static("process-start-time-unix"),
+            HeaderValue::from(started as u64),
+        );
+    }
+    response
+}
+
+/// For people.
+pub fn status(started: jiff::Timestamp, paths: &[&str]) -> Answer {
+    let up = jiff::Timestamp::now().duration_since(started).as_secs().max(0);
+    let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
+    let text = format!(
+        "\nplimsoll metrics-server statusz\nFor people; programs read /metrics.\n\n\
+         Started: {started}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\n\nPaths: {}\n",
+        up / 3600,
+        up / 60 % 60,
+        up % 60,
+        about::VERSION,
+        paths.join(" ")
+    );
+    let kind = "text/plain; charset=utf-8";
+    answer::answer(StatusCode::OK, kind, full(text))
+}
+
+/// The original's doors to its innards. There is no Go runtime to look into here, and profilers need no help.
+pub fn debug(debug: &Debug, method: &Method) -> Answer {
+    match debug {
+        Debug::ProfilesElsewhere => {
+            let text = "<a href=\"/debug/pprof/\">Found</a>.\n\n";
+            let kind = "text/html; charset=utf-8";
+            let mut response = answer::answer(StatusCode::FOUND, kind, full(text));
+            let there = HeaderValue::from_static("/debug/pprof/");
+            response.headers_mut().insert(header::LOCATION, there);
+            response
+        }
+        Debug::Profiles => answer::answer(
+            StatusCode::OK,
+            "text/html; charset=utf-8",
+            full("<html><body>no profiles: use perf on the process</body></html>\n"),
+        ),
+        Debug::Profile(_) => {
+            let mut response = answer::text(StatusCode::NOT_FOUND, "Unknown profile\n");
+            let headers = response.headers_mut();
+            headers.insert("x-go-pprof", HeaderValue::from_static("1"));
+            response
+        }
+        Debug::Flags => answer::answer(
+            StatusCode::OK,
+            "text/html; charset=utf-8",
+            full("<html><body>/debug/flags/v</body></html>\n"),
+        ),
+        Debug::Verbosity if *method == Method::PUT => answer::text(
+            StatusCode::NOT_IMPLEMENTED,
+            "the log's filter is set at the start, with --log or -v\n",
+        ),
+        Debug::Verbosity => {
+            let mut response = answer::text(
+                StatusCode::NOT_ACCEPTABLE,
+                "unsupported http method\n",
+            );
+            let plain = HeaderValue::from_static("text/plain");
+            response.headers_mut().insert(header::CONTENT_TYPE, plain);
+            response
+        }
+    }
+}
