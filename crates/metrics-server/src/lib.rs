@@ -5,6 +5,7 @@
 //! amount to, `api` shows that as [`rows`].
 
 pub mod api;
+pub mod config;
 pub mod decode;
 mod intern;
 pub mod labels;
@@ -12,5 +13,6 @@ pub mod own;
 pub mod points;
 pub mod rows;
 pub mod scrape;
+pub mod server;
 pub mod store;
 pub mod view;

@@ -12,6 +12,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use plimsoll_ground::auth::{Gate, Refusal, UserInfo};
 use plimsoll_ground::health::{Class, Health, InFlight};
+use plimsoll_ground::reflect;
 use plimsoll_ground::rest::answer::{self, Answer, Format, Offer, Transform};
 use plimsoll_ground::rest::field;
 use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
@@ -39,6 +40,8 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 #[derive(Debug)]
 pub struct Rooms {
     pub view: View,
+    /// Opens when all nodes and pods are known; lists would lack some before that.
+    pub known: reflect::Gate,
     pub gate: Gate,
     pub in_flight: InFlight,
     pub health: Health,
@@ -254,6 +257,7 @@ impl Surface {
     ) -> Result<Answer, Failure> {
         let format = asked.format()?;
         let selector = options::selector(&asked.query)?;
+        self.complete()?;
         if asked.info.verb == "watch" {
             return Err(no_watch(kind));
         }
@@ -271,6 +275,21 @@ impl Surface {
         Ok(list::answer(listing, &format, form, common, gzip).await)
     }
 
+    /// Whoever asks too early must not take what is there for all there is.
+    fn complete(&self) -> Result<(), Failure> {
+        let known = &self.0.parts.known;
+        if known.is_open() {
+            return Ok(());
+        }
+        let mut failure = Failure::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            format!("not all is known yet: waiting for {}", known.missing().join(", ")),
+        );
+        failure.retry_after = Some(1);
+        Err(failure)
+    }
+
     fn freshness(&self) -> &Freshness {
         &self.0.parts.own.freshness
     }
@@ -284,6 +303,7 @@ impl Surface {
         name: &str,
     ) -> Result<Answer, Failure> {
         let format = asked.format()?;
+        self.complete()?;
         let common = common(version, kind);
         let mut ages = self.freshness().ages();
         let form = form(&format, &asked.query, Wanted::One(kind));
