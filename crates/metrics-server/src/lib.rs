@@ -5,8 +5,10 @@
 //! amount to, `api` shows that as [`rows`].
 
 pub mod decode;
+pub mod exposition;
 mod intern;
 pub mod labels;
+mod number;
 pub mod points;
 pub mod rows;
 pub mod scrape;
