@@ -7,9 +7,11 @@
 pub mod api;
 pub mod config;
 pub mod decode;
+pub mod exposition;
 mod intern;
 pub mod labels;
 pub mod own;
+mod number;
 pub mod points;
 pub mod rows;
 pub mod scrape;

@@ -193,7 +193,7 @@ impl Book {
         let mut after = Vec::with_capacity(before.len());
         for points in page.pods() {
             let [first, ..] = points else { continue };
-            let (namespace, name) = (&*first.namespace, &*first.pod);
+            let (namespace, name) = (first.namespace, first.pod);
             let mut found = None;
             while let Some(slot) = before.peek().copied() {
                 let order = self.pod(slot).key.compare(namespace, name);

@@ -109,7 +109,7 @@ impl Pod {
                 Some(before) => before.track.follow(new.point, resolution),
                 None => Track::begin(new.point, resolution),
             };
-            let name = before.map_or_else(|| names.share(&new.container), |one| one.name.clone());
+            let name = before.map_or_else(|| names.share(new.container), |one| one.name.clone());
             Tracked { name, track }
         });
         self.containers = next.collect();

@@ -32,9 +32,9 @@ fn page(node: Option<(i64, u64)>, containers: &[(&'static str, i64, i64, u64)]) 
         .map(|(path, start, at, cpu)| {
             let parts: Vec<_> = path.split('/').collect();
             ContainerPoint {
-                namespace: parts[0].into(),
-                pod: parts[1].into(),
-                container: parts[2].into(),
+                namespace: parts[0],
+                pod: parts[1],
+                container: parts[2],
                 point: point(*start, *at, *cpu),
             }
         })
@@ -45,6 +45,7 @@ fn page(node: Option<(i64, u64)>, containers: &[(&'static str, i64, i64, u64)]) 
     Page {
         node: node.map(|(at, cpu)| point(0, at, cpu)),
         containers,
+        ..Page::default()
     }
 }
 
