@@ -233,7 +233,7 @@ impl Format {
 }
 
 /// What the client takes, best first.
-fn accepted(headers: &HeaderMap) -> Vec<&str> {
+pub fn accepted(headers: &HeaderMap) -> Vec<&str> {
     let mut accepted: Vec<(f32, &str)> = headers
         .get_all(header::ACCEPT)
         .iter()
@@ -249,7 +249,7 @@ fn accepted(headers: &HeaderMap) -> Vec<&str> {
 }
 
 /// People read indented JSON more easily.
-fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
+pub fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
     if let Some(wish) = said {
         return matches!(wish, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
@@ -273,10 +273,15 @@ fn weight(accept: &str) -> f32 {
 
 /// The format is known, but not the form that is wanted in it.
 fn unknown_form() -> Failure {
+    only_accepted("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+}
+
+/// Nothing that is wanted can be had; these can.
+pub fn only_accepted(types: &str) -> Failure {
     Failure::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        format!("only the following media types are accepted: {types}"),
     )
 }
 

@@ -63,41 +63,59 @@ fn published(document: &Published, headers: &HeaderMap, content_type: &'static s
     response
 }
 
+/// The first media type that is wanted and can be had; `None`: none of them can.
+fn acceptable<'a>(headers: &'a HeaderMap, offered: &[&'a str]) -> Option<&'a str> {
+    let wanted = answer::accepted(headers);
+    if wanted.is_empty() {
+        return offered.first().copied();
+    }
+    wanted.iter().find_map(|one| {
+        match one.split(';').next().unwrap_or_default().trim() {
+            "*/*" | "application/*" => offered.first().copied(),
+            media => offered.iter().copied().find(|one| *one == media),
+        }
+    })
+}
+
+fn unacceptable() -> Answer {
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+    response
+}
+
+/// One document for everything. It is compressed whatever its size.
 pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
-    let accepted = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|one| one.split(';').next().unwrap_or_default().trim())
-        .find(|one| {
-            matches!(
-                *one,
-                "*/*" | "application/*" | "application/json" | OPENAPI_PROTOBUF | OPENAPI_PROTOBUF_SAFE
-            )
-        });
-    let named = headers.contains_key(header::ACCEPT);
-    let mut response = match accepted {
-        Some(OPENAPI_PROTOBUF | OPENAPI_PROTOBUF_SAFE) => {
+    let offered = ["application/json", OPENAPI_PROTOBUF, OPENAPI_PROTOBUF_SAFE];
+    let mut response = match acceptable(headers, &offered) {
+        None => unacceptable(),
+        Some(media) => {
+            let (body, kind) = match media {
+                "application/json" => (&openapi.v2.body, "application/json"),
+                _ => (&openapi.v2_protobuf, OPENAPI_PROTOBUF_SAFE),
+            };
+            let gzip = accepts_gzip(headers);
             let document = Published {
-                body: openapi.v2_protobuf.clone(),
+                body: if gzip { packed(body).into() } else { body.clone() },
                 hash: openapi.v2.hash.clone(),
             };
-            published(&document, headers, OPENAPI_PROTOBUF_SAFE)
-        }
-        None if named => {
-            let mut response = Response::new(full(""));
-            *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+            let mut response = published(&document, headers, kind);
+            if gzip && response.status() == StatusCode::OK {
+                mark_compressed(response.headers_mut());
+            }
             response
         }
-        _ => published(&openapi.v2, headers, "application/json"),
     };
-    if response.status() != StatusCode::NOT_ACCEPTABLE {
-        response
-            .headers_mut()
-            .insert(header::VARY, HeaderValue::from_static("Accept"));
-    }
+    let vary = HeaderValue::from_static("Accept");
+    response.headers_mut().insert(header::VARY, vary);
     response
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    // Memory takes whatever is written.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
 }
 
 pub fn openapi_3(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
@@ -109,38 +127,38 @@ pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &Head
     let Some(document) = openapi.v3(part) else {
         return Response::new(full(""));
     };
+    let vary = |response: &mut Answer| {
+        let accept = HeaderValue::from_static("Accept");
+        response.headers_mut().insert(header::VARY, accept);
+    };
+    if acceptable(headers, &["application/json"]).is_none() {
+        let mut response = unacceptable();
+        vary(&mut response);
+        return response;
+    }
     let hash = query.get("hash");
-    if hash.is_some_and(|hash| hash != document.hash) {
-        let mut response = Response::new(full(""));
+    let moved = hash.is_some_and(|hash| hash != document.hash);
+    let mut response = published(document, headers, "application/json");
+    vary(&mut response);
+    if moved {
+        *response.body_mut() = full("");
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
         let there = format!("/openapi/v3/{part}?hash={}", document.hash);
         if let Ok(there) = HeaderValue::from_str(&there) {
             response.headers_mut().insert(header::LOCATION, there);
         }
-        return response;
-    }
-    let mut response = published(document, headers, "application/json");
-    let headers = response.headers_mut();
-    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-    if hash.is_some() {
-        headers.insert(
-            header::CACHE_CONTROL,
-            HeaderValue::from_static("public, immutable"),
-        );
+    } else if hash.is_some() {
+        let forever = HeaderValue::from_static("public, immutable");
+        response.headers_mut().insert(header::CACHE_CONTROL, forever);
     }
     response
 }
 
 /// Its own metrics. They are compressed whatever their size.
 pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
-    use std::io::Write;
     const KIND: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
     let mut response = if accepts_gzip(headers) {
-        let mut encoder =
-            flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        // Memory takes whatever is written.
-        let _ = encoder.write_all(text.as_bytes());
-        let packed = encoder.finish().unwrap_or_default();
+        let packed = packed(text.as_bytes());
         let mut response = answer::answer(StatusCode::OK, KIND, full(packed));
         mark_compressed(response.headers_mut());
         response.headers_mut().remove(header::VARY);
@@ -158,17 +176,16 @@ pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answe
 }
 
 /// For people.
-pub fn status(started: jiff::Timestamp, paths: &[&str]) -> Answer {
+pub fn status(started: jiff::Timestamp) -> Answer {
     let up = jiff::Timestamp::now().duration_since(started).as_secs().max(0);
     let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
     let text = format!(
         "\nplimsoll metrics-server statusz\nFor people; programs read /metrics.\n\n\
-         Started: {started}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\n\nPaths: {}\n",
+         Started: {started}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\n\nPaths: /healthz /livez /metrics /readyz /version\n",
         up / 3600,
         up / 60 % 60,
         up % 60,
-        about::VERSION,
-        paths.join(" ")
+        about::VERSION
     );
     let kind = "text/plain; charset=utf-8";
     answer::answer(StatusCode::OK, kind, full(text))

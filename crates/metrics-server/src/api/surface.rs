@@ -90,7 +90,7 @@ impl Asked {
     fn offer(&self) -> Offer {
         Offer {
             lists: matches!(self.route, Route::List { .. }),
-            protobuf: self.route != Route::Version,
+            protobuf: !matches!(self.route, Route::Version | Route::Status),
             only_json: self.route == Route::Version,
             forms: matches!(self.route, Route::List { .. } | Route::Get { .. }),
         }
@@ -199,8 +199,7 @@ impl Surface {
             Route::Nothing => pages::index(StatusCode::NOT_FOUND, &inner.paths),
             Route::Groups => {
                 if let Some(encoding) = discovery::wants_aggregated(headers) {
-                    let pretty = Format::of_refusal(headers, asked.query.get("pretty"), Offer::default());
-                    let pretty = pretty.is_some_and(|format| format.pretty);
+                    let pretty = answer::wants_pretty(headers, asked.query.get("pretty"));
                     return Ok(discovery::aggregated(parts.announced, encoding, pretty, headers));
                 }
                 let document = discovery::groups(parts.announced, &parts.address);
@@ -243,7 +242,18 @@ impl Surface {
             Route::Metrics => {
                 pages::metrics(parts.own.render(), inner.process_started, headers)
             }
-            Route::Status => pages::status(inner.started, &["/healthz", "/livez", "/metrics", "/readyz", "/version"]),
+            Route::Status => {
+                let accepted = answer::accepted(headers);
+                let takes_text = |one: &&str| {
+                    let media = one.split(';').next().unwrap_or_default().trim();
+                    matches!(media, "*/*" | "text/*" | "text/plain")
+                };
+                if !accepted.is_empty() && !accepted.iter().any(takes_text) {
+                    let types = "application/json, application/yaml, text/plain";
+                    return Err(answer::only_accepted(types));
+                }
+                pages::status(inner.started)
+            }
             Route::Debug(debug) => pages::debug(debug, &asked.head.method),
         })
     }
