@@ -2,6 +2,7 @@
 
 mod agent_args;
 mod go;
+mod metrics_server;
 mod perf_config;
 mod up;
 
@@ -19,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use metrics_server::MetricsServerArgs;
 use up::UpArgs;
 
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
@@ -81,6 +83,8 @@ enum Role {
     /// Watch every container on this machine and serve what it sees (cAdvisor's job)
     #[command(args_override_self = true)]
     Agent(Box<AgentArgs>),
+    #[command(args_override_self = true)]
+    MetricsServer(Box<MetricsServerArgs>),
     #[command(args_override_self = true)]
     Up(UpArgs),
 }

@@ -248,15 +248,15 @@ mod tests {
             let round = amount - amount % 1000_u64.pow(zeros);
             for amount in [amount, round, amount >> 10 << 10, amount >> 20 << 20] {
                 let exact = Quantity::from_nanos(i128::from(amount), Notation::Decimal);
-                prop_assert_eq!(cpu(amount).as_str(), exact.to_string());
-                prop_assert_eq!(memory(amount).as_str(), Quantity::from_bytes(amount).to_string());
+                prop_assert_eq!(cpu(amount).as_str().to_owned(), exact.to_string());
+                prop_assert_eq!(memory(amount).as_str().to_owned(), Quantity::from_bytes(amount).to_string());
             }
         }
 
         #[test]
         fn as_jiff_writes_it(seconds in -10_000_000_000..100_000_000_000_i64) {
             let exact = jiff::Timestamp::from_second(seconds).unwrap();
-            prop_assert_eq!(time(seconds).as_str(), exact.to_string());
+            prop_assert_eq!(time(seconds).as_str().to_owned(), exact.to_string());
         }
     }
 }
