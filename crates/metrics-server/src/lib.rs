@@ -4,10 +4,12 @@
 //! The way of a figure: `scrape` fetches a page, `decode` reads points off it, `store` keeps them and says what they
 //! amount to, `api` shows that as [`rows`].
 
+pub mod collector;
 pub mod decode;
 pub mod exposition;
 mod intern;
 pub mod labels;
+pub mod metadata;
 mod number;
 pub mod points;
 pub mod rows;
