@@ -6,11 +6,13 @@
 
 pub mod api;
 pub mod config;
+pub mod collector;
 pub mod decode;
 pub mod exposition;
 mod intern;
 pub mod labels;
 pub mod own;
+pub mod metadata;
 mod number;
 pub mod points;
 pub mod rows;

@@ -156,16 +156,12 @@ impl Book {
         self.labels.tidy();
     }
 
-    pub fn publish(&mut self, name: &str, page: &Page<'_>, resolution: i64, now: Instant) {
-        let Some((key, node)) = self.nodes.get_key_value(name) else {
-            return;
+    pub fn publish(&mut self, name: &str, page: &Page<'_>, resolution: i64, now: Instant) -> bool {
+        let Some(name) = self.nodes.get_key_value(name).map(|(name, _)| name.clone()) else {
+            return false;
         };
-        if !node.selected {
-            return;
-        }
-        let name = Arc::clone(key);
-        let Some(node) = self.nodes.get_mut(&name) else {
-            return;
+        let Some(node) = self.nodes.get_mut(&name).filter(|node| node.selected) else {
+            return false;
         };
         self.points.node -= node.points();
         node.track = page.node.map(|point| match node.track {
@@ -176,9 +172,11 @@ impl Book {
         node.good = Some(now);
         let before = std::mem::take(&mut node.pods);
         let after = self.publish_pods(&name, page, &before, resolution);
-        if let Some(node) = self.nodes.get_mut(&name) {
-            node.pods = after;
-        }
+        let Some(node) = self.nodes.get_mut(&name) else {
+            return false;
+        };
+        node.pods = after;
+        node.points() > 0
     }
 
     /// Walks along what the node had before: both are in the same order, and mostly the same.

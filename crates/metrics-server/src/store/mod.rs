@@ -80,10 +80,11 @@ impl Store {
         self.0.book.read()
     }
 
-    /// A scrape of this node has ended well. A node that nobody knows of any more is passed over.
-    pub fn publish(&self, node: &str, page: &Page<'_>, now: Instant) {
+    /// A scrape of this node has ended well; says whether there is a rate to show of it now. A node that nobody knows of
+    /// any more is passed over.
+    pub fn publish(&self, node: &str, page: &Page<'_>, now: Instant) -> bool {
         let resolution = nanos(self.0.settings.resolution);
-        self.0.book.write().publish(node, page, resolution, now);
+        self.0.book.write().publish(node, page, resolution, now)
     }
 
     /// A scrape of this node has failed: its figures go if they are too old to be shown.
