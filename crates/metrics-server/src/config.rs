@@ -28,6 +28,8 @@ pub struct Serving {
     pub listen: SocketAddr,
     /// Where a certificate of our own making is kept, if none is given.
     pub cert_dir: PathBuf,
+    /// What that is made out to, beside localhost.
+    pub names: Vec<String>,
     pub certificate: Option<KeyPairFiles>,
     /// For clients that call us by other names.
     pub named: Vec<NamedFiles>,
@@ -60,6 +62,7 @@ impl Config {
             serving: Serving {
                 listen,
                 cert_dir: "apiserver.local.config/certificates".into(),
+                names: Vec::new(),
                 certificate: None,
                 named: Vec::new(),
                 http2: true,

@@ -5,15 +5,15 @@
 //! amount to, `api` shows that as [`rows`].
 
 pub mod api;
-pub mod config;
 pub mod collector;
+pub mod config;
 pub mod decode;
 pub mod exposition;
 mod intern;
 pub mod labels;
-pub mod own;
 pub mod metadata;
 mod number;
+pub mod own;
 pub mod points;
 pub mod rows;
 pub mod scrape;

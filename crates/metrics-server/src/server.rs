@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use plimsoll_ground::auth::{
     Authenticator, Authorizer, Delegation, Gate, LookupError, PathPatternError, TokenReviewer,
 };
@@ -13,6 +15,7 @@ use plimsoll_ground::health::{Endpoint, Health, InFlight};
 use plimsoll_ground::reflect;
 use plimsoll_ground::serve::{self, Certificate, SelfSigned, Tls};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
 use crate::api::freshness::Freshness;
@@ -66,6 +69,7 @@ pub struct Server {
 #[derive(Debug)]
 pub struct Running {
     serving: serve::Serving,
+    certificate: Option<Arc<CertifiedKey>>,
     stopper: Stopper,
     shutdown_delay: Duration,
 }
@@ -141,7 +145,11 @@ impl Config {
 fn tls(serving: &Serving, delegation: &Delegation) -> Tls {
     let mut tls = Tls::new(match &serving.certificate {
         Some(files) => Certificate::Files(files.clone()),
-        None => Certificate::SelfSigned(SelfSigned::kept_in(&serving.cert_dir)),
+        None => {
+            let mut wish = SelfSigned::kept_in(&serving.cert_dir);
+            wish.names.clone_from(&serving.names);
+            Certificate::SelfSigned(wish)
+        }
     });
     tls.named.clone_from(&serving.named);
     tls.http2 = serving.http2;
@@ -160,11 +168,9 @@ fn health(figures: &Figures, shutdown: Shutdown) -> Health {
     let also_known = known.clone();
     Health::default()
         .with(&Endpoint::ALL, "log", || Ok(()))
-        .with(
-            &Endpoint::ALL,
-            "poststarthook/max-in-flight-filter",
-            || Ok(()),
-        )
+        .with(&Endpoint::ALL, "poststarthook/max-in-flight-filter", || {
+            Ok(())
+        })
         .with(
             &Endpoint::ALL,
             "poststarthook/storage-object-count-tracker-hook",
@@ -180,18 +186,18 @@ fn health(figures: &Figures, shutdown: Shutdown) -> Health {
         .with(&[Endpoint::Readyz], "metric-informer-sync", move || {
             all_known(&known)
         })
-        .with(&[Endpoint::Livez], "metric-collection-timely", move || {
-            match telemetry.is_timely(Instant::now()) {
+        .with(
+            &[Endpoint::Livez],
+            "metric-collection-timely",
+            move || match telemetry.is_timely(Instant::now()) {
                 true => Ok(()),
                 false => Err("metric collection didn't finish on time".to_owned()),
-            }
-        })
-        // Whoever is only waiting for the API server is not helped by a restart.
-        .with(
-            &[Endpoint::Readyz],
-            "metadata-informer-sync",
-            move || all_known(&also_known),
+            },
         )
+        // Whoever is only waiting for the API server is not helped by a restart.
+        .with(&[Endpoint::Readyz], "metadata-informer-sync", move || {
+            all_known(&also_known)
+        })
         .with(
             &[Endpoint::Livez, Endpoint::Healthz],
             "metadata-informer-sync",
@@ -222,6 +228,7 @@ impl Server {
             clients.spawn_reload(shutdown.clone());
         }
         Running {
+            certificate: self.bound.certificate(),
             serving: self.bound.spawn(self.surface),
             stopper: self.stopper,
             shutdown_delay: self.shutdown_delay,
@@ -232,6 +239,16 @@ impl Server {
 impl Running {
     pub fn local_addr(&self) -> SocketAddr {
         self.serving.local_addr()
+    }
+
+    /// Whose word the certificate is by, as an APIService's `caBundle` has it: PEM in base64.
+    pub fn authority(&self) -> Option<String> {
+        let last = self.certificate.as_ref()?.cert.last()?;
+        let pem = format!(
+            "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
+            STANDARD.encode(last)
+        );
+        Some(STANDARD.encode(pem))
     }
 
     /// Says at once that it is not ready any more, serves on while others hear of it, then lets requests finish.

@@ -33,7 +33,8 @@ impl Span {
 impl std::fmt::Display for Span {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sign = if self.0 < 0 { "-" } else { "" };
-        let span = plimsoll_metrics_server::api::duration(Duration::from_nanos(self.0.unsigned_abs()));
+        let span =
+            plimsoll_metrics_server::api::duration(Duration::from_nanos(self.0.unsigned_abs()));
         write!(f, "{sign}{span}")
     }
 }

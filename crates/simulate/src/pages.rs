@@ -217,13 +217,17 @@ mod tests {
         let page = pages.page(1);
         let cpu = "container_cpu_usage_seconds_total{container=\"a\",namespace=\"ns\",pod=\"p\"}";
         assert!((value(&page, cpu) - 1.0).abs() < 1e-3, "{page}");
-        let memory = "container_memory_working_set_bytes{container=\"b\",namespace=\"ns\",pod=\"p\"}";
+        let memory =
+            "container_memory_working_set_bytes{container=\"b\",namespace=\"ns\",pod=\"p\"}";
         assert_eq!(value(&page, memory), f64::from(32 << 20));
         assert!((value(&page, node) - idle - 2.0).abs() < 1e-3);
         pages.see(&pod("p", "Succeeded"), 1);
         let page = pages.page(1);
         assert!(!page.contains("pod=\"p\""));
-        assert!((value(&page, node) - idle - 2.0).abs() < 1e-3, "no counter falls");
+        assert!(
+            (value(&page, node) - idle - 2.0).abs() < 1e-3,
+            "no counter falls"
+        );
     }
 
     #[tokio::test]

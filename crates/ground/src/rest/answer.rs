@@ -152,9 +152,7 @@ impl Format {
                 ..Self::JSON
             });
         }
-        accepted
-            .iter()
-            .find_map(|one| Self::of(one, pretty, offer))
+        accepted.iter().find_map(|one| Self::of(one, pretty, offer))
     }
 
     fn of(accept: &str, pretty: bool, offer: Offer) -> Option<Self> {
@@ -180,8 +178,7 @@ impl Format {
                 _ => {}
             }
         }
-        let known =
-            offer.forms && group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
+        let known = offer.forms && group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
         let no_table = encoding == Encoding::Protobuf && transform == Transform::Table;
         ((transform == Transform::None || known) && !no_table).then_some(Self {
             encoding,

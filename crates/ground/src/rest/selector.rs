@@ -401,7 +401,9 @@ fn unescaped(text: &str) -> Result<String, SelectorError> {
                         "invalid field selector: invalid escape sequence: \\{other}"
                     ));
                 }
-                None => return Err("invalid field selector: invalid escape sequence: \\".to_owned()),
+                None => {
+                    return Err("invalid field selector: invalid escape sequence: \\".to_owned());
+                }
             },
             ',' | '=' => {
                 return Err(format!(

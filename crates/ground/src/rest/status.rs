@@ -228,7 +228,8 @@ impl Failure {
     fn details_message(&self) -> Message {
         let details = self.details.as_ref();
         let of = |key: &str| details.and_then(|details| details.get(key));
-        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut out = Message::default();
         for (field, key) in [(1, "name"), (2, "group"), (3, "kind")] {
             out.text(field, &text(of(key)));

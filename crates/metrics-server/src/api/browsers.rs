@@ -78,7 +78,10 @@ mod tests {
             let origin = HeaderValue::from_static(origin);
             let mut headers = HeaderMap::new();
             browsers.mark(&mut headers, Some(&origin));
-            assert_eq!(headers.contains_key("access-control-allow-origin"), expected);
+            assert_eq!(
+                headers.contains_key("access-control-allow-origin"),
+                expected
+            );
             assert_eq!(headers["strict-transport-security"], "max-age=1");
         }
         assert!(!browsers.sends_away());

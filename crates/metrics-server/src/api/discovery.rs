@@ -288,9 +288,8 @@ pub fn wants_aggregated(headers: &HeaderMap) -> Option<Encoding> {
                     .filter_map(|part| part.trim().split_once('='))
                     .any(|pair| pair == (key, value))
             };
-            let wanted = has("g", AGGREGATED_GROUP)
-                && has("v", AGGREGATED_VERSION)
-                && has("as", AGGREGATED);
+            let wanted =
+                has("g", AGGREGATED_GROUP) && has("v", AGGREGATED_VERSION) && has("as", AGGREGATED);
             wanted.then_some(encoding)
         })
 }
@@ -337,26 +336,29 @@ pub fn aggregated(
 
 impl Aggregated {
     fn new(announced: Announced) -> Self {
-        let versions = announced.versions().iter().map(|version| AggregatedVersion {
-            version: version.name(),
-            resources: Kind::ALL
-                .map(|kind| AggregatedResource {
-                    resource: kind.resource(),
-                    response_kind: GroupVersionKind {
-                        group: "",
-                        version: "",
-                        kind: kind.name(),
-                    },
-                    scope: match kind {
-                        Kind::Node => "Cluster",
-                        Kind::Pod => "Namespaced",
-                    },
-                    singular_resource: "",
-                    verbs: VERBS,
-                })
-                .into(),
-            freshness: "Current",
-        });
+        let versions = announced
+            .versions()
+            .iter()
+            .map(|version| AggregatedVersion {
+                version: version.name(),
+                resources: Kind::ALL
+                    .map(|kind| AggregatedResource {
+                        resource: kind.resource(),
+                        response_kind: GroupVersionKind {
+                            group: "",
+                            version: "",
+                            kind: kind.name(),
+                        },
+                        scope: match kind {
+                            Kind::Node => "Cluster",
+                            Kind::Pod => "Namespaced",
+                        },
+                        singular_resource: "",
+                        verbs: VERBS,
+                    })
+                    .into(),
+                freshness: "Current",
+            });
         Self {
             kind: AGGREGATED,
             api_version: "apidiscovery.k8s.io/v2",

@@ -38,7 +38,8 @@ impl Write for Short {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let start = usize::from(self.length);
         let room = self.bytes.get_mut(start..start + text.len());
-        room.ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
+        room.ok_or(std::fmt::Error)?
+            .copy_from_slice(text.as_bytes());
         self.length += text.len() as u8;
         Ok(())
     }

@@ -104,8 +104,8 @@ fn schema_name(kind: &str, version: Version) -> String {
 }
 
 fn operations(announced: Announced) -> Vec<Operation> {
-    let about = |path: &str, part: &str, tag: &str, id: &str, description: &str, answer: &str| {
-        Operation {
+    let about =
+        |path: &str, part: &str, tag: &str, id: &str, description: &str, answer: &str| Operation {
             path: path.to_owned(),
             part: part.to_owned(),
             tag: tag.to_owned(),
@@ -114,8 +114,7 @@ fn operations(announced: Announced) -> Vec<Operation> {
             answers_with: answer.to_owned(),
             resource: None,
             namespaced: false,
-        }
-    };
+        };
     let meta = |name: &str| format!("{META}{name}");
     let group_part = format!("apis/{GROUP}");
     let mut all = vec![
@@ -233,7 +232,12 @@ impl Operation {
             found.push(("name", "string", true, None));
         }
         if self.namespaced {
-            found.push((NAMESPACE.0, "string", true, shared(NAMESPACE.0, NAMESPACE.1)));
+            found.push((
+                NAMESPACE.0,
+                "string",
+                true,
+                shared(NAMESPACE.0, NAMESPACE.1),
+            ));
         }
         found.sort_by_key(|(name, ..)| *name);
         // Those that OpenAPI 2 does not share come first.
@@ -511,8 +515,7 @@ mod tests {
             ]
         );
         for part in parts {
-            let document: Value =
-                serde_json::from_slice(&openapi.v3(part).unwrap().body).unwrap();
+            let document: Value = serde_json::from_slice(&openapi.v3(part).unwrap().body).unwrap();
             let mut named = Vec::new();
             references(&document, &mut named);
             for name in named {

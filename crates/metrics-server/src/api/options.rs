@@ -144,7 +144,10 @@ mod tests {
 
     #[test]
     fn what_lists_may_be_asked_for() {
-        check("limit=5&continue=x&timeoutSeconds=-1&resourceVersion=x", Ok(()));
+        check(
+            "limit=5&continue=x&timeoutSeconds=-1&resourceVersion=x",
+            Ok(()),
+        );
         check(
             "limit=",
             Err("strconv.ParseInt: parsing \"\": invalid syntax"),

@@ -69,12 +69,12 @@ fn acceptable<'a>(headers: &'a HeaderMap, offered: &[&'a str]) -> Option<&'a str
     if wanted.is_empty() {
         return offered.first().copied();
     }
-    wanted.iter().find_map(|one| {
-        match one.split(';').next().unwrap_or_default().trim() {
+    wanted.iter().find_map(
+        |one| match one.split(';').next().unwrap_or_default().trim() {
             "*/*" | "application/*" => offered.first().copied(),
             media => offered.iter().copied().find(|one| *one == media),
-        }
-    })
+        },
+    )
 }
 
 fn unacceptable() -> Answer {
@@ -95,7 +95,11 @@ pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
             };
             let gzip = accepts_gzip(headers);
             let document = Published {
-                body: if gzip { packed(body).into() } else { body.clone() },
+                body: if gzip {
+                    packed(body).into()
+                } else {
+                    body.clone()
+                },
                 hash: openapi.v2.hash.clone(),
             };
             let mut response = published(&document, headers, kind);
@@ -149,7 +153,9 @@ pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &Head
         }
     } else if hash.is_some() {
         let forever = HeaderValue::from_static("public, immutable");
-        response.headers_mut().insert(header::CACHE_CONTROL, forever);
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, forever);
     }
     response
 }
@@ -177,7 +183,10 @@ pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answe
 
 /// For people.
 pub fn status(started: jiff::Timestamp) -> Answer {
-    let up = jiff::Timestamp::now().duration_since(started).as_secs().max(0);
+    let up = jiff::Timestamp::now()
+        .duration_since(started)
+        .as_secs()
+        .max(0);
     let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
     let text = format!(
         "\nplimsoll metrics-server statusz\nFor people; programs read /metrics.\n\n\
@@ -223,10 +232,8 @@ pub fn debug(debug: &Debug, method: &Method) -> Answer {
             "the log's filter is set at the start, with --log or -v\n",
         ),
         Debug::Verbosity => {
-            let mut response = answer::text(
-                StatusCode::NOT_ACCEPTABLE,
-                "unsupported http method\n",
-            );
+            let mut response =
+                answer::text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
             let plain = HeaderValue::from_static("text/plain");
             response.headers_mut().insert(header::CONTENT_TYPE, plain);
             response

@@ -161,7 +161,10 @@ mod tests {
             ("/namespaces/a/nodes", "NoResource"),
             ("/watch/nodes", "NoResource"),
         ] {
-            assert_eq!(format!("{:?}", Route::of(&format!("{base}{path}"))), expected);
+            assert_eq!(
+                format!("{:?}", Route::of(&format!("{base}{path}"))),
+                expected
+            );
         }
         for (path, expected) in [
             ("/", Route::Index),

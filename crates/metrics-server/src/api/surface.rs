@@ -200,7 +200,12 @@ impl Surface {
             Route::Groups => {
                 if let Some(encoding) = discovery::wants_aggregated(headers) {
                     let pretty = answer::wants_pretty(headers, asked.query.get("pretty"));
-                    return Ok(discovery::aggregated(parts.announced, encoding, pretty, headers));
+                    return Ok(discovery::aggregated(
+                        parts.announced,
+                        encoding,
+                        pretty,
+                        headers,
+                    ));
                 }
                 let document = discovery::groups(parts.announced, &parts.address);
                 discovery::answer_with(&document, &asked.format()?)
@@ -239,9 +244,7 @@ impl Surface {
                     None => pages::index(StatusCode::NOT_FOUND, &inner.paths),
                 }
             }
-            Route::Metrics => {
-                pages::metrics(parts.own.render(), inner.process_started, headers)
-            }
+            Route::Metrics => pages::metrics(parts.own.render(), inner.process_started, headers),
             Route::Status => {
                 let accepted = answer::accepted(headers);
                 let takes_text = |one: &&str| {
@@ -294,7 +297,10 @@ impl Surface {
         let mut failure = Failure::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "ServiceUnavailable",
-            format!("not all is known yet: waiting for {}", known.missing().join(", ")),
+            format!(
+                "not all is known yet: waiting for {}",
+                known.missing().join(", ")
+            ),
         );
         failure.retry_after = Some(1);
         Err(failure)
@@ -370,11 +376,9 @@ fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Failure>
         (Transform::Partial, Wanted::One(_)) | (Transform::PartialList, Wanted::List(_)) => {
             Ok(Form::Metadata { meta })
         }
-        (Transform::Partial, Wanted::List(kind)) => Err(misfit(
-            "PartialObjectMetadata",
-            "a list",
-            kind.list_name(),
-        )),
+        (Transform::Partial, Wanted::List(kind)) => {
+            Err(misfit("PartialObjectMetadata", "a list", kind.list_name()))
+        }
         (Transform::PartialList, Wanted::One(kind)) => Err(misfit(
             "PartialObjectMetadataList",
             "not a list",
@@ -481,4 +485,3 @@ impl<B: Send + 'static> tower::Service<Request<B>> for Surface {
         })
     }
 }
-

@@ -29,7 +29,11 @@ impl OwnMetrics {
         let mut page = Page::default();
         self.requests.write(&mut page);
         let name = "apiserver_tls_handshake_errors_total";
-        page.family(name, "counter", "[ALPHA] Connections that did not get past TLS.");
+        page.family(
+            name,
+            "counter",
+            "[ALPHA] Connections that did not get past TLS.",
+        );
         page.sample(name, &[], self.sockets.handshake_failures() as f64);
         process::write(&mut page);
         self.original(&mut page);
@@ -41,7 +45,11 @@ impl OwnMetrics {
     fn original(&self, page: &mut Page) {
         if let Some(seen) = self.freshness.seen() {
             let name = "metrics_server_api_metric_freshness_seconds";
-            page.family(name, "histogram", "[ALPHA] Age of the figures that were shown.");
+            page.family(
+                name,
+                "histogram",
+                "[ALPHA] Age of the figures that were shown.",
+            );
             page.histogram(name, &[], &seen);
         }
         let mut last = Page::default();

@@ -36,7 +36,10 @@ impl Page {
 
     fn line(&mut self, name: &str, labels: Labels<'_>, bound: Option<&str>, value: f64) {
         self.text.push_str(name);
-        let labels = labels.iter().copied().chain(bound.map(|bound| ("le", bound)));
+        let labels = labels
+            .iter()
+            .copied()
+            .chain(bound.map(|bound| ("le", bound)));
         let mut separator = '{';
         for (key, value) in labels {
             self.text.push(separator);

@@ -95,7 +95,9 @@ impl Fields {
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
         let number = |at: usize| fields.get(at)?.parse::<f64>().ok();
         Self {
-            cpu: number(11).zip(number(12)).map(|(user, kernel)| user + kernel),
+            cpu: number(11)
+                .zip(number(12))
+                .map(|(user, kernel)| user + kernel),
             start: number(19),
             virtual_bytes: number(20),
             resident: number(21),

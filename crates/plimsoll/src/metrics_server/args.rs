@@ -388,9 +388,7 @@ impl ServingArgs {
     fn listen(&self) -> SocketAddr {
         let has_ipv6 = std::path::Path::new("/proc/net/if_inet6").exists();
         let ip = match self.bind_address {
-            IpAddr::V4(ip) if ip.is_unspecified() && has_ipv6 => {
-                IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-            }
+            IpAddr::V4(ip) if ip.is_unspecified() && has_ipv6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             ip => ip,
         };
         SocketAddr::new(ip, self.secure_port)
@@ -410,7 +408,9 @@ impl ServingArgs {
             "" | "VersionTLS12" => false,
             "VersionTLS13" => true,
             "VersionTLS10" | "VersionTLS11" => {
-                tracing::warn!("nothing older than TLS 1.2 is spoken, whatever --tls-min-version says");
+                tracing::warn!(
+                    "nothing older than TLS 1.2 is spoken, whatever --tls-min-version says"
+                );
                 false
             }
             other => bail!("unknown tls version {other:?}; use VersionTLS12 or VersionTLS13"),
@@ -419,6 +419,7 @@ impl ServingArgs {
             listen: self.listen(),
             cert_dir: self.cert_dir.clone(),
             certificate,
+            names: Vec::new(),
             named: self.tls_sni_cert_key.clone(),
             http2: !self.disable_http2_serving,
             streams: match self.http2_max_streams_per_connection {
