@@ -7,6 +7,7 @@
 pub mod collector;
 pub mod decode;
 pub mod exposition;
+pub mod history;
 mod intern;
 pub mod labels;
 pub mod metadata;
