@@ -8,6 +8,7 @@ use plimsoll_ground::shutdown::{self, Stopper};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 
+use crate::history::{self, History};
 use crate::metadata;
 use crate::scrape::{self, IdentityError, Rules, Scraper, Source, Telemetry, Trust};
 use crate::store::{Settings, Store};
@@ -24,6 +25,8 @@ pub struct Config {
     pub lenient_pods: bool,
     /// Which nodes are scraped and listed.
     pub node_selector: Vec<Requirement>,
+    /// What workloads used is remembered for so long.
+    pub history: Option<Duration>,
     pub scrape: scrape::Config,
 }
 
@@ -36,6 +39,7 @@ impl Default for Config {
             keep: None,
             lenient_pods: false,
             node_selector: Vec::new(),
+            history: None,
             scrape: scrape::Config {
                 rules: Rules {
                     port: 10250,
@@ -70,6 +74,9 @@ impl Config {
         let mut settings = Settings::new(self.resolution);
         settings.lenient_pods = self.lenient_pods;
         settings.node_selector = self.node_selector;
+        settings.history = self
+            .history
+            .map(|span| History::new(history::Config::new(span)));
         if let Some(keep) = self.keep {
             settings.keep = keep;
         }
@@ -97,6 +104,11 @@ impl std::fmt::Debug for Collector {
 impl Collector {
     pub fn view(&self) -> View {
         View::new(self.store.clone())
+    }
+
+    /// `None`: it is not kept.
+    pub fn history(&self) -> Option<History> {
+        self.store.settings().history.clone()
     }
 
     pub fn telemetry(&self) -> Telemetry {

@@ -59,6 +59,29 @@ struct Findings<'a> {
     /// For each field, the row after the one that last got it: families are mostly in the same order.
     next: [usize; 3],
     unlabelled: u64,
+    /// What the name of the sample before means.
+    family: (&'a str, Family),
+}
+
+/// What a series is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Container(Field),
+    Node(Field),
+    Other,
+}
+
+impl Family {
+    fn of(name: &str) -> Self {
+        match name {
+            "container_cpu_usage_seconds_total" => Self::Container(Field::Cpu),
+            "container_memory_working_set_bytes" => Self::Container(Field::Memory),
+            "container_start_time_seconds" => Self::Container(Field::Start),
+            "node_cpu_usage_seconds_total" => Self::Node(Field::Cpu),
+            "node_memory_working_set_bytes" => Self::Node(Field::Memory),
+            _ => Self::Other,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -115,17 +138,19 @@ impl<'a> Findings<'a> {
             rows: Vec::with_capacity(64),
             next: [0; 3],
             unlabelled: 0,
+            family: ("", Family::Other),
         }
     }
 
     fn take(&mut self, sample: &Sample<'a, '_>) {
-        let field = match sample.name {
-            "container_cpu_usage_seconds_total" => Field::Cpu,
-            "container_memory_working_set_bytes" => Field::Memory,
-            "container_start_time_seconds" => Field::Start,
-            "node_cpu_usage_seconds_total" => return self.take_node(Field::Cpu, sample),
-            "node_memory_working_set_bytes" => return self.take_node(Field::Memory, sample),
-            _ => return,
+        // The parser lends the same piece of the page as long as the name is the same.
+        if !std::ptr::eq(self.family.0, sample.name) {
+            self.family = (sample.name, Family::of(sample.name));
+        }
+        let field = match self.family.1 {
+            Family::Container(field) => field,
+            Family::Node(field) => return self.node.set(field, sample, self.asked_at),
+            Family::Other => return,
         };
         let Some(whose) = whose(sample.labels) else {
             self.unlabelled += 1;
@@ -142,10 +167,6 @@ impl<'a> Findings<'a> {
         let figures = &mut self.rows[*next].figures;
         *next += 1;
         figures.set(field, sample, self.asked_at);
-    }
-
-    fn take_node(&mut self, field: Field, sample: &Sample<'a, '_>) {
-        self.node.set(field, sample, self.asked_at);
     }
 
     fn finish(mut self, lenient: bool) -> Page<'a> {

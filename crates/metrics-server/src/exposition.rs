@@ -124,18 +124,32 @@ impl<'a> Parser<'a> {
         if !same {
             self.name = &line[..name_length(line)];
         }
-        self.labels.clear();
-        let mut rest = &line[self.name.len()..];
-        if !rest.starts_with('{') {
-            rest = skip_space(rest);
+        let mut rest = skip_space(&line[self.name.len()..]);
+        if same && let Some(after) = self.read_alike(rest) {
+            return read_numbers(skip_space(after));
         }
-        let braces = rest.starts_with('{');
-        if braces {
-            rest = read_labels(&rest[1..], self.name.is_empty(), &mut self.labels)?;
+        self.labels.clear();
+        if let Some(inside) = rest.strip_prefix('{') {
+            rest = read_labels(inside, self.name.is_empty(), &mut self.labels)?;
         } else if self.name.is_empty() {
             return Err(Fault::NoName);
         }
         read_numbers(skip_space(rest))
+    }
+
+    /// Labels by the same names as those of the sample before, written without blanks: so it is nearly always, and then
+    /// names need not be looked at closely. `None`: they are not like that.
+    fn read_alike(&mut self, text: &'a str) -> Option<&'a str> {
+        let mut rest = text.strip_prefix('{')?;
+        let last = self.labels.len().checked_sub(1)?;
+        for (index, label) in self.labels.iter_mut().enumerate() {
+            let value = rest.strip_prefix(label.name)?.strip_prefix("=\"")?;
+            let end = memchr2(b'"', b'\\', value.as_bytes())?;
+            let sign = if index == last { "\"}" } else { "\"," };
+            (label.raw, label.escaped) = (&value[..end], false);
+            rest = value[end..].strip_prefix(sign)?;
+        }
+        Some(rest)
     }
 }
 

@@ -9,6 +9,7 @@ pub mod collector;
 pub mod config;
 pub mod decode;
 pub mod exposition;
+pub mod history;
 mod intern;
 pub mod labels;
 pub mod metadata;

@@ -15,6 +15,7 @@ use plimsoll_ground::shutdown::Shutdown;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::history::Workload;
 use crate::labels::Labels;
 use crate::store::Store;
 
@@ -219,7 +220,13 @@ struct Pods(Store);
 impl Pods {
     fn put(&self, pod: &PartialObjectMeta<Pod>) {
         let (namespace, name) = names(&pod.metadata);
-        self.0.put_pod(namespace, name, labels(&pod.metadata));
+        let labels = labels(&pod.metadata);
+        match self.0.settings().history {
+            Some(_) => self
+                .0
+                .put_owned_pod(name, labels, Workload::of(&pod.metadata)),
+            None => self.0.put_pod(namespace, name, labels),
+        }
     }
 }
 

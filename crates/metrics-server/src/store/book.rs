@@ -1,14 +1,16 @@
 //! The book itself, and how it is written.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustc_hash::FxBuildHasher;
 use tokio::time::Instant;
 
 use super::pods::{Pod, PodKey};
 use crate::decode::{ContainerPoint, Page};
+use crate::history::{Sample, Workload};
 use crate::intern::Interner;
 use crate::labels::Labels;
 use crate::points::Track;
@@ -24,6 +26,9 @@ pub(crate) struct Book {
     labels: Interner,
     points: Points,
     pub rivals: u64,
+    workloads: HashSet<Arc<Workload>, FxBuildHasher>,
+    /// What is new of pods whose workload is known.
+    samples: Vec<Sample>,
     /// The list of pods that is being fetched, or was last.
     list: u32,
 }
@@ -124,12 +129,33 @@ impl Book {
         self.nodes.remove(name);
     }
 
-    pub fn put_pod(&mut self, namespace: &str, name: &str, labels: Labels) {
+    pub fn put_pod(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        labels: Labels,
+        workload: Option<Workload>,
+    ) {
         let labels = labels.shared(&mut self.labels);
+        let workload = workload.map(|workload| self.share(workload));
         let slot = self.place(namespace, name);
         let list = self.list;
         let pod = self.pod_mut(slot);
-        (pod.labels, pod.listed) = (Some(labels), list);
+        (pod.labels, pod.listed, pod.workload) = (Some(labels), list, workload);
+    }
+
+    fn share(&mut self, workload: Workload) -> Arc<Workload> {
+        if let Some(known) = self.workloads.get(&workload) {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(workload);
+        self.workloads.insert(Arc::clone(&new));
+        new
+    }
+
+    /// What is new since this was last asked.
+    pub fn take_samples(&mut self) -> Vec<Sample> {
+        std::mem::take(&mut self.samples)
     }
 
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
@@ -212,10 +238,14 @@ impl Book {
                     None => continue,
                 },
             };
-            self.points.container -= self.pod(slot).points();
             let pod = &mut self.pods[slot.0 as usize];
+            let since = pod.newest();
+            self.points.container -= pod.points();
             pod.follow(points, &mut self.names, resolution);
-            self.points.container += self.pod(slot).points();
+            self.points.container += pod.points();
+            if pod.workload.is_some() {
+                self.samples.extend(pod.samples(since));
+            }
             after.push(slot);
         }
         for slot in before {
@@ -289,5 +319,6 @@ impl Book {
         }
         self.names.tidy();
         self.labels.tidy();
+        self.workloads.retain(|one| Arc::strong_count(one) > 1);
     }
 }

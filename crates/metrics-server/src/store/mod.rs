@@ -16,6 +16,7 @@ use plimsoll_ground::rest::selector::Requirement;
 use tokio::time::Instant;
 
 use crate::decode::Page;
+use crate::history::{History, Workload};
 use crate::labels::Labels;
 
 pub(crate) use book::Book;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub lenient_pods: bool,
     /// Which nodes are scraped and listed.
     pub node_selector: Vec<Requirement>,
+    /// Where samples go beside, of pods whose workload is known.
+    pub history: Option<History>,
 }
 
 impl Settings {
@@ -44,6 +47,7 @@ impl Settings {
             keep: resolution * Self::KEPT_ROUNDS,
             lenient_pods: false,
             node_selector: Vec::new(),
+            history: None,
         }
     }
 
@@ -84,7 +88,16 @@ impl Store {
     /// any more is passed over.
     pub fn publish(&self, node: &str, page: &Page<'_>, now: Instant) -> bool {
         let resolution = nanos(self.0.settings.resolution);
-        self.0.book.write().publish(node, page, resolution, now)
+        let Some(history) = &self.0.settings.history else {
+            return self.0.book.write().publish(node, page, resolution, now);
+        };
+        let (has_rate, samples) = {
+            let mut book = self.0.book.write();
+            let has_rate = book.publish(node, page, resolution, now);
+            (has_rate, book.take_samples())
+        };
+        history.record(&samples);
+        has_rate
     }
 
     /// A scrape of this node has failed: its figures go if they are too old to be shown.
@@ -113,7 +126,14 @@ impl Store {
 
     /// A running pod.
     pub fn put_pod(&self, namespace: &str, name: &str, labels: Labels) {
-        self.0.book.write().put_pod(namespace, name, labels);
+        self.0.book.write().put_pod(namespace, name, labels, None);
+    }
+
+    /// A running pod, and whose it is.
+    pub fn put_owned_pod(&self, name: &str, labels: Labels, workload: Workload) {
+        let namespace = workload.namespace.clone();
+        let mut book = self.0.book.write();
+        book.put_pod(&namespace, name, labels, Some(workload));
     }
 
     /// It is gone, or does not run any more. Its figures stay until its node has none of it.

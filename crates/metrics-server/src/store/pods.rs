@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::decode::ContainerPoint;
+use crate::history::{Sample, Workload};
 use crate::intern::Interner;
 use crate::labels::Labels;
 use crate::points::{Track, Usage};
@@ -54,6 +55,8 @@ pub(crate) struct Pod {
     pub key: PodKey,
     /// `None`: the API server knows of no such running pod.
     pub labels: Option<Labels>,
+    /// Whose it is, where that matters to somebody.
+    pub workload: Option<Arc<Workload>>,
     /// The node whose kubelet told of it.
     pub node: Option<Arc<str>>,
     /// Sorted by name.
@@ -73,6 +76,7 @@ impl Pod {
         Self {
             key,
             labels: None,
+            workload: None,
             node: None,
             containers: Box::default(),
             listed: 0,
@@ -113,6 +117,27 @@ impl Pod {
             Tracked { name, track }
         });
         self.containers = next.collect();
+    }
+
+    /// When the newest of its figures was taken.
+    pub fn newest(&self) -> i64 {
+        let times = self.containers.iter().map(|one| one.track.last.at);
+        times.max().unwrap_or(i64::MIN)
+    }
+
+    /// What is new since then, for the books of its workload.
+    pub fn samples(&self, since: i64) -> impl Iterator<Item = Sample> {
+        let new = self
+            .containers
+            .iter()
+            .filter(move |one| one.track.last.at > since);
+        new.filter_map(|one| {
+            Some(Sample {
+                workload: Arc::clone(self.workload.as_ref()?),
+                container: Arc::clone(&one.name),
+                usage: one.track.usage()?.ok()?,
+            })
+        })
     }
 
     /// Appends what its containers use; `false`: it is not to be shown.

@@ -378,3 +378,39 @@ async fn unselected_nodes_are_neither_scraped_nor_listed() {
     "#]]);
     assert_eq!(world.view.node("a", |_| ()), Found::NoMetrics);
 }
+
+#[tokio::test(start_paused = true)]
+async fn new_samples_go_to_the_books_of_their_workload() {
+    let history = History::new(crate::history::Config::new(Duration::from_secs(3600)));
+    let world = World::new(|settings| settings.history = Some(history.clone()));
+    let workload = Workload {
+        namespace: "n".into(),
+        kind: "Deployment".into(),
+        name: "w".into(),
+    };
+    for name in ["p", "q"] {
+        world
+            .store
+            .put_owned_pod(name, Labels::default(), workload.clone());
+    }
+    // The second page says what the first said, the pod of another namespace is nobody's.
+    for at in [1000, 1000, 1060] {
+        let cpu = at as u64;
+        let all = [
+            ("n/p/c", 1, at, cpu),
+            ("n/q/c", 1, at, cpu),
+            ("m/p/c", 1, at, cpu),
+        ];
+        world.scrape("a", at as u64, (at, cpu), &all);
+    }
+    let mut seen = Vec::new();
+    history.visit(None, &|_| true, &mut |row| {
+        let samples = row.buckets.iter().map(|one| one.samples).sum::<u32>();
+        seen.push((
+            row.workload.name.to_string(),
+            row.container.to_owned(),
+            samples,
+        ));
+    });
+    assert_eq!(seen, [("w".to_owned(), "c".to_owned(), 2)]);
+}
