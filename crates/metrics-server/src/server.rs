@@ -19,8 +19,9 @@ use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
 use crate::api::freshness::Freshness;
-use crate::api::{Rooms, Surface};
+use crate::api::{Announced, Rooms, Surface};
 use crate::config::{Config, Serving};
+use crate::history::History;
 use crate::own::OwnMetrics;
 use crate::own::requests::Requests;
 use crate::scrape::Telemetry;
@@ -34,6 +35,8 @@ const REVIEWED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Figures {
     pub view: View,
+    /// `None`: nothing is remembered.
+    pub history: Option<History>,
     pub telemetry: Telemetry,
     /// Opens when all nodes and pods are known.
     pub known: reflect::Gate,
@@ -116,6 +119,7 @@ impl Config {
         let (stopper, shutdown) = shutdown::channel();
         let surface = Surface::new(Rooms {
             view: figures.view.clone(),
+            history: figures.history.clone(),
             known: figures.known.clone(),
             gate,
             in_flight: InFlight::new(self.max_in_flight.0, self.max_in_flight.1),
@@ -127,7 +131,10 @@ impl Config {
                 requests: Requests::default(),
                 sockets: bound.counters(),
             },
-            announced: self.announced,
+            announced: Announced {
+                past: figures.history.is_some(),
+                ..self.announced
+            },
             browsers: self.browsers,
             address: format!(":{}", bound.local_addr().port()),
         });

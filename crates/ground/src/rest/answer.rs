@@ -225,8 +225,25 @@ impl Format {
                 json
             })
         };
-        encoded.unwrap_or_default().into()
+        escaped(encoded.unwrap_or_default()).into()
     }
+}
+
+/// Go writes characters that mean something in HTML by their number.
+fn escaped(json: Vec<u8>) -> Vec<u8> {
+    let is_special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&');
+    if !json.iter().any(is_special) {
+        return json;
+    }
+    let mut out = Vec::with_capacity(json.len() + 64);
+    for byte in json {
+        // Outside of texts JSON has none of them.
+        match is_special(&byte) {
+            true => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            false => out.push(byte),
+        }
+    }
+    out
 }
 
 /// What the client takes, best first.
@@ -413,4 +430,71 @@ pub fn document(kind: &str, api_version: &str, object: &[u8]) -> BytesMut {
     out.put_slice(b"\",");
     out.put_slice(object.get(1..).unwrap_or(b"}"));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiated(accept: &str, offer: Offer) -> Result<Format, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        Format::negotiate(&headers, None, offer).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn who_gets_what() {
+        let objects = Offer {
+            protobuf: true,
+            forms: true,
+            ..Offer::default()
+        };
+        let encoding = |accept: &str| negotiated(accept, objects).map(|format| format.encoding);
+        assert_eq!(
+            encoding("application/vnd.kubernetes.protobuf, */*"),
+            Ok(Encoding::Protobuf)
+        );
+        assert_eq!(encoding("*/*;q=0.5,application/yaml"), Ok(Encoding::Yaml));
+        assert_eq!(encoding("application/json;foo=bar"), Ok(Encoding::Json));
+        assert!(
+            encoding("application/*")
+                .unwrap_err()
+                .starts_with("406: Not Acceptable")
+        );
+        let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        assert!(
+            encoding(table)
+                .unwrap_err()
+                .starts_with("only the following")
+        );
+        let both = format!("{table},application/json");
+        assert_eq!(encoding(&both), Ok(Encoding::Json));
+        let only_json = Offer {
+            only_json: true,
+            ..Offer::default()
+        };
+        assert!(negotiated("application/yaml", only_json).is_err());
+    }
+
+    #[test]
+    fn refusals_have_one_form() {
+        let mut headers = HeaderMap::new();
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        headers.insert(header::ACCEPT, table.parse().unwrap());
+        let offer = Offer {
+            forms: true,
+            ..Offer::default()
+        };
+        assert_eq!(Format::of_refusal(&headers, None, offer), None);
+        let both = format!("{table},application/yaml");
+        headers.insert(header::ACCEPT, both.parse().unwrap());
+        let format = Format::of_refusal(&headers, None, offer).unwrap();
+        assert_eq!(format.encoding, Encoding::Yaml);
+    }
+
+    #[test]
+    fn what_html_would_mind_is_escaped() {
+        let text = Format::JSON.encode_value(&"<a> & b");
+        assert_eq!(&*text, b"\"\\u003ca\\u003e \\u0026 b\"\n");
+    }
 }

@@ -7,6 +7,7 @@ use plimsoll_ground::rest::fingerprint::{is_known, quoted_fingerprint};
 use plimsoll_ground::rest::protobuf::{Message, enveloped};
 use serde::Serialize;
 
+use super::past;
 use super::row::Kind;
 use super::version::{Announced, GROUP, Version};
 
@@ -95,16 +96,53 @@ fn group_versions(announced: Announced) -> Vec<GroupVersion> {
 
 /// `GET /apis`; the address is where clients reach the server: `:443`.
 pub fn groups(announced: Announced, address: &str) -> Groups {
-    let mut group = group(announced);
-    group.kind = "";
-    group.api_version = "";
-    group.addresses = vec![Address {
-        client_cidr: "0.0.0.0/0",
-        server_address: address.to_owned(),
-    }];
+    let mut groups = vec![group(announced)];
+    if announced.past {
+        groups.push(past_group());
+    }
+    for group in &mut groups {
+        group.kind = "";
+        group.api_version = "";
+        group.addresses = vec![Address {
+            client_cidr: "0.0.0.0/0",
+            server_address: address.to_owned(),
+        }];
+    }
     Groups {
         kind: "APIGroupList",
-        groups: vec![group],
+        groups,
+    }
+}
+
+/// `GET /apis/history.plimsoll.dev`
+pub fn past_group() -> Group {
+    let version = GroupVersion {
+        group_version: past::API_VERSION,
+        version: past::VERSION,
+    };
+    Group {
+        kind: "APIGroup",
+        api_version: "v1",
+        name: past::GROUP,
+        versions: vec![version.clone()],
+        preferred_version: version,
+        addresses: Vec::new(),
+    }
+}
+
+/// `GET /apis/history.plimsoll.dev/v1alpha1`
+pub fn past_resources() -> Resources {
+    Resources {
+        kind: "APIResourceList",
+        api_version: "v1",
+        group_version: past::API_VERSION,
+        resources: vec![Resource {
+            name: past::RESOURCE,
+            singular_name: "",
+            namespaced: true,
+            kind: past::KIND,
+            verbs: VERBS,
+        }],
     }
 }
 
@@ -363,9 +401,32 @@ impl Aggregated {
             kind: AGGREGATED,
             api_version: "apidiscovery.k8s.io/v2",
             metadata: Empty {},
-            items: vec![AggregatedGroup {
+            items: std::iter::once(AggregatedGroup {
                 metadata: Named { name: GROUP },
                 versions: versions.collect(),
+            })
+            .chain(announced.past.then(Self::past))
+            .collect(),
+        }
+    }
+
+    fn past() -> AggregatedGroup {
+        AggregatedGroup {
+            metadata: Named { name: past::GROUP },
+            versions: vec![AggregatedVersion {
+                version: past::VERSION,
+                resources: vec![AggregatedResource {
+                    resource: past::RESOURCE,
+                    response_kind: GroupVersionKind {
+                        group: "",
+                        version: "",
+                        kind: past::KIND,
+                    },
+                    scope: "Namespaced",
+                    singular_resource: "",
+                    verbs: VERBS,
+                }],
+                freshness: "Current",
             }],
         }
     }

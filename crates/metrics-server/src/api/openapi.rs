@@ -501,7 +501,10 @@ mod tests {
 
     #[test]
     fn documents_are_closed() {
-        let openapi = OpenApi::new(Announced { v1: true });
+        let openapi = OpenApi::new(Announced {
+            v1: true,
+            past: false,
+        });
         let index: Value = serde_json::from_slice(&openapi.index.body).unwrap();
         let parts: Vec<&String> = index["paths"].as_object().unwrap().keys().collect();
         assert_eq!(

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::about;
 use super::list::{accepts_gzip, mark_compressed};
 use super::openapi::{OpenApi, Published};
+use super::past;
 use super::route::Debug;
 use super::version::{Announced, GROUP};
 
@@ -22,6 +23,10 @@ pub fn paths(announced: Announced, health: &Health) -> String {
     let mut paths = vec!["/apis".to_owned(), format!("/apis/{GROUP}")];
     for version in announced.versions() {
         paths.push(format!("/apis/{}", version.api_version()));
+    }
+    if announced.past {
+        paths.push(format!("/apis/{}", past::GROUP));
+        paths.push(format!("/apis/{}", past::API_VERSION));
     }
     paths.extend(health.paths());
     for other in [

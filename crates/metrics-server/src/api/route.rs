@@ -1,5 +1,6 @@
 //! Which of the server's paths a request goes to.
 
+use super::past;
 use super::row::Kind;
 use super::version::{GROUP, Version};
 
@@ -25,6 +26,8 @@ pub enum Route {
         namespace: String,
         name: String,
     },
+    /// What workloads used, where that is remembered.
+    Past(Past),
     /// Within the group, but not there.
     NoResource,
     Version,
@@ -37,6 +40,19 @@ pub enum Route {
     Metrics,
     Status,
     Debug(Debug),
+    Nothing,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Past {
+    Group,
+    Resources,
+    /// Of a namespace, or of all.
+    List(Option<String>),
+    Get {
+        namespace: String,
+        name: String,
+    },
     Nothing,
 }
 
@@ -64,6 +80,7 @@ impl Route {
                     .and_then(|version| resource(version, rest))
                     .unwrap_or(Self::NoResource);
             }
+            ["apis", past::GROUP, rest @ ..] => return Self::Past(past_of(rest)),
             ["version"] => return Self::Version,
             _ => {}
         }
@@ -100,8 +117,25 @@ impl Route {
                 | Self::Resources(_)
                 | Self::List { .. }
                 | Self::Get { .. }
+                | Self::Past(_)
                 | Self::Version
         )
+    }
+}
+
+fn past_of(rest: &[&str]) -> Past {
+    match rest {
+        [] => Past::Group,
+        [past::VERSION] => Past::Resources,
+        [past::VERSION, past::RESOURCE] => Past::List(None),
+        [past::VERSION, "namespaces", namespace, past::RESOURCE] => {
+            Past::List(Some((*namespace).to_owned()))
+        }
+        [past::VERSION, "namespaces", namespace, past::RESOURCE, name] => Past::Get {
+            namespace: (*namespace).to_owned(),
+            name: (*name).to_owned(),
+        },
+        _ => Past::Nothing,
     }
 }
 

@@ -29,7 +29,8 @@ use super::route::Route;
 use super::row::{Kind, Row};
 use super::sheet::{Form, Include};
 use super::version::{Announced, GROUP, Version};
-use super::{counted, discovery, options, pages};
+use super::{counted, discovery, options, pages, past, route};
+use crate::history::History;
 use crate::own::OwnMetrics;
 use crate::own::process;
 use crate::view::{Found, View};
@@ -40,6 +41,8 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 #[derive(Debug)]
 pub struct Rooms {
     pub view: View,
+    /// `None`: nothing is remembered.
+    pub history: Option<History>,
     /// Opens when all nodes and pods are known; lists would lack some before that.
     pub known: reflect::Gate,
     pub gate: Gate,
@@ -90,7 +93,12 @@ impl Asked {
     fn offer(&self) -> Offer {
         Offer {
             lists: matches!(self.route, Route::List { .. }),
-            protobuf: !matches!(self.route, Route::Version | Route::Status),
+            protobuf: !matches!(
+                self.route,
+                Route::Version
+                    | Route::Status
+                    | Route::Past(route::Past::List(_) | route::Past::Get { .. })
+            ),
             only_json: self.route == Route::Version,
             forms: matches!(self.route, Route::List { .. } | Route::Get { .. }),
         }
@@ -227,6 +235,7 @@ impl Surface {
                 namespace,
                 name,
             } => return self.get(asked, *version, *kind, namespace, name),
+            Route::Past(past) => return self.past(asked, past),
             Route::Version => {
                 asked.format()?;
                 pages::version()
@@ -286,6 +295,24 @@ impl Surface {
         let common = common(version, kind);
         let gzip = accepts_gzip(&asked.head.headers);
         Ok(list::answer(listing, &format, form, common, gzip).await)
+    }
+
+    fn past(&self, asked: &Asked, past: &route::Past) -> Result<Answer, Failure> {
+        let Some(history) = &self.0.parts.history else {
+            // As any other path that is not there.
+            return Ok(pages::index(StatusCode::NOT_FOUND, &self.0.paths));
+        };
+        let format = asked.format()?;
+        let gzip = accepts_gzip(&asked.head.headers);
+        Ok(match past {
+            route::Past::Group => discovery::answer_with(&discovery::past_group(), &format),
+            route::Past::Resources => discovery::answer_with(&discovery::past_resources(), &format),
+            route::Past::List(namespace) => {
+                past::list(history, namespace.as_deref(), &asked.query, &format, gzip)?
+            }
+            route::Past::Get { namespace, name } => past::get(history, namespace, name, &format)?,
+            route::Past::Nothing => return Err(Failure::no_such_resource()),
+        })
     }
 
     /// Whoever asks too early must not take what is there for all there is.

@@ -35,6 +35,8 @@ impl Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Announced {
     pub v1: bool,
+    /// The history of workloads, in a group of its own.
+    pub past: bool,
 }
 
 impl Announced {

@@ -296,6 +296,12 @@ pub struct AdditionArgs {
     /// metrics-server.
     #[arg(long, value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true)]
     pub keep_last_good: Option<Duration>,
+    /// Remember what workloads used for this long: 24h
+    ///
+    /// Least, mean, most and 95th percentile of each container of each workload, in 288 steps, in memory; read them at
+    /// /apis/history.plimsoll.dev/v1alpha1/workloads. About 10 KiB a container, for at most 4096 of them.
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true)]
+    pub history: Option<Duration>,
     /// Accept a --metric-resolution of down to 1s
     #[arg(long)]
     pub allow_fast_resolution: bool,
@@ -364,6 +370,7 @@ impl MetricsServerArgs {
         config.browsers = self.generic.browsers()?;
         config.announced = Announced {
             v1: self.additions.announce_v1,
+            ..Announced::default()
         };
         let count = |number: i64| usize::try_from(number).unwrap_or(0);
         config.max_in_flight = (

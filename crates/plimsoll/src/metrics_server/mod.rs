@@ -45,6 +45,7 @@ impl MetricsServerArgs {
             resolution: self.resolution()?,
             keep: self.additions.keep_last_good,
             lenient_pods: self.additions.lenient_pods,
+            history: self.additions.history.filter(|span| !span.is_zero()),
             node_selector: parse_labels(selector)
                 .map_err(|error| anyhow!("--node-selector: {error}"))?,
             scrape: scrape::Config {
@@ -118,6 +119,7 @@ impl Roles {
         let collector: Collector = collector.build(clients.client(), source)?;
         let figures = Figures {
             view: collector.view(),
+            history: collector.history(),
             telemetry: collector.telemetry(),
             known: collector.gate(),
         };

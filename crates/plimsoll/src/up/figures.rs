@@ -9,7 +9,6 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
 use plimsoll_ground::clients;
-use plimsoll_metrics_server::api::Announced;
 use plimsoll_metrics_server::collector;
 use plimsoll_metrics_server::config::Config;
 use serde_json::{Value, json};
@@ -33,7 +32,7 @@ impl MetricsServer {
         let mut config = Config::new(listen);
         config.serving.cert_dir = data_dir.join(NAME);
         config.serving.names = vec![format!("{NAME}.{NAMESPACE}.svc")];
-        config.announced = Announced { v1: true };
+        config.announced.v1 = true;
         let mut collector = collector::Config {
             resolution: RESOLUTION,
             ..collector::Config::default()
