@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use plimsoll_ground::rest::fingerprint::quoted_fingerprint;
 use serde_json::{Map, Value, json};
 
 use crate::aggregate::local::priorities;
@@ -172,7 +173,7 @@ impl<'a> Catalog<'a> {
             "items": items,
         });
         let body = document.to_string().into_bytes();
-        let etag = format!("\"{}\"", fingerprint(&body));
+        let etag = quoted_fingerprint(&body);
         Tagged { body, etag }
     }
 }
@@ -351,15 +352,6 @@ fn stored_as<'a>(group: &'a str, version: &'a str, kind: &str) -> (&'a str, &'a 
         ("apiextensions.k8s.io", _) => (group, "v1beta1"),
         _ => (group, version),
     }
-}
-
-fn fingerprint(body: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA512, body);
-    digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02X}"))
-        .collect()
 }
 
 /// The order of versions: stable ones over betas over alphas, higher numbers over lower, then anything else.

@@ -1,6 +1,5 @@
 //! The server: from a request to an answer.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,7 +26,6 @@ use crate::paths::page_not_found;
 use crate::request::{Query, RequestInfo, ResourcePath};
 use crate::rest::body::MAX_BODY;
 use crate::rest::{self, Call};
-use crate::selector;
 use crate::status::Failure;
 use crate::store::Store;
 
@@ -135,7 +133,8 @@ impl Server {
             query.get("pretty"),
             Offer {
                 lists: matches!(info.verb, "list" | "watch" | "deletecollection"),
-                protobuf: false,
+                forms: true,
+                ..Offer::default()
             },
         ) {
             Ok(format) => format,
@@ -196,8 +195,9 @@ impl Server {
         let user = self
             .authority()
             .impersonate(user, &parts.headers, info, self)?;
-        self.authority()
-            .authorize(&user, &narrowed(info, parts), self)?;
+        let mut narrowed = info.clone();
+        narrowed.narrow(&Query::parse(parts.uri.query().unwrap_or_default()));
+        self.authority().authorize(&user, &narrowed, self)?;
         Ok(user)
     }
 
@@ -247,28 +247,6 @@ impl Server {
             "deletecollection" => rest::delete::delete_collection(call, body).await,
             _ => Err(Failure::method_not_supported()),
         }
-    }
-}
-
-/// A list of one name is asked about by that name.
-fn narrowed<'a>(info: &'a RequestInfo, parts: &Parts) -> Cow<'a, RequestInfo> {
-    let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let selector = query.get("fieldSelector").unwrap_or_default();
-    let fields = selector::parse_fields(selector).unwrap_or_default();
-    let selector = selector::Selector {
-        labels: Vec::new(),
-        fields,
-    };
-    match (selector.single_name(), &info.resource) {
-        (Some(name), Some(path)) if path.name.is_empty() => {
-            let mut narrowed = info.clone();
-            narrowed.resource = Some(ResourcePath {
-                name: name.to_owned(),
-                ..path.clone()
-            });
-            Cow::Owned(narrowed)
-        }
-        _ => Cow::Borrowed(info),
     }
 }
 

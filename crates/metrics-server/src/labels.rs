@@ -1,10 +1,13 @@
 //! Labels of many pods, kept in little room.
 
 use std::fmt;
+use std::sync::Arc;
 
-/// The labels of one object, sorted by key, in one piece of memory.
+use crate::intern::Interner;
+
+/// The labels of one object, sorted by key, in one piece of memory. Clones are the same piece.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Labels(Box<str>);
+pub struct Labels(Arc<str>);
 
 /// Occurs neither in keys nor in values.
 const END: char = '\0';
@@ -23,6 +26,11 @@ impl Labels {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// The same labels, shared with whoever else has them: pods of one Deployment differ in nothing here.
+    pub(crate) fn shared(self, known: &mut Interner) -> Self {
+        Self(known.share(&self.0))
+    }
 }
 
 impl<K: AsRef<str> + Ord, V: AsRef<str>> FromIterator<(K, V)> for Labels {
@@ -36,7 +44,7 @@ impl<K: AsRef<str> + Ord, V: AsRef<str>> FromIterator<(K, V)> for Labels {
                 text.push(END);
             }
         }
-        Self(text.into_boxed_str())
+        Self(text.into())
     }
 }
 

@@ -4,6 +4,20 @@
 //! The way of a figure: `scrape` fetches a page, `decode` reads points off it, `store` keeps them and says what they
 //! amount to, `api` shows that as [`rows`].
 
+pub mod api;
+pub mod collector;
+pub mod config;
+pub mod decode;
+pub mod exposition;
+pub mod history;
+mod intern;
 pub mod labels;
+pub mod metadata;
+mod number;
+pub mod own;
 pub mod points;
 pub mod rows;
+pub mod scrape;
+pub mod server;
+pub mod store;
+pub mod view;

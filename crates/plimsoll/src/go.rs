@@ -1,6 +1,7 @@
 //! Go's conventions on the command line, so that a command line written for cAdvisor works as it is: one dash is as
 //! good as two, booleans take `=false`, and durations read `1m30s`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_agent::http::parse_duration;
@@ -12,6 +13,44 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("{text:?} is less than nothing; {hint}"));
     }
     parse_duration(text).map_err(|error| format!("{error}; {hint}"))
+}
+
+/// A duration that may be negative: whether that makes sense is said later, in the original's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(i64);
+
+impl Span {
+    pub fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// `None`: it is less than nothing.
+    pub fn positive(self) -> Option<Duration> {
+        u64::try_from(self.0).ok().map(Duration::from_nanos)
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let span =
+            plimsoll_metrics_server::api::duration(Duration::from_nanos(self.0.unsigned_abs()));
+        write!(f, "{sign}{span}")
+    }
+}
+
+pub fn signed_duration(text: &str) -> Result<Span, String> {
+    let (unsigned, sign) = match text.strip_prefix('-') {
+        Some(rest) => (rest, -1),
+        None => (text, 1),
+    };
+    let nanos = i64::try_from(duration(unsigned)?.as_nanos()).unwrap_or(i64::MAX);
+    Ok(Span(sign * nanos))
+}
+
+/// A flag whose empty value means that it is not given.
+pub fn path(text: &str) -> Option<PathBuf> {
+    (!text.is_empty()).then(|| text.into())
 }
 
 /// A Go boolean flag's value.
@@ -87,6 +126,15 @@ mod tests {
         for text in ["", "10", "s", "-1s", "1y", "1s2", "99999999999999999h"] {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn durations_below_nothing() {
+        let text = |given| signed_duration(given).unwrap().to_string();
+        assert_eq!(text("-90s"), "-1m30s");
+        assert_eq!(text("5s"), "5s");
+        assert_eq!(signed_duration("-1s").unwrap().positive(), None);
+        signed_duration("x").unwrap_err();
     }
 
     #[test]

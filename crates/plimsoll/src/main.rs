@@ -2,7 +2,9 @@
 
 mod agent_args;
 mod go;
+mod metrics_server;
 mod perf_config;
+mod signals;
 mod up;
 
 use std::ffi::OsString;
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_agent::World;
 use plimsoll_host::{Clock, HostRoot};
@@ -19,10 +22,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use metrics_server::MetricsServerArgs;
 use up::UpArgs;
 
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
 const BAD_USAGE: u8 = 64;
+const METRICS_SERVER: &str = "metrics-server";
 
 /// Lets Kubernetes nodes run fuller without hurting the services on them.
 #[derive(Debug, Parser)]
@@ -82,6 +87,8 @@ enum Role {
     #[command(args_override_self = true)]
     Agent(Box<AgentArgs>),
     #[command(args_override_self = true)]
+    MetricsServer(Box<MetricsServerArgs>),
+    #[command(args_override_self = true)]
     Up(UpArgs),
 }
 
@@ -97,6 +104,10 @@ fn main() -> ExitCode {
     let asked = match parse(std::env::args_os().collect()) {
         Ok(asked) => asked,
         Err(error) => {
+            if error.kind() == ErrorKind::DisplayVersion && is_metrics_server(std::env::args_os()) {
+                println!("{}", plimsoll_metrics_server::api::VERSION);
+                return ExitCode::SUCCESS;
+            }
             // Help and version come this way too, and are no failure.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { BAD_USAGE } else { 0 });
@@ -105,12 +116,16 @@ fn main() -> ExitCode {
     let unless_told = match &asked.role {
         Role::Agent(agent) if agent.verbosity() >= 4 => "debug",
         Role::Agent(_) => "info",
+        Role::MetricsServer(server) if server.verbosity() >= 4 => "debug",
+        Role::MetricsServer(_) => "info",
         // A person reads what it prints; the log is for trouble.
         Role::Up(_) => "warn",
     };
-    start_logging(&asked.logging, unless_told);
+    let json = matches!(&asked.role, Role::MetricsServer(server) if server.wants_json_log());
+    start_logging(&asked.logging, unless_told, json);
     let outcome = match &asked.role {
         Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
+        Role::MetricsServer(server) => metrics_server::run(server),
         Role::Up(up) => up::run(up),
     };
     match outcome {
@@ -131,17 +146,30 @@ enum Failure {
     Run(anyhow::Error),
 }
 
-/// Go's single dashes become double ones; under the name `cadvisor` the role goes without saying.
-fn parse(given: Vec<OsString>) -> Result<Asked, clap::Error> {
-    let as_cadvisor = given
-        .first()
-        .and_then(|name| Path::new(name).file_name())
-        .is_some_and(|name| name == "cadvisor");
+fn called(given: &[OsString], name: &str) -> bool {
+    let program = given.first().and_then(|path| Path::new(path).file_name());
+    program.is_some_and(|program| program == name)
+}
+
+/// Started under that name, or with that role.
+fn is_metrics_server(given: impl Iterator<Item = OsString>) -> bool {
+    let given: Vec<OsString> = given.collect();
+    called(&given, METRICS_SERVER) || given.iter().skip(1).any(|one| one == METRICS_SERVER)
+}
+
+/// Go's single dashes become double ones; under the names `cadvisor` and `metrics-server` the role goes without saying.
+fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
+    let as_cadvisor = called(&given, "cadvisor");
+    if called(&given, METRICS_SERVER) {
+        given.insert(1, METRICS_SERVER.into());
+    }
+    // The original knows double dashes only, and short flags with their value behind them.
+    let posix = is_metrics_server(given.iter().cloned());
     let arguments = given
         .into_iter()
         .enumerate()
         .map(|(index, argument)| match argument.into_string() {
-            Ok(text) if index > 0 => go::double_dashes(text).into(),
+            Ok(text) if index > 0 && !posix => go::double_dashes(text).into(),
             Ok(text) => text.into(),
             Err(raw) => raw,
         })
@@ -162,7 +190,7 @@ fn parse(given: Vec<OsString>) -> Result<Asked, clap::Error> {
     })
 }
 
-fn start_logging(line: &LogArgs, unless_told: &str) {
+fn start_logging(line: &LogArgs, unless_told: &str, json: bool) {
     let wanted = line.log.as_deref().unwrap_or(unless_told);
     let (filter, complaint) = match EnvFilter::try_new(wanted) {
         Ok(filter) => (filter, None),
@@ -173,8 +201,8 @@ fn start_logging(line: &LogArgs, unless_told: &str) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match line.log_format {
-        LogFormat::Text => builder.init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Text if !json => builder.init(),
+        LogFormat::Text | LogFormat::Json => builder.json().init(),
     }
     if let Some(error) = complaint {
         tracing::warn!(%error, "--log makes no sense, logging at info");
@@ -267,7 +295,7 @@ mod tests {
         fn agent(&self) -> &AgentArgs {
             match &self.role {
                 Role::Agent(agent) => agent,
-                Role::Up(_) => panic!("not the agent"),
+                Role::MetricsServer(_) | Role::Up(_) => panic!("not the agent"),
             }
         }
     }
@@ -290,6 +318,19 @@ mod tests {
             "10.0.0.1:80",
         );
         check_listen("/usr/bin/cadvisor -logtostderr", "[::]:8080");
+    }
+
+    #[test]
+    fn under_the_name_of_the_metrics_server() {
+        for line in [
+            "/metrics-server -lzone=1 --v=2",
+            "plimsoll metrics-server -l zone=1",
+        ] {
+            assert!(
+                matches!(asked(line).unwrap().role, Role::MetricsServer(_)),
+                "{line}"
+            );
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::Config;
 use crate::addresses::Addresses;
 use crate::herd::{is, patching};
 use crate::nodes;
+use crate::pages::Pages;
 use crate::pods::{self, BoundPod, Next};
 
 /// Requests at the same time.
@@ -40,6 +41,7 @@ pub struct Driver {
     clock: fn() -> Timestamp,
     client: kube::Client,
     addresses: Addresses,
+    pages: Option<Pages>,
     /// Pods that wait for their turn, in order.
     queue: BTreeMap<u64, BoundPod>,
     queued: FxHashMap<Key, u64>,
@@ -58,6 +60,7 @@ impl Driver {
             clock: config.clock,
             client,
             addresses: Addresses::default(),
+            pages: config.pages.clone(),
             queue: BTreeMap::new(),
             queued: FxHashMap::default(),
             busy: FxHashSet::default(),
@@ -111,13 +114,19 @@ impl Driver {
         match event {
             watcher::Event::Init | watcher::Event::InitDone => {}
             watcher::Event::InitApply(pod) | watcher::Event::Apply(pod) => {
-                if self.is_ours(&pod) {
+                if let Some(node) = self.ours(&pod) {
+                    if let Some(pages) = &self.pages {
+                        pages.see(&pod, node);
+                    }
                     self.look(pod);
                 }
             }
             watcher::Event::Delete(pod) => {
                 let key = Key::of(&pod);
                 self.forget(&key);
+                if let Some(pages) = &self.pages {
+                    pages.forget(&key);
+                }
                 if let Ok(address) = pod.status.pod_ip.parse() {
                     self.addresses.give_back(address);
                 }
@@ -125,8 +134,9 @@ impl Driver {
         }
     }
 
-    fn is_ours(&self, pod: &BoundPod) -> bool {
-        nodes::index(&pod.spec.node_name).is_some_and(|index| index <= self.nodes)
+    /// On which of our nodes it is.
+    fn ours(&self, pod: &BoundPod) -> Option<u32> {
+        nodes::index(&pod.spec.node_name).filter(|index| *index <= self.nodes)
     }
 
     fn forget(&mut self, key: &Key) {

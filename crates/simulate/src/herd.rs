@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::nodes::{self, Size};
+use crate::pages::Pages;
 use crate::{Config, SIMULATED};
 
 /// Requests at the same time.
@@ -30,6 +31,8 @@ pub struct Herd {
     count: u32,
     size: Size,
     clock: fn() -> Timestamp,
+    /// The port of the nodes' pages.
+    port: Option<u16>,
     nodes: Api<Node>,
     leases: Api<Lease>,
     told: Option<Instant>,
@@ -41,6 +44,7 @@ impl Herd {
             count: config.nodes,
             size: config.size.clone(),
             clock: config.clock,
+            port: config.pages.as_ref().map(Pages::port),
             nodes: Api::all(client.clone()),
             leases: Api::namespaced(client, nodes::LEASES),
             told: None,
@@ -78,10 +82,14 @@ impl Herd {
         let now = (self.clock)();
         let name = nodes::name(index);
         let node = match found {
-            Some(node) if nodes::is_ready(&node) => node,
-            Some(_) => self.patch_status(&name, nodes::turn(true, now)).await?,
+            Some(node) if nodes::is_ready(&node) => self.locate(node).await?,
+            Some(node) => {
+                self.patch_status(&name, nodes::turn(true, now)).await?;
+                self.locate(node).await?
+            }
             None => {
-                let node = nodes::node(index, &self.size, now).map_err(kube::Error::SerdeError)?;
+                let node = nodes::node(index, &self.size, self.port, now);
+                let node = node.map_err(kube::Error::SerdeError)?;
                 self.nodes.create(&posting(), &node).await?
             }
         };
@@ -95,6 +103,17 @@ impl Herd {
             created => drop(created?),
         }
         Ok(())
+    }
+
+    /// Pages are on another port in each run.
+    async fn locate(&self, node: Node) -> Result<Node, kube::Error> {
+        let Some(port) = self.port.filter(|port| nodes::port(&node) != Some(*port)) else {
+            return Ok(node);
+        };
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let annotation = Patch::Merge(nodes::annotation(&name));
+        self.nodes.patch(&name, &patching(), &annotation).await?;
+        self.patch_status(&name, nodes::whereabouts(port)).await
     }
 
     /// Heartbeats, until told to stop.

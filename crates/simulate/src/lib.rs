@@ -9,11 +9,13 @@ mod driver;
 mod herd;
 mod level;
 pub mod nodes;
+mod pages;
 pub mod pods;
 mod simulation;
 pub mod usage;
 
 pub use level::BadLevel;
+pub use pages::Pages;
 pub use simulation::{Config, Running, Simulation};
 
 /// How much CPU a pod uses: an amount, with how far it goes up and down: `200m±20%`.

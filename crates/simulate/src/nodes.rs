@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
 use crate::SIMULATED;
+use crate::pages::{PATH_ANNOTATION, path};
 
 pub const LEASES: &str = "kube-node-lease";
 const PREFIX: &str = "sim-";
@@ -57,7 +58,13 @@ pub fn pod_network(index: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 64, 0, 0).to_bits() + (index << 8))
 }
 
-pub fn node(index: u32, size: &Size, now: Timestamp) -> Result<Node, serde_json::Error> {
+/// `port` is where on this machine its kubelet would be, if anybody speaks for it.
+pub fn node(
+    index: u32,
+    size: &Size,
+    port: Option<u16>,
+    now: Timestamp,
+) -> Result<Node, serde_json::Error> {
     let name = name(index);
     let amounts = json!({
         "cpu": size.cpu,
@@ -65,7 +72,7 @@ pub fn node(index: u32, size: &Size, now: Timestamp) -> Result<Node, serde_json:
         "ephemeral-storage": size.ephemeral_storage,
         "pods": size.pods.to_string(),
     });
-    serde_json::from_value(json!({
+    let mut node = json!({
         "metadata": {
             "name": name,
             "labels": {
@@ -105,7 +112,36 @@ pub fn node(index: u32, size: &Size, now: Timestamp) -> Result<Node, serde_json:
                 "architecture": "amd64",
             },
         },
-    }))
+    });
+    if let Some(port) = port {
+        node["metadata"]["annotations"] = annotation(&name)["metadata"]["annotations"].take();
+        let there = &whereabouts(port)["status"];
+        node["status"]["daemonEndpoints"] = there["daemonEndpoints"].clone();
+        let own = node["status"]["addresses"].as_array_mut();
+        let more = there["addresses"].as_array();
+        if let (Some(own), Some(more)) = (own, more) {
+            own.extend(more.iter().cloned());
+        }
+    }
+    serde_json::from_value(node)
+}
+
+/// A patch: where metrics-server finds the node's page.
+pub fn annotation(name: &str) -> Value {
+    json!({"metadata": {"annotations": {PATH_ANNOTATION: path(name)}}})
+}
+
+/// A patch of the status: its page is on this machine.
+pub fn whereabouts(port: u16) -> Value {
+    json!({"status": {
+        "addresses": [{"type": "InternalDNS", "address": "localhost"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+    }})
+}
+
+pub fn port(node: &Node) -> Option<u16> {
+    let endpoints = node.status.as_ref()?.daemon_endpoints.as_ref()?;
+    u16::try_from(endpoints.kubelet_endpoint.as_ref()?.port).ok()
 }
 
 /// A patch of the status: the node lives, as before.
@@ -228,7 +264,7 @@ mod tests {
         let now = Timestamp::constant(1_700_000_000, 0);
         let zones: Vec<String> = (1..=3)
             .map(|index| {
-                let node = node(index, &Size::default(), now).unwrap();
+                let node = node(index, &Size::default(), None, now).unwrap();
                 assert!(is_ready(&node));
                 let status = node.status.unwrap();
                 assert_eq!(status.allocatable.unwrap()["cpu"].0, "16");

@@ -39,6 +39,13 @@ pub struct Container {
     pub name: String,
     pub image: String,
     pub restart_policy: String,
+    pub resources: Resources,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    pub requests: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]

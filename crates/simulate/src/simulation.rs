@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use crate::driver::Driver;
 use crate::herd::Herd;
 use crate::nodes::{self, Size};
+use crate::pages::Pages;
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -19,6 +20,8 @@ pub struct Config {
     pub nodes: u32,
     pub size: Size,
     pub clock: fn() -> Timestamp,
+    /// Where what nodes and pods use can be read; `None`: nowhere.
+    pub pages: Option<Pages>,
 }
 
 impl Default for Config {
@@ -27,6 +30,7 @@ impl Default for Config {
             nodes: 0,
             size: Size::default(),
             clock: Timestamp::now,
+            pages: None,
         }
     }
 }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use plimsoll_api::quantity::Quantity;
 use rustc_hash::FxHasher;
 
 use crate::level::{BadLevel, Level};
+use crate::pods::BoundPod;
 use crate::{CPU, MEMORY};
 
 /// Without annotations, pods use this share of what they request, which is about what clusters see …
@@ -61,18 +63,40 @@ fn running_since(pod: &Pod) -> Option<Timestamp> {
 
 impl Model {
     pub fn of(pod: &Pod) -> Result<Self, BadLevel> {
-        let mut model = Self::by_requests(pod);
-        let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
+        Self::by_requests(pod).annotated(&pod.metadata)
+    }
+
+    /// The same of the few fields that are watched. An annotation that makes no sense counts as none.
+    pub fn of_bound(pod: &BoundPod) -> Self {
+        let requested = |name: &str| {
+            let containers = pod.spec.containers.iter();
+            let amounts = containers
+                .filter_map(|container| container.resources.requests.get(name)?.parse().ok());
+            amounts.map(|amount| cores_or_bytes(&amount)).sum()
+        };
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let model = Self::by(uid, requested);
+        let annotated = model.clone().annotated(&pod.metadata);
+        annotated.unwrap_or(model)
+    }
+
+    fn annotated(mut self, metadata: &ObjectMeta) -> Result<Self, BadLevel> {
+        let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
         if let Some(given) = annotation(CPU) {
-            model.cpu = given.parse()?;
+            self.cpu = given.parse()?;
         }
         if let Some(given) = annotation(MEMORY) {
-            model.memory = given.parse()?;
+            self.memory = given.parse()?;
         }
-        Ok(model)
+        Ok(self)
     }
 
     fn by_requests(pod: &Pod) -> Self {
+        let requested = |name: &str| pod.spec.as_ref().map_or(0.0, |spec| requested(spec, name));
+        Self::by(pod.metadata.uid.as_deref().unwrap_or_default(), requested)
+    }
+
+    fn by(uid: &str, requested: impl Fn(&str) -> f64) -> Self {
         let level = |requested: f64, share: f64, spread: f64, of_nothing: f64| Level {
             base: match requested > 0.0 {
                 true => requested * share,
@@ -80,8 +104,6 @@ impl Model {
             },
             spread,
         };
-        let requested = |name| pod.spec.as_ref().map_or(0.0, |spec| requested(spec, name));
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         Self {
             cpu: level(requested("cpu"), CPU_OF_REQUEST, CPU_SPREAD, CPU_OF_NOTHING),
             memory: level(
@@ -146,7 +168,11 @@ fn requested(spec: &PodSpec, name: &str) -> f64 {
         let amount = container.resources.as_ref()?.requests.as_ref()?.get(name)?;
         amount.0.parse::<Quantity>().ok()
     });
-    requests.map(|amount| amount.nanos() as f64 / 1e9).sum()
+    requests.map(|amount| cores_or_bytes(&amount)).sum()
+}
+
+fn cores_or_bytes(amount: &Quantity) -> f64 {
+    amount.nanos() as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -29,8 +29,33 @@ impl<'a> Kubectl<'a> {
         Ok(Self { program, home })
     }
 
+    /// What a command line that succeeds puts out, as it is.
+    pub fn text(&self, line: &str) -> Result<String> {
+        let output = self.output(line, None)?;
+        ensure!(
+            output.status.success(),
+            "kubectl {line}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs one command line: exit code, output and error output.
     pub fn run(&self, line: &str, input: Option<&[u8]>) -> Result<Value> {
+        let output = self.output(line, input)?;
+        let mut errors = readable(&output.stderr);
+        if !output.status.success() {
+            // What follows the server's words is kubectl's advice.
+            errors.truncate(1);
+        }
+        Ok(json!({
+            "exit": output.status.code(),
+            "text": readable(&output.stdout),
+            "errors": errors,
+        }))
+    }
+
+    fn output(&self, line: &str, input: Option<&[u8]>) -> Result<Output> {
         let mut child = Command::new(self.program)
             .args(words(line))
             .env_clear()
@@ -46,17 +71,7 @@ impl<'a> Kubectl<'a> {
         // It may end without having read all of it.
         let _ = pipe.write_all(input.unwrap_or_default());
         drop(pipe);
-        let output = child.wait_with_output().context("run kubectl")?;
-        let mut errors = readable(&output.stderr);
-        if !output.status.success() {
-            // What follows the server's words is kubectl's advice.
-            errors.truncate(1);
-        }
-        Ok(json!({
-            "exit": output.status.code(),
-            "text": readable(&output.stdout),
-            "errors": errors,
-        }))
+        child.wait_with_output().context("run kubectl")
     }
 }
 

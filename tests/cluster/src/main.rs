@@ -13,6 +13,7 @@ mod embedded;
 mod kubectl;
 mod leader;
 mod mask;
+mod metrics;
 mod open;
 mod placeholder;
 mod pool;
@@ -122,12 +123,14 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     let kube_bin = arguments.kube_bin.as_deref();
     let is_test = matches!(arguments.command, Command::Test { .. });
     ensure!(
-        !cases.is_empty() || (is_test && !elections.is_empty()),
+        !cases.is_empty()
+            || (is_test && (!elections.is_empty() || of_metrics(filter)))
+            || (matches!(arguments.command, Command::Record) && of_metrics(filter)),
         "no case in {} has such a name",
         arguments.folder.display()
     );
     match &arguments.command {
-        Command::Record => record_all(&cases, &recordings, kube_bin),
+        Command::Record => record_all(&cases, &recordings, kube_bin, &arguments.folder, filter),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
         Command::Test { program } => {
             let open = Open::load(&arguments.folder.join("open.txt"))?;
@@ -136,10 +139,19 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
                 elections: &elections,
                 recordings: &recordings,
                 open: &open,
+                metrics: &arguments.folder.join(METRICS),
+                filter,
             };
             Ok(test(&plan, kube_bin, program))
         }
     }
+}
+
+/// Tests of the metrics server begin with this, and their files are in the folder of this name.
+const METRICS: &str = "metrics-server";
+
+fn of_metrics(filter: Option<&str>) -> bool {
+    filter.is_none_or(|filter| filter.contains(METRICS) || METRICS.contains(filter))
 }
 
 fn start_real(kube_bin: Option<&Path>) -> Result<RealCluster> {
@@ -155,7 +167,13 @@ fn stage(server: &Server, kube_bin: Option<&Path>) -> Stage {
     }
 }
 
-fn record_all(cases: &[Case], recordings: &Path, kube_bin: Option<&Path>) -> Result<bool> {
+fn record_all(
+    cases: &[Case],
+    recordings: &Path,
+    kube_bin: Option<&Path>,
+    folder: &Path,
+    filter: Option<&str>,
+) -> Result<bool> {
     let cluster = start_real(kube_bin)?;
     let stage = stage(&cluster.server, kube_bin);
     let recorded = pool::each(cases, |case| {
@@ -170,6 +188,15 @@ fn record_all(cases: &[Case], recordings: &Path, kube_bin: Option<&Path>) -> Res
         }
     }
     println!("{} cases recorded, {failed} failed", cases.len() - failed);
+    if of_metrics(filter) {
+        let stage = metrics::Stage {
+            folder: &folder.join(METRICS),
+            program: Path::new(""),
+            kube_bin,
+        };
+        let recorded = metrics::record(&stage, &cluster.server)?;
+        println!("{METRICS}: {recorded} recorded");
+    }
     Ok(failed == 0)
 }
 
@@ -233,6 +260,8 @@ struct Plan<'a> {
     elections: &'a [&'a Scenario],
     recordings: &'a Path,
     open: &'a Open,
+    metrics: &'a Path,
+    filter: Option<&'a str>,
 }
 
 /// One line a case and one an election for each server that can be had.
@@ -242,7 +271,14 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
         elections,
         recordings,
         open,
+        metrics,
+        filter,
     } = *plan;
+    let metrics_stage = metrics::Stage {
+        folder: metrics,
+        program,
+        kube_bin,
+    };
     let mut runner = Runner::new(std::io::stdout(), None);
     let mut run_on = |name: &str, server: Result<&Server>| {
         let server = match server {
@@ -276,6 +312,14 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
         // Not beside the cases: elections are about time.
         for (scenario, held) in elections.iter().zip(leader::hold(elections, server)) {
             runner.case(&format!("{name}::{}", scenario.name), || held);
+        }
+        // After the cases, which expect an empty cluster.
+        let outcomes = match name {
+            "embedded" => metrics::on_embedded(&metrics_stage, server, filter),
+            _ => metrics::on_real(&metrics_stage, server, filter),
+        };
+        for (test, outcome) in outcomes {
+            runner.case(&format!("{name}::{test}"), || outcome);
         }
     };
     match EmbeddedCluster::start(program) {

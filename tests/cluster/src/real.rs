@@ -16,6 +16,9 @@ use crate::client::Server;
 use crate::process::{Process, Scratch, free_address, wait_ready};
 
 const TOKEN: &str = "cases-administrator";
+/// Tokens of somebody without any rights, and of somebody who is given some.
+pub const ALICE: &str = "cases-alice";
+pub const READER: &str = "cases-reader";
 
 /// Ends both programs when dropped; they also end with the process that started them.
 #[derive(Debug)]
@@ -74,7 +77,10 @@ fn start_apiserver(programs: &Path, folder: &Path, etcd: &str) -> Result<(Proces
     let public_key = folder.join("service-accounts.pub");
     signing_key(&key, &public_key)?;
     let tokens = folder.join("tokens.csv");
-    fs::write(&tokens, format!("{TOKEN},admin,admin,system:masters\n"))?;
+    let users = format!(
+        "{TOKEN},admin,admin,system:masters\n{ALICE},alice,alice-uid,dev\n{READER},reader,reader-uid,readers\n"
+    );
+    fs::write(&tokens, users)?;
 
     let mut command = janitor::command_in(None, programs.join("kube-apiserver"));
     let mut flag = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {

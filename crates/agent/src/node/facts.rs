@@ -35,6 +35,8 @@ pub struct Facts {
     /// `containerd://2.1.4`; empty where the agent found none.
     pub runtime: String,
     pub address: IpAddr,
+    /// The port of this machine's loopback address where its agent tells what is used; `None`: it has none.
+    pub pages: Option<u16>,
 }
 
 /// Where the facts come from.
@@ -45,6 +47,7 @@ pub struct Machine {
     info: Arc<MachineInfo>,
     view: Option<Arc<View>>,
     prober: Prober,
+    pages: Option<u16>,
     buf: ReadBuf,
 }
 
@@ -68,8 +71,15 @@ impl Machine {
             info,
             view,
             prober: Prober::default(),
+            pages: None,
             buf,
         })
+    }
+
+    /// With an agent that serves its pages on this port of the loopback address.
+    pub fn with_pages(mut self, port: Option<u16>) -> Self {
+        self.pages = port;
+        self
     }
 
     /// The facts of this moment. A figure that cannot be read is left out, or is as it was.
@@ -80,6 +90,7 @@ impl Machine {
         let memory = read_meminfo(&self.root, &mut self.buf).ok().flatten();
         let hugepages = self.info.hugepages.iter();
         Facts {
+            pages: self.pages,
             cpus: self.info.num_cores,
             memory: self.info.memory_capacity,
             memory_available: memory

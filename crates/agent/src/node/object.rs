@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    Node, NodeAddress, NodeCondition, NodeStatus, NodeSwapStatus, NodeSystemInfo,
+    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus,
+    NodeSwapStatus, NodeSystemInfo,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -64,14 +65,26 @@ pub fn status(name: &str, facts: &Facts, life: Life, now: Timestamp) -> NodeStat
     NodeStatus {
         capacity: Some(capacity(facts)),
         allocatable: Some(allocatable(facts)),
-        addresses: Some(vec![
-            address("InternalIP", facts.address.to_string()),
-            address("Hostname", name.to_owned()),
-        ]),
+        addresses: Some(addresses(name, facts)),
+        daemon_endpoints: facts.pages.map(|port| NodeDaemonEndpoints {
+            kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }),
+        }),
         conditions: Some(conditions(facts, life, now)),
         node_info: Some(info(facts)),
         ..NodeStatus::default()
     }
+}
+
+/// Who is on this machine finds the agent's pages by the last.
+fn addresses(name: &str, facts: &Facts) -> Vec<NodeAddress> {
+    let mut addresses = vec![
+        address("InternalIP", facts.address.to_string()),
+        address("Hostname", name.to_owned()),
+    ];
+    if facts.pages.is_some() {
+        addresses.push(address("InternalDNS", "localhost".to_owned()));
+    }
+    addresses
 }
 
 type Amounts = BTreeMap<String, Wire>;

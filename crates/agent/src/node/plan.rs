@@ -66,7 +66,9 @@ fn status(before: &NodeStatus, mut wanted: NodeStatus, now: Timestamp) -> Option
         wanted.all(|(name, amount)| before.as_ref().and_then(|b| b.get(name)) == Some(amount))
     });
     let same_addresses = before.addresses == wanted.addresses;
-    if told && same_amounts && same_addresses && before.node_info == wanted.node_info {
+    let same_pages = before.daemon_endpoints == wanted.daemon_endpoints;
+    let same_info = before.node_info == wanted.node_info;
+    if told && same_amounts && same_addresses && same_pages && same_info {
         return None;
     }
     let mut patch = json!({
@@ -75,6 +77,9 @@ fn status(before: &NodeStatus, mut wanted: NodeStatus, now: Timestamp) -> Option
         "nodeInfo": wanted.node_info,
         "conditions": conditions,
     });
+    if !same_pages {
+        patch["daemonEndpoints"] = json!(wanted.daemon_endpoints);
+    }
     if !same_addresses {
         // Merged by their type, old addresses would stay.
         let mut addresses = vec![json!({"$patch": "replace"})];

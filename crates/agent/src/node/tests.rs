@@ -20,6 +20,7 @@ use super::{Config, Facts, Machine, node};
 
 fn facts() -> Facts {
     Facts {
+        pages: None,
         cpus: 4,
         memory: 16 << 30,
         memory_available: 8 << 30,

@@ -8,7 +8,6 @@ mod descriptions;
 mod operations;
 mod parameters;
 mod paths;
-mod protobuf;
 mod render;
 mod schemas;
 
@@ -19,6 +18,8 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
+use plimsoll_ground::rest::fingerprint::hex;
+use plimsoll_ground::rest::openapi::to_protobuf;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
@@ -92,7 +93,7 @@ impl OpenApi {
     /// The same in protobuf, not compressed: it is asked for once in a while.
     pub fn v2_protobuf(&self, definitions: Definitions<'_>) -> Vec<u8> {
         let document = serde_json::from_slice(&self.v2(definitions).plain()).unwrap_or_default();
-        protobuf::encode(&document)
+        to_protobuf(&document)
     }
 
     fn made(
@@ -150,12 +151,7 @@ fn hash_of(path: &str, definitions: Definitions<'_>) -> String {
             context.update(version.document.to_string().as_bytes());
         }
     }
-    let digest = context.finish();
-    digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02X}"))
-        .collect()
+    hex(context.finish().as_ref())
 }
 
 fn served<'a>(definitions: Definitions<'a>) -> impl Iterator<Item = (&'a Definition, &'a Version)> {

@@ -11,6 +11,7 @@ use super::authorize::{Access, Authorizer, Decision};
 use super::impersonate::Impersonation;
 use super::review::ReviewError;
 use super::user::UserInfo;
+use crate::rest::status::Failure;
 use crate::serve::LastOnHttp2;
 
 /// Lets through whoever may pass, and says why others may not.
@@ -44,6 +45,13 @@ impl Gate {
         head: &mut request::Parts,
         access: Access,
     ) -> Result<UserInfo, Refusal> {
+        let user = self.identify(head).await?;
+        self.permit(head, &user, access).await?;
+        Ok(user)
+    }
+
+    /// Who asks, or whom they act as. Takes the credentials out of the request's headers.
+    pub async fn identify(&self, head: &mut request::Parts) -> Result<UserInfo, Refusal> {
         let user = self.authenticator.authenticate(head).await;
         let mut user = user.map_err(|error| {
             tracing::debug!(%error, uri = %head.uri, "unauthenticated request");
@@ -52,17 +60,17 @@ impl Gate {
         let other = Impersonation::wanted(&head.headers).map_err(Refusal::BadRequest)?;
         if let Some(other) = other {
             for need in other.needs {
-                self.may(head, &user, Access::resource(need)).await?;
+                self.permit(head, &user, Access::resource(need)).await?;
             }
             tracing::info!(user = user.name, acts_as = other.user.name, uri = %head.uri, "impersonation");
             Impersonation::strip(&mut head.headers);
             user = other.user;
         }
-        self.may(head, &user, access).await?;
         Ok(user)
     }
 
-    async fn may(
+    /// Whether they may.
+    pub async fn permit(
         &self,
         head: &request::Parts,
         user: &UserInfo,
@@ -136,7 +144,30 @@ impl Refusal {
         }
     }
 
-    fn is_to_a_stranger(&self) -> bool {
+    /// As a `Status`. `None`: it is told in plain words.
+    pub fn failure(&self) -> Option<Failure> {
+        let reason = match self {
+            Self::Undecided { .. } => return None,
+            Self::Unauthorized(_) => "Unauthorized",
+            Self::BadRequest(_) => "BadRequest",
+            Self::Forbidden { .. } => "Forbidden",
+        };
+        let mut failure = Failure::new(self.status(), reason, self.message());
+        if let Self::Forbidden { access, .. } = self {
+            let Details { name, group, kind } = details(access);
+            let details = [("name", name), ("group", group), ("kind", kind)];
+            let details = details.into_iter().filter(|(_, text)| !text.is_empty());
+            failure = failure.with_details(
+                details
+                    .map(|(key, text)| (key.to_owned(), text.into()))
+                    .collect(),
+            );
+        }
+        Some(failure)
+    }
+
+    /// Whether nobody knows who asked.
+    pub fn is_to_a_stranger(&self) -> bool {
         match self {
             Self::Unauthorized(_) => true,
             Self::Forbidden { user, .. } => user.is_anonymous(),

@@ -57,11 +57,12 @@ impl Config {
         let found = self.source.load().await?;
         let address = found.config.cluster_url.to_string();
         let namespace = found.config.default_namespace.clone();
-        let current = Arc::new(ArcSwap::from_pointee(client(found.config)?));
+        let current = Arc::new(ArcSwap::from_pointee(client(found.config.clone())?));
         Ok(Clients {
             source: self.source,
             files: found.files,
             current,
+            config: Arc::new(ArcSwap::from_pointee(found.config)),
             address,
             namespace,
             rate: self.rate,
@@ -82,6 +83,7 @@ pub struct Clients {
     source: Source,
     files: Vec<PathBuf>,
     current: Arc<ArcSwap<kube::Client>>,
+    config: Arc<ArcSwap<kube::Config>>,
     address: String,
     namespace: String,
     rate: Option<(f64, u32)>,
@@ -102,6 +104,11 @@ impl Clients {
     /// Where the API server is.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Who we are at the moment, for those who talk to others than the API server with the same credentials.
+    pub fn config(&self) -> Arc<kube::Config> {
+        self.config.load_full()
     }
 
     /// The client that most of a role uses.
@@ -173,7 +180,8 @@ impl Clients {
 
     pub(super) async fn reload(&self) -> Result<Vec<PathBuf>, ConfigError> {
         let found = self.source.load().await?;
-        self.current.store(Arc::new(client(found.config)?));
+        self.current.store(Arc::new(client(found.config.clone())?));
+        self.config.store(Arc::new(found.config));
         Ok(found.files)
     }
 }

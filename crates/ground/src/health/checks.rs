@@ -90,6 +90,19 @@ impl Health {
         })
     }
 
+    /// All paths that are answered.
+    pub fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for endpoint in Endpoint::ALL {
+            let name = endpoint.name();
+            paths.push(format!("/{name}"));
+            let checks = self.checks.iter();
+            let checks = checks.filter(|check| check.endpoints.contains(&endpoint));
+            paths.extend(checks.map(|check| format!("/{name}/{}", check.name)));
+        }
+        paths
+    }
+
     /// `None`: not one of ours.
     pub fn answer(&self, path: &str, query: Option<&str>) -> Option<Response<Full<Bytes>>> {
         let path = path.strip_prefix('/')?;

@@ -3,6 +3,7 @@
 //! A [`Reflector`] follows one kind of object into a store that others read through a [`Reader`]; only its task writes.
 //! The objects may be of any type that reads from the API server's JSON: one with the few fields that are used takes a
 //! fraction of the memory. While a list is fetched again, readers see the old one; then they see the new one, whole.
+//! Who keeps still less of each object takes them one by one through a [`Sink`].
 //! A [`Gate`] says when all copies are there: until then nobody should act on what is missing from them.
 
 mod gate;
@@ -13,5 +14,5 @@ mod store;
 mod tests;
 
 pub use gate::{Gate, NotSynced, Ticket};
-pub use reflector::{Reflector, Rounds};
+pub use reflector::{Reflector, Rounds, Sink};
 pub use store::{Change, Key, Reader};

@@ -76,16 +76,24 @@ where
     }
 
     /// Starts to follow; the gate waits for the first whole list.
-    pub fn spawn(self, gate: &Gate, shutdown: Shutdown) -> (Reader<K>, Rounds) {
-        let events = watcher(self.api, self.config);
+    pub fn spawn(mut self, gate: &Gate, shutdown: Shutdown) -> (Reader<K>, Rounds) {
         let (writer, reader) = store();
+        let copy = Copy {
+            writer,
+            handler: self.handler.take(),
+            fresh: BTreeMap::new(),
+        };
+        (reader, self.feed(copy, gate, shutdown))
+    }
+
+    /// Starts to follow into something other than a copy.
+    pub fn feed(self, sink: impl Sink<K>, gate: &Gate, shutdown: Shutdown) -> Rounds {
+        let events = watcher(self.api, self.config);
         let rounds = Rounds::default();
         let task = Task {
             name: self.name.clone(),
-            writer,
-            handler: self.handler,
+            sink,
             ticket: gate.register(self.name),
-            fresh: BTreeMap::new(),
             rounds: rounds.clone(),
             told: None,
         };
@@ -95,7 +103,7 @@ where
                 () = task.run(events) => {}
             }
         });
-        (reader, rounds)
+        rounds
     }
 }
 
@@ -127,22 +135,76 @@ impl Rounds {
     }
 }
 
-pub(super) struct Task<K> {
-    pub name: String,
+/// Takes what is followed, for those who keep so little of each object that even a slim copy would be too large.
+pub trait Sink<K>: Send + 'static {
+    /// A whole list follows; an attempt that failed is followed by another one, which begins anew.
+    fn begin(&mut self);
+    fn listed(&mut self, object: K);
+    /// What was not listed since it began is gone.
+    fn end(&mut self);
+    fn apply(&mut self, object: K);
+    fn delete(&mut self, object: K);
+}
+
+/// Keeps the objects themselves.
+pub(super) struct Copy<K> {
     pub writer: Writer<K>,
     pub handler: Option<Handler<K>>,
-    pub ticket: Ticket,
     /// The list that is being fetched.
     pub fresh: BTreeMap<Key, Arc<K>>,
+}
+
+impl<K> Copy<K> {
+    fn tell(&mut self, change: Change<K>) {
+        if let Some(handler) = &mut self.handler {
+            handler(change);
+        }
+    }
+}
+
+impl<K: Resource + Send + Sync + 'static> Sink<K> for Copy<K> {
+    fn begin(&mut self) {
+        self.fresh.clear();
+    }
+
+    fn listed(&mut self, object: K) {
+        self.fresh.insert(Key::of(&object), Arc::new(object));
+    }
+
+    fn end(&mut self) {
+        let fresh = std::mem::take(&mut self.fresh);
+        for change in self.writer.replace(fresh) {
+            self.tell(change);
+        }
+    }
+
+    fn apply(&mut self, object: K) {
+        let change = self.writer.apply(object);
+        self.tell(change);
+    }
+
+    fn delete(&mut self, object: K) {
+        if let Some(change) = self.writer.delete(&object) {
+            self.tell(change);
+        }
+    }
+}
+
+pub(super) struct Task<S> {
+    pub name: String,
+    pub sink: S,
+    pub ticket: Ticket,
     pub rounds: Rounds,
     pub told: Option<Instant>,
 }
 
-impl<K: Resource> Task<K> {
-    pub async fn run(
+impl<S> Task<S> {
+    pub async fn run<K>(
         mut self,
         events: impl Stream<Item = Result<watcher::Event<K>, watcher::Error>>,
-    ) {
+    ) where
+        S: Sink<K>,
+    {
         let mut events = std::pin::pin!(events);
         // Not kube's own, which begins anew whenever a list is merely attempted.
         let mut backoff = Backoff::default();
@@ -168,7 +230,10 @@ impl<K: Resource> Task<K> {
         }
     }
 
-    fn take(&mut self, event: watcher::Event<K>) {
+    fn take<K>(&mut self, event: watcher::Event<K>)
+    where
+        S: Sink<K>,
+    {
         // What is asked for may come from a cache while nothing new does: only objects and whole lists count as news.
         if !matches!(event, watcher::Event::Init)
             && self.rounds.0.lock().failing_since.take().is_some()
@@ -177,34 +242,16 @@ impl<K: Resource> Task<K> {
             tracing::info!(name = self.name, "following again");
         }
         match event {
-            watcher::Event::Init => self.fresh.clear(),
-            watcher::Event::InitApply(object) => {
-                self.fresh.insert(Key::of(&object), Arc::new(object));
-            }
+            watcher::Event::Init => self.sink.begin(),
+            watcher::Event::InitApply(object) => self.sink.listed(object),
             watcher::Event::InitDone => {
-                let fresh = std::mem::take(&mut self.fresh);
-                tracing::debug!(name = self.name, objects = fresh.len(), "listed");
+                self.sink.end();
                 self.rounds.0.lock().lists += 1;
-                for change in self.writer.replace(fresh) {
-                    self.tell(change);
-                }
+                tracing::debug!(name = self.name, "listed");
                 self.ticket.ready();
             }
-            watcher::Event::Apply(object) => {
-                let change = self.writer.apply(object);
-                self.tell(change);
-            }
-            watcher::Event::Delete(object) => {
-                if let Some(change) = self.writer.delete(&object) {
-                    self.tell(change);
-                }
-            }
-        }
-    }
-
-    fn tell(&mut self, change: Change<K>) {
-        if let Some(handler) = &mut self.handler {
-            handler(change);
+            watcher::Event::Apply(object) => self.sink.apply(object),
+            watcher::Event::Delete(object) => self.sink.delete(object),
         }
     }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::reflector::Task;
+use super::reflector::{Copy, Task};
 use super::store::store;
 use super::*;
 use crate::{fake, shutdown};
@@ -85,10 +85,12 @@ async fn run(
     let (told, gate, rounds) = (Told::default(), Gate::default(), Rounds::default());
     let task = Task {
         name: "pods".to_owned(),
-        writer,
-        handler: Some(Box::new(note(&told))),
+        sink: Copy {
+            writer,
+            handler: Some(Box::new(note(&told))),
+            fresh: Default::default(),
+        },
         ticket: gate.register("pods"),
-        fresh: Default::default(),
         rounds: rounds.clone(),
         told: None,
     };

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::status::Failure;
+use super::yaml;
 
 /// What another server sends may break off.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -55,7 +56,11 @@ impl Encoding {
     }
 
     fn is_in(self, offer: Offer) -> bool {
-        self != Self::Protobuf || offer.protobuf
+        match self {
+            Self::Json => true,
+            Self::Yaml => !offer.only_json,
+            Self::Protobuf => offer.protobuf,
+        }
     }
 
     pub fn content_type(self) -> &'static str {
@@ -81,6 +86,10 @@ pub struct Offer {
     /// It is one of a list, which can be watched too.
     pub lists: bool,
     pub protobuf: bool,
+    /// Nothing but JSON, in no form but its own.
+    pub only_json: bool,
+    /// Objects can be shown as tables and as their metadata, too.
+    pub forms: bool,
 }
 
 impl Format {
@@ -97,54 +106,59 @@ impl Format {
         pretty: Option<&str>,
         offer: Offer,
     ) -> Result<Self, Failure> {
-        let agent = headers
-            .get(header::USER_AGENT)
-            .and_then(|agent| agent.to_str().ok())
-            .unwrap_or_default();
-        let by_a_person = ["curl", "Wget", "Mozilla/5.0"]
-            .iter()
-            .any(|name| agent.starts_with(name));
-        let pretty = match pretty {
-            Some(wish) => matches!(wish, "1" | "t" | "T" | "true" | "TRUE" | "True"),
-            None => by_a_person,
-        };
-        let accepted: Vec<&str> = headers
-            .get_all(header::ACCEPT)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-            .filter(|one| !one.is_empty())
-            .collect();
+        let pretty = wants_pretty(headers, pretty);
+        let accepted = accepted(headers);
         if accepted.is_empty() {
             return Ok(Self {
                 pretty,
                 ..Self::JSON
             });
         }
-        let mut accepted: Vec<(f32, &str)> =
-            accepted.into_iter().map(|one| (weight(one), one)).collect();
-        // The client's order counts among equals.
-        accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        // Who names no type that is offered is told so before anything else is looked at.
+        let is_offered = |one: &&str| {
+            let media = one.split(';').next().unwrap_or_default().trim();
+            media == "*/*"
+                || (media != "application/*"
+                    && Encoding::of(media).is_some_and(|one| one.is_in(offer)))
+        };
+        if !accepted.iter().any(is_offered) {
+            return Err(not_acceptable(offer));
+        }
+        if offer.only_json {
+            return Ok(Self {
+                pretty,
+                ..Self::JSON
+            });
+        }
         accepted
             .iter()
-            .find_map(|(_, one)| Self::of(one, pretty, offer))
-            .ok_or_else(|| {
-                let known = |one: &str| {
-                    let media = one.split(';').next().unwrap_or_default().trim();
-                    Encoding::of(media).is_some_and(|one| one.is_in(offer))
-                };
-                if accepted.iter().any(|(_, one)| known(one)) {
-                    unknown_form()
-                } else {
-                    not_acceptable(offer.lists)
-                }
-            })
+            .find_map(|one| Self::of(one, pretty, offer))
+            .ok_or_else(unknown_form)
+    }
+
+    /// For a refusal, which has one form only. `None`: it goes out as indented JSON, whatever was asked for.
+    pub fn of_refusal(headers: &HeaderMap, pretty: Option<&str>, offer: Offer) -> Option<Self> {
+        let pretty = wants_pretty(headers, pretty);
+        let offer = Offer {
+            forms: false,
+            only_json: false,
+            protobuf: offer.protobuf || offer.only_json,
+            ..offer
+        };
+        let accepted = accepted(headers);
+        if accepted.is_empty() {
+            return Some(Self {
+                pretty,
+                ..Self::JSON
+            });
+        }
+        accepted.iter().find_map(|one| Self::of(one, pretty, offer))
     }
 
     fn of(accept: &str, pretty: bool, offer: Offer) -> Option<Self> {
         let mut parts = accept.split(';').map(str::trim);
         let encoding = Encoding::of(parts.next()?).filter(|one| one.is_in(offer))?;
+        let mut pretty = pretty;
         let mut transform = Transform::None;
         let (mut group, mut version) = ("", "");
         for part in parts {
@@ -159,11 +173,12 @@ impl Format {
                 }
                 Some(("g", value)) => group = value,
                 Some(("v", value)) => version = value,
-                Some(("pretty" | "q" | "stream" | "charset", _)) => {}
-                _ => return None,
+                Some(("pretty", value)) => pretty = value == "1",
+                // Whatever else there is means nothing.
+                _ => {}
             }
         }
-        let known = group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
+        let known = offer.forms && group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
         let no_table = encoding == Encoding::Protobuf && transform == Transform::Table;
         ((transform == Transform::None || known) && !no_table).then_some(Self {
             encoding,
@@ -199,7 +214,8 @@ impl Format {
 
     pub fn encode_value(&self, value: &impl Serialize) -> Bytes {
         if self.encoding == Encoding::Yaml {
-            return serde_saphyr::to_string(value).unwrap_or_default().into();
+            let value = serde_json::to_value(value).unwrap_or_default();
+            return yaml::to_string(&value).into();
         }
         let encoded = if self.pretty {
             serde_json::to_vec_pretty(value)
@@ -209,8 +225,55 @@ impl Format {
                 json
             })
         };
-        encoded.unwrap_or_default().into()
+        escaped(encoded.unwrap_or_default()).into()
     }
+}
+
+/// Go writes characters that mean something in HTML by their number.
+fn escaped(json: Vec<u8>) -> Vec<u8> {
+    let is_special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&');
+    if !json.iter().any(is_special) {
+        return json;
+    }
+    let mut out = Vec::with_capacity(json.len() + 64);
+    for byte in json {
+        // Outside of texts JSON has none of them.
+        match is_special(&byte) {
+            true => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            false => out.push(byte),
+        }
+    }
+    out
+}
+
+/// What the client takes, best first.
+pub fn accepted(headers: &HeaderMap) -> Vec<&str> {
+    let mut accepted: Vec<(f32, &str)> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|one| !one.is_empty())
+        .map(|one| (weight(one), one))
+        .collect();
+    // The client's order counts among equals.
+    accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
+    accepted.into_iter().map(|(_, one)| one).collect()
+}
+
+/// People read indented JSON more easily.
+pub fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
+    if let Some(wish) = said {
+        return matches!(wish, "1" | "t" | "T" | "true" | "TRUE" | "True");
+    }
+    let agent = headers
+        .get(header::USER_AGENT)
+        .and_then(|agent| agent.to_str().ok())
+        .unwrap_or_default();
+    ["curl", "Wget", "Mozilla/5.0"]
+        .iter()
+        .any(|name| agent.starts_with(name))
 }
 
 /// The `q` of an accepted format.
@@ -224,25 +287,30 @@ fn weight(accept: &str) -> f32 {
 
 /// The format is known, but not the form that is wanted in it.
 fn unknown_form() -> Failure {
+    only_accepted("application/json, application/yaml, application/vnd.kubernetes.protobuf")
+}
+
+/// Nothing that is wanted can be had; these can.
+pub fn only_accepted(types: &str) -> Failure {
     Failure::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        format!("only the following media types are accepted: {types}"),
     )
 }
 
-fn not_acceptable(lists: bool) -> Failure {
-    let streams = if lists {
-        ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-    } else {
-        ""
+fn not_acceptable(offer: Offer) -> Failure {
+    let others = match (offer.only_json, offer.lists) {
+        (true, _) => "",
+        (false, false) => ", application/yaml, application/vnd.kubernetes.protobuf",
+        (false, true) => {
+            ", application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+        }
     };
     Failure::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
-        format!(
-            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf{streams}"
-        ),
+        format!("406: Not Acceptable\n\nAvailable representations: application/json{others}"),
     )
     .with_details(serde_json::Map::new())
 }
@@ -277,12 +345,33 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
     response
 }
 
+/// A refusal in the format that the request allows for one.
+pub fn refusal(refused: &Failure, format: Option<&Format>) -> Answer {
+    match format {
+        Some(format) => failure(refused, format),
+        None => failure(
+            refused,
+            &Format {
+                pretty: true,
+                ..Format::JSON
+            },
+        ),
+    }
+}
+
 pub fn failure(failure: &Failure, format: &Format) -> Answer {
     let format = Format {
         transform: Transform::None,
         ..format.clone()
     };
-    let mut response = json(failure.code, &failure.status(), &format);
+    let mut response = match format.encoding {
+        Encoding::Protobuf => answer(
+            failure.code,
+            format.content_type(),
+            full(failure.to_protobuf()),
+        ),
+        Encoding::Json | Encoding::Yaml => json(failure.code, &failure.status(), &format),
+    };
     if let Some(seconds) = failure.retry_after {
         response
             .headers_mut()
@@ -341,4 +430,71 @@ pub fn document(kind: &str, api_version: &str, object: &[u8]) -> BytesMut {
     out.put_slice(b"\",");
     out.put_slice(object.get(1..).unwrap_or(b"}"));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn negotiated(accept: &str, offer: Offer) -> Result<Format, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        Format::negotiate(&headers, None, offer).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn who_gets_what() {
+        let objects = Offer {
+            protobuf: true,
+            forms: true,
+            ..Offer::default()
+        };
+        let encoding = |accept: &str| negotiated(accept, objects).map(|format| format.encoding);
+        assert_eq!(
+            encoding("application/vnd.kubernetes.protobuf, */*"),
+            Ok(Encoding::Protobuf)
+        );
+        assert_eq!(encoding("*/*;q=0.5,application/yaml"), Ok(Encoding::Yaml));
+        assert_eq!(encoding("application/json;foo=bar"), Ok(Encoding::Json));
+        assert!(
+            encoding("application/*")
+                .unwrap_err()
+                .starts_with("406: Not Acceptable")
+        );
+        let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        assert!(
+            encoding(table)
+                .unwrap_err()
+                .starts_with("only the following")
+        );
+        let both = format!("{table},application/json");
+        assert_eq!(encoding(&both), Ok(Encoding::Json));
+        let only_json = Offer {
+            only_json: true,
+            ..Offer::default()
+        };
+        assert!(negotiated("application/yaml", only_json).is_err());
+    }
+
+    #[test]
+    fn refusals_have_one_form() {
+        let mut headers = HeaderMap::new();
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        headers.insert(header::ACCEPT, table.parse().unwrap());
+        let offer = Offer {
+            forms: true,
+            ..Offer::default()
+        };
+        assert_eq!(Format::of_refusal(&headers, None, offer), None);
+        let both = format!("{table},application/yaml");
+        headers.insert(header::ACCEPT, both.parse().unwrap());
+        let format = Format::of_refusal(&headers, None, offer).unwrap();
+        assert_eq!(format.encoding, Encoding::Yaml);
+    }
+
+    #[test]
+    fn what_html_would_mind_is_escaped() {
+        let text = Format::JSON.encode_value(&"<a> & b");
+        assert_eq!(&*text, b"\"\\u003ca\\u003e \\u0026 b\"\n");
+    }
 }

@@ -3,7 +3,11 @@
 
 pub mod answer;
 pub mod field;
+pub mod fingerprint;
 pub mod golang;
+pub mod openapi;
+pub mod protobuf;
 pub mod request;
 pub mod selector;
 pub mod status;
+pub mod yaml;

@@ -2,6 +2,8 @@
 
 use http::Method;
 
+use super::selector::{Selector, parse_fields};
+
 /// A request, as authorization and routing see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestInfo {
@@ -87,6 +89,7 @@ impl RequestInfo {
             Method::PATCH => "patch",
             Method::DELETE if found.name.is_empty() => "deletecollection",
             Method::DELETE => "delete",
+            ref other if other != Method::GET && other != Method::HEAD => "",
             _ if old_watch => "watch",
             // A named object is not watched this way: the parameter is ignored.
             _ if !found.name.is_empty() => "get",
@@ -95,6 +98,26 @@ impl RequestInfo {
         };
         info.resource = Some(found);
         info
+    }
+}
+
+impl RequestInfo {
+    /// A list of one name is asked about by that name.
+    pub fn narrow(&mut self, query: &Query) {
+        let Some(path) = &mut self.resource else {
+            return;
+        };
+        if !path.name.is_empty() || !matches!(self.verb, "list" | "watch" | "deletecollection") {
+            return;
+        }
+        let selector = Selector {
+            labels: Vec::new(),
+            fields: parse_fields(query.get("fieldSelector").unwrap_or_default())
+                .unwrap_or_default(),
+        };
+        if let Some(name) = selector.single_name() {
+            name.clone_into(&mut path.name);
+        }
     }
 }
 
@@ -154,14 +177,19 @@ impl Query {
 }
 
 fn decoded(part: &str) -> String {
-    percent_decoded(part, false)
+    percent_decoded_as(part, false)
 }
 
 fn decoded_form(part: &str) -> String {
-    percent_decoded(part, true)
+    percent_decoded_as(part, true)
 }
 
-fn percent_decoded(text: &str, plus_is_space: bool) -> String {
+/// A path as it was meant.
+pub fn percent_decoded(path: &str) -> String {
+    percent_decoded_as(path, false)
+}
+
+fn percent_decoded_as(text: &str, plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.as_bytes().iter();
     while let Some(&byte) = bytes.next() {

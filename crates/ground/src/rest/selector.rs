@@ -361,7 +361,7 @@ pub fn parse_fields(text: &str) -> Result<Vec<FieldTerm>, SelectorError> {
         let (at, operator) = operator;
         terms.push(FieldTerm {
             field: part[..at].to_owned(),
-            value: unescaped(&part[at + operator.len()..]),
+            value: unescaped(&part[at + operator.len()..])?,
             equal: operator != "!=",
         });
     }
@@ -388,16 +388,33 @@ fn split_terms(text: &str) -> Vec<&str> {
     parts
 }
 
-fn unescaped(text: &str) -> String {
+/// Commas, equals signs and backslashes stand behind a backslash, and nothing else does.
+fn unescaped(text: &str) -> Result<String, SelectorError> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         match c {
-            '\\' => out.extend(chars.next()),
+            '\\' => match chars.next() {
+                Some(escaped @ ('\\' | ',' | '=')) => out.push(escaped),
+                Some(other) => {
+                    return Err(format!(
+                        "invalid field selector: invalid escape sequence: \\{other}"
+                    ));
+                }
+                None => {
+                    return Err("invalid field selector: invalid escape sequence: \\".to_owned());
+                }
+            },
+            ',' | '=' => {
+                return Err(format!(
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
+                ));
+            }
             c => out.push(c),
         }
     }
-    out
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::field::{self, FieldError};
+use super::protobuf::{Message, enveloped};
 
 /// A request's failure, to be answered as a `Status`.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,12 +185,8 @@ impl Failure {
 
     /// The object on the wire, its keys in the order that Kubernetes writes them in.
     pub fn status(&self) -> impl Serialize {
-        let mut details = self.details.clone();
-        if let Some(seconds) = self.retry_after {
-            details
-                .get_or_insert_default()
-                .insert("retryAfterSeconds".into(), seconds.into());
-        }
+        let details = self.details.as_ref();
+        let has_details = details.is_some() || self.retry_after.is_some();
         Status {
             kind: "Status",
             api_version: "v1",
@@ -197,13 +194,49 @@ impl Failure {
             status: "Failure",
             message: self.message.clone(),
             reason: self.reason,
-            details,
+            details: has_details.then(|| Details::of(details, self.retry_after)),
             code: self.code.as_u16(),
         }
     }
 
     pub fn to_value(&self) -> Value {
         serde_json::to_value(self.status()).unwrap_or_default()
+    }
+
+    /// The same in protobuf, as it is sent.
+    pub fn to_protobuf(&self) -> Vec<u8> {
+        let mut list_metadata = Message::default();
+        for field in 1..=3 {
+            list_metadata.text(field, "");
+        }
+        let mut out = Message::default();
+        out.message(1, &list_metadata);
+        out.text(2, "Failure");
+        out.text(3, &self.message);
+        out.text(4, self.reason);
+        if self.details.is_some() || self.retry_after.is_some() {
+            out.message(5, &self.details_message());
+        }
+        out.integer(6, self.code.as_u16().into());
+        enveloped("v1", "Status", &out.0)
+    }
+
+    fn details_message(&self) -> Message {
+        let details = Details::of(self.details.as_ref(), self.retry_after);
+        let mut out = Message::default();
+        out.text(1, &details.name);
+        out.text(2, &details.group);
+        out.text(3, &details.kind);
+        for cause in &details.causes {
+            let mut message = Message::default();
+            message.text(1, &cause.reason);
+            message.text(2, &cause.message);
+            message.text(3, &cause.field);
+            out.message(4, &message);
+        }
+        out.integer(5, self.retry_after.unwrap_or(0).into());
+        out.text(6, &details.uid);
+        out
     }
 }
 
@@ -218,6 +251,95 @@ struct Status {
     #[serde(skip_serializing_if = "str::is_empty")]
     reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<Map<String, Value>>,
+    details: Option<Details>,
     code: u16,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_seconds: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Cause {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    field: String,
+}
+
+impl Details {
+    fn of(details: Option<&Map<String, Value>>, retry_after_seconds: Option<u32>) -> Self {
+        let text = |value: Option<&Value>| {
+            let text = value.and_then(Value::as_str).unwrap_or_default();
+            text.to_owned()
+        };
+        let of = |key: &str| details.and_then(|details| details.get(key));
+        let causes = of("causes").and_then(Value::as_array).into_iter().flatten();
+        Self {
+            name: text(of("name")),
+            group: text(of("group")),
+            kind: text(of("kind")),
+            uid: text(of("uid")),
+            causes: causes
+                .map(|cause| Cause {
+                    reason: text(cause.get("reason")),
+                    message: text(cause.get("message")),
+                    field: text(cause.get("field")),
+                })
+                .collect(),
+            retry_after_seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rest::field::Path;
+
+    #[test]
+    fn keys_come_in_kubernetes_order() {
+        let error = FieldError::required(&Path::new("spec"), "");
+        let subject = Subject {
+            group: "g",
+            kind: "K",
+        };
+        let mut failure = Failure::invalid(subject, "n", &[error]);
+        failure.retry_after = Some(2);
+        assert_eq!(
+            serde_json::to_string(&failure.status()).unwrap(),
+            "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"K.g \\\"n\\\" is invalid: spec: Required value\",\"reason\":\"Invalid\",\"details\":{\"name\":\"n\",\"group\":\"g\",\"kind\":\"K\",\"causes\":[{\"reason\":\"FieldValueRequired\",\"message\":\"Required value\",\"field\":\"spec\"}],\"retryAfterSeconds\":2},\"code\":422}"
+        );
+        let unauthorized = Failure::unauthorized();
+        assert!(
+            !serde_json::to_string(&unauthorized.status())
+                .unwrap()
+                .contains("details")
+        );
+    }
+
+    #[test]
+    fn a_refusal_in_protobuf() {
+        let subject = Subject {
+            group: "",
+            kind: "node",
+        };
+        let expected = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x43\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x12node \"x\" not found\"\x08NotFound*\x0f\x0a\x01x\x12\0\x1a\x04node(\0\x32\0\x30\x94\x03\x1a\0\x22\0";
+        assert_eq!(Failure::not_found(subject, "x").to_protobuf(), expected);
+    }
 }

@@ -23,6 +23,8 @@ pub struct Tls {
     pub clients: Clients,
     /// Offer HTTP/2 beside HTTP/1.1.
     pub http2: bool,
+    /// Nothing older than TLS 1.3.
+    pub tls13_only: bool,
 }
 
 impl Tls {
@@ -32,6 +34,7 @@ impl Tls {
             named: Vec::new(),
             clients: Clients::Ignored,
             http2: true,
+            tls13_only: false,
         }
     }
 }
@@ -180,6 +183,7 @@ pub(super) struct Live {
     shown: Arc<Shown>,
     asked: Asked,
     http2: bool,
+    tls13_only: bool,
     current: Mutex<(Vec<u64>, Arc<ServerConfig>)>,
 }
 
@@ -217,7 +221,7 @@ impl Live {
             }
         };
         let shown = Arc::new(Shown::new(Set::new(pair, load_named(&tls.named)?)));
-        let config = build(&shown, &asked, tls.http2).map_err(TlsError::Setup)?;
+        let config = build(&shown, &asked, tls.http2, tls.tls13_only).map_err(TlsError::Setup)?;
         Ok(Self {
             current: Mutex::new((asked.generations(), Arc::new(config))),
             files,
@@ -226,6 +230,7 @@ impl Live {
             shown,
             asked,
             http2: tls.http2,
+            tls13_only: tls.tls13_only,
         })
     }
 
@@ -235,7 +240,7 @@ impl Live {
         let mut current = self.current.lock();
         if current.0 != generations {
             // Clients must hear the new authorities' names, and sessions made under the old ones must end.
-            match build(&self.shown, &self.asked, self.http2) {
+            match build(&self.shown, &self.asked, self.http2, self.tls13_only) {
                 Ok(config) => *current = (generations, Arc::new(config)),
                 Err(error) => tracing::error!(%error, "cannot take new client authorities"),
             }
@@ -289,7 +294,12 @@ impl Asked {
     }
 }
 
-fn build(shown: &Arc<Shown>, asked: &Asked, http2: bool) -> Result<ServerConfig, rustls::Error> {
+fn build(
+    shown: &Arc<Shown>,
+    asked: &Asked,
+    http2: bool,
+    tls13_only: bool,
+) -> Result<ServerConfig, rustls::Error> {
     let provider = provider();
     let verifier = ClientVerifier {
         algorithms: provider.signature_verification_algorithms,
@@ -299,8 +309,11 @@ fn build(shown: &Arc<Shown>, asked: &Asked, http2: bool) -> Result<ServerConfig,
             Asked::Nobody | Asked::Politely(_) => None,
         },
     };
-    let builder =
-        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let versions = match tls13_only {
+        true => &[&rustls::version::TLS13][..],
+        false => rustls::DEFAULT_VERSIONS,
+    };
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
     let builder = match asked {
         Asked::Nobody => builder.with_no_client_auth(),
         _ => builder.with_client_cert_verifier(Arc::new(verifier)),

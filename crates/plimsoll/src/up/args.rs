@@ -19,6 +19,7 @@ What to do with it:
   export KUBECONFIG=~/.plimsoll/kubeconfig
   kubectl get nodes -o wide                 this machine, with its true capacity
   kubectl apply -f app.yaml                 any kind, your own definitions too
+  kubectl top nodes                         what is used, after half a minute
   curl 127.0.0.1:9120/metrics               what the agent sees on this machine
 
   plimsoll up --simulate-nodes 100          with a hundred nodes that cost nothing:
@@ -50,6 +51,9 @@ pub struct UpArgs {
     /// Leave out the agent: this machine is then no node of the cluster
     #[arg(long)]
     pub no_agent: bool,
+    /// Leave out the metrics server: `kubectl top` and autoscalers have nobody to ask then
+    #[arg(long)]
+    pub no_metrics_server: bool,
     /// Leave out the controllers: namespaces are not emptied, dependents do not follow their owners
     #[arg(long)]
     pub no_controllers: bool,

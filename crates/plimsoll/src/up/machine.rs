@@ -63,7 +63,8 @@ impl Machine {
         }
         let view = agent.as_ref().map(|agent| agent.running.view());
         let machine = node::Machine::new(world.root, &world.clock, view)
-            .context("cannot read this machine's facts; leave it out with --no-agent")?;
+            .context("cannot read this machine's facts; leave it out with --no-agent")?
+            .with_pages(agent.as_ref().map(|agent| agent.pages.port()));
         let registration = node::Config { name }.build(client, world.clock, machine);
         Ok(Self {
             node: registration.spawn(),

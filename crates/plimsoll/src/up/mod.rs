@@ -1,9 +1,9 @@
 //! `plimsoll up`: the control plane and every role, on this machine, with one command.
 
 mod args;
+mod figures;
 mod lock;
 mod machine;
-mod signals;
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -16,10 +16,11 @@ use plimsoll_ground::serve;
 use plimsoll_simulate as simulate;
 
 pub use args::UpArgs;
+use figures::MetricsServer;
 use lock::Lock;
 use machine::Machine;
-use signals::Signals;
 
+use crate::signals::Signals;
 use crate::{Failure, raise_descriptor_limit, runtime};
 
 /// How long requests may take to finish after a signal.
@@ -65,6 +66,9 @@ struct Up {
     node_name: Option<String>,
     machine: Option<Machine>,
     simulation: simulate::Running,
+    /// What simulated nodes use.
+    pages: Option<serve::Serving>,
+    metrics_server: Option<MetricsServer>,
 }
 
 impl Up {
@@ -91,12 +95,28 @@ impl Up {
             Some(name) => Some(Machine::start(name, data_dir, api.client()).await?),
             None => None,
         };
-        let simulation = simulate::Config {
+        let mut simulation = simulate::Config {
             nodes: args.simulate_nodes,
             ..simulate::Config::default()
         };
+        let mut pages = None;
+        if args.simulate_nodes > 0 && !args.no_metrics_server {
+            let (told, bound) = simulate::Pages::bind(simulation.clock).await?;
+            pages = Some(told.spawn(bound));
+            simulation.pages = Some(told);
+        }
+        let metrics_server = match args.no_metrics_server {
+            true => None,
+            false => {
+                let client = api.client();
+                let started = MetricsServer::start(data_dir, &kubeconfig, &client).await;
+                Some(started.context("the metrics server; leave it out with --no-metrics-server")?)
+            }
+        };
         Ok(Self {
             simulation: simulation.build(api.client()).spawn(),
+            pages,
+            metrics_server,
             api,
             kubeconfig,
             data_dir: data_dir.to_owned(),
@@ -121,6 +141,9 @@ impl Up {
         if let Some((first, last)) = self.simulation.names() {
             say(&format!("simulated    {first} to {last}"));
         }
+        if let Some(server) = &self.metrics_server {
+            say(&format!("metrics      https://{}", server.address()));
+        }
         say(&format!("data         {}", self.data_dir.display()));
         for remark in self.machine.iter().flat_map(|machine| &machine.remarks) {
             say(&format!("note         {remark}"));
@@ -128,6 +151,9 @@ impl Up {
         say(&format!(
             "try          kubectl --kubeconfig {kubeconfig} get nodes -o wide"
         ));
+        if self.metrics_server.is_some() {
+            say("             kubectl top nodes, in half a minute");
+        }
         if let Some(pages) = pages {
             say(&format!("             curl http://{pages}/metrics"));
         }
@@ -174,7 +200,13 @@ impl Up {
     }
 
     async fn drain(self) {
+        if let Some(server) = self.metrics_server {
+            server.drain(DRAIN).await;
+        }
         self.simulation.drain(DRAIN).await;
+        if let Some(pages) = self.pages {
+            pages.drain(DRAIN).await;
+        }
         if let Some(machine) = self.machine {
             machine.drain(DRAIN).await;
         }

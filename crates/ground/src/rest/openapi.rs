@@ -3,43 +3,21 @@
 
 use serde_json::Value;
 
-/// A message under construction.
-#[derive(Debug, Default)]
-struct Message(Vec<u8>);
+use super::protobuf::Message;
 
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push((value as u8 & 0x7f) | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn text(&mut self, field: u64, value: &Value) {
-        if let Some(text) = value.as_str() {
-            self.bytes(field, text.as_bytes());
-        }
-    }
-
-    fn message(&mut self, field: u64, inner: &Self) {
-        self.bytes(field, &inner.0);
+fn text(message: &mut Message, field: u64, value: &Value) {
+    if let Some(text) = value.as_str() {
+        message.text(field, text);
     }
 }
 
 /// A document of version 2 as protobuf.
-pub fn encode(document: &Value) -> Vec<u8> {
+pub fn to_protobuf(document: &Value) -> Vec<u8> {
     let mut info = Message::default();
-    info.text(1, &document["info"]["title"]);
-    info.text(2, &document["info"]["version"]);
+    text(&mut info, 1, &document["info"]["title"]);
+    text(&mut info, 2, &document["info"]["version"]);
     let mut out = Message::default();
-    out.text(1, &document["swagger"]);
+    text(&mut out, 1, &document["swagger"]);
     out.message(2, &info);
     out.message(8, &Message::default());
     out.message(9, &named_schemas(&document["definitions"]));
@@ -69,13 +47,13 @@ fn schema(value: &Value) -> Message {
         (4, "description"),
         (13, "pattern"),
     ] {
-        out.text(field, &value[key]);
+        text(&mut out, field, &value[key]);
     }
     if let Some(default) = map.get("default") {
         out.message(5, &any(default));
     }
     for name in value["required"].as_array().into_iter().flatten() {
-        out.text(19, name);
+        text(&mut out, 19, name);
     }
     for one in value["enum"].as_array().into_iter().flatten() {
         out.message(20, &any(one));
@@ -90,7 +68,7 @@ fn schema(value: &Value) -> Message {
     }
     if let Some(kind) = map.get("type") {
         let mut item = Message::default();
-        item.text(1, kind);
+        text(&mut item, 1, kind);
         out.message(22, &item);
     }
     if let Some(items) = map.get("items") {
@@ -128,7 +106,7 @@ mod tests {
     fn a_small_document() {
         let document = serde_json::json!({"swagger": "2.0", "info": {"title": "T", "version": "v"},
             "definitions": {"A": {"type": "object", "x-k": [1]}}});
-        let bytes = encode(&document);
+        let bytes = to_protobuf(&document);
         let expected = [
             b"\x0a\x032.0".as_slice(),
             b"\x12\x06\x0a\x01T\x12\x01v",

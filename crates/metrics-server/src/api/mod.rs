@@ -1,0 +1,28 @@
+//! `metrics.k8s.io` and everything else that the server answers.
+
+mod about;
+mod access;
+mod browsers;
+mod counted;
+mod discovery;
+mod figures;
+pub mod freshness;
+mod json;
+mod list;
+mod objects;
+mod openapi;
+mod options;
+mod pages;
+mod past;
+mod protobuf;
+mod route;
+mod row;
+mod sheet;
+mod surface;
+mod version;
+
+pub use about::VERSION;
+pub use browsers::Browsers;
+pub use figures::duration;
+pub use surface::{Rooms, Surface};
+pub use version::Announced;

@@ -1,0 +1,530 @@
+//! What the server publishes about its API for tools: OpenAPI 2 in one document, OpenAPI 3 in one for each part.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use plimsoll_ground::rest::fingerprint::fingerprint;
+use plimsoll_ground::rest::openapi::to_protobuf;
+use serde_json::{Map, Value, json};
+
+use super::row::Kind;
+use super::version::{Announced, GROUP, Version};
+
+const SCHEMAS: &str = include_str!("../../data/schemas.json");
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
+const V3: &str = "#/components/schemas/";
+const V2: &str = "#/definitions/";
+const TYPES: [&str; 3] = [
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+];
+const STREAMS: [&str; 2] = [
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+
+/// A document and its fingerprint.
+#[derive(Debug, Clone)]
+pub struct Published {
+    pub body: Bytes,
+    /// Without quotes.
+    pub hash: String,
+}
+
+impl Published {
+    fn new(document: &Value) -> Self {
+        let body = document.to_string().into_bytes();
+        Self {
+            hash: fingerprint(&body),
+            body: body.into(),
+        }
+    }
+}
+
+/// All documents; they never change.
+#[derive(Debug)]
+pub struct OpenApi {
+    pub v2: Published,
+    pub v2_protobuf: Bytes,
+    pub index: Published,
+    /// By what follows `/openapi/v3/`.
+    v3: Vec<(String, Published)>,
+}
+
+impl OpenApi {
+    pub fn new(announced: Announced) -> Self {
+        let operations = operations(announced);
+        let v2 = document_v2(&operations, announced);
+        let mut parts: Vec<String> = operations.iter().map(|one| one.part.clone()).collect();
+        parts.sort();
+        parts.dedup();
+        let v3: Vec<(String, Published)> = parts
+            .into_iter()
+            .map(|part| {
+                let document = Published::new(&document_v3(&operations, &part));
+                (part, document)
+            })
+            .collect();
+        let mut index = Map::new();
+        for (part, document) in &v3 {
+            let url = format!("/openapi/v3/{part}?hash={}", document.hash);
+            index.insert(part.clone(), json!({"serverRelativeURL": url}));
+        }
+        Self {
+            v2_protobuf: to_protobuf(&v2).into(),
+            v2: Published::new(&v2),
+            index: Published::new(&json!({"paths": index})),
+            v3,
+        }
+    }
+
+    pub fn v3(&self, part: &str) -> Option<&Published> {
+        let found = self.v3.iter().find(|(name, _)| name == part);
+        found.map(|(_, document)| document)
+    }
+}
+
+/// What can be done at a path.
+struct Operation {
+    path: String,
+    /// The document of OpenAPI 3 that tells of it.
+    part: String,
+    tag: String,
+    id: String,
+    description: String,
+    answers_with: String,
+    /// The resource's, with the version and the action.
+    resource: Option<(Kind, Version, &'static str)>,
+    namespaced: bool,
+}
+
+fn schema_name(kind: &str, version: Version) -> String {
+    format!("io.k8s.metrics.pkg.apis.metrics.{}.{kind}", version.name())
+}
+
+fn operations(announced: Announced) -> Vec<Operation> {
+    let about =
+        |path: &str, part: &str, tag: &str, id: &str, description: &str, answer: &str| Operation {
+            path: path.to_owned(),
+            part: part.to_owned(),
+            tag: tag.to_owned(),
+            id: id.to_owned(),
+            description: description.to_owned(),
+            answers_with: answer.to_owned(),
+            resource: None,
+            namespaced: false,
+        };
+    let meta = |name: &str| format!("{META}{name}");
+    let group_part = format!("apis/{GROUP}");
+    let mut all = vec![
+        about(
+            "/apis/",
+            "apis",
+            "apis",
+            "getAPIVersions",
+            "which groups there are",
+            &meta("APIGroupList"),
+        ),
+        about(
+            &format!("/{group_part}/"),
+            &group_part,
+            "metrics",
+            "getMetricsAPIGroup",
+            "which versions the group has",
+            &meta("APIGroup"),
+        ),
+        about(
+            "/version/",
+            "version",
+            "version",
+            "getCodeVersion",
+            "which version the server is",
+            "io.k8s.apimachinery.pkg.version.Info",
+        ),
+    ];
+    for version in announced.versions() {
+        let part = format!("{group_part}/{}", version.name());
+        let tag = format!("metrics_{}", version.name());
+        let title = format!("Metrics{}", capitalised(version.name()));
+        all.push(about(
+            &format!("/{part}/"),
+            &part,
+            &tag,
+            &format!("get{title}APIResources"),
+            "which resources the version has",
+            &meta("APIResourceList"),
+        ));
+        for kind in Kind::ALL {
+            let resource = kind.resource();
+            let mut add = |path: String, verb: &'static str, scope: &str, whole: &str| {
+                let (answer, description) = match verb {
+                    "list" => (kind.list_name(), format!("usage of all {resource}")),
+                    _ => (kind.name(), format!("usage of one of the {resource}")),
+                };
+                let start = if verb == "get" { "read" } else { verb };
+                all.push(Operation {
+                    namespaced: path.contains("{namespace}"),
+                    path,
+                    part: part.clone(),
+                    tag: tag.clone(),
+                    id: format!("{start}{title}{scope}{}{whole}", kind.name()),
+                    description,
+                    answers_with: schema_name(answer, *version),
+                    resource: Some((kind, *version, verb)),
+                });
+            };
+            match kind {
+                Kind::Node => {
+                    add(format!("/{part}/nodes"), "list", "", "");
+                    add(format!("/{part}/nodes/{{name}}"), "get", "", "");
+                }
+                Kind::Pod => {
+                    let within = format!("/{part}/namespaces/{{namespace}}/pods");
+                    add(format!("{within}/{{name}}"), "get", "Namespaced", "");
+                    add(within, "list", "Namespaced", "");
+                    add(format!("/{part}/pods"), "list", "", "ForAllNamespaces");
+                }
+            }
+        }
+    }
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    all
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
+/// Parameters of lists with their types and the names OpenAPI 2 shares them by.
+const LIST_PARAMETERS: [(&str, &str, &str); 12] = [
+    ("allowWatchBookmarks", "boolean", "HC2hJt-J"),
+    ("continue", "string", "QfD61s0i"),
+    ("fieldSelector", "string", "xIcQKXFG"),
+    ("labelSelector", "string", "5Zw57w4C"),
+    ("limit", "integer", "1NfNmdNH"),
+    ("pretty", "string", "tJGM1-ng"),
+    ("resourceVersion", "string", "5WAnf1kx"),
+    ("resourceVersionMatch", "string", "t8XhRHeC"),
+    ("sendInitialEvents", "boolean", "rLXlEK_k"),
+    ("shardSelector", "string", "Kgyki_3_"),
+    ("timeoutSeconds", "integer", "yvYezaOC"),
+    ("watch", "boolean", "XNNPZGbK"),
+];
+const NAMESPACE: (&str, &str) = ("namespace", "vgWSWtn3");
+
+impl Operation {
+    /// Name, type, whether it is part of the path, and the shared name.
+    fn parameters(&self) -> Vec<(&'static str, &'static str, bool, Option<String>)> {
+        let shared = |name: &str, hash: &str| Some(format!("{name}-{hash}"));
+        let mut found = Vec::new();
+        let Some((_, _, verb)) = self.resource else {
+            return found;
+        };
+        for (name, kind, hash) in LIST_PARAMETERS {
+            if verb == "list" || name == "pretty" {
+                found.push((name, kind, false, shared(name, hash)));
+            }
+        }
+        if verb == "get" {
+            found.push(("name", "string", true, None));
+        }
+        if self.namespaced {
+            found.push((
+                NAMESPACE.0,
+                "string",
+                true,
+                shared(NAMESPACE.0, NAMESPACE.1),
+            ));
+        }
+        found.sort_by_key(|(name, ..)| *name);
+        // Those that OpenAPI 2 does not share come first.
+        found.sort_by_key(|(_, _, _, shared)| shared.is_some());
+        found
+    }
+
+    fn types(&self) -> Vec<&'static str> {
+        match self.resource {
+            Some((_, _, "list")) => TYPES.into_iter().chain(STREAMS).collect(),
+            None if self.part == "version" => vec![TYPES[0]],
+            _ => TYPES.to_vec(),
+        }
+    }
+
+    fn kind(&self) -> Option<Value> {
+        let (kind, version, _) = self.resource?;
+        Some(json!({"group": GROUP, "version": version.name(), "kind": kind.name()}))
+    }
+}
+
+fn document_v2(operations: &[Operation], announced: Announced) -> Value {
+    let mut paths = Map::new();
+    for operation in operations {
+        let types = operation.types();
+        let consumes: Vec<&str> = match operation.resource {
+            Some(_) => vec!["*/*"],
+            None => types.clone(),
+        };
+        let mut get = json!({
+            "description": operation.description,
+            "consumes": consumes,
+            "produces": types,
+            "schemes": ["https"],
+            "tags": [operation.tag],
+            "operationId": operation.id,
+            "responses": {"200": {
+                "description": "OK",
+                "schema": {"$ref": format!("{V2}{}", operation.answers_with)},
+            }},
+        });
+        if let (Some((_, _, verb)), Some(kind)) = (operation.resource, operation.kind()) {
+            get["x-kubernetes-action"] = verb.into();
+            get["x-kubernetes-group-version-kind"] = kind;
+        }
+        let mut item = json!({"get": get});
+        let parameters: Vec<Value> = operation
+            .parameters()
+            .into_iter()
+            .map(|(name, kind, in_path, shared)| match shared {
+                Some(shared) => json!({"$ref": format!("#/parameters/{shared}")}),
+                None => parameter_v2(name, kind, in_path),
+            })
+            .collect();
+        if !parameters.is_empty() {
+            item["parameters"] = parameters.into();
+        }
+        paths.insert(operation.path.clone(), item);
+    }
+    let mut shared = Map::new();
+    for (name, kind, hash) in LIST_PARAMETERS {
+        shared.insert(format!("{name}-{hash}"), parameter_v2(name, kind, false));
+    }
+    shared.insert(
+        format!("{}-{}", NAMESPACE.0, NAMESPACE.1),
+        parameter_v2(NAMESPACE.0, "string", true),
+    );
+    let definitions: Map<String, Value> = schemas(announced)
+        .into_iter()
+        .map(|(name, schema)| (name, to_v2(schema)))
+        .collect();
+    json!({
+        "swagger": "2.0",
+        "info": info(),
+        "paths": paths,
+        "definitions": definitions,
+        "parameters": shared,
+    })
+}
+
+fn parameter_v2(name: &str, kind: &str, in_path: bool) -> Value {
+    let mut parameter = json!({
+        "uniqueItems": true,
+        "type": kind,
+        "name": name,
+        "in": if in_path { "path" } else { "query" },
+    });
+    if in_path {
+        parameter["required"] = true.into();
+    }
+    parameter
+}
+
+fn document_v3(operations: &[Operation], part: &str) -> Value {
+    let mut paths = Map::new();
+    let mut needed = Vec::new();
+    let mut announced = Announced::default();
+    for operation in operations.iter().filter(|one| one.part == part) {
+        needed.push(operation.answers_with.clone());
+        announced.v1 |= matches!(operation.resource, Some((_, Version::V1, _)));
+        let schema = json!({"schema": {"$ref": format!("{V3}{}", operation.answers_with)}});
+        let content: Map<String, Value> = operation
+            .types()
+            .into_iter()
+            .map(|media| (media.to_owned(), schema.clone()))
+            .collect();
+        let mut get = json!({
+            "tags": [operation.tag],
+            "description": operation.description,
+            "operationId": operation.id,
+            "responses": {"200": {"description": "OK", "content": content}},
+        });
+        if let (Some((_, _, verb)), Some(kind)) = (operation.resource, operation.kind()) {
+            get["x-kubernetes-action"] = verb.into();
+            get["x-kubernetes-group-version-kind"] = kind;
+        }
+        let mut item = json!({"get": get});
+        let mut parameters = operation.parameters();
+        parameters.sort_by_key(|(name, ..)| *name);
+        let parameters: Vec<Value> = parameters
+            .into_iter()
+            .map(|(name, kind, in_path, _)| {
+                let mut parameter = json!({
+                    "name": name,
+                    "in": if in_path { "path" } else { "query" },
+                    "schema": {"type": kind, "uniqueItems": true},
+                });
+                if in_path {
+                    parameter["required"] = true.into();
+                }
+                parameter
+            })
+            .collect();
+        if !parameters.is_empty() {
+            item["parameters"] = parameters.into();
+        }
+        paths.insert(operation.path.clone(), item);
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": info(),
+        "paths": paths,
+        "components": {"schemas": reachable(&schemas(announced), needed)},
+    })
+}
+
+fn info() -> Value {
+    json!({"title": "Kubernetes metrics-server", "version": super::about::TAG})
+}
+
+/// Those that are named, and those that they are made of.
+fn reachable(all: &Map<String, Value>, mut wanted: Vec<String>) -> Map<String, Value> {
+    let mut found = Map::new();
+    while let Some(name) = wanted.pop() {
+        let Some(schema) = all.get(&name).filter(|_| !found.contains_key(&name)) else {
+            continue;
+        };
+        references(schema, &mut wanted);
+        found.insert(name, schema.clone());
+    }
+    found
+}
+
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            if let Some(name) = map.get("$ref").and_then(Value::as_str) {
+                found.extend(name.strip_prefix(V3).map(str::to_owned));
+            }
+            map.values().for_each(|inner| references(inner, found));
+        }
+        Value::Array(list) => list.iter().for_each(|inner| references(inner, found)),
+        _ => {}
+    }
+}
+
+/// As OpenAPI 3 has them; ours once for each version.
+fn schemas(announced: Announced) -> Map<String, Value> {
+    static PARSED: LazyLock<Map<String, Value>> =
+        LazyLock::new(|| serde_json::from_str(SCHEMAS).unwrap_or_default());
+    let mut all = Map::new();
+    for (name, schema) in PARSED.iter() {
+        if !name.contains("VERSION") {
+            all.insert(name.clone(), schema.clone());
+            continue;
+        }
+        for version in announced.versions() {
+            let text = schema.to_string().replace("VERSION", version.name());
+            let mut schema = serde_json::from_str(&text).unwrap_or_default();
+            explain(name, &mut schema);
+            all.insert(name.replace("VERSION", version.name()), schema);
+        }
+    }
+    all
+}
+
+/// What `kubectl explain` says.
+fn explain(name: &str, schema: &mut Value) {
+    let kind = name.rsplit('.').next().unwrap_or_default();
+    let about = match kind {
+        "NodeMetrics" => "How much CPU and memory a node uses.",
+        "PodMetrics" => "How much CPU and memory the containers of a pod use.",
+        "ContainerMetrics" => "How much CPU and memory a container uses.",
+        "NodeMetricsList" => "The usage of several nodes.",
+        _ => "The usage of several pods.",
+    };
+    schema["description"] = about.into();
+    for (field, text) in [
+        ("timestamp", "When the usage was last measured."),
+        (
+            "window",
+            "The time that CPU usage is the average of; it ends at the timestamp.",
+        ),
+        (
+            "usage",
+            "CPU in cores, averaged over the window, and memory in bytes: the working set at the timestamp.",
+        ),
+        ("containers", "Each container's usage, by name."),
+        ("items", "Their usage, one by one."),
+        ("name", "The container's name within its pod."),
+    ] {
+        if let Some(property) = schema
+            .get_mut("properties")
+            .and_then(|properties| properties.get_mut(field))
+        {
+            property["description"] = text.into();
+        }
+    }
+}
+
+/// OpenAPI 2 has neither defaults nor choices, and refers without wrapping.
+fn to_v2(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut out: Map<String, Value> = map
+                .into_iter()
+                .filter(|(key, _)| key != "default")
+                .map(|(key, inner)| (key, to_v2(inner)))
+                .collect();
+            if out.contains_key("oneOf") {
+                return json!({"type": "string"});
+            }
+            if let Some(Value::Array(mut parts)) = out.remove("allOf")
+                && let Some(Value::Object(part)) = parts.pop()
+            {
+                out.extend(part);
+            }
+            if let Some(Value::String(reference)) = out.get_mut("$ref") {
+                *reference = reference.replace(V3, V2);
+            }
+            out.into()
+        }
+        Value::Array(list) => list.into_iter().map(to_v2).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_closed() {
+        let openapi = OpenApi::new(Announced {
+            v1: true,
+            past: false,
+        });
+        let index: Value = serde_json::from_slice(&openapi.index.body).unwrap();
+        let parts: Vec<&String> = index["paths"].as_object().unwrap().keys().collect();
+        assert_eq!(
+            parts,
+            [
+                "apis",
+                "apis/metrics.k8s.io",
+                "apis/metrics.k8s.io/v1",
+                "apis/metrics.k8s.io/v1beta1",
+                "version"
+            ]
+        );
+        for part in parts {
+            let document: Value = serde_json::from_slice(&openapi.v3(part).unwrap().body).unwrap();
+            let mut named = Vec::new();
+            references(&document, &mut named);
+            for name in named {
+                let schema = &document["components"]["schemas"][&name];
+                assert!(schema.is_object(), "{part}: {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Pages that are no resources: the index, what the server is doing, OpenAPI.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Response, StatusCode};
+use plimsoll_ground::health::Health;
+use plimsoll_ground::rest::answer::{self, Answer, full};
+use plimsoll_ground::rest::fingerprint::is_known;
+use plimsoll_ground::rest::request::Query;
+use serde_json::json;
+
+use super::about;
+use super::list::{accepts_gzip, mark_compressed};
+use super::openapi::{OpenApi, Published};
+use super::past;
+use super::route::Debug;
+use super::version::{Announced, GROUP};
+
+const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const OPENAPI_PROTOBUF_SAFE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// Every path there is, for those who ask for none of them.
+pub fn paths(announced: Announced, health: &Health) -> String {
+    let mut paths = vec!["/apis".to_owned(), format!("/apis/{GROUP}")];
+    for version in announced.versions() {
+        paths.push(format!("/apis/{}", version.api_version()));
+    }
+    if announced.past {
+        paths.push(format!("/apis/{}", past::GROUP));
+        paths.push(format!("/apis/{}", past::API_VERSION));
+    }
+    paths.extend(health.paths());
+    for other in [
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/statusz",
+        "/version",
+    ] {
+        paths.push(other.to_owned());
+    }
+    paths.sort();
+    serde_json::to_string_pretty(&json!({ "paths": paths })).unwrap_or_default()
+}
+
+pub fn index(code: StatusCode, paths: &str) -> Answer {
+    answer::answer(code, "application/json", full(paths.to_owned()))
+}
+
+pub fn version() -> Answer {
+    let text = serde_json::to_vec_pretty(&about::about()).unwrap_or_default();
+    answer::answer(StatusCode::OK, "application/json", full(text))
+}
+
+/// A document that clients keep.
+fn published(document: &Published, headers: &HeaderMap, content_type: &'static str) -> Answer {
+    let etag = format!("\"{}\"", document.hash);
+    let mut response = if is_known(&etag, headers) {
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        answer::answer(StatusCode::OK, content_type, full(document.body.clone()))
+    };
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// The first media type that is wanted and can be had; `None`: none of them can.
+fn acceptable<'a>(headers: &'a HeaderMap, offered: &[&'a str]) -> Option<&'a str> {
+    let wanted = answer::accepted(headers);
+    if wanted.is_empty() {
+        return offered.first().copied();
+    }
+    wanted.iter().find_map(
+        |one| match one.split(';').next().unwrap_or_default().trim() {
+            "*/*" | "application/*" => offered.first().copied(),
+            media => offered.iter().copied().find(|one| *one == media),
+        },
+    )
+}
+
+fn unacceptable() -> Answer {
+    let mut response = Response::new(full(""));
+    *response.status_mut() = StatusCode::NOT_ACCEPTABLE;
+    response
+}
+
+/// One document for everything. It is compressed whatever its size.
+pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+    let offered = ["application/json", OPENAPI_PROTOBUF, OPENAPI_PROTOBUF_SAFE];
+    let mut response = match acceptable(headers, &offered) {
+        None => unacceptable(),
+        Some(media) => {
+            let (body, kind) = match media {
+                "application/json" => (&openapi.v2.body, "application/json"),
+                _ => (&openapi.v2_protobuf, OPENAPI_PROTOBUF_SAFE),
+            };
+            let gzip = accepts_gzip(headers);
+            let document = Published {
+                body: if gzip {
+                    packed(body).into()
+                } else {
+                    body.clone()
+                },
+                hash: openapi.v2.hash.clone(),
+            };
+            let mut response = published(&document, headers, kind);
+            if gzip && response.status() == StatusCode::OK {
+                mark_compressed(response.headers_mut());
+            }
+            response
+        }
+    };
+    let vary = HeaderValue::from_static("Accept");
+    response.headers_mut().insert(header::VARY, vary);
+    response
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    // Memory takes whatever is written.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
+}
+
+pub fn openapi_3(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+    published(&openapi.index, headers, "application/json")
+}
+
+/// The document of a group and version; one that is not there has nothing in it.
+pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &HeaderMap) -> Answer {
+    let Some(document) = openapi.v3(part) else {
+        return Response::new(full(""));
+    };
+    let vary = |response: &mut Answer| {
+        let accept = HeaderValue::from_static("Accept");
+        response.headers_mut().insert(header::VARY, accept);
+    };
+    if acceptable(headers, &["application/json"]).is_none() {
+        let mut response = unacceptable();
+        vary(&mut response);
+        return response;
+    }
+    let hash = query.get("hash");
+    let moved = hash.is_some_and(|hash| hash != document.hash);
+    let mut response = published(document, headers, "application/json");
+    vary(&mut response);
+    if moved {
+        *response.body_mut() = full("");
+        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+        let there = format!("/openapi/v3/{part}?hash={}", document.hash);
+        if let Ok(there) = HeaderValue::from_str(&there) {
+            response.headers_mut().insert(header::LOCATION, there);
+        }
+    } else if hash.is_some() {
+        let forever = HeaderValue::from_static("public, immutable");
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, forever);
+    }
+    response
+}
+
+/// Its own metrics. They are compressed whatever their size.
+pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
+    const KIND: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    let mut response = if accepts_gzip(headers) {
+        let packed = packed(text.as_bytes());
+        let mut response = answer::answer(StatusCode::OK, KIND, full(packed));
+        mark_compressed(response.headers_mut());
+        response.headers_mut().remove(header::VARY);
+        response
+    } else {
+        answer::answer(StatusCode::OK, KIND, full(text))
+    };
+    if let Some(started) = started {
+        response.headers_mut().insert(
+            HeaderName::from_static("process-start-time-unix"),
+            HeaderValue::from(started as u64),
+        );
+    }
+    response
+}
+
+/// For people.
+pub fn status(started: jiff::Timestamp) -> Answer {
+    let up = jiff::Timestamp::now()
+        .duration_since(started)
+        .as_secs()
+        .max(0);
+    let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
+    let text = format!(
+        "\nplimsoll metrics-server statusz\nFor people; programs read /metrics.\n\n\
+         Started: {started}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\n\nPaths: /healthz /livez /metrics /readyz /version\n",
+        up / 3600,
+        up / 60 % 60,
+        up % 60,
+        about::VERSION
+    );
+    let kind = "text/plain; charset=utf-8";
+    answer::answer(StatusCode::OK, kind, full(text))
+}
+
+/// The original's doors to its innards. There is no Go runtime to look into here, and profilers need no help.
+pub fn debug(debug: &Debug, method: &Method) -> Answer {
+    match debug {
+        Debug::ProfilesElsewhere => {
+            let text = "<a href=\"/debug/pprof/\">Found</a>.\n\n";
+            let kind = "text/html; charset=utf-8";
+            let mut response = answer::answer(StatusCode::FOUND, kind, full(text));
+            let there = HeaderValue::from_static("/debug/pprof/");
+            response.headers_mut().insert(header::LOCATION, there);
+            response
+        }
+        Debug::Profiles => answer::answer(
+            StatusCode::OK,
+            "text/html; charset=utf-8",
+            full("<html><body>no profiles: use perf on the process</body></html>\n"),
+        ),
+        Debug::Profile(_) => {
+            let mut response = answer::text(StatusCode::NOT_FOUND, "Unknown profile\n");
+            let headers = response.headers_mut();
+            headers.insert("x-go-pprof", HeaderValue::from_static("1"));
+            response
+        }
+        Debug::Flags => answer::answer(
+            StatusCode::OK,
+            "text/html; charset=utf-8",
+            full("<html><body>/debug/flags/v</body></html>\n"),
+        ),
+        Debug::Verbosity if *method == Method::PUT => answer::text(
+            StatusCode::NOT_IMPLEMENTED,
+            "the log's filter is set at the start, with --log or -v\n",
+        ),
+        Debug::Verbosity => {
+            let mut response =
+                answer::text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
+            let plain = HeaderValue::from_static("text/plain");
+            response.headers_mut().insert(header::CONTENT_TYPE, plain);
+            response
+        }
+    }
+}

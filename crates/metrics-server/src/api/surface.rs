@@ -1,0 +1,514 @@
+//! From a request to an answer.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use plimsoll_ground::auth::{Gate, Refusal, UserInfo};
+use plimsoll_ground::health::{Class, Health, InFlight};
+use plimsoll_ground::reflect;
+use plimsoll_ground::rest::answer::{self, Answer, Format, Offer, Transform};
+use plimsoll_ground::rest::field;
+use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
+use plimsoll_ground::rest::status::{Failure, Subject};
+use plimsoll_ground::serve::LastOnHttp2;
+
+use super::access::access;
+use super::browsers::Browsers;
+use super::freshness::Freshness;
+use super::list::{self, Listing, Next, accepts_gzip};
+use super::objects::Common;
+use super::openapi::OpenApi;
+use super::route::Route;
+use super::row::{Kind, Row};
+use super::sheet::{Form, Include};
+use super::version::{Announced, GROUP, Version};
+use super::{counted, discovery, options, pages, past, route};
+use crate::history::History;
+use crate::own::OwnMetrics;
+use crate::own::process;
+use crate::view::{Found, View};
+
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Everything that an answer may need.
+#[derive(Debug)]
+pub struct Rooms {
+    pub view: View,
+    /// `None`: nothing is remembered.
+    pub history: Option<History>,
+    /// Opens when all nodes and pods are known; lists would lack some before that.
+    pub known: reflect::Gate,
+    pub gate: Gate,
+    pub in_flight: InFlight,
+    pub health: Health,
+    pub own: OwnMetrics,
+    pub announced: Announced,
+    pub browsers: Browsers,
+    /// Where clients reach the server: `:443`.
+    pub address: String,
+}
+
+/// Answers requests. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Surface(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    parts: Rooms,
+    openapi: OpenApi,
+    paths: String,
+    started: jiff::Timestamp,
+    process_started: Option<f64>,
+}
+
+/// What is known about a request before anybody looks at it.
+struct Asked {
+    head: Parts,
+    query: Query,
+    info: RequestInfo,
+    route: Route,
+}
+
+impl Asked {
+    fn new(head: Parts) -> Self {
+        let query = Query::parse(head.uri.query().unwrap_or_default());
+        let path = percent_decoded(head.uri.path());
+        let mut info = RequestInfo::new(&head.method, head.uri.path(), &query);
+        info.narrow(&query);
+        Self {
+            route: Route::of(&path),
+            head,
+            query,
+            info,
+        }
+    }
+
+    fn offer(&self) -> Offer {
+        Offer {
+            lists: matches!(self.route, Route::List { .. }),
+            protobuf: !matches!(
+                self.route,
+                Route::Version
+                    | Route::Status
+                    | Route::Past(route::Past::List(_) | route::Past::Get { .. })
+            ),
+            only_json: self.route == Route::Version,
+            forms: matches!(self.route, Route::List { .. } | Route::Get { .. }),
+        }
+    }
+
+    fn format(&self) -> Result<Format, Failure> {
+        Format::negotiate(&self.head.headers, self.query.get("pretty"), self.offer())
+    }
+
+    fn refused(&self, failure: &Failure) -> Answer {
+        let pretty = self.query.get("pretty");
+        let format = Format::of_refusal(&self.head.headers, pretty, self.offer());
+        answer::refusal(failure, format.as_ref())
+    }
+}
+
+impl Surface {
+    pub fn new(parts: Rooms) -> Self {
+        Self(Arc::new(Inner {
+            openapi: OpenApi::new(parts.announced),
+            paths: pages::paths(parts.announced, &parts.health),
+            started: jiff::Timestamp::now(),
+            process_started: process::started(),
+            parts,
+        }))
+    }
+
+    pub async fn handle(&self, head: Parts) -> Answer {
+        let began = Instant::now();
+        let mut asked = Asked::new(head);
+        let parts = &self.0.parts;
+        let audit_id = audit_id(&asked.head.headers);
+        let class = Class::of(&asked.head);
+        let under_way = parts.own.requests.begin(class == Class::Mutating);
+        let origin = asked.head.headers.get(header::ORIGIN).cloned();
+        let mut response = match parts.browsers.preflight(&asked.head) {
+            Some(response) => response,
+            None => self.admitted(&mut asked, class).await,
+        };
+        parts.browsers.mark(response.headers_mut(), origin.as_ref());
+        if parts.browsers.sends_away() {
+            response.extensions_mut().insert(LastOnHttp2);
+        }
+        let headers = response.headers_mut();
+        headers.insert(AUDIT_ID, audit_id);
+        headers
+            .entry(header::CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-cache, private"));
+        if let Some(labels) = counted::labels(&asked.route, &asked.info, &asked.head.method) {
+            let code = response.status().as_u16();
+            parts.own.requests.answered(labels, code, began.elapsed());
+        }
+        // It is under way until its last byte is out.
+        response.map(|body| {
+            body.map_frame(move |frame| {
+                let _ = &under_way;
+                frame
+            })
+            .boxed_unsync()
+        })
+    }
+
+    async fn admitted(&self, asked: &mut Asked, class: Class) -> Answer {
+        if asked.info.verb != "watch"
+            && let Err(refused) = options::timeout(&asked.query)
+        {
+            return asked.refused(&refused);
+        }
+        let parts = &self.0.parts;
+        let user = match parts.gate.identify(&mut asked.head).await {
+            Ok(user) => user,
+            Err(refusal) => return turned_away(asked, &refusal),
+        };
+        let place = match parts.in_flight.enter(class, &user) {
+            Ok(place) => place,
+            Err(too_many) => return too_many.into_response().map(from_full),
+        };
+        let access = access(&asked.head.method, &asked.info, &asked.query);
+        if let Err(refusal) = parts.gate.permit(&asked.head, &user, access).await {
+            return turned_away(asked, &refusal);
+        }
+        let mut response = match self.routed(asked).await {
+            Ok(response) => response,
+            Err(refused) => asked.refused(&refused),
+        };
+        mark_strangers(&mut response, &user);
+        response.map(|body| {
+            body.map_frame(move |frame| {
+                let _ = &place;
+                frame
+            })
+            .boxed_unsync()
+        })
+    }
+
+    async fn routed(&self, asked: &Asked) -> Result<Answer, Failure> {
+        let inner = &*self.0;
+        let parts = &inner.parts;
+        let headers = &asked.head.headers;
+        if asked.route.is_read_only() && asked.head.method != Method::GET {
+            return Err(Failure::method_not_supported());
+        }
+        Ok(match &asked.route {
+            Route::NoResource => return Err(Failure::no_such_resource()),
+            Route::Index => pages::index(StatusCode::OK, &inner.paths),
+            Route::Nothing => pages::index(StatusCode::NOT_FOUND, &inner.paths),
+            Route::Groups => {
+                if let Some(encoding) = discovery::wants_aggregated(headers) {
+                    let pretty = answer::wants_pretty(headers, asked.query.get("pretty"));
+                    return Ok(discovery::aggregated(
+                        parts.announced,
+                        encoding,
+                        pretty,
+                        headers,
+                    ));
+                }
+                let document = discovery::groups(parts.announced, &parts.address);
+                discovery::answer_with(&document, &asked.format()?)
+            }
+            Route::Group => {
+                discovery::answer_with(&discovery::group(parts.announced), &asked.format()?)
+            }
+            Route::Resources(version) => {
+                discovery::answer_with(&discovery::resources(*version), &asked.format()?)
+            }
+            Route::List {
+                version,
+                kind,
+                namespace,
+            } => return self.list(asked, *version, *kind, namespace).await,
+            Route::Get {
+                version,
+                kind,
+                namespace,
+                name,
+            } => return self.get(asked, *version, *kind, namespace, name),
+            Route::Past(past) => return self.past(asked, past),
+            Route::Version => {
+                asked.format()?;
+                pages::version()
+            }
+            Route::OpenApi2 => pages::openapi_2(&inner.openapi, headers),
+            Route::OpenApi3 => pages::openapi_3(&inner.openapi, headers),
+            Route::OpenApi3Of(part) => {
+                pages::openapi_3_of(&inner.openapi, part, &asked.query, headers)
+            }
+            Route::Health => {
+                let path = percent_decoded(asked.head.uri.path());
+                let answer = parts.health.answer(&path, asked.head.uri.query());
+                match answer {
+                    Some(answer) => answer.map(from_full),
+                    None => pages::index(StatusCode::NOT_FOUND, &inner.paths),
+                }
+            }
+            Route::Metrics => pages::metrics(parts.own.render(), inner.process_started, headers),
+            Route::Status => {
+                let accepted = answer::accepted(headers);
+                let takes_text = |one: &&str| {
+                    let media = one.split(';').next().unwrap_or_default().trim();
+                    matches!(media, "*/*" | "text/*" | "text/plain")
+                };
+                if !accepted.is_empty() && !accepted.iter().any(takes_text) {
+                    let types = "application/json, application/yaml, text/plain";
+                    return Err(answer::only_accepted(types));
+                }
+                pages::status(inner.started)
+            }
+            Route::Debug(debug) => pages::debug(debug, &asked.head.method),
+        })
+    }
+
+    async fn list(
+        &self,
+        asked: &Asked,
+        version: Version,
+        kind: Kind,
+        namespace: &str,
+    ) -> Result<Answer, Failure> {
+        let format = asked.format()?;
+        let selector = options::selector(&asked.query)?;
+        self.complete()?;
+        if asked.info.verb == "watch" {
+            return Err(no_watch(kind));
+        }
+        let form = form(&format, &asked.query, Wanted::List(kind))?;
+        let listing = Listing {
+            view: self.0.parts.view.clone(),
+            kind,
+            namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
+            selector,
+            freshness: self.freshness().clone(),
+            next: Next::Beginning,
+        };
+        let common = common(version, kind);
+        let gzip = accepts_gzip(&asked.head.headers);
+        Ok(list::answer(listing, &format, form, common, gzip).await)
+    }
+
+    fn past(&self, asked: &Asked, past: &route::Past) -> Result<Answer, Failure> {
+        let Some(history) = &self.0.parts.history else {
+            // As any other path that is not there.
+            return Ok(pages::index(StatusCode::NOT_FOUND, &self.0.paths));
+        };
+        let format = asked.format()?;
+        let gzip = accepts_gzip(&asked.head.headers);
+        Ok(match past {
+            route::Past::Group => discovery::answer_with(&discovery::past_group(), &format),
+            route::Past::Resources => discovery::answer_with(&discovery::past_resources(), &format),
+            route::Past::List(namespace) => {
+                past::list(history, namespace.as_deref(), &asked.query, &format, gzip)?
+            }
+            route::Past::Get { namespace, name } => past::get(history, namespace, name, &format)?,
+            route::Past::Nothing => return Err(Failure::no_such_resource()),
+        })
+    }
+
+    /// Whoever asks too early must not take what is there for all there is.
+    fn complete(&self) -> Result<(), Failure> {
+        let known = &self.0.parts.known;
+        if known.is_open() {
+            return Ok(());
+        }
+        let mut failure = Failure::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "ServiceUnavailable",
+            format!(
+                "not all is known yet: waiting for {}",
+                known.missing().join(", ")
+            ),
+        );
+        failure.retry_after = Some(1);
+        Err(failure)
+    }
+
+    fn freshness(&self) -> &Freshness {
+        &self.0.parts.own.freshness
+    }
+
+    fn get(
+        &self,
+        asked: &Asked,
+        version: Version,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Answer, Failure> {
+        let format = asked.format()?;
+        self.complete()?;
+        let common = common(version, kind);
+        let mut ages = self.freshness().ages();
+        let form = form(&format, &asked.query, Wanted::One(kind));
+        let mut show = |row: Row<'_>| {
+            if let Some((at, _)) = row.taken() {
+                ages.observe(at);
+            }
+            let form = form.clone()?;
+            Ok(list::single(&row, &format, form, common))
+        };
+        let view = &self.0.parts.view;
+        let found = match kind {
+            Kind::Node => view.node(name, |row| show(Row::Node(row))),
+            Kind::Pod => view.pod(namespace, name, |row| show(Row::Pod(row))),
+        };
+        self.freshness().add(ages);
+        let gzip = accepts_gzip(&asked.head.headers);
+        match found {
+            Found::Found(bytes) => Ok(list::whole(bytes?, &format, gzip)),
+            Found::Unknown => Err(unknown(kind, name)),
+            Found::NoMetrics => Err(no_metrics(kind, namespace, name)),
+        }
+    }
+}
+
+fn common(version: Version, kind: Kind) -> Common {
+    Common {
+        kind,
+        api_version: version.api_version(),
+        asked_at: jiff::Timestamp::now().as_second(),
+    }
+}
+
+enum Wanted {
+    One(Kind),
+    List(Kind),
+}
+
+/// What is asked for must fit what is there.
+fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Failure> {
+    let meta = match format.meta_version {
+        "v1beta1" => "meta.k8s.io/v1beta1",
+        _ => "meta.k8s.io/v1",
+    };
+    let misfit = |asked: &str, what: &str, kind: &str| {
+        Failure::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            format!("you requested {asked}, but the requested object is {what} (*metrics.{kind})"),
+        )
+    };
+    match (format.transform, wanted) {
+        (Transform::None, _) => Ok(Form::Object),
+        (Transform::Partial, Wanted::One(_)) | (Transform::PartialList, Wanted::List(_)) => {
+            Ok(Form::Metadata { meta })
+        }
+        (Transform::Partial, Wanted::List(kind)) => {
+            Err(misfit("PartialObjectMetadata", "a list", kind.list_name()))
+        }
+        (Transform::PartialList, Wanted::One(kind)) => Err(misfit(
+            "PartialObjectMetadataList",
+            "not a list",
+            kind.name(),
+        )),
+        (Transform::Table, _) => {
+            let include = match query.get("includeObject").unwrap_or_default() {
+                "" | "Metadata" => Include::Metadata,
+                "Object" => Include::Object,
+                "None" => Include::Nothing,
+                other => {
+                    return Err(Failure::bad_request(format!(
+                        "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                        field::quote(other)
+                    )));
+                }
+            };
+            Ok(Form::Table { meta, include })
+        }
+    }
+}
+
+fn unknown(kind: Kind, name: &str) -> Failure {
+    let kind = match kind {
+        Kind::Node => "node",
+        Kind::Pod => "pods",
+    };
+    Failure::not_found(Subject { group: "", kind }, name)
+}
+
+fn no_metrics(kind: Kind, namespace: &str, name: &str) -> Failure {
+    let (kind, name) = match kind {
+        Kind::Node => ("nodemetrics", name.to_owned()),
+        Kind::Pod => ("podmetrics", format!("{namespace}/{name}")),
+    };
+    Failure::not_found(Subject { group: GROUP, kind }, &name)
+}
+
+fn no_watch(kind: Kind) -> Failure {
+    let details = [("group", GROUP), ("kind", kind.resource())];
+    let details = details.map(|(key, text)| (key.to_owned(), text.into()));
+    Failure::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "MethodNotAllowed",
+        format!(
+            "watch is not supported on resources of kind \"{}.{GROUP}\"",
+            kind.resource()
+        ),
+    )
+    .with_details(details.into_iter().collect())
+}
+
+/// Those whom nobody knows, and those who may not.
+fn turned_away(asked: &Asked, refusal: &Refusal) -> Answer {
+    let mut response = match refusal.failure() {
+        Some(failure) => asked.refused(&failure),
+        None => answer::text(refusal.status(), refusal.message() + "\n"),
+    };
+    if !matches!(refusal, Refusal::Unauthorized(_)) {
+        let nosniff = HeaderValue::from_static("nosniff");
+        let headers = response.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    }
+    if refusal.is_to_a_stranger() {
+        response.extensions_mut().insert(LastOnHttp2);
+    }
+    response
+}
+
+/// Strangers must not keep a connection on which much can be asked at little cost.
+fn mark_strangers(response: &mut Answer, user: &UserInfo) {
+    if user.is_anonymous() {
+        response.extensions_mut().insert(LastOnHttp2);
+    }
+}
+
+fn audit_id(headers: &HeaderMap) -> HeaderValue {
+    if let Some(given) = headers.get(&AUDIT_ID) {
+        return given.clone();
+    }
+    let id = uuid::Uuid::new_v4().to_string();
+    HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn from_full(body: http_body_util::Full<bytes::Bytes>) -> answer::Body {
+    body.map_err(|never| match never {}).boxed_unsync()
+}
+
+impl<B: Send + 'static> tower::Service<Request<B>> for Surface {
+    type Response = Answer;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let surface = self.clone();
+        Box::pin(async move {
+            // Nothing that is answered here has a body that matters.
+            let (head, _) = request.into_parts();
+            Ok(surface.handle(head).await)
+        })
+    }
+}

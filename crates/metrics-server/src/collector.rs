@@ -1,0 +1,157 @@
+//! The data half of the server: watches, scrapes, keeps.
+
+use std::time::Duration;
+
+use plimsoll_ground::reflect::{Gate, Rounds};
+use plimsoll_ground::rest::selector::Requirement;
+use plimsoll_ground::shutdown::{self, Stopper};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinHandle;
+
+use crate::history::{self, History};
+use crate::metadata;
+use crate::scrape::{self, IdentityError, Rules, Scraper, Source, Telemetry, Trust};
+use crate::store::{Settings, Store};
+use crate::view::View;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The time between two scrapes of a node.
+    pub resolution: Duration,
+    /// How long the figures of a node are shown that cannot be scraped any more; `None`: for some rounds, zero: not at
+    /// all, as the original has it.
+    pub keep: Option<Duration>,
+    /// A container without figures withholds itself only, not its pod.
+    pub lenient_pods: bool,
+    /// Which nodes are scraped and listed.
+    pub node_selector: Vec<Requirement>,
+    /// What workloads used is remembered for so long.
+    pub history: Option<Duration>,
+    pub scrape: scrape::Config,
+}
+
+impl Default for Config {
+    /// The defaults of the flags.
+    fn default() -> Self {
+        let types = "Hostname,InternalDNS,InternalIP,ExternalDNS,ExternalIP";
+        Self {
+            resolution: Duration::from_secs(60),
+            keep: None,
+            lenient_pods: false,
+            node_selector: Vec::new(),
+            history: None,
+            scrape: scrape::Config {
+                rules: Rules {
+                    port: 10250,
+                    use_status_port: false,
+                    address_types: types.split(',').map(str::to_owned).collect(),
+                    plain: false,
+                },
+                trust: Trust::default(),
+                request_timeout: Duration::from_secs(10),
+                concurrency: 128,
+                page_limit: 16 << 20,
+                user_agent: concat!("plimsoll-metrics-server/", env!("CARGO_PKG_VERSION"))
+                    .to_owned(),
+            },
+        }
+    }
+}
+
+/// Built, and not running yet.
+pub struct Collector {
+    client: kube::Client,
+    store: Store,
+    telemetry: Telemetry,
+    scraper: Scraper,
+    gate: Gate,
+}
+
+impl Config {
+    /// `client` tells which nodes and pods there are; `source` is who we are to kubelets. Reads certificates, asks
+    /// nobody.
+    pub fn build(self, client: kube::Client, source: Source) -> Result<Collector, IdentityError> {
+        let mut settings = Settings::new(self.resolution);
+        settings.lenient_pods = self.lenient_pods;
+        settings.node_selector = self.node_selector;
+        settings.history = self
+            .history
+            .map(|span| History::new(history::Config::new(span)));
+        if let Some(keep) = self.keep {
+            settings.keep = keep;
+        }
+        let store = Store::new(settings);
+        let telemetry = Telemetry::new(self.resolution);
+        let scraper = Scraper::new(self.scrape, source, store.clone(), telemetry.clone())?;
+        Ok(Collector {
+            client,
+            store,
+            telemetry,
+            scraper,
+            gate: Gate::default(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector")
+            .field("scraper", &self.scraper)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    pub fn view(&self) -> View {
+        View::new(self.store.clone())
+    }
+
+    /// `None`: it is not kept.
+    pub fn history(&self) -> Option<History> {
+        self.store.settings().history.clone()
+    }
+
+    pub fn telemetry(&self) -> Telemetry {
+        self.telemetry.clone()
+    }
+
+    /// Opens when nodes and pods are known.
+    pub fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    /// Begins to watch, and to scrape each node as soon as it is known.
+    pub fn spawn(self) -> Running {
+        let (stopper, shutdown) = shutdown::channel();
+        let (changes, told) = unbounded_channel();
+        let watches = metadata::spawn(&self.client, &self.store, changes, &self.gate, &shutdown);
+        let scraping = tokio::spawn(self.scraper.run(told, shutdown));
+        Running {
+            stopper,
+            watches,
+            scraping,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Running {
+    stopper: Stopper,
+    watches: [Rounds; 2],
+    scraping: JoinHandle<()>,
+}
+
+impl Running {
+    /// How the watches of nodes and of pods go.
+    pub fn watches(&self) -> &[Rounds; 2] {
+        &self.watches
+    }
+
+    /// Stops; scrapes that are on their way are given up.
+    pub async fn drain(self, within: Duration) {
+        self.stopper.stop();
+        if tokio::time::timeout(within, self.scraping).await.is_err() {
+            tracing::warn!(?within, "scraping did not stop in time");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! How requests were answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::page::Page;
+use crate::scrape::Histogram;
+
+const BOUNDS: [f64; 23] = [
+    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
+    10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
+
+/// What a request was, as far as it is counted by. Nothing of it is a client's to choose freely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels {
+    pub component: &'static str,
+    pub group: &'static str,
+    pub version: &'static str,
+    pub resource: &'static str,
+    pub subresource: &'static str,
+    pub scope: &'static str,
+    pub verb: &'static str,
+}
+
+/// Clones count the same.
+#[derive(Debug, Clone, Default)]
+pub struct Requests(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    answered: Mutex<Answered>,
+    read_only: AtomicI64,
+    mutating: AtomicI64,
+}
+
+#[derive(Debug, Default)]
+struct Answered {
+    totals: BTreeMap<(Labels, u16), u64>,
+    durations: BTreeMap<Labels, Histogram>,
+}
+
+/// Counts as being answered as long as it lives.
+#[derive(Debug)]
+pub struct UnderWay {
+    requests: Requests,
+    mutating: bool,
+}
+
+impl Requests {
+    pub fn begin(&self, mutating: bool) -> UnderWay {
+        self.gauge(mutating).fetch_add(1, Ordering::Relaxed);
+        UnderWay {
+            requests: self.clone(),
+            mutating,
+        }
+    }
+
+    fn gauge(&self, mutating: bool) -> &AtomicI64 {
+        match mutating {
+            true => &self.0.mutating,
+            false => &self.0.read_only,
+        }
+    }
+
+    pub fn answered(&self, labels: Labels, code: u16, took: Duration) {
+        let mut answered = self.0.answered.lock();
+        *answered.totals.entry((labels, code)).or_default() += 1;
+        answered
+            .durations
+            .entry(labels)
+            .or_insert_with(|| Histogram::new(BOUNDS.into()))
+            .observe(took.as_secs_f64());
+    }
+
+    pub fn write(&self, page: &mut Page) {
+        let name = "apiserver_current_inflight_requests";
+        page.family(name, "gauge", "[STABLE] Requests that are being answered.");
+        for (kind, mutating) in [("mutating", true), ("readOnly", false)] {
+            let count = self.gauge(mutating).load(Ordering::Relaxed);
+            page.sample(name, &[("request_kind", kind)], count as f64);
+        }
+        let answered = self.0.answered.lock();
+        let name = "apiserver_request_duration_seconds";
+        page.family(
+            name,
+            "histogram",
+            "[STABLE] Time until an answer began, by what was asked for.",
+        );
+        for (labels, histogram) in &answered.durations {
+            page.histogram(name, &labels.pairs(), histogram);
+        }
+        let name = "apiserver_request_total";
+        page.family(
+            name,
+            "counter",
+            "[STABLE] Requests, by what was asked for and the status of the answer.",
+        );
+        for ((labels, code), count) in &answered.totals {
+            let code = code.to_string();
+            let mut pairs = vec![("code", code.as_str())];
+            pairs.extend(labels.pairs());
+            page.sample(name, &pairs, *count as f64);
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let gauge = self.requests.gauge(self.mutating);
+        gauge.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Labels {
+    fn pairs(&self) -> [(&'static str, &'static str); 8] {
+        [
+            ("component", self.component),
+            ("dry_run", ""),
+            ("group", self.group),
+            ("resource", self.resource),
+            ("scope", self.scope),
+            ("subresource", self.subresource),
+            ("verb", self.verb),
+            ("version", self.version),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_answered() {
+        let requests = Requests::default();
+        let labels = Labels {
+            component: "apiserver",
+            group: "metrics.k8s.io",
+            version: "v1beta1",
+            resource: "nodes",
+            subresource: "",
+            scope: "cluster",
+            verb: "LIST",
+        };
+        let under_way = requests.begin(false);
+        requests.answered(labels, 200, Duration::from_millis(3));
+        requests.answered(labels, 404, Duration::from_secs(70));
+        let mut page = Page::default();
+        requests.write(&mut page);
+        let page = page.finish();
+        for line in [
+            "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n",
+            "apiserver_request_total{code=\"404\",component=\"apiserver\",dry_run=\"\",group=\"metrics.k8s.io\",resource=\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\"} 1\n",
+            "version=\"v1beta1\",le=\"60\"} 1\n",
+            "version=\"v1beta1\",le=\"+Inf\"} 2\n",
+        ] {
+            assert!(page.contains(line), "{line}{page}");
+        }
+        drop(under_way);
+        let mut page = Page::default();
+        requests.write(&mut page);
+        assert!(page.finish().contains("{request_kind=\"readOnly\"} 0\n"));
+    }
+}

@@ -1,0 +1,67 @@
+//! A few bad ones among many.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::*;
+
+const MANY: usize = 200;
+/// One in twenty.
+const EVERY: usize = 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_stay_complete_while_one_in_twenty_fails() {
+    let world = World::new(|config, _| {
+        // Few at once: the hung ones could block all of them.
+        config.concurrency = 4;
+    });
+    let bad = [
+        Kind::Hung,
+        Kind::HalfWay,
+        Kind::Slow(Duration::from_secs(5)),
+        Kind::Lying(b"\0\0\0".to_vec()),
+        Kind::Endless,
+        Kind::Flapping,
+        Kind::Closing,
+    ];
+    let mut kubelets = Vec::new();
+    for index in 0..MANY {
+        let name = format!("node-{index:03}");
+        kubelets.push(world.kubelet(&name, Kind::Good).await);
+    }
+    soon("all are well", || {
+        world.nodes().len() == MANY && world.pods().len() == MANY
+    })
+    .await;
+    let mut failing = BTreeSet::new();
+    for (kubelet, kind) in kubelets.iter().step_by(EVERY).zip(bad.iter().cycle()) {
+        kubelet.becomes(kind.clone());
+        failing.insert(kubelet.state.name.clone());
+    }
+    let before = world.telemetry.totals();
+    soon("some fail", || {
+        world.telemetry.totals().failed >= before.failed + 15
+    })
+    .await;
+    // What is well is fresh, and what is not is still there as it was.
+    let fresh_after = now() - 4 * RESOLUTION.as_nanos() as i64;
+    let mut stale = Vec::new();
+    let mut seen = 0;
+    world.view.visit_nodes(&Selector::default(), &mut |row| {
+        seen += 1;
+        if row.usage.at < fresh_after && !failing.contains(row.name) {
+            stale.push(row.name.to_owned());
+        }
+    });
+    assert_eq!((seen, stale), (MANY, Vec::new()));
+    assert_eq!(world.pods().len(), MANY);
+    assert!(world.telemetry.is_timely(Instant::now()));
+    // Hung ones are asked ever less often.
+    let hung = &kubelets[0];
+    assert!(hung.requests() < kubelets[1].requests(), "{hung:?}");
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_nanos()).unwrap()
+}

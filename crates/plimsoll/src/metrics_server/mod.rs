@@ -1,0 +1,264 @@
+//! `plimsoll metrics-server`.
+
+mod args;
+mod inert;
+mod kubelet;
+mod sni;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use plimsoll_ground::clients;
+use plimsoll_ground::reflect::Gate;
+use plimsoll_ground::rest::selector::parse_labels;
+use plimsoll_metrics_server::collector::{self, Collector};
+use plimsoll_metrics_server::config::Config;
+use plimsoll_metrics_server::scrape::{self, Rules, Trust};
+use plimsoll_metrics_server::server::{self, Figures};
+
+pub use args::MetricsServerArgs;
+
+use crate::signals::Signals;
+use crate::{Failure, go, raise_descriptor_limit, runtime};
+
+/// For requests to finish after a signal.
+const DRAIN: Duration = Duration::from_secs(60);
+/// Who waits longer than this for the API server says so, and again.
+const TELL_EVERY: Duration = Duration::from_secs(30);
+
+impl MetricsServerArgs {
+    pub fn wants_json_log(&self) -> bool {
+        self.inert.logging_format == "json"
+    }
+
+    pub fn verbosity(&self) -> i32 {
+        self.inert.verbosity.unwrap_or(0)
+    }
+
+    fn collector(&self) -> Result<collector::Config> {
+        let kubelet = &self.kubelet;
+        let plain = kubelet.deprecated_kubelet_completely_insecure;
+        let defaults = collector::Config::default();
+        let selector = self.figures.node_selector.trim();
+        Ok(collector::Config {
+            resolution: self.resolution()?,
+            keep: self.additions.keep_last_good,
+            lenient_pods: self.additions.lenient_pods,
+            history: self.additions.history.filter(|span| !span.is_zero()),
+            node_selector: parse_labels(selector)
+                .map_err(|error| anyhow!("--node-selector: {error}"))?,
+            scrape: scrape::Config {
+                rules: Rules {
+                    port: kubelet.kubelet_port,
+                    use_status_port: kubelet.kubelet_use_node_status_port,
+                    address_types: kubelet.kubelet_preferred_address_types.clone(),
+                    plain,
+                },
+                trust: Trust {
+                    insecure: kubelet.kubelet_insecure_tls,
+                    authority: go::path(&kubelet.kubelet_certificate_authority),
+                    client: go::path(&kubelet.kubelet_client_certificate)
+                        .zip(go::path(&kubelet.kubelet_client_key)),
+                    nothing: plain,
+                },
+                request_timeout: kubelet
+                    .kubelet_request_timeout
+                    .positive()
+                    .context("--kubelet-request-timeout")?,
+                ..defaults.scrape
+            },
+        })
+    }
+}
+
+pub fn run(args: &MetricsServerArgs) -> Result<(), Failure> {
+    let inert = inert::given(std::env::args());
+    if !inert.is_empty() {
+        tracing::warn!(
+            flags = inert.join(" "),
+            "these flags make no difference here"
+        );
+    }
+    let config = args.config().map_err(Failure::Usage)?;
+    let collector = args.collector().map_err(Failure::Usage)?;
+    let clients = clients::Config::from_flag(args.kubeconfig());
+    raise_descriptor_limit();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let runtime = runtime(cpus.min(4)).map_err(Failure::Run)?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let roles = Roles::start(config, collector, clients).await?;
+        signals.next().await;
+        tracing::info!("stopping");
+        tokio::select! {
+            () = roles.drain(DRAIN) => Ok(()),
+            () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome.map_err(Failure::Run)
+}
+
+/// Both halves: who collects, and who answers.
+#[derive(Debug)]
+pub struct Roles {
+    collecting: collector::Running,
+    pub serving: server::Running,
+}
+
+impl Roles {
+    pub async fn start(
+        config: Config,
+        collector: collector::Config,
+        clients: clients::Config,
+    ) -> Result<Self> {
+        let clients = clients.build().await?;
+        let identity = clients.clone();
+        let source: scrape::Source = Arc::new(move || identity.config());
+        let collector: Collector = collector.build(clients.client(), source)?;
+        let figures = Figures {
+            view: collector.view(),
+            history: collector.history(),
+            telemetry: collector.telemetry(),
+            known: collector.gate(),
+        };
+        let gate = collector.gate();
+        let server = config.build(clients, figures).await?;
+        let collecting = collector.spawn();
+        tokio::spawn(tell_what_is_missing(gate));
+        Ok(Self {
+            collecting,
+            serving: server.spawn(),
+        })
+    }
+
+    pub async fn drain(self, within: Duration) {
+        self.serving.drain(within).await;
+        self.collecting.drain(within).await;
+    }
+}
+
+async fn tell_what_is_missing(gate: Gate) {
+    // It logs what it waited for in vain.
+    while gate.opens(TELL_EVERY).await.is_err() {}
+    tracing::info!("all nodes and pods are known");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(args_override_self = true)]
+    struct Line {
+        #[command(flatten)]
+        args: MetricsServerArgs,
+    }
+
+    fn args(line: &str) -> Result<MetricsServerArgs, clap::Error> {
+        let words = std::iter::once("x").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.args)
+    }
+
+    #[track_caller]
+    fn check_refused(line: &str, expected: &str) {
+        let args = args(line).unwrap();
+        let error = args.config().err().or_else(|| args.collector().err());
+        assert_eq!(error.unwrap().to_string(), expected, "{line}");
+    }
+
+    #[test]
+    fn what_is_refused_and_in_which_words() {
+        for (line, expected) in [
+            (
+                "--kubelet-insecure-tls --kubelet-certificate-authority x",
+                "cannot use both --kubelet-certificate-authority and --kubelet-insecure-tls",
+            ),
+            (
+                "--kubelet-client-key x",
+                "need both --kubelet-client-key and --kubelet-client-certificate",
+            ),
+            (
+                "--kubelet-client-key x --kubelet-client-certificate y --deprecated-kubelet-completely-insecure",
+                "cannot use both --kubelet-client-key and --deprecated-kubelet-completely-insecure",
+            ),
+            (
+                "--kubelet-insecure-tls=true --deprecated-kubelet-completely-insecure=true",
+                "cannot use both --kubelet-insecure-tls and --deprecated-kubelet-completely-insecure",
+            ),
+            (
+                "--kubelet-certificate-authority=x --deprecated-kubelet-completely-insecure",
+                "cannot use both --kubelet-certificate-authority and --deprecated-kubelet-completely-insecure",
+            ),
+            (
+                "--kubelet-request-timeout=-1s",
+                "kubelet-request-timeout should be positive",
+            ),
+            (
+                "--metric-resolution=5s",
+                "metric-resolution should be a time duration at least 10s, but value 5s provided",
+            ),
+            (
+                "--metric-resolution=500ms --allow-fast-resolution --kubelet-request-timeout 100ms",
+                "metric-resolution should be a time duration at least 1s, but value 500ms provided",
+            ),
+            (
+                "--metric-resolution=10s",
+                "metric-resolution should be larger than kubelet-request-timeout, but metric-resolution value 10s kubelet-request-timeout value 10s provided",
+            ),
+            (
+                "--goaway-chance 0.5",
+                "--goaway-chance can not be less than 0 or greater than 0.02",
+            ),
+            (
+                "--max-requests-inflight=-1",
+                "--max-requests-inflight can not be negative value",
+            ),
+            (
+                "--node-selector a===",
+                "--node-selector: unable to parse requirement: found '=', expected: identifier",
+            ),
+        ] {
+            check_refused(line, expected);
+        }
+    }
+
+    #[test]
+    fn the_command_line_of_the_manifests() {
+        let args = args(
+            "--cert-dir=/tmp --secure-port=10250 --kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname \
+             --kubelet-use-node-status-port --metric-resolution=15s -l zone=1 --profiling=false -v=2 \
+             --authorization-always-allow-paths=/livez,/metrics --tls-sni-cert-key a.crt,a.key:x.y --requestheader-allowed-names=",
+        )
+        .unwrap();
+        let config = args.config().unwrap();
+        assert_eq!(config.serving.listen.port(), 10250);
+        assert_eq!(
+            config.authorization.rules.always_allow_paths,
+            ["/livez", "/metrics"]
+        );
+        assert_eq!(config.serving.named[0].names, ["x.y"]);
+        let collector = args.collector().unwrap();
+        assert_eq!(collector.resolution, Duration::from_secs(15));
+        assert!(collector.scrape.rules.use_status_port);
+        assert_eq!(collector.scrape.rules.address_types[0], "InternalIP");
+        assert_eq!(collector.node_selector.len(), 1);
+    }
+
+    #[test]
+    fn defaults_are_the_originals() {
+        let args = args("").unwrap();
+        let config = args.config().unwrap();
+        assert_eq!(config.serving.listen.port(), 443);
+        assert_eq!(config.max_in_flight, (400, 200));
+        assert_eq!(config.authorization.rules.always_allow_paths.len(), 3);
+        let collector = args.collector().unwrap();
+        assert_eq!(collector.resolution, Duration::from_secs(60));
+        assert_eq!(collector.scrape.rules.port, 10250);
+        assert_eq!(collector.scrape.rules.address_types.len(), 5);
+        assert_eq!(collector.scrape.request_timeout, Duration::from_secs(10));
+    }
+}
