@@ -62,13 +62,13 @@ pub struct CpuStatV2 {
 
 pub fn cpu_stat_v2(text: &[u8]) -> Result<CpuStatV2, Malformed> {
     let mut out = CpuStatV2::default();
-    let (mut total, mut user, mut system) = (None, None, None);
+    let mut total = None;
     flat_keyed(text, |key, value| {
         let ns = value.saturating_mul(1000);
         match key {
             b"usage_usec" => total = Some(ns),
-            b"user_usec" => user = Some(ns),
-            b"system_usec" => system = Some(ns),
+            b"user_usec" => out.user_ns = ns,
+            b"system_usec" => out.system_ns = ns,
             b"nr_periods" => out.cfs.periods = value,
             b"nr_throttled" => out.cfs.throttled_periods = value,
             b"throttled_usec" => out.cfs.throttled_ns = ns,
@@ -78,10 +78,7 @@ pub fn cpu_stat_v2(text: &[u8]) -> Result<CpuStatV2, Malformed> {
         }
         true
     })?;
-    let (Some(total), Some(user), Some(system)) = (total, user, system) else {
-        return Err(Malformed::cut_short(text));
-    };
-    (out.total_ns, out.user_ns, out.system_ns) = (total, user, system);
+    out.total_ns = total.ok_or_else(|| Malformed::cut_short(text))?;
     Ok(out)
 }
 
@@ -441,7 +438,7 @@ mod tests {
         check_cut("user 5\nsystem 6\n", "user 5\n", cpuacct_stat);
         check_cut("nr_periods 0\nnr_throttled 0\n", "", cpu_stat_v1);
         let cpu = "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 1\n";
-        check_cut(cpu, "usage_usec 9\nuser_usec 5\n", cpu_stat_v2);
+        check_cut(cpu, "user_usec 5\nsystem_usec 4\n", cpu_stat_v2);
         let memory = "anon 1\nfile 2\ninactive_file 1\n";
         check_cut(memory, "anon 1\nfile 2\n", |t| {
             memory_stat_v2(t, &mut Memory::default())
