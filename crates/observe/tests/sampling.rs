@@ -221,6 +221,24 @@ fn every_file_that_breaks_off_is_counted_and_none_is_taken_for_zeros() {
 }
 
 #[test]
+fn a_limit_that_makes_no_sense_is_counted_and_costs_itself() {
+    let mut rig = Rig::new(Config::default());
+    rig.write("a", "memory.current", "4096\n");
+    rig.write("a", "memory.max", "8192\n");
+    rig.write("a", "cpu.max", "20000 100000\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(1));
+    let quota = "container_spec_cpu_quota{id=\"/a\"} 20000\n";
+    rig.check(&[quota], &[]);
+    assert_eq!(rig.sampler.counters().errors.load(Ordering::Relaxed), 0);
+    rig.write("a", "cpu.max", "plenty 100000\n");
+    rig.run(Duration::from_secs(1));
+    let limit = "container_spec_memory_limit_bytes{id=\"/a\"} 8192\n";
+    rig.check(&[limit], &["container_spec_cpu_quota{id=\"/a\""]);
+    assert!(rig.sampler.counters().errors.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
 fn a_container_waits_for_its_name_but_not_for_ever() {
     let mut rig = Rig::new(Config::default());
     for name in ["a", "b"] {

@@ -173,10 +173,13 @@ impl Collector {
     }
 
     /// Reads the limits; returns when the cgroup was made.
-    pub fn read_spec(&mut self, tracked: &mut Tracked) -> Timestamp {
-        let spec = tracked
-            .spec
-            .read(&mut self.buf, &self.machine.fixed().all_cpus);
+    pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) -> Timestamp {
+        let mut errors = Vec::new();
+        let all_cpus = &self.machine.fixed().all_cpus;
+        let spec = tracked.spec.read(&mut self.buf, all_cpus, &mut errors);
+        for error in &errors {
+            self.complain(tracked, now, error);
+        }
         let mut state = tracked.container.lock();
         // A v1 cgroup's directories are made one after the other; until they are all there, look again.
         if tracked.samples <= 1 {
