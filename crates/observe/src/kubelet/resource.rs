@@ -22,17 +22,17 @@ struct Family {
 const CPU: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
     sample
         .has(Group::Cpu)
-        .then(|| Number::Nanos(sample.cpu.total_ns))
+        .then_some(Number::Nanos(sample.cpu.total_ns))
 };
 const WORKING_SET: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
     sample
         .has(Group::Memory)
-        .then(|| Number::Whole(sample.memory.working_set))
+        .then_some(Number::Whole(sample.memory.working_set))
 };
 const SWAP: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
     sample
         .has(Group::Memory)
-        .then(|| Number::Whole(sample.memory.swap))
+        .then_some(Number::Whole(sample.memory.swap))
 };
 
 const OF_CONTAINERS: [Family; 5] = [
