@@ -229,6 +229,7 @@ impl Agent {
             kernel_log: kernel_log.as_ref().map(oom_watch::Handle::counters),
             tokio: tokio::runtime::Handle::current(),
             hide_root: self.config.sampling.no_root_stats,
+            node_name: self.config.node_name.clone(),
         };
         Ok(Running {
             view: Arc::new(view),

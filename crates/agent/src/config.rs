@@ -27,6 +27,8 @@ pub struct Config {
     /// How often the machine's facts are read again.
     pub machine_refresh: Duration,
     pub id_files: IdFiles,
+    /// What the cluster calls this machine; `None`: its host name.
+    pub node_name: Option<String>,
     /// Where counts live that outlast the process; `None`: in memory only.
     pub data_dir: Option<PathBuf>,
 }

@@ -36,8 +36,10 @@ impl Surface for View {
     }
 
     fn node_name(&self) -> String {
-        let name = rustix::system::uname();
-        name.nodename().to_string_lossy().to_lowercase()
+        self.node_name.clone().unwrap_or_else(|| {
+            let name = rustix::system::uname();
+            name.nodename().to_string_lossy().to_lowercase()
+        })
     }
 
     fn metrics_page(

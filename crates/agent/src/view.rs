@@ -38,6 +38,7 @@ pub struct View {
     pub(crate) tokio: tokio::runtime::Handle,
     /// The root has no figures, so pages do not show it.
     pub(crate) hide_root: bool,
+    pub(crate) node_name: Option<String>,
 }
 
 impl View {

@@ -21,6 +21,13 @@ pub enum HostError {
         line: usize,
         text: Box<str>,
     },
+    /// The text is fine as far as it goes, but it does not go far enough.
+    #[error("{path}: breaks off in line {line} after {text:?}")]
+    CutShort {
+        path: PathBuf,
+        line: usize,
+        text: Box<str>,
+    },
     #[error("{0}")]
     Unsupported(Box<str>),
 }
@@ -35,10 +42,20 @@ impl HostError {
     }
 
     pub fn malformed(path: &Path, at: crate::parse::Malformed) -> Self {
-        Self::Malformed {
-            path: path.to_owned(),
-            line: at.line,
-            text: at.text,
+        let (path, line, text) = (path.to_owned(), at.line, at.text);
+        match at.cut_short {
+            true => Self::CutShort { path, line, text },
+            false => Self::Malformed { path, line, text },
+        }
+    }
+
+    /// The file it is about, if it is about one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Io { path, .. } | Self::Malformed { path, .. } | Self::CutShort { path, .. } => {
+                Some(path)
+            }
+            Self::Unsupported(_) => None,
         }
     }
 

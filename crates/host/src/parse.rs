@@ -6,6 +6,8 @@ pub struct Malformed {
     /// Counted from 1.
     pub line: usize,
     pub text: Box<str>,
+    /// Nothing wrong so far, but more had to follow.
+    pub cut_short: bool,
 }
 
 impl Malformed {
@@ -15,7 +17,26 @@ impl Malformed {
         Self {
             line: line_index + 1,
             text: String::from_utf8_lossy(shown).into(),
+            cut_short: false,
         }
+    }
+
+    /// The text ends before it told what every kernel tells. Read as it is, a counter would fall back to zero.
+    pub fn cut_short(text: &[u8]) -> Self {
+        let last = numbered(text).last().unwrap_or((0, b""));
+        Self {
+            cut_short: true,
+            ..Self::at(last.0, last.1)
+        }
+    }
+}
+
+/// The kernel ends every line it prints; a text that stops in the middle of one is not all of it.
+#[inline]
+pub fn whole_lines(text: &[u8]) -> Result<&[u8], Malformed> {
+    match text {
+        [] | [.., b'\n'] => Ok(text),
+        _ => Err(Malformed::cut_short(text)),
     }
 }
 
@@ -115,12 +136,15 @@ pub fn hex(text: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// Walks a flat-keyed file (`key value` a line). `each` returns `false` to stop early.
+/// Walks a flat-keyed file (`key value` a line). Such a file always has a line. `each` returns `false` to stop early.
 ///
 /// Half of the agent's own work is here, so a line is gone over once: to the blank, then digit by digit.
 #[inline]
 pub fn flat_keyed(text: &[u8], mut each: impl FnMut(&[u8], u64) -> bool) -> Result<(), Malformed> {
-    let mut rest = text;
+    let mut rest = whole_lines(text)?;
+    if rest.is_empty() {
+        return Err(Malformed::cut_short(rest));
+    }
     let mut index = 0;
     while !rest.is_empty() {
         let at = memchr::memchr2(b' ', b'\n', rest).unwrap_or(rest.len());
@@ -235,7 +259,8 @@ mod tests {
             error,
             Malformed {
                 line: 2,
-                text: "b x".into()
+                text: "b x".into(),
+                cut_short: false,
             }
         );
     }
@@ -254,8 +279,9 @@ mod tests {
 
     #[test]
     fn flat_keyed_lines() {
-        check_flat("", Ok(&[]));
-        check_flat("\na 1\n\nb 22", Ok(&[("a", 1), ("b", 22)]));
+        check_flat("", Err(1));
+        check_flat("\na 1\n\nb 22\n", Ok(&[("a", 1), ("b", 22)]));
+        check_flat("a 1\nb 22", Err(2));
         check_flat("a 18446744073709551615\n", Ok(&[("a", u64::MAX)]));
         check_flat("a 18446744073709551616\n", Err(1));
         check_flat("a 99999999999999999999\n", Err(1));
@@ -264,6 +290,14 @@ mod tests {
         check_flat("a 1x\n", Err(1));
         check_flat("a 1 2\n", Err(1));
         check_flat("a -1\n", Err(1));
+    }
+
+    #[test]
+    fn what_is_cut_short_says_where() {
+        assert!(whole_lines(b"").is_ok() && whole_lines(b"a\nb\n").is_ok());
+        let error = whole_lines(b"a 1\nb 2").unwrap_err();
+        assert_eq!((error.line, &*error.text), (2, "b 2"));
+        assert!(error.cut_short);
     }
 
     proptest! {

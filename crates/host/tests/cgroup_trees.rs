@@ -108,8 +108,10 @@ fn render(hierarchies: &Hierarchies, root: &Path, cgroup: &str, wanted: Wanted) 
             h.failcnt
         ));
     }
-    let spec =
-        SpecReader::new(hierarchies, cgroup, wanted, &Descriptors::new(64)).read(&mut buf, "0-1");
+    let mut errors = Vec::new();
+    let mut limits = SpecReader::new(hierarchies, cgroup, wanted, &Descriptors::new(64));
+    let spec = limits.read(&mut buf, "0-1", &mut errors);
+    assert!(errors.is_empty(), "{errors:?}");
     line(format!(
         "spec shares={} quota={}/{} mask={:?} memory={} min={} swap={} pids={}",
         spec.cpu_shares,

@@ -39,7 +39,8 @@ pub struct Saved {
     pub counts: BTreeMap<String, u64>,
 }
 
-/// More keys than this are not kept in the file: the oldest names belong to containers long gone.
+/// More containers than this are not counted, so that a machine that kills for years does not fill its memory and
+/// disk.
 const MOST_KEYS: usize = 100_000;
 
 impl OomCounters {
@@ -117,7 +118,8 @@ impl OomCounters {
         inner.saved.sequence = Some(sequence);
         let key = inner.names.get(path).cloned();
         let key = key.unwrap_or_else(|| path.to_owned());
-        if inner.saved.counts.len() < MOST_KEYS {
+        let known = inner.saved.counts.contains_key(&key);
+        if known || inner.saved.counts.len() < MOST_KEYS {
             *inner.saved.counts.entry(key).or_insert(0) += 1;
         }
         inner.dirty = true;
@@ -230,6 +232,18 @@ mod tests {
         let counters = OomCounters::open(file, "boot-2");
         assert_eq!(counters.count("/a", None), 0);
         assert!(counters.add("/a", 1));
+    }
+
+    #[test]
+    fn a_full_table_goes_on_counting_whom_it_knows() {
+        let counters = OomCounters::default();
+        for key in 0..MOST_KEYS {
+            counters.add(&format!("/{key}"), key as u64);
+        }
+        counters.add("/0", MOST_KEYS as u64);
+        counters.add("/new", MOST_KEYS as u64 + 1);
+        let count = |path| counters.count(path, None);
+        assert_eq!((count("/0"), count("/new")), (2, 0));
     }
 
     #[test]

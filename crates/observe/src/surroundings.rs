@@ -45,6 +45,7 @@ pub struct Surroundings {
     /// Devices by uuid.
     uuids: BTreeMap<String, String>,
     disks: Vec<DiskRow>,
+    disks_failed: bool,
     layers_due: FxHashMap<CgroupPath, Instant>,
     /// Nothing to walk before this time, as long as the containers are those of this generation.
     layers_rest: Option<(Instant, u64)>,
@@ -70,6 +71,7 @@ impl Surroundings {
             partitions: Partitions::default(),
             uuids: BTreeMap::new(),
             disks: Vec::new(),
+            disks_failed: false,
             layers_due: FxHashMap::default(),
             layers_rest: None,
             buf: ReadBuf::default(),
@@ -104,9 +106,18 @@ impl Surroundings {
 
     /// Asks every file system how full it is, and every disk what it did.
     pub fn refresh_filesystems(&mut self) {
-        let disks = read_diskstats(&self.root, &mut self.buf, &mut self.disks);
-        if let Err(error) = disks {
-            tracing::debug!(%error, "cannot read disk statistics");
+        let mut disks = Vec::with_capacity(self.disks.len());
+        match read_diskstats(&self.root, &mut self.buf, &mut disks) {
+            Ok(_) => {
+                self.disks = disks;
+                self.disks_failed = false;
+            }
+            // Half a table would be counters that fall back to zero.
+            Err(error) => {
+                if !std::mem::replace(&mut self.disks_failed, true) {
+                    tracing::warn!(%error, "cannot read disk statistics, keeping the last ones");
+                }
+            }
         }
         self.name_devices();
         if !self.groups.has(Group::Disk) {

@@ -189,6 +189,56 @@ fn one_broken_file_costs_one_group() {
 }
 
 #[test]
+fn every_file_that_breaks_off_is_counted_and_none_is_taken_for_zeros() {
+    let mut rig = Rig::new(Config::default());
+    let cpu = "usage_usec 9000000\nuser_usec 5000000\nsystem_usec 4000000\n";
+    rig.write("a", "cpu.stat", cpu);
+    rig.write("a", "memory.current", "4096\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(2));
+    let series = [
+        "container_cpu_user_seconds_total{id=\"/a\"} 5 ",
+        "container_memory_usage_bytes{id=\"/a\"} 4096 ",
+    ];
+    rig.check(&series, &[]);
+    let counters = rig.sampler.counters();
+    assert_eq!(counters.errors.load(Ordering::Relaxed), 0);
+    rig.write("a", "cpu.stat", "");
+    rig.write("a", "memory.stat", "anon 1");
+    let samples = rig.samples();
+    rig.run(Duration::from_secs(2));
+    let missing = [
+        "container_cpu_user_seconds_total{id=\"/a\"",
+        "container_memory_usage_bytes{id=\"/a\"",
+    ];
+    rig.check(&["container_last_seen{id=\"/a\"}"], &missing);
+    let broken = (rig.samples() - samples) * 2;
+    assert_eq!(counters.errors.load(Ordering::Relaxed), broken);
+    rig.write("a", "cpu.stat", cpu);
+    rig.write("a", "memory.stat", "anon 1\ninactive_file 0\n");
+    rig.run(Duration::from_secs(2));
+    rig.check(&series, &[]);
+}
+
+#[test]
+fn a_limit_that_makes_no_sense_is_counted_and_costs_itself() {
+    let mut rig = Rig::new(Config::default());
+    rig.write("a", "memory.current", "4096\n");
+    rig.write("a", "memory.max", "8192\n");
+    rig.write("a", "cpu.max", "20000 100000\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(1));
+    let quota = "container_spec_cpu_quota{id=\"/a\"} 20000\n";
+    rig.check(&[quota], &[]);
+    assert_eq!(rig.sampler.counters().errors.load(Ordering::Relaxed), 0);
+    rig.write("a", "cpu.max", "plenty 100000\n");
+    rig.run(Duration::from_secs(1));
+    let limit = "container_spec_memory_limit_bytes{id=\"/a\"} 8192\n";
+    rig.check(&[limit], &["container_spec_cpu_quota{id=\"/a\""]);
+    assert!(rig.sampler.counters().errors.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
 fn a_container_waits_for_its_name_but_not_for_ever() {
     let mut rig = Rig::new(Config::default());
     for name in ["a", "b"] {

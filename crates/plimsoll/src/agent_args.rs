@@ -256,6 +256,9 @@ pub struct MachineArgs {
     /// Where the observed machine's files are [default: /rootfs if mounted, else /]
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
+    /// What the cluster calls this machine, for /stats/summary [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
     /// Keep here what outlasts a restart (out of memory counts)
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -489,6 +492,7 @@ impl AgentArgs {
                 machine_id: self.machine.machine_id_file.clone(),
                 boot_id: self.machine.boot_id_file.clone(),
             },
+            node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
         })
     }

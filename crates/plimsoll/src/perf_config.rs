@@ -45,9 +45,8 @@ enum Word {
 }
 
 pub fn read(file: &Path) -> Result<PerfConfig> {
-    let text = std::fs::read(file)
-        .with_context(|| format!("cannot read --perf_events_config {}", file.display()))?;
-    parse(&text).with_context(|| format!("--perf_events_config {}", file.display()))
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    parse(&text).with_context(|| file.display().to_string())
 }
 
 fn parse(text: &[u8]) -> Result<PerfConfig> {

@@ -323,17 +323,19 @@ impl Runtime {
         if self.logged_up == Some(up) {
             return;
         }
-        let first = self.logged_up.replace(up).is_none();
         let kind = self.endpoint.kind();
         let socket = self.endpoint.socket().display();
+        // Most machines have one of the runtimes; that the others are absent is no news. One that is there later and
+        // fails then is.
+        if let (None, Some(error @ RuntimeError::Connect { .. })) = (self.logged_up, error)
+            && !self.endpoint.socket().exists()
+        {
+            tracing::debug!(runtime = kind, %socket, %error, "runtime is not there");
+            return;
+        }
+        let first = self.logged_up.replace(up).is_none();
         match error {
             None => tracing::info!(runtime = kind, %socket, "runtime answers"),
-            // Most machines have one of the runtimes; that the others are absent is no news.
-            Some(error @ RuntimeError::Connect { .. })
-                if first && !self.endpoint.socket().exists() =>
-            {
-                tracing::debug!(runtime = kind, %socket, %error, "runtime is not there");
-            }
             Some(error) if first => {
                 tracing::warn!(runtime = kind, %socket, %error, "runtime does not answer, its containers stay unnamed until it does");
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::stats::Spec;
 use super::{Controller, Hierarchies, Wanted};
-use crate::parse::{self, Limit};
+use crate::parse::{self, Limit, Malformed};
 use crate::{Descriptors, HostError, ReadBuf, Source, Timestamp};
 
 /// Reads a cgroup's limits every few seconds. An open handle makes that an eighth of the price.
@@ -103,10 +103,12 @@ impl SpecReader {
         }
     }
 
-    /// A file that cannot be read counts as not set: the cgroup may be ending.
+    /// A file that cannot be read counts as not set: the cgroup may be ending. One that cannot be understood does, too,
+    /// and is added to `errors`.
     /// `all_cpus` stands in for an empty CPU mask, which means "as the parent".
-    pub fn read(&mut self, buf: &mut ReadBuf, all_cpus: &str) -> Spec {
+    pub fn read(&mut self, buf: &mut ReadBuf, all_cpus: &str, errors: &mut Vec<HostError>) -> Spec {
         let mut spec = Spec::default();
+        let buf = &mut Reading { buf, errors };
         self.cpu(buf, &mut spec);
         if let Some(cpus) = &mut self.cpuset {
             // v2 has the one directory; a file missing there is an empty mask.
@@ -149,7 +151,7 @@ impl SpecReader {
             .for_each(Source::retry_absent);
     }
 
-    fn cpu(&mut self, buf: &mut ReadBuf, spec: &mut Spec) {
+    fn cpu(&mut self, buf: &mut Reading<'_>, spec: &mut Spec) {
         let Some(files) = &mut self.cpu else {
             return;
         };
@@ -159,11 +161,9 @@ impl SpecReader {
             if let Some(weight @ 1..=10_000) = weight {
                 spec.cpu_shares = 2 + (weight - 1) * 262_142 / 9_999;
             }
-            if let Some(max) = text(&mut files.quota, buf)
-                && let Some((quota, period)) = max.split_once(' ')
-            {
-                spec.cpu_quota_us = quota.parse().unwrap_or(0);
-                spec.cpu_period_us = period.parse().unwrap_or(0);
+            if let Some((quota, period)) = read(&mut files.quota, buf, bandwidth) {
+                spec.cpu_quota_us = quota;
+                spec.cpu_period_us = period;
             }
             return;
         };
@@ -174,11 +174,12 @@ impl SpecReader {
         spec.has_cpu = true;
         spec.cpu_shares = shares;
         spec.cpu_period_us = number(period, buf).unwrap_or(0);
-        // -1 means no quota, and does not parse as a number here: zero, which means the same.
-        spec.cpu_quota_us = number(&mut files.quota, buf).unwrap_or(0);
+        let quota = read(&mut files.quota, buf, |text| parse::i64(parse::trim(text)));
+        // -1 means no quota; so does zero.
+        spec.cpu_quota_us = quota.map_or(0, |quota| u64::try_from(quota).unwrap_or(0));
     }
 
-    fn memory(&mut self, buf: &mut ReadBuf, spec: &mut Spec) {
+    fn memory(&mut self, buf: &mut Reading<'_>, spec: &mut Spec) {
         let Some(files) = &mut self.memory else {
             return;
         };
@@ -213,13 +214,29 @@ impl SpecReader {
     }
 }
 
-fn text(source: &mut Source, buf: &mut ReadBuf) -> Option<String> {
+/// What one reading of all limits needs and finds wrong.
+struct Reading<'a> {
+    buf: &'a mut ReadBuf,
+    errors: &'a mut Vec<HostError>,
+}
+
+/// v2 `cpu.max`: quota and period; `max` is no quota, and so is zero.
+fn bandwidth(text: &[u8]) -> Option<(u64, u64)> {
+    let mut words = parse::words(text);
+    let quota = match parse::limit(words.next()?)? {
+        Limit::At(quota) => quota,
+        Limit::Max => 0,
+    };
+    Some((quota, parse::u64(words.next()?)?))
+}
+
+fn text(source: &mut Source, buf: &mut Reading<'_>) -> Option<String> {
     let owned = |text: &[u8]| String::from_utf8_lossy(parse::trim(text)).into_owned();
     read(source, buf, |text| Some(owned(text)))
 }
 
 /// `max` is the largest number there is; absent or unreadable is `None`.
-fn number(source: &mut Source, buf: &mut ReadBuf) -> Option<u64> {
+fn number(source: &mut Source, buf: &mut Reading<'_>) -> Option<u64> {
     match read(source, buf, parse::limit)? {
         Limit::At(value) => Some(value),
         Limit::Max => Some(u64::MAX),
@@ -228,14 +245,23 @@ fn number(source: &mut Source, buf: &mut ReadBuf) -> Option<u64> {
 
 fn read<T>(
     source: &mut Source,
-    buf: &mut ReadBuf,
+    reading: &mut Reading<'_>,
     parse: impl Fn(&[u8]) -> Option<T>,
 ) -> Option<T> {
-    let mut found = source.parse(buf, |text| Ok(parse(text)));
+    let understand = |text: &[u8]| parse(text).ok_or_else(|| Malformed::at(0, text));
+    let mut found = source.parse(reading.buf, understand);
     if found.as_ref().is_err_and(HostError::is_gone) {
         // A controller was switched off and on: the file we hold is dead, its successor may not be.
         source.reopen();
-        found = source.parse(buf, |text| Ok(parse(text)));
+        found = source.parse(reading.buf, understand);
     }
-    found.ok().flatten().flatten()
+    match found {
+        Ok(found) => found,
+        Err(error) => {
+            if matches!(error, HostError::Malformed { .. }) {
+                reading.errors.push(error);
+            }
+            None
+        }
+    }
 }

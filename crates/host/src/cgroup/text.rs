@@ -3,7 +3,7 @@
 use super::stats::{
     Cfs, Hugetlb, IoOp, IoRow, Memory, MemoryEvents, NumaNode, NumaPages, Pressure, Psi,
 };
-use crate::parse::{Malformed, flat_keyed, lines, u64, words};
+use crate::parse::{Malformed, flat_keyed, lines, u64, whole_lines, words};
 
 /// A tick of the kernel's user-visible clock. USER_HZ is 100 on every architecture Linux still supports.
 const TICK_NS: u64 = 1_000_000_000 / 100;
@@ -11,24 +11,27 @@ const TICK_NS: u64 = 1_000_000_000 / 100;
 /// v1 `cpuacct.usage_percpu`: one nanosecond figure a CPU on one line.
 pub fn per_cpu(text: &[u8], out: &mut Vec<u64>) -> Result<(), Malformed> {
     out.clear();
-    for word in words(text) {
+    for word in words(whole_lines(text)?) {
         out.push(u64(word).ok_or_else(|| Malformed::at(0, text))?);
     }
-    Ok(())
+    match out.is_empty() {
+        true => Err(Malformed::cut_short(text)),
+        false => Ok(()),
+    }
 }
 
 /// v1 `cpuacct.stat`: (user, system) in nanoseconds.
 pub fn cpuacct_stat(text: &[u8]) -> Result<(u64, u64), Malformed> {
-    let (mut user, mut system) = (0, 0);
+    let (mut user, mut system) = (None, None);
     flat_keyed(text, |key, value| {
         match key {
-            b"user" => user = value.saturating_mul(TICK_NS),
-            b"system" => system = value.saturating_mul(TICK_NS),
+            b"user" => user = Some(value.saturating_mul(TICK_NS)),
+            b"system" => system = Some(value.saturating_mul(TICK_NS)),
             _ => {}
         }
         true
     })?;
-    Ok((user, system))
+    user.zip(system).ok_or_else(|| Malformed::cut_short(text))
 }
 
 /// v1 `cpu.stat`, in nanoseconds already.
@@ -59,10 +62,11 @@ pub struct CpuStatV2 {
 
 pub fn cpu_stat_v2(text: &[u8]) -> Result<CpuStatV2, Malformed> {
     let mut out = CpuStatV2::default();
+    let mut total = None;
     flat_keyed(text, |key, value| {
         let ns = value.saturating_mul(1000);
         match key {
-            b"usage_usec" => out.total_ns = ns,
+            b"usage_usec" => total = Some(ns),
             b"user_usec" => out.user_ns = ns,
             b"system_usec" => out.system_ns = ns,
             b"nr_periods" => out.cfs.periods = value,
@@ -74,6 +78,7 @@ pub fn cpu_stat_v2(text: &[u8]) -> Result<CpuStatV2, Malformed> {
         }
         true
     })?;
+    out.total_ns = total.ok_or_else(|| Malformed::cut_short(text))?;
     Ok(out)
 }
 
@@ -116,14 +121,15 @@ fn set_memory_v1(key: &[u8], value: u64, out: &mut Memory) {
 
 /// v2 `memory.stat`, always of the subtree.
 pub fn memory_stat_v2(text: &[u8], out: &mut Memory) -> Result<(), Malformed> {
+    let (mut anon, mut inactive_file) = (None, None);
     flat_keyed(text, |key, value| {
         match key {
-            b"anon" => out.rss = value,
+            b"anon" => anon = Some(value),
             b"file" => out.cache = value,
             b"file_mapped" => out.mapped_file = value,
             b"file_dirty" => out.dirty = value,
             b"file_writeback" => out.writeback = value,
-            b"inactive_file" => out.inactive_file = value,
+            b"inactive_file" => inactive_file = Some(value),
             b"active_file" => out.active_file = value,
             b"pgfault" => out.pgfault = value,
             b"pgmajfault" => out.pgmajfault = value,
@@ -136,7 +142,10 @@ pub fn memory_stat_v2(text: &[u8], out: &mut Memory) -> Result<(), Malformed> {
             _ => {}
         }
         true
-    })
+    })?;
+    let needed = anon.zip(inactive_file);
+    (out.rss, out.inactive_file) = needed.ok_or_else(|| Malformed::cut_short(text))?;
+    Ok(())
 }
 
 pub fn memory_events(text: &[u8]) -> Result<MemoryEvents, Malformed> {
@@ -158,7 +167,10 @@ pub fn memory_events(text: &[u8]) -> Result<MemoryEvents, Malformed> {
 /// A pressure file. The `full` line of `cpu.pressure` is absent on older kernels: zeros.
 pub fn psi(text: &[u8]) -> Result<Psi, Malformed> {
     let mut out = Psi::default();
-    for (index, line) in lines(text).enumerate() {
+    if text.is_empty() {
+        return Err(Malformed::cut_short(text));
+    }
+    for (index, line) in lines(whole_lines(text)?).enumerate() {
         let bad = || Malformed::at(index, line);
         let mut fields = words(line);
         let target = match fields.next() {
@@ -207,7 +219,7 @@ fn device(text: &[u8]) -> Option<(u64, u64)> {
 /// v1 `blkio.*`: `MAJ:MIN [OP] VALUE` lines, then a grand total that nobody needs.
 pub fn blkio(text: &[u8], out: &mut Vec<IoRow>) -> Result<(), Malformed> {
     out.clear();
-    for (index, line) in lines(text).enumerate() {
+    for (index, line) in lines(whole_lines(text)?).enumerate() {
         let bad = || Malformed::at(index, line);
         let mut fields = words(line);
         let (first, second, third) = (fields.next(), fields.next(), fields.next());
@@ -246,13 +258,16 @@ pub fn io_stat(text: &[u8], out: &mut super::Io) -> Result<(), Malformed> {
     out.clear();
     for (index, line) in lines(text).enumerate() {
         let bad = || Malformed::at(index, line);
-        let mut fields = words(line);
-        let Some((major, minor)) = fields.next().and_then(device) else {
-            // Some kernels print a device without a number for a disk being torn down.
+        let mut fields = words(line).peekable();
+        // Some kernels print `(unknown)` for a disk being torn down.
+        if fields.next_if_eq(&b"(unknown)".as_slice()).is_some() {
             continue;
-        };
+        }
+        let (mut major, mut minor) = fields.next().and_then(device).ok_or_else(bad)?;
         for field in fields {
             let Some(at) = memchr::memchr(b'=', field) else {
+                // A disk without figures and without a line end of its own: this line is about the next one.
+                (major, minor) = device(field).ok_or_else(bad)?;
                 continue;
             };
             let (list, op) = match &field[..at] {
@@ -272,7 +287,11 @@ pub fn io_stat(text: &[u8], out: &mut super::Io) -> Result<(), Malformed> {
             row(list, major, minor).set(op, value);
         }
     }
-    Ok(())
+    // A disk without figures may lack its line end; figures have one.
+    match text.rsplit(|&b| b == b'\n').next() {
+        Some(last) if last.contains(&b'=') => Err(Malformed::cut_short(text)),
+        _ => Ok(()),
+    }
 }
 
 /// v1 `memory.numa_stat`: `file=12 N0=8 N1=4` lines, then the same with `hierarchical_`.
@@ -305,7 +324,7 @@ fn numa<'a>(
 ) -> Result<(), Malformed> {
     out.own.clear();
     out.hierarchical.clear();
-    for (index, line) in lines(text).enumerate() {
+    for (index, line) in lines(whole_lines(text)?).enumerate() {
         let bad = || Malformed::at(index, line);
         let end = memchr::memchr(after_key, line).ok_or_else(bad)?;
         let (kind, own, hierarchical) = scope(&line[..end]);
@@ -391,9 +410,69 @@ mod tests {
         check(
             psi(b"some avg10=x avg60=0.50 avg300=10.00 total=1\n").unwrap_err(),
             expect![[
-                r#"Malformed { line: 1, text: "some avg10=x avg60=0.50 avg300=10.00 total=1" }"#
+                r#"Malformed { line: 1, text: "some avg10=x avg60=0.50 avg300=10.00 total=1", cut_short: false }"#
             ]],
         );
+    }
+
+    /// Every beginning of a text, cut anywhere but between lines, and none at all.
+    #[track_caller]
+    fn check_cut<T>(text: &str, whole: &str, parse: impl Fn(&[u8]) -> Result<T, Malformed>) {
+        assert!(parse(text.as_bytes()).is_ok(), "{text:?}");
+        assert!(
+            parse(whole.as_bytes()).is_err_and(|e| e.cut_short),
+            "{whole:?}"
+        );
+        for end in 0..text.len() {
+            let cut = &text[..end];
+            if end == 0 || !cut.ends_with('\n') {
+                assert!(parse(cut.as_bytes()).is_err(), "{cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_no_zero() {
+        let psi_text = "some avg10=1.02 avg60=0.50 avg300=10.00 total=12\n";
+        check_cut(psi_text, "", psi);
+        check_cut("user 5\nsystem 6\n", "user 5\n", cpuacct_stat);
+        check_cut("nr_periods 0\nnr_throttled 0\n", "", cpu_stat_v1);
+        let cpu = "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 1\n";
+        check_cut(cpu, "user_usec 5\nsystem_usec 4\n", cpu_stat_v2);
+        let memory = "anon 1\nfile 2\ninactive_file 1\n";
+        check_cut(memory, "anon 1\nfile 2\n", |t| {
+            memory_stat_v2(t, &mut Memory::default())
+        });
+        check_cut("cache 1\nrss 2\n", "", |t| {
+            memory_stat_v1(t, true, &mut Memory::default())
+        });
+        check_cut("10 20 \n", "\n", |t| per_cpu(t, &mut Vec::new()));
+    }
+
+    #[test]
+    fn a_cgroup_that_did_no_io_has_no_lines() {
+        assert!(io_stat(b"", &mut Io::default()).is_ok());
+        assert!(blkio(b"", &mut Vec::new()).is_ok());
+        for broken in [
+            "8:0 rbytes=1 wby",
+            "8:0 rbytes=12",
+            "8:0 rbytes",
+            "\u{1}noise\n",
+        ] {
+            assert!(
+                io_stat(broken.as_bytes(), &mut Io::default()).is_err(),
+                "{broken:?}"
+            );
+        }
+        assert!(blkio(b"8:0 Read 1", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn io_stat_of_kernels_that_forget_a_line_end() {
+        let mut io = Io::default();
+        io_stat(b"(unknown) rbytes=9\n253:1 253:2 rbytes=7\n253:3 ", &mut io).unwrap();
+        let devices: Vec<u64> = io.service_bytes.iter().map(|row| row.minor).collect();
+        assert_eq!(devices, [2]);
     }
 
     #[test]

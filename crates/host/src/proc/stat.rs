@@ -170,6 +170,18 @@ pub struct SelfUsage {
     pub virtual_bytes: u64,
 }
 
+fn since_start(time: rustix::time::Timespec) -> Duration {
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+/// The CPU time of the thread that asks.
+pub fn thread_cpu() -> Duration {
+    since_start(clock_gettime(ClockId::ThreadCPUTime))
+}
+
 impl SelfUsage {
     /// Always of this very process, whatever machine is being observed.
     pub fn now(buf: &mut ReadBuf) -> Result<Self> {
@@ -184,10 +196,7 @@ impl SelfUsage {
             .ok_or_else(|| HostError::malformed(path, Malformed::at(0, text)))?;
         let page_size = rustix::param::page_size() as u64;
         Ok(Self {
-            cpu: Duration::new(
-                u64::try_from(time.tv_sec).unwrap_or(0),
-                u32::try_from(time.tv_nsec).unwrap_or(0),
-            ),
+            cpu: since_start(time),
             rss_bytes: resident_pages.saturating_mul(page_size),
             virtual_bytes: virtual_pages.saturating_mul(page_size),
         })

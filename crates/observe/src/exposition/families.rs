@@ -1,5 +1,7 @@
 //! The container metric families: names, types and label keys are cAdvisor's contract; help texts are ours.
 
+use std::sync::LazyLock;
+
 use plimsoll_host::cgroup::{IoOp, IoRow};
 use plimsoll_host::proc::net::ADVANCED_TCP_NAMES;
 
@@ -346,17 +348,18 @@ fn udp(c: &ContainerView<'_>, o: &mut Out<'_>, udp: crate::sample::Udp) {
     }
 }
 
+/// The names as label values have them.
+static ADVANCED_TCP_STATES: LazyLock<[String; ADVANCED_TCP_NAMES.len()]> =
+    LazyLock::new(|| ADVANCED_TCP_NAMES.map(str::to_ascii_lowercase));
+
 fn advanced_tcp(c: &ContainerView<'_>, o: &mut Out<'_>) {
-    for (name, count) in ADVANCED_TCP_NAMES
+    for (state, count) in ADVANCED_TCP_STATES
         .iter()
         .zip(&c.sample.network.advanced_tcp)
     {
         // MaxConn is -1 where there is no limit.
         let value = *count as i64;
-        o.with(
-            &[(Extra::TcpState, &name.to_ascii_lowercase())],
-            Float(value as f64),
-        );
+        o.with(&[(Extra::TcpState, state)], Float(value as f64));
     }
 }
 

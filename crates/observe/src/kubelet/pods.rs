@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use plimsoll_containers::{Identity, names};
 
-use crate::Sample;
 use crate::rest::{CpuInst, Range, Snapshot, cpu_inst};
 use crate::store::Store;
+use crate::{Group, Sample};
 
 /// One pod with what is known of it. Sorted by namespace and name.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ fn is_over(snapshot: &Snapshot) -> bool {
         return true;
     };
     let idle = rate.is_none_or(|rate| rate.usage.total == 0);
-    idle && sample.memory.rss == 0 && sample.memory.working_set == 0
+    sample.has(Group::Memory) && idle && sample.memory.rss == 0 && sample.memory.working_set == 0
 }
 
 /// Of two pods of one name (a static pod made anew), the newer: the page may not hold a series twice.

@@ -7,7 +7,7 @@ use super::swap_available;
 use crate::exposition::number::Number;
 use crate::exposition::{Kind, Text};
 use crate::rest::Snapshot;
-use crate::{Observer, Sample};
+use crate::{Group, Observer, Sample};
 
 type Series<'a> = (Vec<(&'a str, &'a str)>, Number, Option<Timestamp>);
 
@@ -19,12 +19,21 @@ struct Family {
     timed: bool,
 }
 
-const CPU: fn(&Snapshot, &Sample, &Observer) -> Option<Number> =
-    |_, sample, _| Some(Number::Nanos(sample.cpu.total_ns));
-const WORKING_SET: fn(&Snapshot, &Sample, &Observer) -> Option<Number> =
-    |_, sample, _| Some(Number::Whole(sample.memory.working_set));
-const SWAP: fn(&Snapshot, &Sample, &Observer) -> Option<Number> =
-    |_, sample, _| Some(Number::Whole(sample.memory.swap));
+const CPU: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
+    sample
+        .has(Group::Cpu)
+        .then_some(Number::Nanos(sample.cpu.total_ns))
+};
+const WORKING_SET: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
+    sample
+        .has(Group::Memory)
+        .then_some(Number::Whole(sample.memory.working_set))
+};
+const SWAP: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
+    sample
+        .has(Group::Memory)
+        .then_some(Number::Whole(sample.memory.swap))
+};
 
 const OF_CONTAINERS: [Family; 5] = [
     Family {
@@ -57,7 +66,8 @@ const OF_CONTAINERS: [Family; 5] = [
         help: "Swap the container may use.",
         value: |snapshot, sample, observer| {
             let free = swap_available(snapshot, sample, observer);
-            Some(Number::Whole(free.saturating_add(sample.memory.swap)))
+            let limit = free.saturating_add(sample.memory.swap);
+            sample.has(Group::Memory).then_some(Number::Whole(limit))
         },
         timed: true,
     },

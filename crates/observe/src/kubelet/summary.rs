@@ -179,7 +179,8 @@ impl<'a> View<'a> {
             // Of a container without a limit the runtime says zero, and the kubelet passes it on.
             memory.available_bytes = memory.available_bytes.or(Some(0));
         }
-        let swap = latest(snapshot).map(|(sample, _)| Swap {
+        let sampled = latest(snapshot).filter(|(sample, _)| sample.has(Group::Memory));
+        let swap = sampled.map(|(sample, _)| Swap {
             time: sample.at.into(),
             swap_available_bytes: Some(swap_available(snapshot, sample, self.observer)),
             swap_usage_bytes: sample.memory.swap,
@@ -198,7 +199,7 @@ impl<'a> View<'a> {
 
     fn cpu(&self, snapshot: &Snapshot) -> Option<Cpu> {
         let (sample, rate) = latest(snapshot)?;
-        Some(Cpu {
+        sample.has(Group::Cpu).then(|| Cpu {
             time: sample.at.into(),
             usage_nano_cores: rate.map(|rate| rate.usage.total),
             usage_core_nano_seconds: sample.cpu.total_ns,
@@ -218,7 +219,7 @@ impl<'a> View<'a> {
         let (sample, _) = latest(snapshot)?;
         let limit = snapshot.limits(&self.around).memory_limit;
         let m = &sample.memory;
-        Some(Memory {
+        sample.has(Group::Memory).then(|| Memory {
             time: sample.at.into(),
             available_bytes: (limit <= UNLIMITED).then(|| limit.saturating_sub(m.working_set)),
             usage_bytes: m.usage,
@@ -234,7 +235,7 @@ impl<'a> View<'a> {
         let (sample, _) = latest(snapshot)?;
         let limit = snapshot.limits(&self.around).memory_swap_limit;
         let used = sample.memory.swap;
-        Some(Swap {
+        sample.has(Group::Memory).then(|| Swap {
             time: sample.at.into(),
             swap_available_bytes: (limit <= UNLIMITED).then(|| limit.saturating_sub(used)),
             swap_usage_bytes: used,

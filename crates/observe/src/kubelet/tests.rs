@@ -236,6 +236,41 @@ fn a_page_without_a_node_says_so() {
 }
 
 #[test]
+fn what_could_not_be_read_is_missing_rather_than_zero() {
+    let node = Node::new();
+    node.add("/", None, |sample| {
+        sample.groups = GroupSet::of(&[Group::Memory]);
+        sample.cpu.total_ns = 0;
+    });
+    node.add(
+        "/kubepods/poduid-1/c1",
+        Some(identity("web", "1")),
+        |sample| {
+            sample.groups = GroupSet::of(&[Group::Cpu]);
+            sample.memory = Default::default();
+        },
+    );
+    let page = node.page();
+    assert!(!page.contains("node_cpu_usage_seconds_total"), "{page}");
+    assert!(
+        page.contains("node_memory_working_set_bytes 8192"),
+        "{page}"
+    );
+    assert!(
+        page.contains("container_cpu_usage_seconds_total{"),
+        "{page}"
+    );
+    assert!(
+        !page.contains("container_memory_working_set_bytes"),
+        "{page}"
+    );
+    let summary = node.summary(false);
+    assert!(summary["node"]["cpu"].is_null() && !summary["node"]["memory"].is_null());
+    let container = &summary["pods"][0]["containers"][0];
+    assert!(container["memory"].is_null() && !container["cpu"].is_null());
+}
+
+#[test]
 fn what_the_runtime_takes_of_the_disk() {
     let node = Node::new();
     let told = &node.summary(false)["node"]["runtime"];

@@ -1,7 +1,7 @@
 //! Reads one container: every group that is on, and nothing else.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::sample::{Interface, Load, Processes, Schedstat, Udp};
 use crate::store::Container;
 use crate::{Group, GroupSet, Sample, Symbol};
 
-/// Errors of one container are logged at most this often.
+/// Errors about one file are logged at most this often.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Collector {
             processes: Processes::default(),
             has_layer: false,
             pids_wanted: self.wanted.pids,
-            last_complaint: None,
+            complaints: Vec::new(),
             container,
         }
     }
@@ -173,10 +173,13 @@ impl Collector {
     }
 
     /// Reads the limits; returns when the cgroup was made.
-    pub fn read_spec(&mut self, tracked: &mut Tracked) -> Timestamp {
-        let spec = tracked
-            .spec
-            .read(&mut self.buf, &self.machine.fixed().all_cpus);
+    pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) -> Timestamp {
+        let mut errors = Vec::new();
+        let all_cpus = &self.machine.fixed().all_cpus;
+        let spec = tracked.spec.read(&mut self.buf, all_cpus, &mut errors);
+        for error in &errors {
+            self.complain(tracked, now, error);
+        }
         let mut state = tracked.container.lock();
         // A v1 cgroup's directories are made one after the other; until they are all there, look again.
         if tracked.samples <= 1 {
@@ -207,22 +210,22 @@ impl Collector {
     ) -> bool {
         self.sample.clear();
         self.sample.at = clock.now();
-        let mut outcome = self.read_cgroup(tracked);
-        if outcome.as_ref().is_err_and(HostError::is_gone) && self.exists(tracked) {
+        let mut errors = self.read_cgroup(tracked);
+        if errors.iter().any(HostError::is_gone) && self.exists(tracked) {
             // A controller was switched off or on: the files we hold are dead, the cgroup is not.
             self.reopen(tracked);
             let at = self.sample.at;
             self.sample.clear();
             self.sample.at = at;
-            outcome = self.read_cgroup(tracked);
+            errors = self.read_cgroup(tracked);
         }
-        if let Err(error) = outcome {
-            if error.is_gone() {
-                // It ended while being read; discovery will say so.
-                self.counters.gone.fetch_add(1, Ordering::Relaxed);
-                return true;
-            }
-            self.complain(tracked, now, &error);
+        if errors.iter().any(HostError::is_gone) {
+            // It ended while being read; discovery will say so.
+            self.counters.gone.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        for error in &errors {
+            self.complain(tracked, now, error);
         }
         self.read_network(tracked, now);
         self.read_tasks(tracked, extra, now);
@@ -250,26 +253,28 @@ impl Collector {
         // Changing places costs no copy, and both keep the room of their lists.
         std::mem::swap(&mut state.latest, &mut self.sample);
         state.sampled = true;
-        state.derived.add(
-            state.latest.at,
-            state.latest.cpu.total_ns,
-            state.latest.memory.working_set,
-        );
+        // Zeros of what could not be read would look like a restart, and like a burst after it.
+        let read = |wanted: bool, group| !wanted || state.latest.has(group);
+        if read(self.wanted.cpu, Group::Cpu) && read(self.wanted.memory, Group::Memory) {
+            state.derived.add(
+                state.latest.at,
+                state.latest.cpu.total_ns,
+                state.latest.memory.working_set,
+            );
+        }
         quiet
     }
 
     /// The cgroup's own files. A group that cannot be understood is left out; the others still count.
-    fn read_cgroup(&mut self, tracked: &mut Tracked) -> Result<(), HostError> {
+    fn read_cgroup(&mut self, tracked: &mut Tracked) -> Vec<HostError> {
         let (reader, buf, sample) = (&mut tracked.reader, &mut self.buf, &mut self.sample);
-        let mut first_error = None;
+        let mut errors = Vec::new();
         let mut note =
             |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| match outcome {
                 // A cgroup that a controller does not have (v1 trees differ, v2 enables them one by one) counts as one
                 // that used nothing, as in the original: queries that join families keep their rows.
                 Ok(_) => sample.groups = sample.groups.with(group),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
+                Err(error) => errors.push(error),
             };
         if self.wanted.cpu {
             let outcome = reader.cpu(buf, &mut sample.cpu);
@@ -307,7 +312,7 @@ impl Collector {
             });
             note(Group::Cpuset, sample, outcome);
         }
-        first_error.map_or(Ok(()), Err)
+        errors
     }
 
     fn read_network(&mut self, tracked: &mut Tracked, now: Duration) {
@@ -550,13 +555,14 @@ impl Collector {
 
     fn complain(&self, tracked: &mut Tracked, now: Duration, error: &HostError) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        let quiet = tracked
-            .last_complaint
-            .is_some_and(|at| now.saturating_sub(at) < COMPLAIN_EVERY);
-        if quiet {
+        tracked
+            .complaints
+            .retain(|(_, at)| now.saturating_sub(*at) < COMPLAIN_EVERY);
+        let file = error.path().map(Path::to_owned).unwrap_or_default();
+        if tracked.complaints.iter().any(|(about, _)| *about == file) {
             return;
         }
-        tracked.last_complaint = Some(now);
+        tracked.complaints.push((file, now));
         let error: &dyn std::error::Error = error;
         tracing::warn!(container = %tracked.container.path(), error, "cannot read all figures of a container");
     }

@@ -201,7 +201,7 @@ impl Sampler {
             state.visible = !awaiting;
             state.identity = identity;
         }
-        let created = self.collector.read_spec(&mut tracked);
+        let created = self.collector.read_spec(&mut tracked, now);
         self.observer.events.add(Event {
             container: Arc::clone(&path),
             at: created,
@@ -341,7 +341,7 @@ impl Sampler {
             if look_again {
                 self.collector.retry_absent(tracked);
             }
-            self.collector.read_spec(tracked);
+            self.collector.read_spec(tracked, now);
         }
     }
 
@@ -375,7 +375,7 @@ impl Sampler {
         let young = (1..=YOUNG_SAMPLES).contains(&tracked.samples);
         if young {
             self.collector.retry_absent(tracked);
-            self.collector.read_spec(tracked);
+            self.collector.read_spec(tracked, now);
         }
         let skip = self.config.no_root_stats && tracked.is_root();
         if skip {

@@ -1,5 +1,6 @@
 //! What the sampler holds for one container between readings.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ pub struct Tracked {
     /// The runtime named a writable layer, so its size is part of the sample.
     pub has_layer: bool,
     pub pids_wanted: bool,
-    pub last_complaint: Option<Duration>,
+    /// Files that were complained about of late, and when.
+    pub complaints: Vec<(PathBuf, Duration)>,
 }
 
 impl Tracked {

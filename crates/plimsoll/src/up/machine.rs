@@ -37,7 +37,7 @@ impl Machine {
             root: HostRoot::detect(),
         };
         let mut remarks = Vec::new();
-        let agent = match Agent::start(data_dir, world.clone()).await {
+        let agent = match Agent::start(&name, data_dir, world.clone()).await {
             Ok(agent) => Some(agent),
             Err(error) => {
                 remarks.push(format!(
@@ -83,10 +83,11 @@ impl Machine {
 }
 
 impl Agent {
-    async fn start(data_dir: &Path, world: World) -> Result<Self> {
+    async fn start(name: &str, data_dir: &Path, world: World) -> Result<Self> {
         let args = AgentArgs::defaults()?;
         let mut config = args.config()?;
         config.data_dir = Some(data_dir.join("agent"));
+        config.node_name = Some(name.to_owned());
         let agent = config.build(world)?;
         let server = match args.http(PAGES).bind().await {
             Err(error) if is_taken(&error) => {

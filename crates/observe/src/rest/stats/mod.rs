@@ -9,8 +9,8 @@ use plimsoll_host::cgroup::{Pressure, Psi};
 use serde::Serialize;
 
 use super::json::is_zero;
-use crate::Sample;
 use crate::sample::{Filesystem, Load, PerfCount, PerfUncoreCount, Processes, ResctrlDomain};
+use crate::{Group, Sample};
 
 pub use io::{DiskIo, disk_io};
 pub use memory::{HugetlbMap, Memory, memory};
@@ -120,9 +120,13 @@ pub struct CpuInstUsage {
     pub system: u64,
 }
 
-/// `None` for the first sample, after a restarted counter, and where the number of CPUs changed.
+/// `None` for the first sample, after a restarted counter, where the number of CPUs changed, and where one of the two
+/// could not be read.
 pub fn cpu_inst(last: Option<&Sample>, current: &Sample) -> Option<CpuInst> {
     let last = last?;
+    if last.has(Group::Cpu) != current.has(Group::Cpu) {
+        return None;
+    }
     let elapsed = current.at.nanos().checked_sub(last.at.nanos())?;
     if elapsed <= 0 || last.cpu.per_cpu_ns.len() != current.cpu.per_cpu_ns.len() {
         return None;
