@@ -2,6 +2,7 @@
 
 mod agent_args;
 mod go;
+mod manager;
 mod metrics_server;
 mod perf_config;
 mod signals;
@@ -22,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
 use up::UpArgs;
 
@@ -89,6 +91,8 @@ enum Role {
     #[command(args_override_self = true)]
     MetricsServer(Box<MetricsServerArgs>),
     #[command(args_override_self = true)]
+    Manager(ManagerArgs),
+    #[command(args_override_self = true)]
     Up(UpArgs),
 }
 
@@ -117,7 +121,7 @@ fn main() -> ExitCode {
         Role::Agent(agent) if agent.verbosity() >= 4 => "debug",
         Role::Agent(_) => "info",
         Role::MetricsServer(server) if server.verbosity() >= 4 => "debug",
-        Role::MetricsServer(_) => "info",
+        Role::MetricsServer(_) | Role::Manager(_) => "info",
         // A person reads what it prints; the log is for trouble.
         Role::Up(_) => "warn",
     };
@@ -126,6 +130,7 @@ fn main() -> ExitCode {
     let outcome = match &asked.role {
         Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
         Role::MetricsServer(server) => metrics_server::run(server),
+        Role::Manager(manager) => manager::run(manager),
         Role::Up(up) => up::run(up),
     };
     match outcome {
@@ -295,7 +300,7 @@ mod tests {
         fn agent(&self) -> &AgentArgs {
             match &self.role {
                 Role::Agent(agent) => agent,
-                Role::MetricsServer(_) | Role::Up(_) => panic!("not the agent"),
+                Role::MetricsServer(_) | Role::Manager(_) | Role::Up(_) => panic!("not the agent"),
             }
         }
     }

@@ -1,0 +1,75 @@
+//! `plimsoll manager`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use plimsoll_ground::{clients, leader, shutdown};
+use plimsoll_manager::live;
+
+use crate::signals::Signals;
+use crate::{Failure, runtime};
+
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Turn nodes' reports into batch capacity and node policy (the part of koord-manager that its agents need)
+///
+/// Makes a NodeMetric and a NodeSLO for every node, and writes batch-cpu, batch-memory, mid-cpu and mid-memory to nodes
+/// whose agents report. What it may lend is said by the config map; without one nothing is lent. A key of it that makes
+/// no sense is refused as a whole, with an event on the config map, and what it said before still holds.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+On a cluster:
+
+  kubectl apply -f deploy/manager/crds.yaml -f deploy/manager/rbac.yaml
+  kubectl -n koordinator-system create configmap slo-controller-config \\
+      --from-literal=colocation-config='{\"enable\": true}'
+  plimsoll manager --kubeconfig ~/.kube/config
+
+Beside koord-manager it waits: both want the same lease, and only its holder is at work.")]
+pub struct ManagerArgs {
+    /// Which cluster [default: the one this runs in]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Where the config map and the lease are
+    #[arg(long, value_name = "NAMESPACE", default_value = plimsoll_api::names::CONFIG_NAMESPACE)]
+    config_namespace: String,
+    /// What the config map is called
+    #[arg(long, value_name = "NAME", default_value = plimsoll_api::names::CONFIG_NAME)]
+    config_name: String,
+    /// Work only while holding the lease, so that several can stand by
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    enable_leader_election: bool,
+}
+
+pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
+    let runtime = runtime(2).map_err(Failure::Run)?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let clients = clients::Config::from_flag(args.kubeconfig.clone())
+            .build()
+            .await?;
+        let (_stopper, shutdown) = shutdown::channel();
+        clients.spawn_reload(shutdown);
+        let election = args.enable_leader_election.then(|| {
+            leader::Config::new(&args.config_namespace, live::LEASE, leader::new_identity())
+        });
+        let config = live::Config {
+            namespace: args.config_namespace.clone(),
+            config_map: args.config_name.clone(),
+            election,
+        };
+        let mut manager = config.build(clients.client()).spawn();
+        tokio::select! {
+            ended = manager.finished() => return ended.map_err(|trouble| anyhow!(trouble)),
+            () = signals.next() => tracing::info!("stopping"),
+        }
+        tokio::select! {
+            () = manager.drain(DRAIN) => Ok(()),
+            () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome.map_err(Failure::Run)
+}
