@@ -6,7 +6,11 @@
 
 
 
+pub mod cluster;
+pub mod framework;
 pub mod model;
+pub mod plugins;
+pub mod queue;
 
 
 mod time;

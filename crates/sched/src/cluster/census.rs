@@ -9,7 +9,7 @@ use super::bits::BitSet;
 use super::ids::{EligibilityId, LabelClassId, MatcherId, NodeId, TallyId, TopologyId};
 use super::topology::Topologies;
 use crate::model::{
-    Effect, Labels, Names, Node, NodeSelector, PodMatcher, Symbol, Taint, Toleration,
+    Effect, Labels, Names, Node, NodeSelector, PodMatcher, Selector, Symbol, Taint, Toleration,
 };
 
 /// Pods that all parts match.
@@ -403,6 +403,13 @@ impl Census {
                 tally.eligible(domain, enters);
             }
         }
+    }
+
+    /// Whether some term selects namespaces by labels.
+    pub fn asks_for_namespace_labels(&self) -> bool {
+        self.matchers.iter().flat_map(|matcher| &matcher.parts).any(|part| {
+            matches!(&part.namespace_selector, Selector::All(requirements) if !requirements.is_empty())
+        })
     }
 
     pub fn tally_count(&self) -> usize {

@@ -1,0 +1,647 @@
+//! One cycle: from a pod to a node, or to the reasons why there is none.
+
+use super::diagnosis::Diagnosis;
+use super::local::{self, LocalEntry, Tables};
+use super::plugin::{Plugin, PluginSet};
+use super::profile::Profile;
+use super::score;
+use super::state::{Context, CycleState, PreFilter};
+use super::status::{Code, Refusal, StatusId, Statuses};
+use crate::cluster::{Cluster, NodeId, PodId};
+use crate::model::{Pod, Symbol};
+use crate::plugins;
+use crate::plugins::plans::Plans;
+use crate::queue::nominations::Nominations;
+use crate::time::Time;
+
+/// How a cycle ended.
+#[derive(Debug)]
+pub enum Decision {
+    Chosen(Choice),
+    /// No node fits.
+    Unfit(Box<Diagnosis>),
+    /// There are no nodes at all.
+    NoNodes,
+    /// A plugin could not tell.
+    Failed(String),
+}
+
+#[derive(Debug, Clone)]
+pub struct Choice {
+    pub node: NodeId,
+    pub evaluated: usize,
+    pub feasible: usize,
+    /// What won, if somebody wants to know: by plugin, weighted.
+    pub scores: Option<Box<Scoreboard>>,
+}
+
+/// Scores of the nodes that came into question.
+#[derive(Debug, Clone, Default)]
+pub struct Scoreboard {
+    pub nodes: Vec<Symbol>,
+    /// By plugin: its weight, and a score between 0 and 100 a node.
+    pub columns: Vec<(Plugin, i64, Vec<i64>)>,
+}
+
+/// Below that many nodes, all of them are looked at.
+const MIN_FEASIBLE_NODES: usize = 100;
+const MIN_PERCENTAGE: usize = 5;
+
+#[derive(Debug)]
+pub struct Engine {
+    pub profiles: Vec<Profile>,
+    pub statuses: Statuses,
+    pub plans: Plans,
+    /// Keep the scores of every choice.
+    pub record_scores: bool,
+    tables: Tables,
+    random: fastrand::Rng,
+    next_start: usize,
+    scratch: Scratch,
+}
+
+/// Buffers that outlive a cycle.
+#[derive(Debug, Default)]
+struct Scratch {
+    feasible: Vec<NodeId>,
+    locals: Vec<LocalEntry>,
+    /// By node: what it was refused with in this cycle.
+    refused: Vec<StatusId>,
+    counts: Vec<usize>,
+    column: Vec<i64>,
+    totals: Vec<i64>,
+    live: Vec<Plugin>,
+}
+
+/// What a cycle is about.
+struct Subject<'a> {
+    profile: usize,
+    id: PodId,
+    pod: &'a Pod,
+    class: crate::cluster::ClassId,
+    now: Time,
+}
+
+impl Subject<'_> {
+    fn context<'a>(&'a self, cluster: &'a Cluster, profiles: &'a [Profile]) -> Context<'a> {
+        Context {
+            cluster,
+            profile: &profiles[self.profile],
+            pod: self.pod,
+            class: cluster.classes.get(self.class),
+            now: self.now,
+        }
+    }
+}
+
+impl Engine {
+    pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
+        Self {
+            profiles,
+            statuses: Statuses::default(),
+            plans: Plans::default(),
+            record_scores: false,
+            tables: Tables::default(),
+            random: fastrand::Rng::with_seed(seed),
+            next_start: 0,
+            scratch: Scratch::default(),
+        }
+    }
+
+    pub fn random(&mut self) -> &mut fastrand::Rng {
+        &mut self.random
+    }
+
+    /// What nodes were refused with in the last cycle; only good if that found none.
+    pub fn refused(&self) -> &[StatusId] {
+        &self.scratch.refused
+    }
+
+    /// Looks for the best node. Puts nothing anywhere, but for what it takes away again.
+    pub fn decide(
+        &mut self,
+        cluster: &mut Cluster,
+        profile: usize,
+        id: PodId,
+        nominations: &Nominations,
+        now: Time,
+    ) -> (Decision, CycleState) {
+        let mut state = CycleState::default();
+        let decision = self.decide_with(cluster, profile, id, nominations, now, &mut state);
+        (decision, state)
+    }
+
+    fn decide_with(
+        &mut self,
+        cluster: &mut Cluster,
+        profile: usize,
+        id: PodId,
+        nominations: &Nominations,
+        now: Time,
+        state: &mut CycleState,
+    ) -> Decision {
+        cluster.nodes.refresh_order();
+        let all_nodes = cluster.nodes.current_order().len();
+        if all_nodes == 0 {
+            return Decision::NoNodes;
+        }
+        let Some(record) = cluster.pods.get(id) else {
+            return Decision::Failed("pod is not known".to_owned());
+        };
+        let pod = std::sync::Arc::clone(&record.pod);
+        let subject = Subject {
+            profile,
+            id,
+            pod: &pod,
+            class: record.class,
+            now,
+        };
+        let mut diagnosis = Diagnosis {
+            all_nodes,
+            ..Diagnosis::default()
+        };
+        let wanted = match self.pre_filter(cluster, &subject, state, &mut diagnosis) {
+            Ok(wanted) => wanted,
+            Err(refusal) if refusal.code == Code::Error => {
+                return Decision::Failed(refusal.message(&cluster.names));
+            }
+            Err(refusal) => {
+                diagnosis.pre_filter = Some(refusal.message(&cluster.names));
+                diagnosis.absent = Some(refusal);
+                return Decision::Unfit(Box::new(diagnosis));
+            }
+        };
+        let rivals = nominations.rivals(cluster, id, pod.priority);
+        if let Some(node) = pod.nominated.and_then(|name| cluster.nodes.find(name))
+            && cluster.nodes.object(node).is_some()
+            && wanted.as_ref().is_none_or(|nodes| nodes.contains(&node))
+        {
+            match self.judge(cluster, &subject, state, node, rivals.on(node), None) {
+                Ok(entry) if entry.status == StatusId::FITS => {
+                    return Decision::Chosen(Choice {
+                        node,
+                        evaluated: 1,
+                        feasible: 1,
+                        scores: None,
+                    });
+                }
+                Ok(_) => {}
+                Err(message) => return Decision::Failed(message),
+            }
+        }
+        let evaluated = match self.filter(cluster, &subject, state, wanted.as_deref(), &rivals) {
+            Ok(evaluated) => evaluated,
+            Err(message) => return Decision::Failed(message),
+        };
+        self.next_start = (self.next_start + evaluated) % all_nodes;
+        if self.scratch.feasible.is_empty() {
+            self.diagnose(&mut diagnosis);
+            return Decision::Unfit(Box::new(diagnosis));
+        }
+        Decision::Chosen(self.choose(cluster, &subject, state, evaluated))
+    }
+
+    /// Asks the plugins about the pod. `Ok(None)`: all nodes come into question.
+    fn pre_filter(
+        &mut self,
+        cluster: &mut Cluster,
+        subject: &Subject<'_>,
+        state: &mut CycleState,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Option<Vec<NodeId>>, Refusal> {
+        let mut wanted: Option<Vec<Symbol>> = None;
+        let mut limiting = PluginSet::EMPTY;
+        let mut remembered = None;
+        for at in 0..self.profiles[subject.profile].pre_filter.len() {
+            let plugin = self.profiles[subject.profile].pre_filter[at];
+            self.plans
+                .prepare(plugin, cluster, &self.profiles[subject.profile], subject.profile, subject.class);
+            let context = subject.context(cluster, &self.profiles);
+            let answer = plugins::pre_filter(plugin, &context, &self.plans, subject.class, subject.profile, state);
+            match answer {
+                PreFilter::Pass => {}
+                PreFilter::Skip => state.skipped.insert(plugin),
+                PreFilter::Nodes(nodes) => {
+                    limiting.insert(plugin);
+                    let mut both = wanted.take();
+                    match &mut both {
+                        Some(wanted) => wanted.retain(|name| nodes.contains(name)),
+                        None => both = Some(nodes),
+                    }
+                    wanted = both;
+                    if wanted.as_ref().is_some_and(Vec::is_empty) {
+                        diagnosis.rejectors = limiting;
+                        return Err(nothing_left(limiting));
+                    }
+                }
+                PreFilter::Reject(refusal) => {
+                    if refusal.code == Code::Error {
+                        let text = format!(
+                            "running PreFilter plugin {:?}: {}",
+                            plugin.name(),
+                            refusal.message(&cluster.names)
+                        );
+                        return Err(Refusal::worded(Code::Error, text));
+                    }
+                    diagnosis.rejectors.insert(plugin);
+                    if refusal.code == Code::Pending {
+                        diagnosis.pending.insert(plugin);
+                    }
+                    if refusal.code == Code::Unresolvable {
+                        return Err(refusal);
+                    }
+                    remembered = Some(refusal);
+                }
+            }
+        }
+        if let Some(refusal) = remembered {
+            return Err(refusal);
+        }
+        let Some(wanted) = wanted else {
+            return Ok(None);
+        };
+        diagnosis.rejectors = limiting;
+        let names: Vec<_> = sorted_names(limiting);
+        diagnosis.absent = Some(Refusal::worded(
+            Code::Unresolvable,
+            format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" ")),
+        ));
+        let rows = wanted
+            .iter()
+            .filter_map(|name| cluster.nodes.find(*name))
+            .filter(|node| cluster.nodes.object(*node).is_some());
+        Ok(Some(rows.collect()))
+    }
+
+    /// Collects nodes that fit, until there are enough of them. How many were looked at.
+    fn filter(
+        &mut self,
+        cluster: &mut Cluster,
+        subject: &Subject<'_>,
+        state: &mut CycleState,
+        wanted: Option<&[NodeId]>,
+        rivals: &crate::queue::nominations::Rivals,
+    ) -> Result<usize, String> {
+        let profile = &self.profiles[subject.profile];
+        let prefix = profile.filter.iter().take_while(|plugin| local::is_local(**plugin)).count();
+        self.scratch.feasible.clear();
+        self.scratch.locals.clear();
+        self.scratch.live.clear();
+        self.scratch
+            .live
+            .extend(profile.filter[prefix..].iter().filter(|plugin| state.runs(**plugin)));
+        let rows = cluster.nodes.rows();
+        if self.scratch.refused.len() < rows {
+            self.scratch.refused.resize(rows, StatusId::FITS);
+        }
+        self.scratch.counts.clear();
+        if let Some(wanted) = wanted {
+            return self.filter_some(cluster, subject, state, wanted, rivals);
+        }
+        let total = cluster.nodes.current_order().len();
+        let enough = self.enough(subject.profile, total);
+        let local_class = cluster.classes.get(subject.class).local;
+        let table = self
+            .tables
+            .table(subject.profile, local_class, cluster.epoch(), rows);
+        let start = self.next_start % total;
+        let mut evaluated = 0;
+        let mut at = start;
+        while evaluated < total {
+            let node = cluster.nodes.current_order()[at];
+            at += 1;
+            if at == total {
+                at = 0;
+            }
+            evaluated += 1;
+            let entry = if rivals.is_on(node) {
+                let profile = &self.profiles[subject.profile];
+                let tools = Tools {
+                    profiles: &self.profiles,
+                    prefix: &profile.filter[..prefix],
+                    live: &self.scratch.live,
+                    statuses: &mut self.statuses,
+                };
+                judge_with_rivals(cluster, subject, state, node, rivals.on(node), tools)?
+            } else {
+                let context = subject.context(cluster, &self.profiles);
+                let plugins = &context.profile.filter[..prefix];
+                let mut entry = local::look_up(table, &context, plugins, node, &mut self.statuses);
+                if entry.status == StatusId::FITS {
+                    entry.status = judge_live(&context, &self.scratch.live, state, node, &mut self.statuses)?;
+                }
+                entry
+            };
+            if entry.status == StatusId::FITS {
+                self.scratch.feasible.push(node);
+                self.scratch.locals.push(entry);
+                if self.scratch.feasible.len() >= enough {
+                    break;
+                }
+            } else {
+                self.scratch.refused[node.index()] = entry.status;
+                count(&mut self.scratch.counts, entry.status);
+            }
+        }
+        Ok(evaluated)
+    }
+
+    /// The same for a few given nodes; a table would not pay.
+    fn filter_some(
+        &mut self,
+        cluster: &mut Cluster,
+        subject: &Subject<'_>,
+        state: &mut CycleState,
+        wanted: &[NodeId],
+        rivals: &crate::queue::nominations::Rivals,
+    ) -> Result<usize, String> {
+        // Nodes that were not wanted count as refused, whatever an earlier cycle said about them.
+        let outside = self.statuses.id(
+            Plugin::NodeAffinity,
+            Refusal::unresolvable("node(s) didn't satisfy plugin(s)"),
+        );
+        self.scratch.refused.fill(outside);
+        let enough = self.enough(subject.profile, wanted.len());
+        for (index, node) in wanted.iter().enumerate() {
+            let entry = self.judge(cluster, subject, state, *node, rivals.on(*node), None)?;
+            if entry.status == StatusId::FITS {
+                self.scratch.feasible.push(*node);
+                self.scratch.locals.push(entry);
+                if self.scratch.feasible.len() >= enough {
+                    return Ok(index + 1);
+                }
+            } else {
+                self.scratch.refused[node.index()] = entry.status;
+                count(&mut self.scratch.counts, entry.status);
+            }
+        }
+        Ok(wanted.len())
+    }
+
+    /// Asks all filters about one node, remembering nothing.
+    fn judge(
+        &mut self,
+        cluster: &mut Cluster,
+        subject: &Subject<'_>,
+        state: &mut CycleState,
+        node: NodeId,
+        rivals: &[PodId],
+        live: Option<&[Plugin]>,
+    ) -> Result<LocalEntry, String> {
+        let profile = &self.profiles[subject.profile];
+        let prefix = profile.filter.iter().take_while(|plugin| local::is_local(**plugin)).count();
+        let running: Vec<Plugin> = match live {
+            Some(live) => live.to_vec(),
+            None => profile.filter[prefix..]
+                .iter()
+                .copied()
+                .filter(|plugin| state.runs(*plugin))
+                .collect(),
+        };
+        let tools = Tools {
+            profiles: &self.profiles,
+            prefix: &profile.filter[..prefix],
+            live: &running,
+            statuses: &mut self.statuses,
+        };
+        judge_with_rivals(cluster, subject, state, node, rivals, tools)
+    }
+
+    /// For preemption: whether the pod would fit a node as it is now, nominated pods included.
+    pub fn would_fit(
+        &mut self,
+        cluster: &mut Cluster,
+        profile: usize,
+        id: PodId,
+        state: &mut CycleState,
+        node: NodeId,
+        rivals: &[PodId],
+        now: Time,
+    ) -> Result<StatusId, String> {
+        let Some(record) = cluster.pods.get(id) else {
+            return Err("pod is not known".to_owned());
+        };
+        let pod = std::sync::Arc::clone(&record.pod);
+        let subject = Subject {
+            profile,
+            id,
+            pod: &pod,
+            class: record.class,
+            now,
+        };
+        state.refresh(cluster);
+        debug_assert_eq!(subject.id, id);
+        self.judge(cluster, &subject, state, node, rivals, None)
+            .map(|entry| entry.status)
+    }
+
+    /// How many nodes that fit are enough to choose from.
+    fn enough(&self, profile: usize, nodes: usize) -> usize {
+        let profile = &self.profiles[profile];
+        if profile.score.is_empty() {
+            return 1;
+        }
+        nodes_to_find(profile.percentage_of_nodes_to_score as usize, nodes)
+    }
+
+    fn diagnose(&self, diagnosis: &mut Diagnosis) {
+        for (index, nodes) in self.scratch.counts.iter().enumerate() {
+            if *nodes == 0 {
+                continue;
+            }
+            let id = Statuses::from_index(index);
+            diagnosis.counts.push((id, *nodes));
+            if let Some(status) = self.statuses.get(id) {
+                diagnosis.rejectors.insert(status.plugin);
+                if status.refusal.code == Code::Pending {
+                    diagnosis.pending.insert(status.plugin);
+                }
+            }
+        }
+    }
+
+    fn choose(&mut self, cluster: &Cluster, subject: &Subject<'_>, state: &CycleState, evaluated: usize) -> Choice {
+        let feasible = self.scratch.feasible.len();
+        let mut choice = Choice {
+            node: self.scratch.feasible[0],
+            evaluated,
+            feasible,
+            scores: None,
+        };
+        if feasible == 1 {
+            return choice;
+        }
+        let context = subject.context(cluster, &self.profiles);
+        let scratch = &mut self.scratch;
+        scratch.totals.clear();
+        scratch.totals.resize(feasible, 0);
+        let mut board = self.record_scores.then(Scoreboard::default);
+        for (plugin, weight) in &context.profile.score {
+            let scored = score::column(
+                *plugin,
+                &context,
+                state,
+                &scratch.feasible,
+                &scratch.locals,
+                &mut scratch.column,
+            );
+            if !scored {
+                continue;
+            }
+            for (total, score) in scratch.totals.iter_mut().zip(&scratch.column) {
+                *total += weight * score;
+            }
+            if let Some(board) = &mut board {
+                board.columns.push((*plugin, *weight, scratch.column.clone()));
+            }
+        }
+        let best = scratch.totals.iter().copied().max().unwrap_or(0);
+        let ties = scratch.totals.iter().filter(|total| **total == best).count();
+        let pick = if ties > 1 { self.random.usize(..ties) } else { 0 };
+        let mut tied = scratch.totals.iter().zip(&scratch.feasible).filter(|(total, _)| **total == best);
+        if let Some((_, node)) = tied.nth(pick) {
+            choice.node = *node;
+        }
+        choice.scores = board.map(|mut board| {
+            board.nodes = scratch.feasible.iter().map(|node| cluster.nodes.name(*node)).collect();
+            Box::new(board)
+        });
+        choice
+    }
+}
+
+/// The adaptive rule: the more nodes, the smaller the share of them that is looked for.
+pub fn nodes_to_find(percentage: usize, nodes: usize) -> usize {
+    if nodes < MIN_FEASIBLE_NODES {
+        return nodes;
+    }
+    let percentage = match percentage {
+        0 => 50_usize.saturating_sub(nodes / 125).max(MIN_PERCENTAGE),
+        given => given,
+    };
+    (nodes * percentage / 100).max(MIN_FEASIBLE_NODES)
+}
+
+fn count(counts: &mut Vec<usize>, status: StatusId) {
+    let index = Statuses::index(status);
+    if index >= counts.len() {
+        counts.resize(index + 1, 0);
+    }
+    counts[index] += 1;
+}
+
+/// What judging a node takes.
+struct Tools<'a> {
+    profiles: &'a [Profile],
+    prefix: &'a [Plugin],
+    live: &'a [Plugin],
+    statuses: &'a mut Statuses,
+}
+
+/// The pod must fit beside the pods nominated to the node, and, should they go elsewhere, without them.
+fn judge_with_rivals(
+    cluster: &mut Cluster,
+    subject: &Subject<'_>,
+    state: &mut CycleState,
+    node: NodeId,
+    rivals: &[PodId],
+    tools: Tools<'_>,
+) -> Result<LocalEntry, String> {
+    if !rivals.is_empty() {
+        let generation = cluster.nodes.generation(node);
+        for rival in rivals {
+            cluster.place(*rival, node);
+        }
+        state.refresh(cluster);
+        let context = subject.context(cluster, tools.profiles);
+        let beside = judge_once(&context, state, node, tools.prefix, tools.live, tools.statuses);
+        for rival in rivals.iter().rev() {
+            cluster.unplace(*rival);
+        }
+        cluster.nodes.restore_generation(node, generation);
+        state.refresh(cluster);
+        match beside {
+            Ok(entry) if entry.status == StatusId::FITS => {}
+            other => return other,
+        }
+    }
+    let context = subject.context(cluster, tools.profiles);
+    judge_once(&context, state, node, tools.prefix, tools.live, tools.statuses)
+}
+
+fn judge_once(
+    context: &Context<'_>,
+    state: &CycleState,
+    node: NodeId,
+    prefix: &[Plugin],
+    live: &[Plugin],
+    statuses: &mut Statuses,
+) -> Result<LocalEntry, String> {
+    let mut entry = local::evaluate(context, prefix, node, statuses);
+    if entry.status == StatusId::FITS {
+        entry.status = judge_live(context, live, state, node, statuses)?;
+    }
+    Ok(entry)
+}
+
+fn judge_live(
+    context: &Context<'_>,
+    live: &[Plugin],
+    state: &CycleState,
+    node: NodeId,
+    statuses: &mut Statuses,
+) -> Result<StatusId, String> {
+    for plugin in live {
+        if let Err(refusal) = plugins::filter(*plugin, context, state, node) {
+            if refusal.code == Code::Error {
+                return Err(format!(
+                    "running {:?} filter plugin: {}",
+                    plugin.name(),
+                    refusal.message(&context.cluster.names)
+                ));
+            }
+            return Ok(statuses.id(*plugin, refusal));
+        }
+    }
+    Ok(StatusId::FITS)
+}
+
+fn sorted_names(plugins: PluginSet) -> Vec<&'static str> {
+    let mut names: Vec<_> = plugins.iter().map(Plugin::name).collect();
+    names.sort_unstable();
+    names
+}
+
+fn nothing_left(limiting: PluginSet) -> Refusal {
+    let names = sorted_names(limiting);
+    let text = match names.as_slice() {
+        [only] => format!("node(s) didn't satisfy plugin {only}"),
+        several => format!(
+            "node(s) didn't satisfy plugin(s) [{}] simultaneously",
+            several.join(" ")
+        ),
+    };
+    Refusal::worded(Code::Unresolvable, text)
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_nodes_shrinks_with_the_cluster() {
+        for (percentage, nodes, expected) in [
+            (0, 99, 99),
+            (0, 100, 100),
+            (0, 1000, 420),
+            (0, 5000, 500),
+            (0, 15000, 750),
+            (30, 5000, 1500),
+            (1, 5000, 100),
+            (100, 5000, 5000),
+        ] {
+            assert_eq!(nodes_to_find(percentage, nodes), expected, "{percentage} {nodes}");
+        }
+    }
+}

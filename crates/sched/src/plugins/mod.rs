@@ -1,0 +1,118 @@
+//! The plugins, a file each: what they refuse and in which words, how they score, what they wait for.
+
+pub mod balanced_allocation;
+pub mod image_locality;
+pub mod inter_pod_affinity;
+pub mod node_affinity;
+pub mod node_declared_features;
+pub mod node_name;
+pub mod node_ports;
+pub mod node_resources_fit;
+pub mod node_unschedulable;
+pub mod plans;
+pub mod pod_topology_spread;
+pub mod priority_sort;
+pub mod scheduling_gates;
+pub mod taint_toleration;
+
+use self::plans::Plans;
+use crate::cluster::{ClassId, NodeId};
+use crate::framework::events::{Change, ClusterEvent};
+use crate::framework::plugin::Plugin;
+use crate::framework::state::{Context, CycleState, PreFilter};
+use crate::framework::status::{Refusal, Verdict};
+
+/// Before any node is looked at.
+pub fn pre_filter(
+    plugin: Plugin,
+    context: &Context<'_>,
+    plans: &Plans,
+    class: ClassId,
+    profile: usize,
+    state: &mut CycleState,
+) -> PreFilter {
+    match plugin {
+        Plugin::NodeAffinity => node_affinity::pre_filter(context),
+        Plugin::NodePorts => skip_if(context.class.spec.local.ports.is_empty()),
+        Plugin::NodeDeclaredFeatures => skip_if(context.class.spec.local.features.is_empty()),
+        Plugin::PodTopologySpread => {
+            state.spread = plans.spread(class, profile).map(|plan| pod_topology_spread::SpreadState::new(plan, context.cluster));
+            skip_if(state.spread.as_ref().is_none_or(|spread| !spread.filters()))
+        }
+        Plugin::InterPodAffinity => {
+            state.affinity = plans.affinity(class).map(|plan| inter_pod_affinity::AffinityState::new(plan, context));
+            skip_if(state.affinity.as_ref().is_none_or(|affinity| !affinity.filters()))
+        }
+        _ => PreFilter::Pass,
+    }
+}
+
+fn skip_if(skip: bool) -> PreFilter {
+    if skip { PreFilter::Skip } else { PreFilter::Pass }
+}
+
+/// What a plugin says about a node.
+pub fn filter(plugin: Plugin, context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdict {
+    match plugin {
+        Plugin::NodeName => node_name::filter(context, node),
+        Plugin::NodeUnschedulable => node_unschedulable::filter(context, node),
+        Plugin::TaintToleration => taint_toleration::filter(context, node),
+        Plugin::NodeAffinity => node_affinity::filter(context, node),
+        Plugin::NodePorts => node_ports::filter(context, node),
+        Plugin::NodeResourcesFit => node_resources_fit::filter(context, node),
+        Plugin::NodeDeclaredFeatures => node_declared_features::filter(context, node),
+        Plugin::PodTopologySpread => pod_topology_spread::filter(context, state, node),
+        Plugin::InterPodAffinity => inter_pod_affinity::filter(context, state, node),
+        _ => Ok(()),
+    }
+}
+
+/// Before a pod is queued: `Err` holds it back.
+pub fn pre_enqueue(plugin: Plugin, context: &Context<'_>) -> Result<(), Refusal> {
+    match plugin {
+        Plugin::SchedulingGates => scheduling_gates::pre_enqueue(context.pod),
+        _ => Ok(()),
+    }
+}
+
+/// What a plugin waits for after it has refused a pod. `None`: for anything.
+pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
+    Some(match plugin {
+        Plugin::SchedulingGates => scheduling_gates::EVENTS,
+        Plugin::NodeName => node_name::EVENTS,
+        Plugin::NodeUnschedulable => node_unschedulable::EVENTS,
+        Plugin::TaintToleration => taint_toleration::EVENTS,
+        Plugin::NodeAffinity => node_affinity::EVENTS,
+        Plugin::NodePorts => node_ports::EVENTS,
+        Plugin::NodeResourcesFit => node_resources_fit::EVENTS,
+        Plugin::NodeDeclaredFeatures => node_declared_features::EVENTS,
+        Plugin::PodTopologySpread => pod_topology_spread::EVENTS,
+        Plugin::InterPodAffinity => inter_pod_affinity::EVENTS,
+        _ => return None,
+    })
+}
+
+/// Whether what has happened could turn a plugin's refusal of a pod.
+pub fn may_help(plugin: Plugin, context: &Context<'_>, happened: ClusterEvent, change: Change<'_>) -> bool {
+    let registered = events(plugin)
+        .is_none_or(|events| events.iter().any(|event| event.covers(happened)));
+    if !registered {
+        return false;
+    }
+    match plugin {
+        Plugin::SchedulingGates => scheduling_gates::may_help(context, change),
+        Plugin::NodeName => node_name::may_help(context, change),
+        Plugin::NodeUnschedulable => node_unschedulable::may_help(context, change),
+        Plugin::TaintToleration => taint_toleration::may_help(context, change),
+        Plugin::NodeAffinity => node_affinity::may_help(context, change),
+        Plugin::NodePorts => node_ports::may_help(context, change),
+        Plugin::NodeResourcesFit => node_resources_fit::may_help(context, change),
+        Plugin::NodeDeclaredFeatures => node_declared_features::may_help(context, change),
+        Plugin::PodTopologySpread => pod_topology_spread::may_help(context, change),
+        Plugin::InterPodAffinity => inter_pod_affinity::may_help(context, change),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+pub mod testing;
