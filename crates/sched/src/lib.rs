@@ -6,13 +6,17 @@
 
 
 
+pub mod action;
 pub mod cluster;
 pub mod framework;
 pub mod model;
 pub mod plugins;
+mod preemption;
 pub mod queue;
+mod scheduler;
 
 
 mod time;
 
+pub use scheduler::{Config, Cycle, Observation, Outcome, Scheduler};
 pub use time::Time;

@@ -51,6 +51,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    pub fn new(names: Names) -> Self {
+        Self {
+            names,
+            ..Self::default()
+        }
+    }
+
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -35,6 +35,8 @@ pub struct CycleState {
     pub skipped: PluginSet,
     pub spread: Option<SpreadState>,
     pub affinity: Option<AffinityState>,
+    /// The plugin that looks after resource claims has been asked.
+    pub claims_were_asked: bool,
 }
 
 impl CycleState {

@@ -43,6 +43,10 @@ pub fn pre_filter(
             state.affinity = plans.affinity(class).map(|plan| inter_pod_affinity::AffinityState::new(plan, context));
             skip_if(state.affinity.as_ref().is_none_or(|affinity| !affinity.filters()))
         }
+        Plugin::DynamicResources => {
+            state.claims_were_asked = true;
+            skip_if(context.class.spec.claims.is_empty())
+        }
         _ => PreFilter::Pass,
     }
 }

@@ -16,6 +16,8 @@ pub enum Room {
     Unschedulable,
     /// Is being scheduled.
     InFlight,
+    /// Has a node and is being bound.
+    Settled,
 }
 
 #[derive(Debug, Clone)]

@@ -74,7 +74,7 @@ impl Counters {
             Room::Active => "active",
             Room::Backoff | Room::ErrorBackoff => "backoff",
             Room::Unschedulable => "unschedulable",
-            Room::InFlight => return,
+            Room::InFlight | Room::Settled => return,
         };
         match self.0.iter_mut().find(|((other, name), _)| *other == queue && name == event) {
             Some((_, number)) => *number += 1,
@@ -151,7 +151,7 @@ impl Queue {
             return;
         };
         let room = entry.room;
-        if room == Room::Unschedulable || room == Room::InFlight {
+        if matches!(room, Room::Unschedulable | Room::InFlight | Room::Settled) {
             self.change(id, |entry| entry.priority = priority);
             return;
         }
@@ -181,6 +181,15 @@ impl Queue {
             entry.in_flight_since = since;
         });
         Some(id)
+    }
+
+    /// A node has been chosen: what happens from now on cannot make the pod's attempt look different. Should binding
+    /// fail, it comes back with the count of its attempts.
+    pub fn settle(&mut self, id: PodId) {
+        if self.get(id).is_some_and(|entry| entry.room == Room::InFlight) {
+            self.landed();
+            self.change(id, |entry| entry.room = Room::Settled);
+        }
     }
 
     /// The attempt is over, the pod is placed or gone.
@@ -299,7 +308,7 @@ impl Queue {
                 self.enter(id, Room::Active, "ForceActivate", now, gate);
             }
             Some(Room::InFlight) => self.happened.push(ClusterEvent::ANYTHING),
-            Some(Room::Active) | None => {}
+            Some(Room::Active | Room::Settled) | None => {}
         }
     }
 
@@ -351,6 +360,11 @@ impl Queue {
             .filter(|_| waiting)
             .map(|last| last.after(LEFTOVER_PERIOD));
         backoff.into_iter().chain(leftovers).min()
+    }
+
+    /// Whether there is anybody whom an event could concern.
+    pub fn listens(&self) -> bool {
+        self.in_flight > 0 || !self.unschedulable.is_empty()
     }
 
     /// Nobody is ready, not even among those that back off.
@@ -420,7 +434,7 @@ impl Queue {
                     .or_insert_with(|| (set, BTreeSet::new()));
                 pods.insert(id);
             }
-            Room::InFlight => {}
+            Room::InFlight | Room::Settled => {}
         }
     }
 
@@ -448,7 +462,7 @@ impl Queue {
                     }
                 }
             }
-            Room::InFlight => {}
+            Room::InFlight | Room::Settled => {}
         }
     }
 }
