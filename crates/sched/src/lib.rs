@@ -8,6 +8,7 @@
 
 pub mod action;
 pub mod cluster;
+pub mod explain;
 pub mod framework;
 pub mod model;
 pub mod plugins;

@@ -185,9 +185,11 @@ impl Cluster {
         }
     }
 
+    /// Gives back what was known of it, with the place that it had.
     pub fn remove_pod(&mut self, id: PodId) -> Option<PodRecord> {
         let node = self.unplace(id);
-        let record = self.pods.remove(id)?;
+        let mut record = self.pods.remove(id)?;
+        record.place = node;
         self.classes.part(record.class);
         if let Some(node) = node {
             self.nodes.release(node);

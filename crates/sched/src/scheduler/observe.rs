@@ -284,7 +284,8 @@ impl Scheduler {
         let Some(record) = self.cluster.remove_pod(id) else {
             return;
         };
-        let change = Change::Pod(Some(&record.pod), None);
+        let gone = self.as_placed(&record);
+        let change = Change::Pod(Some(&gone), None);
         if record.place.is_some() {
             self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, None, None, now);
         } else if promised.is_some() || record.pod.nominated.is_some() {
