@@ -35,6 +35,10 @@ pub struct CycleState {
     pub skipped: PluginSet,
     pub spread: Option<SpreadState>,
     pub affinity: Option<AffinityState>,
+    pub volumes: Option<crate::plugins::volume_binding::VolumeState>,
+    /// Claims of the pod that nobody else may use.
+    pub exclusive_claims: Vec<Box<str>>,
+    pub zone_rules: Vec<crate::plugins::volume_zone::ZoneRule>,
     /// The plugin that looks after resource claims has been asked.
     pub claims_were_asked: bool,
 }

@@ -9,11 +9,15 @@ pub mod node_name;
 pub mod node_ports;
 pub mod node_resources_fit;
 pub mod node_unschedulable;
+pub mod node_volume_limits;
 pub mod plans;
 pub mod pod_topology_spread;
 pub mod priority_sort;
 pub mod scheduling_gates;
 pub mod taint_toleration;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
 
 use self::plans::Plans;
 use crate::cluster::{ClassId, NodeId};
@@ -43,6 +47,10 @@ pub fn pre_filter(
             state.affinity = plans.affinity(class).map(|plan| inter_pod_affinity::AffinityState::new(plan, context));
             skip_if(state.affinity.as_ref().is_none_or(|affinity| !affinity.filters()))
         }
+        Plugin::VolumeRestrictions => volume_restrictions::pre_filter(context, state),
+        Plugin::NodeVolumeLimits => skip_if(!node_volume_limits::mounts_claims(context.pod)),
+        Plugin::VolumeBinding => volume_binding::pre_filter(context, state),
+        Plugin::VolumeZone => volume_zone::pre_filter(context, state),
         Plugin::DynamicResources => {
             state.claims_were_asked = true;
             skip_if(context.class.spec.claims.is_empty())
@@ -65,6 +73,10 @@ pub fn filter(plugin: Plugin, context: &Context<'_>, state: &CycleState, node: N
         Plugin::NodePorts => node_ports::filter(context, node),
         Plugin::NodeResourcesFit => node_resources_fit::filter(context, node),
         Plugin::NodeDeclaredFeatures => node_declared_features::filter(context, node),
+        Plugin::VolumeRestrictions => volume_restrictions::filter(context, state, node),
+        Plugin::NodeVolumeLimits => node_volume_limits::filter(context, node),
+        Plugin::VolumeBinding => volume_binding::filter(context, state, node),
+        Plugin::VolumeZone => volume_zone::filter(context, state, node),
         Plugin::PodTopologySpread => pod_topology_spread::filter(context, state, node),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(context, state, node),
         _ => Ok(()),
@@ -90,6 +102,10 @@ pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
         Plugin::NodePorts => node_ports::EVENTS,
         Plugin::NodeResourcesFit => node_resources_fit::EVENTS,
         Plugin::NodeDeclaredFeatures => node_declared_features::EVENTS,
+        Plugin::VolumeRestrictions => volume_restrictions::EVENTS,
+        Plugin::NodeVolumeLimits => node_volume_limits::EVENTS,
+        Plugin::VolumeBinding => volume_binding::EVENTS,
+        Plugin::VolumeZone => volume_zone::EVENTS,
         Plugin::PodTopologySpread => pod_topology_spread::EVENTS,
         Plugin::InterPodAffinity => inter_pod_affinity::EVENTS,
         _ => return None,
@@ -112,10 +128,20 @@ pub fn may_help(plugin: Plugin, context: &Context<'_>, happened: ClusterEvent, c
         Plugin::NodePorts => node_ports::may_help(context, change),
         Plugin::NodeResourcesFit => node_resources_fit::may_help(context, change),
         Plugin::NodeDeclaredFeatures => node_declared_features::may_help(context, change),
+        Plugin::VolumeRestrictions => volume_restrictions::may_help(context, change),
+        Plugin::NodeVolumeLimits => node_volume_limits::may_help(context, change),
+        Plugin::VolumeBinding => volume_binding::may_help(context, change),
+        Plugin::VolumeZone => volume_zone::may_help(context, change),
         Plugin::PodTopologySpread => pod_topology_spread::may_help(context, change),
         Plugin::InterPodAffinity => inter_pod_affinity::may_help(context, change),
         _ => true,
     }
+}
+
+/// Whether a claim is one of the pod's.
+fn uses_claim(context: &Context<'_>, claim: &crate::model::VolumeClaim) -> bool {
+    claim.namespace == context.pod.namespace()
+        && crate::cluster::storage::claim_names(context.pod).any(|name| name == claim.name)
 }
 
 #[cfg(test)]

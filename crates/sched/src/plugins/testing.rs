@@ -58,6 +58,42 @@ impl Kit {
         self.cluster.nodes.refresh_order();
     }
 
+    pub fn add_claim(&mut self, json: &str) {
+        let claim = decode::volume_claim(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.storage.claims.insert((claim.namespace, claim.name.clone()), claim);
+    }
+
+    pub fn add_volume(&mut self, json: &str) {
+        let volume = decode::persistent_volume(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.storage.volumes.insert(volume.name.clone(), volume);
+    }
+
+    pub fn add_class(&mut self, json: &str) {
+        let class = decode::storage_class(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.storage.classes.insert(class.name.clone(), class);
+    }
+
+    pub fn add_csi_node(&mut self, json: &str) {
+        let node = decode::csi_node(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.storage.nodes.insert(node.name, node);
+    }
+
+    pub fn add_driver(&mut self, json: &str) {
+        let driver = decode::csi_driver(json.as_bytes()).unwrap();
+        self.cluster.storage.drivers.insert(driver.name.clone(), driver);
+    }
+
+    pub fn add_capacity(&mut self, json: &str) {
+        let capacity = decode::csi_storage_capacity(json.as_bytes(), &mut self.cluster.names).unwrap();
+        let key = (capacity.namespace, capacity.name.clone());
+        self.cluster.storage.capacities.insert(key, capacity);
+    }
+
+    pub fn add_attachment(&mut self, json: &str) {
+        let attachment = decode::volume_attachment(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.storage.attachments.insert(attachment.name.clone(), attachment);
+    }
+
     /// Without a UID, it gets one of its own.
     pub fn decode_pod(&mut self, json: &str) -> Pod {
         let mut pod = decode::pod(json.as_bytes(), &mut self.cluster.names).unwrap();
@@ -89,7 +125,13 @@ impl Kit {
         self.prepared(Plugin::NodeName, json, |context, _| ask(context))
     }
 
-    fn prepared<R>(&mut self, plugin: Plugin, json: &str, ask: impl FnOnce(&Context<'_>, &mut CycleState) -> R) -> R {
+    /// `Err`: refused before any node was looked at.
+    fn asked<R>(
+        &mut self,
+        plugin: Plugin,
+        json: &str,
+        ask: impl FnOnce(&Context<'_>, &mut CycleState) -> R,
+    ) -> Result<R, String> {
         let id = self.add_pod(json);
         let record = self.cluster.pods.get(id).unwrap().clone();
         let mut plans = Plans::default();
@@ -104,23 +146,30 @@ impl Kit {
         };
         let mut state = CycleState::default();
         let answer = match plugins::pre_filter(plugin, &context, &plans, record.class, 0, &mut state) {
-            PreFilter::Reject(refusal) => {
-                panic!("{}", refusal.message(&context.cluster.names))
-            }
-            _ => ask(&context, &mut state),
+            PreFilter::Reject(refusal) => Err(format!(
+                "{:?}: {}",
+                refusal.code,
+                refusal.message(&context.cluster.names)
+            )),
+            _ => Ok(ask(&context, &mut state)),
         };
         self.cluster.remove_pod(id);
         answer
     }
 
+    fn prepared<R>(&mut self, plugin: Plugin, json: &str, ask: impl FnOnce(&Context<'_>, &mut CycleState) -> R) -> R {
+        self.asked(plugin, json, ask).unwrap()
+    }
+
     pub fn verdict(&mut self, plugin: Plugin, pod: &str, node: &str) -> String {
         let node = self.node(node);
-        self.prepared(plugin, pod, |context, state| {
+        let asked = self.asked(plugin, pod, |context, state| {
             match plugins::filter(plugin, context, state, node) {
                 Ok(()) => "fits".to_owned(),
                 Err(refusal) => format!("{:?}: {}", refusal.code, refusal.message(&context.cluster.names)),
             }
-        })
+        });
+        asked.unwrap_or_else(|refusal| refusal)
     }
 
     #[track_caller]
