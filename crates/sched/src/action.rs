@@ -21,6 +21,21 @@ pub enum ActionKind {
         condition: Option<ScheduledCondition>,
         nominated: NominatedNode,
     },
+    /// PUT the volume with its claim.
+    BindVolume {
+        volume: Box<str>,
+        resource_version: Box<str>,
+        namespace: Box<str>,
+        claim: Box<str>,
+        claim_uid: Box<str>,
+    },
+    /// PUT the claim with the annotation `volume.kubernetes.io/selected-node`.
+    SelectNode {
+        namespace: Box<str>,
+        claim: Box<str>,
+        resource_version: Box<str>,
+        node: Box<str>,
+    },
     Event(EventRecord),
     /// PATCH the victim's condition `DisruptionTarget`, then DELETE it.
     Evict {

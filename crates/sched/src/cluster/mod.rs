@@ -28,7 +28,7 @@ use self::nodes::Load;
 use self::owners::Owners;
 use self::storage::Storage;
 use crate::model::{
-    DisruptionBudget, Key, Labels, Names, Namespace, Node, NodeMetric, Pod, PodMatcher, PodSpec,
+    DisruptionBudget, Key, Labels, Names, Namespace, Node, NodeMetric, Pod, PodGroup, PodMatcher, PodSpec,
     Symbol,
 };
 use crate::model::symbol::Known;
@@ -45,6 +45,7 @@ pub struct Cluster {
     pub images: Images,
     pub storage: Storage,
     pub budgets: BTreeMap<Key, DisruptionBudget>,
+    pub groups: BTreeMap<Key, PodGroup>,
     pub metrics: rustc_hash::FxHashMap<Symbol, NodeMetric>,
     /// Counts rebuilds of the classes: numbers of classes and tallies from before mean nothing any more.
     epoch: u64,

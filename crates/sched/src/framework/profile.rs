@@ -29,6 +29,7 @@ pub struct Args {
     pub node_affinity: NodeAffinityArgs,
     pub preemption: PreemptionArgs,
     pub volume_binding: VolumeBindingArgs,
+    pub load: crate::plugins::load_aware::LoadArgs,
 }
 
 #[derive(Debug, Clone)]
@@ -197,6 +198,20 @@ impl Profile {
             pre_bind: vec![Plugin::VolumeBinding, Plugin::DynamicResources],
             args: Args::default(),
         }
+    }
+
+    /// With gangs, whose pods are queued and bound together.
+    pub fn with_gangs(mut self) -> Self {
+        self.pre_enqueue.push(Plugin::GangScheduling);
+        self.permit.push(Plugin::GangScheduling);
+        self
+    }
+
+    /// With an eye on what nodes really use.
+    pub fn with_load(mut self, weight: i64) -> Self {
+        self.filter.push(Plugin::LoadAwareScheduling);
+        self.score.push((Plugin::LoadAwareScheduling, weight));
+        self
     }
 
     /// The same without a plugin, at all points.

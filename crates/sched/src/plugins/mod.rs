@@ -1,8 +1,10 @@
 //! The plugins, a file each: what they refuse and in which words, how they score, what they wait for.
 
 pub mod balanced_allocation;
+pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
+pub mod load_aware;
 pub mod node_affinity;
 pub mod node_declared_features;
 pub mod node_name;
@@ -21,7 +23,7 @@ pub mod volume_zone;
 
 use self::plans::Plans;
 use crate::cluster::{ClassId, NodeId};
-use crate::framework::events::{Change, ClusterEvent};
+use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::plugin::Plugin;
 use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Refusal, Verdict};
@@ -79,6 +81,7 @@ pub fn filter(plugin: Plugin, context: &Context<'_>, state: &CycleState, node: N
         Plugin::VolumeZone => volume_zone::filter(context, state, node),
         Plugin::PodTopologySpread => pod_topology_spread::filter(context, state, node),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(context, state, node),
+        Plugin::LoadAwareScheduling => load_aware::filter(context, node),
         _ => Ok(()),
     }
 }
@@ -87,9 +90,13 @@ pub fn filter(plugin: Plugin, context: &Context<'_>, state: &CycleState, node: N
 pub fn pre_enqueue(plugin: Plugin, context: &Context<'_>) -> Result<(), Refusal> {
     match plugin {
         Plugin::SchedulingGates => scheduling_gates::pre_enqueue(context.pod),
+        Plugin::GangScheduling => gang_scheduling::pre_enqueue(context),
         _ => Ok(()),
     }
 }
+
+/// A preemptor is looked at again when a pod has gone; whether that helps, the plugins that refused it say.
+const PREEMPTION_EVENTS: &[ClusterEvent] = &[ClusterEvent::new(Resource::Pod, Action::DELETE)];
 
 /// What a plugin waits for after it has refused a pod. `None`: for anything.
 pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
@@ -108,6 +115,9 @@ pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
         Plugin::VolumeZone => volume_zone::EVENTS,
         Plugin::PodTopologySpread => pod_topology_spread::EVENTS,
         Plugin::InterPodAffinity => inter_pod_affinity::EVENTS,
+        Plugin::GangScheduling => gang_scheduling::EVENTS,
+        Plugin::LoadAwareScheduling => load_aware::EVENTS,
+        Plugin::DefaultPreemption => PREEMPTION_EVENTS,
         _ => return None,
     })
 }
@@ -134,6 +144,9 @@ pub fn may_help(plugin: Plugin, context: &Context<'_>, happened: ClusterEvent, c
         Plugin::VolumeZone => volume_zone::may_help(context, change),
         Plugin::PodTopologySpread => pod_topology_spread::may_help(context, change),
         Plugin::InterPodAffinity => inter_pod_affinity::may_help(context, change),
+        Plugin::GangScheduling => gang_scheduling::may_help(context, change),
+        Plugin::DefaultPreemption => false,
+        Plugin::LoadAwareScheduling => load_aware::may_help(context, change),
         _ => true,
     }
 }

@@ -89,6 +89,17 @@ impl Kit {
         self.cluster.storage.capacities.insert(key, capacity);
     }
 
+    /// What a node uses, by a report of some age in seconds.
+    pub fn set_metric(&mut self, node: &str, cpu: &str, memory: &str, age: i64) {
+        let updated = jiff::Timestamp::from_microsecond(self.now.0 - age * 1_000_000).unwrap();
+        let json = format!(
+            r#"{{"metadata":{{"name":"{node}"}},"status":{{"updateTime":"{updated}","nodeMetric":
+                {{"nodeUsage":{{"resources":{{"cpu":"{cpu}","memory":"{memory}"}}}}}}}}}}"#
+        );
+        let metric = decode::node_metric(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.metrics.insert(metric.node, metric);
+    }
+
     pub fn add_attachment(&mut self, json: &str) {
         let attachment = decode::volume_attachment(json.as_bytes(), &mut self.cluster.names).unwrap();
         self.cluster.storage.attachments.insert(attachment.name.clone(), attachment);

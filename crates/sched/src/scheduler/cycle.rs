@@ -18,6 +18,7 @@ impl Scheduler {
             let (queue, gate) = self.queue_and_gate(now);
             queue.flush(now, &gate);
         }
+        self.check_bindings(now);
         let id = self.queue.pop()?;
         let record = self.cluster.pods.get(id)?;
         let pod = Arc::clone(&record.pod);
@@ -57,7 +58,11 @@ impl Scheduler {
             .engine
             .decide(&mut self.cluster, profile, id, &self.nominations, now);
         match decision {
-            Decision::Chosen(choice) => self.chosen(id, &pod, choice, &mut cycle),
+            Decision::Chosen(choice) => {
+                self.chosen(id, choice, &mut cycle);
+                let actions = self.reserve(id, profile, &state, now);
+                cycle.actions.extend(actions);
+            }
             Decision::NoNodes => {
                 let message = "no nodes available to schedule pods".to_owned();
                 let actions = self.fail(id, "Unschedulable", &message, Nominating::Clear, PluginSet::EMPTY, PluginSet::EMPTY, now);
@@ -81,24 +86,22 @@ impl Scheduler {
         Some(cycle)
     }
 
-    fn chosen(&mut self, id: PodId, pod: &Pod, choice: Choice, cycle: &mut Cycle) {
+    fn chosen(&mut self, id: PodId, choice: Choice, cycle: &mut Cycle) {
         let node: Box<str> = self.cluster.node_name(choice.node).into();
         cycle.evaluated_nodes = choice.evaluated;
         cycle.feasible_nodes = choice.feasible;
         cycle.scores = choice.scores;
-        cycle.outcome = Outcome::Scheduled { node: node.clone() };
+        cycle.outcome = Outcome::Scheduled { node };
         self.nominations.set(id, None);
-        self.queue.settle(id);
         self.cluster.place(id, choice.node);
         self.cluster.set_assumed(id, true);
-        let bind = self.bind(id, pod, node);
-        cycle.actions.push(bind);
     }
 
-    pub(super) fn bind(&mut self, id: PodId, pod: &Pod, node: Box<str>) -> Action {
+    pub(super) fn bind(&mut self, pod: &Pod, node: Box<str>) -> Action {
+        let uid = Arc::clone(&pod.uid);
         let pod = self.pod_ref(pod);
         let action = self.action(ActionKind::Bind { pod, node });
-        self.under_way.insert(action.id, UnderWay::Bind { pod: id });
+        self.under_way.insert(action.id, UnderWay::Bind { pod: uid });
         action
     }
 }

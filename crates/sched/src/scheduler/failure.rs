@@ -194,8 +194,9 @@ impl Scheduler {
             ActionKind::Evict { victim, .. } => Some(victim.clone()),
             _ => None,
         };
+        let uid = self.cluster.pods.get(preemptor).map(|record| Arc::clone(&record.pod.uid));
         let action = self.action(kind);
-        if let Some(victim) = victim {
+        if let (Some(victim), Some(preemptor)) = (victim, uid) {
             let node = node.into();
             self.under_way.insert(action.id, UnderWay::Evict { victim, preemptor, node });
         }

@@ -6,17 +6,23 @@ use super::failure::Nominating;
 use super::{Scheduler, UnderWay};
 use crate::action::{Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef};
 use crate::cluster::PodId;
-use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::PluginSet;
 use crate::time::Time;
 
 impl Scheduler {
     /// Tells how an action ended. What is to be done next, if anything.
     pub fn finished(&mut self, id: ActionId, result: ActionResult, now: Time) -> Vec<Action> {
-        match self.under_way.remove(&id) {
-            Some(UnderWay::Bind { pod }) => self.bound(pod, result, now),
-            Some(UnderWay::Evict { victim, preemptor, node }) => self.evicted(&victim, preemptor, &node, result, now),
-            None => Vec::new(),
+        let Some(under_way) = self.under_way.remove(&id) else {
+            return Vec::new();
+        };
+        let (UnderWay::Bind { pod } | UnderWay::PreBind { pod } | UnderWay::Evict { preemptor: pod, .. }) = &under_way;
+        let Some(pod) = self.cluster.pods.find(pod) else {
+            return Vec::new();
+        };
+        match under_way {
+            UnderWay::Bind { .. } => self.bound(pod, result, now),
+            UnderWay::PreBind { .. } => self.pre_bound(pod, result, now),
+            UnderWay::Evict { victim, node, .. } => self.evicted(&victim, pod, &node, result, now),
         }
     }
 
@@ -47,16 +53,7 @@ impl Scheduler {
             self.queue.done(id);
             return Vec::new();
         }
-        let placed = self.as_placed(record);
-        self.cluster.unplace(id);
-        self.cluster.set_assumed(id, false);
-        self.wake(
-            ClusterEvent::ASSIGNED_POD_DELETE,
-            Change::Pod(Some(&placed), None),
-            None,
-            Some(id),
-            now,
-        );
+        self.release(id, now);
         let message = format!("running Bind plugin \"DefaultBinder\": {error}");
         self.fail(
             id,

@@ -1,11 +1,13 @@
 //! The scheduler as a state machine.
 
+mod binding;
 mod cycle;
 mod failure;
 mod finish;
 mod observe;
 mod wake;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
@@ -40,14 +42,20 @@ pub struct Scheduler {
     under_way: FxHashMap<ActionId, UnderWay>,
     /// Pods whose victims are still being evicted.
     preempting: FxHashMap<PodId, Preempting>,
+    /// Pods with a node that are not ready to be bound yet.
+    bindings: FxHashMap<PodId, binding::Binding>,
+    /// What came up otherwise than by a cycle or the end of an action.
+    outbox: Vec<Action>,
     next_action: u64,
 }
 
-/// What an action was for.
+/// What an action was for. By UID: until it ends, a pod's number may have become another's.
 #[derive(Debug, Clone)]
 enum UnderWay {
-    Bind { pod: PodId },
-    Evict { victim: PodRef, preemptor: PodId, node: Box<str> },
+    Bind { pod: Arc<str> },
+    /// Something that has to be there before the binding.
+    PreBind { pod: Arc<str> },
+    Evict { victim: PodRef, preemptor: Arc<str>, node: Box<str> },
 }
 
 /// Evictions of one preemption.
@@ -94,6 +102,8 @@ impl Scheduler {
             nominations: Nominations::default(),
             under_way: FxHashMap::default(),
             preempting: FxHashMap::default(),
+            bindings: FxHashMap::default(),
+            outbox: Vec::new(),
             next_action: 0,
         }
     }
@@ -118,7 +128,13 @@ impl Scheduler {
 
     /// When time alone would change something. Asked after [`Scheduler::step`] has had nothing to do.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.queue.next_wakeup()
+        self.queue.next_wakeup().into_iter().chain(self.next_deadline()).min()
+    }
+
+    /// What is to be done because of something observed, or because time has passed. To be asked for after
+    /// [`Scheduler::observe`] and [`Scheduler::step`].
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.outbox)
     }
 
     /// Actions that have not been reported as finished.

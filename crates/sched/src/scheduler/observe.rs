@@ -7,7 +7,7 @@ use crate::framework::events::{
 };
 use crate::model::{
     ControllerKind, CsiDriver, CsiNode, CsiStorageCapacity, DisruptionBudget, Key, Namespace, Node,
-    NodeMetric, PersistentVolume, Pod, Service, StorageClass, Symbol, VolumeAttachment,
+    NodeMetric, PersistentVolume, Pod, PodGroup, Service, StorageClass, Symbol, VolumeAttachment,
     VolumeClaim, Workload,
 };
 use crate::time::Time;
@@ -28,6 +28,8 @@ pub enum Observation {
     WorkloadGone(ControllerKind, Symbol, Symbol),
     Budget(DisruptionBudget),
     BudgetGone(Key),
+    Group(PodGroup),
+    GroupGone(Key),
     Volume(Box<PersistentVolume>),
     VolumeGone(Box<str>),
     Claim(Box<VolumeClaim>),
@@ -69,6 +71,14 @@ impl Scheduler {
                 let key = (budget.namespace, budget.name.clone());
                 self.cluster.budgets.insert(key, budget);
             }
+            Observation::Group(group) => {
+                let key = (group.namespace, group.name.clone());
+                let known = self.cluster.groups.insert(key, group).is_some();
+                self.set(Resource::PodGroup, known, Change::Unknown, now);
+            }
+            Observation::GroupGone(key) => {
+                self.cluster.groups.remove(&key);
+            }
             Observation::BudgetGone(key) => {
                 self.cluster.budgets.remove(&key);
             }
@@ -93,6 +103,7 @@ impl Scheduler {
                 let old = storage.claims.insert((claim.namespace, claim.name.clone()), *claim);
                 let change = Change::Claim(old.as_ref(), Some(&new));
                 self.set(Resource::PersistentVolumeClaim, old.is_some(), change, now);
+                self.check_bindings(now);
             }
             Observation::ClaimGone(key) => {
                 storage.claims.remove(&key);
@@ -190,8 +201,11 @@ impl Scheduler {
                     let (priority, nominated) = (pod.priority, pod.nominated);
                     let id = self.cluster.insert_pod(pod);
                     self.nominations.set(id, nominated);
-                    let (queue, gate) = self.queue_and_gate(now);
-                    queue.add(id, priority, now, &gate);
+                    {
+                        let (queue, gate) = self.queue_and_gate(now);
+                        queue.add(id, priority, now, &gate);
+                    }
+                    self.tell_member(id, now);
                 }
             }
             (Some(id), None) => self.pending_changed(id, pod, now),
@@ -237,6 +251,17 @@ impl Scheduler {
         }
     }
 
+    /// A gang may be complete with it.
+    fn tell_member(&mut self, id: PodId, now: Time) {
+        let Some(pod) = self.cluster.pods.get(id).map(|record| std::sync::Arc::clone(&record.pod)) else {
+            return;
+        };
+        if pod.spec.group.is_some() {
+            let event = ClusterEvent::new(Resource::UnscheduledPod, Action::ADD);
+            self.wake(event, Change::Pod(None, Some(&pod)), None, None, now);
+        }
+    }
+
     fn tell_added(&mut self, id: PodId, now: Time) {
         if !self.queue.listens() {
             return;
@@ -254,7 +279,9 @@ impl Scheduler {
         if record.place.is_some() {
             // We have given it a node; what comes now is from before the API server knew.
             if record.assumed && pod.terminating && !record.pod.terminating {
-                self.forget_deleted(id, now);
+                // It was about to be bound: its room is free at once.
+                self.queue.done(id);
+                self.release(id, now);
             }
             return;
         }
@@ -281,6 +308,7 @@ impl Scheduler {
         let promised = self.nominations.of(id);
         self.nominations.set(id, None);
         self.preempting.remove(&id);
+        self.release(id, now);
         let Some(record) = self.cluster.remove_pod(id) else {
             return;
         };
@@ -292,17 +320,6 @@ impl Scheduler {
             let ceiling = Some(record.pod.priority);
             self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, ceiling, None, now);
         }
-    }
-
-    /// A pod that was about to be bound is being deleted: its room is free at once.
-    fn forget_deleted(&mut self, id: PodId, now: Time) {
-        let Some(record) = self.cluster.pods.get(id) else {
-            return;
-        };
-        let pod = self.as_placed(record);
-        self.cluster.unplace(id);
-        self.cluster.set_assumed(id, false);
-        self.wake(ClusterEvent::ASSIGNED_POD_DELETE, Change::Pod(Some(&pod), None), None, None, now);
     }
 
     /// The pod's object with the node that it was given.

@@ -14,10 +14,14 @@ struct World {
 }
 
 fn world() -> World {
+    world_with(|profile| profile)
+}
+
+fn world_with(change: impl FnOnce(Profile) -> Profile) -> World {
     let mut names = Names::default();
     let name = names.intern("default-scheduler");
     let config = Config {
-        profiles: vec![Profile::standard(name)],
+        profiles: vec![change(Profile::standard(name))],
         queue: QueueConfig::default(),
         seed: 7,
     };
@@ -68,6 +72,8 @@ impl World {
         while let Some(cycle) = self.scheduler.step(self.now) {
             self.execute(cycle.actions);
         }
+        let more = self.scheduler.take_actions();
+        self.execute(more);
         self
     }
 
@@ -118,6 +124,12 @@ impl World {
                 self.version += 1;
                 object.resource_version = self.version.to_string().into();
                 self.scheduler.observe(Observation::Pod(Box::new(object)), self.now);
+            }
+            ActionKind::BindVolume { volume, claim, .. } => {
+                self.log.push(format!("volume {volume} for {claim}"));
+            }
+            ActionKind::SelectNode { claim, node, .. } => {
+                self.log.push(format!("provide {claim} at {node}"));
             }
             ActionKind::Event(event) => {
                 self.log.push(format!("event {} {}: {}", event.regarding.name, event.reason, event.note));
@@ -369,4 +381,110 @@ fn explanations_have_all_refusals_and_the_numbers() {
     assert_eq!(refusals, [Plugin::NodeUnschedulable, Plugin::NodeResourcesFit]);
     let shortage = &of("small").shortages[0];
     assert_eq!((shortage.asked, shortage.taken, shortage.there), (2000, 0, 1000));
+}
+
+fn claim(volume: &str, more: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"c","namespace":"d","uid":"c","annotations":{{{more}}}}},"spec":{{"storageClassName":"late","volumeName":"{volume}",
+            "resources":{{"requests":{{"storage":"1Gi"}}}}}}}}"#
+    )
+}
+
+impl World {
+    fn claim(&mut self, json: &str) {
+        let claim = decode::volume_claim(json.as_bytes(), self.scheduler.names_mut()).unwrap();
+        self.scheduler.observe(Observation::Claim(Box::new(claim)), self.now);
+    }
+
+    fn with_late_class(provisioner: &str) -> Self {
+        let mut world = world();
+        world.node("n", "2");
+        let json = format!(r#"{{"metadata":{{"name":"late"}},"provisioner":"{provisioner}","volumeBindingMode":"WaitForFirstConsumer"}}"#);
+        let class = decode::storage_class(json.as_bytes(), world.scheduler.names_mut()).unwrap();
+        world.scheduler.observe(Observation::StorageClass(class), world.now);
+        world.claim(&claim("", ""));
+        world
+    }
+
+    fn user(&mut self, name: &str) {
+        self.asking(name, "1", r#","volumes":[{"persistentVolumeClaim":{"claimName":"c"}}]"#);
+    }
+}
+
+#[test]
+fn a_pod_is_bound_when_its_claims_are() {
+    let mut world = World::with_late_class("x");
+    world.user("p");
+    world.run().check(&["p nominated Set(\"n\")", "provide c at n"]);
+    world.claim(&claim("v", r#""pv.kubernetes.io/bind-completed":"yes""#));
+    world.run().check(&["bind p n"]);
+}
+
+#[test]
+fn claims_that_do_not_come_are_not_awaited_for_ever() {
+    let mut world = World::with_late_class("x");
+    world.user("p");
+    world.run().check(&["p nominated Set(\"n\")", "provide c at n"]);
+    world.now = world.now.after(Duration::from_secs(600));
+    world.run();
+    let failed = "p SchedulerError: running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+    assert_eq!(world.log.iter().filter(|line| *line == failed).count(), 1, "{:?}", world.log);
+}
+
+#[test]
+fn two_pods_do_not_get_the_same_volume() {
+    let mut world = World::with_late_class("kubernetes.io/no-provisioner");
+    let json = br#"{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"storageClassName":"late"},"status":{"phase":"Available"}}"#;
+    let volume = decode::persistent_volume(json, world.scheduler.names_mut()).unwrap();
+    world.scheduler.observe(Observation::Volume(Box::new(volume)), world.now);
+    world.claim(&claim("", "").replace(r#""name":"c""#, r#""name":"other""#));
+    world.user("p");
+    world.asking("q", "1", r#","volumes":[{"persistentVolumeClaim":{"claimName":"other"}}]"#);
+    world.run();
+    let bound: Vec<_> = world.log.iter().filter(|line| line.starts_with("volume")).collect();
+    assert_eq!(bound, ["volume v for c"]);
+    assert!(world.log.iter().any(|line| line.starts_with("q Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available")));
+}
+
+#[test]
+fn a_gang_is_bound_together() {
+    let mut world = world_with(Profile::with_gangs);
+    world.node("n", "3");
+    let group = decode::pod_group(
+        br#"{"metadata":{"name":"g","namespace":"d"},"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}"#,
+        world.scheduler.names_mut(),
+    );
+    let member = r#","schedulingGroup":{"podGroupName":"g"}"#;
+    world.asking("a", "1", member);
+    world.run().check(&[]);
+    world.scheduler.observe(Observation::Group(group.unwrap()), world.now);
+    world.run().check(&[]);
+    world.asking("b", "1", member);
+    let first = world.scheduler.step(world.now).unwrap();
+    assert!(!first.actions.iter().any(|action| matches!(action.kind, ActionKind::Bind { .. })));
+    world.execute(first.actions);
+    world.run();
+    world.log.retain(|line| line.starts_with("bind"));
+    world.check(&["bind a n", "bind b n"]);
+}
+
+#[test]
+fn half_a_gang_gives_its_room_back() {
+    let mut world = world_with(Profile::with_gangs);
+    world.node("n", "1");
+    let group = decode::pod_group(
+        br#"{"metadata":{"name":"g","namespace":"d"},"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}"#,
+        world.scheduler.names_mut(),
+    );
+    world.scheduler.observe(Observation::Group(group.unwrap()), world.now);
+    for name in ["a", "b"] {
+        world.asking(name, "1", r#","schedulingGroup":{"podGroupName":"g"}"#);
+    }
+    world.run();
+    assert!(!world.log.iter().any(|line| line.starts_with("bind")));
+    world.log.clear();
+    world.now = world.now.after(Duration::from_secs(300));
+    world.run();
+    let rejected = "a Unschedulable: 0/1 nodes are available: 1 rejected due to timeout after waiting 5m0s at plugin GangScheduling.";
+    assert!(world.log.contains(&rejected.to_owned()), "{:?}", world.log);
 }
