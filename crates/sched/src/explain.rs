@@ -83,7 +83,7 @@ impl Scheduler {
             explanation.node = Some(self.cluster.node_name(node).to_owned());
         }
         let text = |symbol| self.cluster.names.text(symbol).to_owned();
-        explanation.namespace = text(record.pod.namespace());
+        explanation.namespace = self.cluster.names.text(record.pod.namespace()).to_owned();
         explanation.name = record.pod.name.to_string();
         explanation.nominated = self.nominations.of(id).or(record.pod.nominated).map(text);
         if let Some(entry) = self.queue.get(id) {

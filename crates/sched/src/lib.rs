@@ -12,7 +12,7 @@ pub mod explain;
 pub mod framework;
 pub mod model;
 pub mod plugins;
-mod preemption;
+pub mod preemption;
 pub mod queue;
 mod scheduler;
 

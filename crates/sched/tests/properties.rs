@@ -1,5 +1,7 @@
 //! The fast path against the plain definition, on random clusters that change between decisions.
 
+#![allow(clippy::unwrap_used)]
+
 mod reference;
 
 use std::collections::BTreeMap;

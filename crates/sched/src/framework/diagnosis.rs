@@ -50,13 +50,13 @@ impl Diagnosis {
             let Some(Status { refusal, .. }) = statuses.get(*id) else {
                 continue;
             };
-            for reason in &refusal.reasons {
+            for reason in refusal.reasons.iter() {
                 *reasons.entry(reason.text(names)).or_default() += nodes;
             }
         }
         let silent = self.all_nodes.saturating_sub(told);
         if silent > 0 {
-            for reason in self.absent.iter().flat_map(|refusal| &refusal.reasons) {
+            for reason in self.absent.iter().flat_map(|refusal| refusal.reasons.iter()) {
                 *reasons.entry(reason.text(names)).or_default() += silent;
             }
         }

@@ -1,18 +1,20 @@
 //! One cycle: from a pod to a node, or to the reasons why there is none.
 
 use super::diagnosis::Diagnosis;
+use super::judge::{Subject, Tools, judge_live, judge_with_rivals, local_prefix};
 use super::local::{self, LocalEntry, Tables};
+pub use super::judge::Attempt;
 use super::plugin::{Plugin, PluginSet};
 use super::profile::Profile;
 use super::score;
-use super::state::{Context, CycleState, PreFilter};
+use super::state::{CycleState, PreFilter};
 use super::status::{Code, Refusal, StatusId, Statuses};
 use crate::cluster::{Cluster, NodeId, PodId};
-use crate::model::{Pod, Symbol};
+use crate::model::Symbol;
 use crate::plugins;
 use crate::plugins::plans::Plans;
+use crate::preemption::memo::DryRuns;
 use crate::queue::nominations::Nominations;
-use crate::time::Time;
 
 /// How a cycle ended.
 #[derive(Debug)]
@@ -52,6 +54,7 @@ pub struct Engine {
     pub profiles: Vec<Profile>,
     pub statuses: Statuses,
     pub plans: Plans,
+    pub dry_runs: DryRuns,
     /// Keep the scores of every choice.
     pub record_scores: bool,
     tables: Tables,
@@ -73,33 +76,13 @@ struct Scratch {
     live: Vec<Plugin>,
 }
 
-/// What a cycle is about.
-struct Subject<'a> {
-    profile: usize,
-    id: PodId,
-    pod: &'a Pod,
-    class: crate::cluster::ClassId,
-    now: Time,
-}
-
-impl Subject<'_> {
-    fn context<'a>(&'a self, cluster: &'a Cluster, profiles: &'a [Profile]) -> Context<'a> {
-        Context {
-            cluster,
-            profile: &profiles[self.profile],
-            pod: self.pod,
-            class: cluster.classes.get(self.class),
-            now: self.now,
-        }
-    }
-}
-
 impl Engine {
     pub fn new(profiles: Vec<Profile>, seed: u64) -> Self {
         Self {
             profiles,
             statuses: Statuses::default(),
             plans: Plans::default(),
+            dry_runs: DryRuns::default(),
             record_scores: false,
             tables: Tables::default(),
             random: fastrand::Rng::with_seed(seed),
@@ -121,23 +104,19 @@ impl Engine {
     pub fn decide(
         &mut self,
         cluster: &mut Cluster,
-        profile: usize,
-        id: PodId,
+        attempt: Attempt,
         nominations: &Nominations,
-        now: Time,
     ) -> (Decision, CycleState) {
         let mut state = CycleState::default();
-        let decision = self.decide_with(cluster, profile, id, nominations, now, &mut state);
+        let decision = self.decide_with(cluster, attempt, nominations, &mut state);
         (decision, state)
     }
 
     fn decide_with(
         &mut self,
         cluster: &mut Cluster,
-        profile: usize,
-        id: PodId,
+        attempt: Attempt,
         nominations: &Nominations,
-        now: Time,
         state: &mut CycleState,
     ) -> Decision {
         cluster.nodes.refresh_order();
@@ -145,17 +124,10 @@ impl Engine {
         if all_nodes == 0 {
             return Decision::NoNodes;
         }
-        let Some(record) = cluster.pods.get(id) else {
+        let Some(subject) = Subject::new(cluster, attempt) else {
             return Decision::Failed("pod is not known".to_owned());
         };
-        let pod = std::sync::Arc::clone(&record.pod);
-        let subject = Subject {
-            profile,
-            id,
-            pod: &pod,
-            class: record.class,
-            now,
-        };
+        let pod = std::sync::Arc::clone(&subject.pod);
         let mut diagnosis = Diagnosis {
             all_nodes,
             ..Diagnosis::default()
@@ -171,13 +143,13 @@ impl Engine {
                 return Decision::Unfit(Box::new(diagnosis));
             }
         };
-        let rivals = nominations.rivals(cluster, id, pod.priority);
+        let rivals = nominations.rivals(cluster, attempt.pod, pod.priority);
         if let Some(node) = pod.nominated.and_then(|name| cluster.nodes.find(name))
             && cluster.nodes.object(node).is_some()
             && wanted.as_ref().is_none_or(|nodes| nodes.contains(&node))
         {
-            match self.judge(cluster, &subject, state, node, rivals.on(node), None) {
-                Ok(entry) if entry.status == StatusId::FITS => {
+            match self.judge(cluster, &subject, state, node, rivals.on(node)) {
+                Ok(StatusId::FITS) => {
                     return Decision::Chosen(Choice {
                         node,
                         evaluated: 1,
@@ -205,7 +177,7 @@ impl Engine {
     fn pre_filter(
         &mut self,
         cluster: &mut Cluster,
-        subject: &Subject<'_>,
+        subject: &Subject,
         state: &mut CycleState,
         diagnosis: &mut Diagnosis,
     ) -> Result<Option<Vec<NodeId>>, Refusal> {
@@ -216,7 +188,7 @@ impl Engine {
             let plugin = self.profiles[subject.profile].pre_filter[at];
             self.plans
                 .prepare(plugin, cluster, &self.profiles[subject.profile], subject.profile, subject.class);
-            let context = subject.context(cluster, &self.profiles);
+                let context = subject.context(cluster, &self.profiles);
             let answer = plugins::pre_filter(plugin, &context, &self.plans, subject.class, subject.profile, state);
             match answer {
                 PreFilter::Pass => {}
@@ -277,13 +249,13 @@ impl Engine {
     fn filter(
         &mut self,
         cluster: &mut Cluster,
-        subject: &Subject<'_>,
+        subject: &Subject,
         state: &mut CycleState,
         wanted: Option<&[NodeId]>,
         rivals: &crate::queue::nominations::Rivals,
     ) -> Result<usize, String> {
         let profile = &self.profiles[subject.profile];
-        let prefix = profile.filter.iter().take_while(|plugin| local::is_local(**plugin)).count();
+        let prefix = local_prefix(profile);
         self.scratch.feasible.clear();
         self.scratch.locals.clear();
         self.scratch.live.clear();
@@ -322,7 +294,11 @@ impl Engine {
                     live: &self.scratch.live,
                     statuses: &mut self.statuses,
                 };
-                judge_with_rivals(cluster, subject, state, node, rivals.on(node), tools)?
+                let status = judge_with_rivals(cluster, subject, state, node, rivals.on(node), tools)?;
+                let context = subject.context(cluster, &self.profiles);
+                let mut entry = local::scored(&context, node);
+                entry.status = status;
+                entry
             } else {
                 let context = subject.context(cluster, &self.profiles);
                 let plugins = &context.profile.filter[..prefix];
@@ -350,7 +326,7 @@ impl Engine {
     fn filter_some(
         &mut self,
         cluster: &mut Cluster,
-        subject: &Subject<'_>,
+        subject: &Subject,
         state: &mut CycleState,
         wanted: &[NodeId],
         rivals: &crate::queue::nominations::Rivals,
@@ -363,16 +339,17 @@ impl Engine {
         self.scratch.refused.fill(outside);
         let enough = self.enough(subject.profile, wanted.len());
         for (index, node) in wanted.iter().enumerate() {
-            let entry = self.judge(cluster, subject, state, *node, rivals.on(*node), None)?;
-            if entry.status == StatusId::FITS {
+            let status = self.judge(cluster, subject, state, *node, rivals.on(*node))?;
+            if status == StatusId::FITS {
+                let context = subject.context(cluster, &self.profiles);
                 self.scratch.feasible.push(*node);
-                self.scratch.locals.push(entry);
+                self.scratch.locals.push(local::scored(&context, *node));
                 if self.scratch.feasible.len() >= enough {
                     return Ok(index + 1);
                 }
             } else {
-                self.scratch.refused[node.index()] = entry.status;
-                count(&mut self.scratch.counts, entry.status);
+                self.scratch.refused[node.index()] = status;
+                count(&mut self.scratch.counts, status);
             }
         }
         Ok(wanted.len())
@@ -382,26 +359,17 @@ impl Engine {
     fn judge(
         &mut self,
         cluster: &mut Cluster,
-        subject: &Subject<'_>,
+        subject: &Subject,
         state: &mut CycleState,
         node: NodeId,
         rivals: &[PodId],
-        live: Option<&[Plugin]>,
-    ) -> Result<LocalEntry, String> {
+    ) -> Result<StatusId, String> {
         let profile = &self.profiles[subject.profile];
-        let prefix = profile.filter.iter().take_while(|plugin| local::is_local(**plugin)).count();
-        let running: Vec<Plugin> = match live {
-            Some(live) => live.to_vec(),
-            None => profile.filter[prefix..]
-                .iter()
-                .copied()
-                .filter(|plugin| state.runs(*plugin))
-                .collect(),
-        };
+        let (prefix, rest) = profile.filter.split_at(local_prefix(profile));
         let tools = Tools {
             profiles: &self.profiles,
-            prefix: &profile.filter[..prefix],
-            live: &running,
+            prefix,
+            live: rest,
             statuses: &mut self.statuses,
         };
         judge_with_rivals(cluster, subject, state, node, rivals, tools)
@@ -411,28 +379,19 @@ impl Engine {
     pub fn would_fit(
         &mut self,
         cluster: &mut Cluster,
-        profile: usize,
-        id: PodId,
+        subject: &Subject,
         state: &mut CycleState,
         node: NodeId,
         rivals: &[PodId],
-        now: Time,
     ) -> Result<StatusId, String> {
-        let Some(record) = cluster.pods.get(id) else {
-            return Err("pod is not known".to_owned());
-        };
-        let pod = std::sync::Arc::clone(&record.pod);
-        let subject = Subject {
-            profile,
-            id,
-            pod: &pod,
-            class: record.class,
-            now,
-        };
         state.refresh(cluster);
-        debug_assert_eq!(subject.id, id);
-        self.judge(cluster, &subject, state, node, rivals, None)
-            .map(|entry| entry.status)
+        self.judge(cluster, subject, state, node, rivals)
+    }
+
+    /// The filters of a profile that look at more than pod and node, and have something to say about this pod.
+    pub fn has_live_filters(&self, profile: usize, state: &CycleState) -> bool {
+        let filters = &self.profiles[profile].filter;
+        filters.iter().any(|plugin| !local::is_local(*plugin) && state.runs(*plugin))
     }
 
     /// How many nodes that fit are enough to choose from.
@@ -460,7 +419,7 @@ impl Engine {
         }
     }
 
-    fn choose(&mut self, cluster: &Cluster, subject: &Subject<'_>, state: &CycleState, evaluated: usize) -> Choice {
+    fn choose(&mut self, cluster: &Cluster, subject: &Subject, state: &CycleState, evaluated: usize) -> Choice {
         let feasible = self.scratch.feasible.len();
         let mut choice = Choice {
             node: self.scratch.feasible[0],
@@ -528,82 +487,6 @@ fn count(counts: &mut Vec<usize>, status: StatusId) {
         counts.resize(index + 1, 0);
     }
     counts[index] += 1;
-}
-
-/// What judging a node takes.
-struct Tools<'a> {
-    profiles: &'a [Profile],
-    prefix: &'a [Plugin],
-    live: &'a [Plugin],
-    statuses: &'a mut Statuses,
-}
-
-/// The pod must fit beside the pods nominated to the node, and, should they go elsewhere, without them.
-fn judge_with_rivals(
-    cluster: &mut Cluster,
-    subject: &Subject<'_>,
-    state: &mut CycleState,
-    node: NodeId,
-    rivals: &[PodId],
-    tools: Tools<'_>,
-) -> Result<LocalEntry, String> {
-    if !rivals.is_empty() {
-        let generation = cluster.nodes.generation(node);
-        for rival in rivals {
-            cluster.place(*rival, node);
-        }
-        state.refresh(cluster);
-        let context = subject.context(cluster, tools.profiles);
-        let beside = judge_once(&context, state, node, tools.prefix, tools.live, tools.statuses);
-        for rival in rivals.iter().rev() {
-            cluster.unplace(*rival);
-        }
-        cluster.nodes.restore_generation(node, generation);
-        state.refresh(cluster);
-        match beside {
-            Ok(entry) if entry.status == StatusId::FITS => {}
-            other => return other,
-        }
-    }
-    let context = subject.context(cluster, tools.profiles);
-    judge_once(&context, state, node, tools.prefix, tools.live, tools.statuses)
-}
-
-fn judge_once(
-    context: &Context<'_>,
-    state: &CycleState,
-    node: NodeId,
-    prefix: &[Plugin],
-    live: &[Plugin],
-    statuses: &mut Statuses,
-) -> Result<LocalEntry, String> {
-    let mut entry = local::evaluate(context, prefix, node, statuses);
-    if entry.status == StatusId::FITS {
-        entry.status = judge_live(context, live, state, node, statuses)?;
-    }
-    Ok(entry)
-}
-
-fn judge_live(
-    context: &Context<'_>,
-    live: &[Plugin],
-    state: &CycleState,
-    node: NodeId,
-    statuses: &mut Statuses,
-) -> Result<StatusId, String> {
-    for plugin in live {
-        if let Err(refusal) = plugins::filter(*plugin, context, state, node) {
-            if refusal.code == Code::Error {
-                return Err(format!(
-                    "running {:?} filter plugin: {}",
-                    plugin.name(),
-                    refusal.message(&context.cluster.names)
-                ));
-            }
-            return Ok(statuses.id(*plugin, refusal));
-        }
-    }
-    Ok(StatusId::FITS)
 }
 
 fn sorted_names(plugins: PluginSet) -> Vec<&'static str> {

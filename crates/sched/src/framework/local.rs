@@ -57,19 +57,37 @@ pub fn evaluate(
 ) -> LocalEntry {
     let mut entry = LocalEntry {
         generation: context.cluster.nodes.generation(node),
+        status: judge(context, plugins, node, statuses),
         ..LocalEntry::UNKNOWN
     };
-    let state = CycleState::default();
-    for plugin in plugins {
-        if let Err(refusal) = plugins::filter(*plugin, context, &state, node) {
-            entry.status = statuses.id(*plugin, refusal);
-            return entry;
-        }
+    if entry.status == StatusId::FITS {
+        score(context, node, &mut entry);
     }
+    entry
+}
+
+/// The scores of a node that is known to fit.
+pub fn scored(context: &Context<'_>, node: NodeId) -> LocalEntry {
+    let mut entry = LocalEntry {
+        generation: context.cluster.nodes.generation(node),
+        ..LocalEntry::UNKNOWN
+    };
     score(context, node, &mut entry);
     entry
 }
 
+/// The first refusal, if there is one.
+pub fn judge(context: &Context<'_>, plugins: &[Plugin], node: NodeId, statuses: &mut Statuses) -> StatusId {
+    let state = CycleState::default();
+    for plugin in plugins {
+        if let Err(refusal) = plugins::filter(*plugin, context, &state, node) {
+            return statuses.id(*plugin, refusal);
+        }
+    }
+    StatusId::FITS
+}
+
+/// Scores that only node and pod decide.
 fn score(context: &Context<'_>, node: NodeId, entry: &mut LocalEntry) {
     for (plugin, _) in &context.profile.score {
         match plugin {

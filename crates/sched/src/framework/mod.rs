@@ -3,6 +3,7 @@
 pub mod diagnosis;
 pub mod engine;
 pub mod events;
+pub mod judge;
 pub mod local;
 pub mod plugin;
 pub mod profile;
@@ -11,7 +12,7 @@ pub mod state;
 pub mod status;
 
 pub use diagnosis::Diagnosis;
-pub use engine::{Choice, Decision, Engine};
+pub use engine::{Attempt, Choice, Decision, Engine};
 pub use events::{Action, Change, ClusterEvent, Resource};
 pub use plugin::{Plugin, PluginSet};
 pub use profile::Profile;

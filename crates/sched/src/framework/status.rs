@@ -42,11 +42,41 @@ impl Reason {
     }
 }
 
+/// One reason, mostly, which takes no allocation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Reasons {
+    One([Reason; 1]),
+    Several(Vec<Reason>),
+}
+
+impl std::ops::Deref for Reasons {
+    type Target = [Reason];
+
+    fn deref(&self) -> &[Reason] {
+        match self {
+            Self::One(reason) => reason,
+            Self::Several(reasons) => reasons,
+        }
+    }
+}
+
+impl From<Reason> for Reasons {
+    fn from(reason: Reason) -> Self {
+        Self::One([reason])
+    }
+}
+
+impl From<Vec<Reason>> for Reasons {
+    fn from(reasons: Vec<Reason>) -> Self {
+        Self::Several(reasons)
+    }
+}
+
 /// Why not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Refusal {
     pub code: Code,
-    pub reasons: Vec<Reason>,
+    pub reasons: Reasons,
 }
 
 impl Refusal {
@@ -61,14 +91,14 @@ impl Refusal {
     pub fn new(code: Code, text: &'static str) -> Self {
         Self {
             code,
-            reasons: vec![Reason::Text(text)],
+            reasons: Reason::Text(text).into(),
         }
     }
 
     pub fn worded(code: Code, text: impl Into<Arc<str>>) -> Self {
         Self {
             code,
-            reasons: vec![Reason::Worded(text.into())],
+            reasons: Reason::Worded(text.into()).into(),
         }
     }
 

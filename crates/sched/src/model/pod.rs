@@ -30,8 +30,11 @@ pub struct Pod {
     /// `PodScheduled`, as long as it is not true.
     pub unscheduled: Option<Box<Condition>>,
     /// Names of the claims made for it, by the name in its spec; without a name, none was needed.
-    pub claim_statuses: Box<[(Box<str>, Option<Box<str>>)]>,
+    pub claim_statuses: Box<[ClaimStatus]>,
 }
+
+/// A claim by its name in the spec, and the one that was made for it.
+pub type ClaimStatus = (Box<str>, Option<Box<str>>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {

@@ -35,6 +35,7 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         reasons.push(Reason::Insufficient(resource));
     }
     let code = if hopeless { Code::Unresolvable } else { Code::Unschedulable };
+    let reasons = reasons.into();
     Err(Refusal { code, reasons })
 }
 

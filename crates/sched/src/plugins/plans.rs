@@ -29,10 +29,9 @@ impl Plans {
         }
         match plugin {
             Plugin::InterPodAffinity => {
-                if !self.affinity.contains_key(&class) {
-                    let plan = inter_pod_affinity::plan(cluster, class);
-                    self.affinity.insert(class, Arc::new(plan));
-                }
+                self.affinity
+                    .entry(class)
+                    .or_insert_with(|| Arc::new(inter_pod_affinity::plan(cluster, class)));
             }
             Plugin::PodTopologySpread => {
                 let owners = cluster.owners.epoch();

@@ -145,7 +145,7 @@ pub fn plan(context: &Context<'_>, state: &VolumeState, node: &Node) -> Result<V
     }
     Err(Refusal {
         code: Code::Unresolvable,
-        reasons,
+        reasons: reasons.into(),
     })
 }
 

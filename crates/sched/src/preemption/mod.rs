@@ -1,6 +1,7 @@
 //! Preemption: which pods would have to go, and where, for a more important one to fit.
 
 mod budgets;
+pub mod memo;
 mod pick;
 
 use std::cmp::Reverse;
@@ -8,13 +9,15 @@ use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeId, PodId};
 use crate::framework::diagnosis::Diagnosis;
-use crate::framework::engine::Engine;
+use crate::framework::engine::{Attempt, Engine};
+use crate::framework::judge::Subject;
 use crate::framework::plugin::Plugin;
 use crate::framework::state::CycleState;
 use crate::framework::status::{Code, Refusal, StatusId};
 use crate::model::Pod;
 use crate::queue::nominations::{Nominations, Rivals};
-use crate::time::Time;
+
+use self::memo::Memory;
 
 /// What came of it.
 #[derive(Debug)]
@@ -27,17 +30,9 @@ pub enum Preemption {
     Failed(String),
 }
 
-/// For whom.
-#[derive(Debug, Clone, Copy)]
-pub struct Attempt {
-    pub pod: PodId,
-    pub profile: usize,
-    pub now: Time,
-}
-
 /// A node that the pod would fit after some others have gone.
-#[derive(Debug)]
-struct Candidate {
+#[derive(Debug, Clone)]
+pub struct Candidate {
     node: NodeId,
     /// The most important first.
     victims: Vec<Arc<Pod>>,
@@ -53,7 +48,10 @@ pub fn preempt(
     state: &mut CycleState,
     diagnosis: &Diagnosis,
 ) -> Preemption {
-    let Some(pod) = cluster.pods.get(attempt.pod).map(|record| Arc::clone(&record.pod)) else {
+    let (Some(subject), Some(pod)) = (
+        Subject::new(cluster, attempt),
+        cluster.pods.get(attempt.pod).map(|record| Arc::clone(&record.pod)),
+    ) else {
         return Preemption::Failed("pod is not known".to_owned());
     };
     let order = cluster.nodes.order().to_vec();
@@ -68,14 +66,23 @@ pub fn preempt(
         ..Diagnosis::default()
     };
     let rivals = nominations.rivals(cluster, attempt.pod, pod.priority);
+    // What nodes would have to give up depends on nothing but themselves: it holds until they change.
+    let local = cluster.budgets.is_empty() && !engine.has_live_filters(attempt.profile, state);
     let mut dry_run = DryRun {
+        memory: local.then(|| engine.dry_runs.recall(attempt.profile, &subject, cluster.epoch())),
         engine,
         cluster,
         attempt,
+        subject: &subject,
         pod: &pod,
         rivals: &rivals,
     };
-    let candidates = match dry_run.candidates(state, &potential, &mut verdict) {
+    let candidates = dry_run.candidates(state, &potential, &mut verdict);
+    let memory = dry_run.memory.take();
+    if let Some(memory) = memory {
+        engine.dry_runs.keep(memory);
+    }
+    let candidates = match candidates {
         Ok(candidates) => candidates,
         Err(message) => return Preemption::Failed(message),
     };
@@ -83,10 +90,10 @@ pub fn preempt(
         return Preemption::InVain(verdict.message(&engine.statuses, &cluster.names));
     }
     let best = pick::best(&candidates, attempt.now);
-    match candidates.into_iter().nth(best) {
+    match candidates.get(best) {
         Some(candidate) => Preemption::Node {
             node: candidate.node,
-            victims: candidate.ids,
+            victims: candidate.ids.clone(),
         },
         None => Preemption::Failed("no candidate node for preemption".to_owned()),
     }
@@ -117,12 +124,17 @@ fn ineligible(cluster: &Cluster, pod: &Pod, code: impl Fn(NodeId) -> Option<Code
     makes_room.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
+/// Whom a node would have to give up, or why that would not help.
+type Finding = Result<Arc<Candidate>, StatusId>;
+
 struct DryRun<'a> {
     engine: &'a mut Engine,
     cluster: &'a mut Cluster,
     attempt: Attempt,
+    subject: &'a Subject,
     pod: &'a Pod,
     rivals: &'a Rivals,
+    memory: Option<Memory>,
 }
 
 impl DryRun<'_> {
@@ -132,7 +144,7 @@ impl DryRun<'_> {
         state: &mut CycleState,
         potential: &[NodeId],
         verdict: &mut Diagnosis,
-    ) -> Result<Vec<Candidate>, String> {
+    ) -> Result<Vec<Arc<Candidate>>, String> {
         if potential.is_empty() {
             return Ok(Vec::new());
         }
@@ -145,7 +157,7 @@ impl DryRun<'_> {
         let mut refusals: Vec<(StatusId, usize)> = Vec::new();
         for index in 0..potential.len() {
             let node = potential[(offset + index) % potential.len()];
-            match self.victims_on(state, node)? {
+            match self.remembered(state, node)? {
                 Ok(candidate) => {
                     if candidate.violations == 0 {
                         clean.push(candidate);
@@ -165,6 +177,21 @@ impl DryRun<'_> {
         verdict.counts = refusals;
         clean.extend(violating);
         Ok(clean)
+    }
+
+    fn remembered(&mut self, state: &mut CycleState, node: NodeId) -> Result<Finding, String> {
+        let generation = self.cluster.nodes.generation(node);
+        let is_free = self.rivals.on(node).is_empty();
+        if let Some(memory) = self.memory.as_ref().filter(|_| is_free)
+            && let Some(finding) = memory.get(node, generation)
+        {
+            return Ok(finding);
+        }
+        let finding = self.victims_on(state, node)?.map(Arc::new);
+        if let Some(memory) = self.memory.as_mut().filter(|_| is_free) {
+            memory.set(node, generation, finding.clone());
+        }
+        Ok(finding)
     }
 
     /// The fewest and least important pods whose going would make room.
@@ -244,8 +271,7 @@ impl DryRun<'_> {
     }
 
     fn fits(&mut self, state: &mut CycleState, node: NodeId) -> Result<StatusId, String> {
-        let Attempt { pod, profile, now } = self.attempt;
         let rivals = self.rivals.on(node);
-        self.engine.would_fit(self.cluster, profile, pod, state, node, rivals, now)
+        self.engine.would_fit(self.cluster, self.subject, state, node, rivals)
     }
 }

@@ -1,13 +1,14 @@
 //! The choice between nodes that preemption could empty.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::Candidate;
 use crate::time::Time;
 
 /// Fewest broken budgets, least important victims, least importance in sum, fewest victims, youngest among the most
 /// important victims; the first of those that are left.
-pub fn best(candidates: &[Candidate], now: Time) -> usize {
+pub fn best(candidates: &[Arc<Candidate>], now: Time) -> usize {
     let rank = |candidate: &Candidate| {
         let top = candidate.victims.first().map_or(i32::MIN, |victim| victim.priority);
         // Shifted above zero, so that more victims of negative priority are never better than fewer.

@@ -6,7 +6,7 @@ use super::failure::Nominating;
 use super::{Cycle, Outcome, Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, EventType};
 use crate::cluster::PodId;
-use crate::framework::engine::{Choice, Decision};
+use crate::framework::engine::{Attempt, Choice, Decision};
 use crate::framework::plugin::PluginSet;
 use crate::model::Pod;
 use crate::time::Time;
@@ -54,9 +54,8 @@ impl Scheduler {
             self.queue.done(id);
             return Some(cycle);
         }
-        let (decision, mut state) = self
-            .engine
-            .decide(&mut self.cluster, profile, id, &self.nominations, now);
+        let attempt = Attempt { pod: id, profile, now };
+        let (decision, mut state) = self.engine.decide(&mut self.cluster, attempt, &self.nominations);
         match decision {
             Decision::Chosen(choice) => {
                 self.chosen(id, choice, &mut cycle);

@@ -6,6 +6,7 @@ use super::{Preempting, Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, EventType, NominatedNode, ScheduledCondition};
 use crate::cluster::PodId;
 use crate::framework::diagnosis::Diagnosis;
+use crate::framework::engine::Attempt;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::CycleState;
 use crate::model::Symbol;
@@ -48,7 +49,7 @@ impl Scheduler {
                         &mut self.engine,
                         &mut self.cluster,
                         &self.nominations,
-                        preemption::Attempt { pod: id, profile, now },
+                        Attempt { pod: id, profile, now },
                         state,
                         diagnosis,
                     );
