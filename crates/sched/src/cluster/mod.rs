@@ -6,6 +6,7 @@
 
 pub mod bits;
 pub mod census;
+pub mod devices;
 pub mod ids;
 pub mod images;
 pub mod nodes;
@@ -23,6 +24,7 @@ pub use nodes::Nodes;
 pub use pods::{Class, Classes, PodRecord, Pods};
 
 use self::census::TallyKey;
+use self::devices::Devices;
 use self::images::Images;
 use self::nodes::Load;
 use self::owners::Owners;
@@ -44,6 +46,7 @@ pub struct Cluster {
     pub owners: Owners,
     pub images: Images,
     pub storage: Storage,
+    pub devices: Devices,
     pub budgets: BTreeMap<Key, DisruptionBudget>,
     pub groups: BTreeMap<Key, PodGroup>,
     pub metrics: rustc_hash::FxHashMap<Symbol, NodeMetric>,

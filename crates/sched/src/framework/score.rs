@@ -44,6 +44,9 @@ pub fn column(
         Plugin::InterPodAffinity => {
             return plugins::inter_pod_affinity::score(context, state, nodes, out);
         }
+        Plugin::DynamicResources => {
+            return plugins::dynamic_resources::score(context, state, nodes, out);
+        }
         Plugin::LoadAwareScheduling => {
             out.extend(nodes.iter().map(|node| plugins::load_aware::score(context, *node)));
         }

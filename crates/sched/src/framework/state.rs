@@ -39,6 +39,7 @@ pub struct CycleState {
     /// Claims of the pod that nobody else may use.
     pub exclusive_claims: Vec<Box<str>>,
     pub zone_rules: Vec<crate::plugins::volume_zone::ZoneRule>,
+    pub claims: Option<crate::plugins::dynamic_resources::ClaimState>,
     /// The plugin that looks after resource claims has been asked.
     pub claims_were_asked: bool,
 }

@@ -2,6 +2,7 @@
 
 pub mod amounts;
 pub mod decode;
+pub mod devices;
 pub mod node;
 pub mod objects;
 pub mod pod;

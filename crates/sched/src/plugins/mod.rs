@@ -1,6 +1,7 @@
 //! The plugins, a file each: what they refuse and in which words, how they score, what they wait for.
 
 pub mod balanced_allocation;
+pub mod dynamic_resources;
 pub mod gang_scheduling;
 pub mod image_locality;
 pub mod inter_pod_affinity;
@@ -53,10 +54,7 @@ pub fn pre_filter(
         Plugin::NodeVolumeLimits => skip_if(!node_volume_limits::mounts_claims(context.pod)),
         Plugin::VolumeBinding => volume_binding::pre_filter(context, state),
         Plugin::VolumeZone => volume_zone::pre_filter(context, state),
-        Plugin::DynamicResources => {
-            state.claims_were_asked = true;
-            skip_if(context.class.spec.claims.is_empty())
-        }
+        Plugin::DynamicResources => dynamic_resources::pre_filter(context, state),
         _ => PreFilter::Pass,
     }
 }
@@ -81,6 +79,7 @@ pub fn filter(plugin: Plugin, context: &Context<'_>, state: &CycleState, node: N
         Plugin::VolumeZone => volume_zone::filter(context, state, node),
         Plugin::PodTopologySpread => pod_topology_spread::filter(context, state, node),
         Plugin::InterPodAffinity => inter_pod_affinity::filter(context, state, node),
+        Plugin::DynamicResources => dynamic_resources::filter(context, state, node),
         Plugin::LoadAwareScheduling => load_aware::filter(context, node),
         _ => Ok(()),
     }
@@ -90,6 +89,7 @@ pub fn filter(plugin: Plugin, context: &Context<'_>, state: &CycleState, node: N
 pub fn pre_enqueue(plugin: Plugin, context: &Context<'_>) -> Result<(), Refusal> {
     match plugin {
         Plugin::SchedulingGates => scheduling_gates::pre_enqueue(context.pod),
+        Plugin::DynamicResources => dynamic_resources::pre_enqueue(context),
         Plugin::GangScheduling => gang_scheduling::pre_enqueue(context),
         _ => Ok(()),
     }
@@ -115,6 +115,7 @@ pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
         Plugin::VolumeZone => volume_zone::EVENTS,
         Plugin::PodTopologySpread => pod_topology_spread::EVENTS,
         Plugin::InterPodAffinity => inter_pod_affinity::EVENTS,
+        Plugin::DynamicResources => dynamic_resources::EVENTS,
         Plugin::GangScheduling => gang_scheduling::EVENTS,
         Plugin::LoadAwareScheduling => load_aware::EVENTS,
         Plugin::DefaultPreemption => PREEMPTION_EVENTS,
@@ -144,6 +145,7 @@ pub fn may_help(plugin: Plugin, context: &Context<'_>, happened: ClusterEvent, c
         Plugin::VolumeZone => volume_zone::may_help(context, change),
         Plugin::PodTopologySpread => pod_topology_spread::may_help(context, change),
         Plugin::InterPodAffinity => inter_pod_affinity::may_help(context, change),
+        Plugin::DynamicResources => dynamic_resources::may_help(context, change),
         Plugin::GangScheduling => gang_scheduling::may_help(context, change),
         Plugin::DefaultPreemption => false,
         Plugin::LoadAwareScheduling => load_aware::may_help(context, change),

@@ -100,6 +100,21 @@ impl Kit {
         self.cluster.metrics.insert(metric.node, metric);
     }
 
+    pub fn add_resource_claim(&mut self, json: &str) {
+        let claim = decode::resource_claim(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.devices.claims.insert((claim.namespace, claim.name.clone()), claim);
+    }
+
+    pub fn add_slice(&mut self, json: &str) {
+        let slice = decode::resource_slice(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.devices.set_slice(slice);
+    }
+
+    pub fn add_device_class(&mut self, json: &str) {
+        let class = decode::device_class(json.as_bytes()).unwrap();
+        self.cluster.devices.classes.insert(class.name.clone(), class);
+    }
+
     pub fn add_attachment(&mut self, json: &str) {
         let attachment = decode::volume_attachment(json.as_bytes(), &mut self.cluster.names).unwrap();
         self.cluster.storage.attachments.insert(attachment.name.clone(), attachment);

@@ -1,5 +1,6 @@
 //! From the wire's JSON to the slim types. Fields that scheduling does not read are skipped by the parser.
 
+mod devices;
 mod meta;
 mod node;
 mod pod;
@@ -7,6 +8,7 @@ mod selectors;
 mod volumes;
 mod workloads;
 
+pub use devices::{device_class, resource_claim, resource_slice};
 pub use node::{node, node_metric};
 pub use pod::pod;
 pub use volumes::{
