@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::model::devices::Allocation;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionId(pub u64);
 
@@ -35,6 +37,23 @@ pub enum ActionKind {
         claim: Box<str>,
         resource_version: Box<str>,
         node: Box<str>,
+    },
+    /// PUT the claim's status: its devices, if it gets them now, and the pod among those it is reserved for. With an
+    /// allocation, the finalizer `resource.kubernetes.io/delete-protection` is added first.
+    ReserveClaim {
+        namespace: Box<str>,
+        claim: Box<str>,
+        uid: Box<str>,
+        resource_version: Box<str>,
+        allocation: Option<Allocation>,
+        pod: PodRef,
+    },
+    /// PUT the claim's status without devices and without reservations.
+    DeallocateClaim {
+        namespace: Box<str>,
+        claim: Box<str>,
+        uid: Box<str>,
+        resource_version: Box<str>,
     },
     Event(EventRecord),
     /// PATCH the victim's condition `DisruptionTarget`, then DELETE it.

@@ -8,10 +8,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::model::devices::{
     AllocatedDevice, Device, DeviceClass, DeviceId, NodeScope, ResourceClaim, ResourceSlice,
 };
-use crate::model::{Key, Names, Node};
+use crate::model::{Key, Names, Node, NodeTerm, Requirement, Symbol};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Devices {
+    /// `metadata.name`.
+    name_field: Symbol,
     pub claims: FxHashMap<Key, ResourceClaim>,
     pub classes: FxHashMap<Box<str>, DeviceClass>,
     slices: BTreeMap<Box<str>, ResourceSlice>,
@@ -31,6 +33,16 @@ pub struct Pool<'a> {
 }
 
 impl Devices {
+    pub fn new(names: &mut Names) -> Self {
+        Self {
+            name_field: names.intern("metadata.name"),
+            claims: FxHashMap::default(),
+            classes: FxHashMap::default(),
+            slices: BTreeMap::new(),
+            pending: FxHashMap::default(),
+        }
+    }
+
     pub fn set_slice(&mut self, slice: ResourceSlice) -> bool {
         self.slices.insert(slice.name.clone(), slice).is_some()
     }
@@ -49,6 +61,38 @@ impl Devices {
 
     pub fn forget(&mut self, key: &Key) {
         self.pending.remove(key);
+    }
+
+    /// From where devices can be used together; `None`: from everywhere.
+    pub fn nodes_of(&self, devices: &[AllocatedDevice], node: Symbol) -> Option<Box<[NodeTerm]>> {
+        let mut term = NodeTerm::default();
+        let mut expressions = Vec::new();
+        for slice in self.slices.values() {
+            for device in &slice.devices {
+                let chosen = devices.iter().any(|other| {
+                    other.id.driver == slice.driver && other.id.pool == slice.pool && other.id.device == device.name
+                });
+                let scope = match &slice.nodes {
+                    NodeScope::PerDevice => device.nodes.as_ref(),
+                    scope => Some(scope),
+                };
+                match scope.filter(|_| chosen) {
+                    Some(NodeScope::Node(_)) => {
+                        let field = Requirement::equals(self.name_field, node);
+                        term.fields = [field].into();
+                    }
+                    Some(NodeScope::Selected(terms)) => {
+                        for selected in terms.iter().take(1) {
+                            expressions.extend(selected.expressions.iter().cloned());
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        expressions.dedup();
+        term.expressions = expressions.into();
+        (term != NodeTerm::default()).then(|| [term].into())
     }
 
     /// Devices that somebody has for himself.

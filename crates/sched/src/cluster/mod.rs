@@ -35,7 +35,7 @@ use crate::model::{
 };
 use crate::model::symbol::Known;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cluster {
     pub names: Names,
     pub nodes: Nodes,
@@ -54,11 +54,29 @@ pub struct Cluster {
     epoch: u64,
 }
 
+impl Default for Cluster {
+    fn default() -> Self {
+        Self::new(Names::default())
+    }
+}
+
 impl Cluster {
-    pub fn new(names: Names) -> Self {
+    pub fn new(mut names: Names) -> Self {
         Self {
+            devices: Devices::new(&mut names),
             names,
-            ..Self::default()
+            nodes: Nodes::default(),
+            pods: Pods::default(),
+            classes: Classes::default(),
+            census: Census::default(),
+            namespaces: Namespaces::default(),
+            owners: Owners::default(),
+            images: Images::default(),
+            storage: Storage::default(),
+            budgets: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            metrics: rustc_hash::FxHashMap::default(),
+            epoch: 0,
         }
     }
 

@@ -13,6 +13,8 @@ use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
 use crate::framework::status::{Code, Refusal};
 use crate::model::Key;
+use crate::model::devices::Allocation;
+use crate::plugins::dynamic_resources;
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
 use crate::time::Time;
@@ -21,6 +23,8 @@ use crate::time::Time;
 #[derive(Debug)]
 pub(super) struct Binding {
     plan: VolumePlan,
+    /// With the devices that it gets now, if it has none yet.
+    claims: Vec<(Key, Option<Allocation>)>,
     stage: Stage,
     profile: usize,
 }
@@ -39,6 +43,7 @@ impl Scheduler {
     pub(super) fn reserve(&mut self, id: PodId, profile: usize, state: &CycleState, now: Time) -> Vec<Action> {
         let mut binding = Binding {
             plan: self.volume_plan(id, profile, state, now),
+            claims: self.claim_plan(id, profile, state, now),
             stage: Stage::Writing { left: 0 },
             profile,
         };
@@ -49,6 +54,11 @@ impl Scheduler {
             return Vec::new();
         };
         self.cluster.storage.assume(&binding.plan, node);
+        for (key, allocation) in &binding.claims {
+            if let Some(allocation) = allocation {
+                self.cluster.devices.assume(key.clone(), allocation.devices.clone());
+            }
+        }
         if self.must_wait(id, profile) {
             let timeout = gang_scheduling::PERMIT_TIMEOUT;
             binding.stage = Stage::Permit {
@@ -83,6 +93,25 @@ impl Scheduler {
             }
             _ => VolumePlan::default(),
         }
+    }
+
+    /// The claims that have to be written, with devices for those that have none.
+    fn claim_plan(&self, id: PodId, profile: usize, state: &CycleState, now: Time) -> Vec<(Key, Option<Allocation>)> {
+        let (Some(claims), Some(record)) = (&state.claims, self.cluster.pods.get(id)) else {
+            return Vec::new();
+        };
+        let profile = &self.engine.profiles[profile];
+        let Some(node) = record.place.filter(|_| profile.reserve.contains(&Plugin::DynamicResources)) else {
+            return Vec::new();
+        };
+        let context = Context {
+            cluster: &self.cluster,
+            profile,
+            pod: &record.pod,
+            class: self.cluster.classes.get(record.class),
+            now,
+        };
+        dynamic_resources::reserve(&context, claims, node)
     }
 
     fn must_wait(&self, id: PodId, profile: usize) -> bool {
@@ -143,7 +172,7 @@ impl Scheduler {
             return Vec::new();
         };
         let node_name: Box<str> = self.cluster.node_name(node).into();
-        if binding.plan == VolumePlan::default() {
+        if binding.plan == VolumePlan::default() && binding.claims.is_empty() {
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();
@@ -165,26 +194,41 @@ impl Scheduler {
                 node: node_name.clone(),
             });
         }
+        let mut kinds: Vec<_> = kinds.into_iter().map(|kind| (Plugin::VolumeBinding, kind)).collect();
+        for (key, allocation) in &binding.claims {
+            if let Some(claim) = self.cluster.devices.claims.get(key) {
+                let kind = ActionKind::ReserveClaim {
+                    namespace: self.cluster.names.text(key.0).into(),
+                    claim: key.1.clone(),
+                    uid: claim.uid.clone(),
+                    resource_version: claim.resource_version.clone(),
+                    allocation: allocation.clone(),
+                    pod: self.pod_ref(&pod),
+                };
+                kinds.push((Plugin::DynamicResources, kind));
+            }
+        }
         binding.stage = Stage::Writing { left: kinds.len() };
         self.bindings.insert(id, binding);
         let mut actions: Vec<Action> = self.expect_node(id).into_iter().collect();
-        for kind in kinds {
+        for (plugin, kind) in kinds {
             let action = self.action(kind);
-            self.under_way.insert(action.id, UnderWay::PreBind { pod: Arc::clone(&pod.uid) });
+            let pod = Arc::clone(&pod.uid);
+            self.under_way.insert(action.id, UnderWay::PreBind { pod, plugin });
             actions.push(action);
         }
         actions
     }
 
     /// A write that binding waits for has ended.
-    pub(super) fn pre_bound(&mut self, id: PodId, result: ActionResult, now: Time) -> Vec<Action> {
+    pub(super) fn pre_bound(&mut self, id: PodId, plugin: Plugin, result: ActionResult, now: Time) -> Vec<Action> {
         let Some(binding) = self.bindings.get_mut(&id) else {
             return Vec::new();
         };
         match result {
             ActionResult::Done => {}
-            ActionResult::Gone => return self.give_up(id, "binding volumes: not found", now),
-            ActionResult::Failed(error) => return self.give_up(id, &format!("binding volumes: {error}"), now),
+            ActionResult::Gone => return self.give_up(id, plugin, "not found", now),
+            ActionResult::Failed(error) => return self.give_up(id, plugin, &error, now),
         }
         let Stage::Writing { left } = &mut binding.stage else {
             return Vec::new();
@@ -234,7 +278,7 @@ impl Scheduler {
                         let actions = self.bind_placed(id);
                         self.outbox.extend(actions);
                     } else if *deadline <= now {
-                        let actions = self.give_up(id, "binding volumes: context deadline exceeded", now);
+                        let actions = self.give_up(id, Plugin::VolumeBinding, "context deadline exceeded", now);
                         self.outbox.extend(actions);
                     }
                 }
@@ -258,9 +302,10 @@ impl Scheduler {
         Some(self.bind(&pod, node))
     }
 
-    fn give_up(&mut self, id: PodId, error: &str, now: Time) -> Vec<Action> {
+    fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
         self.release(id, now);
-        let message = format!("running PreBind plugin \"VolumeBinding\": {error}");
+        let doing = if plugin == Plugin::VolumeBinding { "binding volumes: " } else { "" };
+        let message = format!("running PreBind plugin {:?}: {doing}{error}", plugin.name());
         let none = PluginSet::EMPTY;
         self.fail(id, "SchedulerError", &message, Nominating::Clear, none, none, now)
     }
@@ -286,6 +331,9 @@ impl Scheduler {
     pub(super) fn release(&mut self, id: PodId, now: Time) {
         if let Some(binding) = self.bindings.remove(&id) {
             self.cluster.storage.forget(&binding.plan);
+            for (key, _) in &binding.claims {
+                self.cluster.devices.forget(key);
+            }
         }
         let Some(record) = self.cluster.pods.get(id) else {
             return;

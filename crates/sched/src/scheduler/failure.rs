@@ -7,9 +7,11 @@ use crate::action::{Action, ActionKind, EventType, NominatedNode, ScheduledCondi
 use crate::cluster::PodId;
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::engine::Attempt;
+use crate::framework::judge::Subject;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::CycleState;
 use crate::model::Symbol;
+use crate::plugins::dynamic_resources;
 use crate::preemption::{self, Preemption};
 use crate::time::Time;
 
@@ -42,7 +44,7 @@ impl Scheduler {
                         messages = vec!["not found".to_owned()];
                         break;
                     }
-                    messages.push("no new claims to deallocate".to_owned());
+                    messages.push(self.deallocate(id, profile, state, now, actions).to_owned());
                 }
                 Plugin::DefaultPreemption => {
                     let found = preemption::preempt(
@@ -76,6 +78,37 @@ impl Scheduler {
         }
         diagnosis.post_filter = Some(messages.join(", "));
         nominating
+    }
+
+    /// Takes devices from a claim that are where the pod cannot go.
+    fn deallocate(
+        &mut self,
+        id: PodId,
+        profile: usize,
+        state: &CycleState,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> &'static str {
+        let (Some(claims), Some(subject)) = (
+            state.claims.as_ref().filter(|claims| !claims.keys.is_empty()),
+            Subject::new(&self.cluster, Attempt { pod: id, profile, now }),
+        ) else {
+            return "no new claims to deallocate";
+        };
+        let context = subject.context(&self.cluster, &self.engine.profiles);
+        let Some(key) = dynamic_resources::to_deallocate(&context, claims) else {
+            return "still not schedulable";
+        };
+        if let Some(claim) = self.cluster.devices.claims.get(&key) {
+            let kind = ActionKind::DeallocateClaim {
+                namespace: self.cluster.names.text(key.0).into(),
+                claim: key.1,
+                uid: claim.uid.clone(),
+                resource_version: claim.resource_version.clone(),
+            };
+            actions.push(self.action(kind));
+        }
+        "deallocation of ResourceClaim completed"
     }
 
     /// Puts the pod back, and tells the pod's condition and the world.

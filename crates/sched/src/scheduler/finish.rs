@@ -15,13 +15,13 @@ impl Scheduler {
         let Some(under_way) = self.under_way.remove(&id) else {
             return Vec::new();
         };
-        let (UnderWay::Bind { pod } | UnderWay::PreBind { pod } | UnderWay::Evict { preemptor: pod, .. }) = &under_way;
+        let (UnderWay::Bind { pod } | UnderWay::PreBind { pod, .. } | UnderWay::Evict { preemptor: pod, .. }) = &under_way;
         let Some(pod) = self.cluster.pods.find(pod) else {
             return Vec::new();
         };
         match under_way {
             UnderWay::Bind { .. } => self.bound(pod, result, now),
-            UnderWay::PreBind { .. } => self.pre_bound(pod, result, now),
+            UnderWay::PreBind { plugin, .. } => self.pre_bound(pod, plugin, result, now),
             UnderWay::Evict { victim, node, .. } => self.evicted(&victim, pod, &node, result, now),
         }
     }

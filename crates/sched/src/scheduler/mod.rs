@@ -54,7 +54,7 @@ pub struct Scheduler {
 enum UnderWay {
     Bind { pod: Arc<str> },
     /// Something that has to be there before the binding.
-    PreBind { pod: Arc<str> },
+    PreBind { pod: Arc<str>, plugin: Plugin },
     Evict { victim: PodRef, preemptor: Arc<str>, node: Box<str> },
 }
 

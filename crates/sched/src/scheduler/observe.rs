@@ -5,6 +5,7 @@ use crate::cluster::PodId;
 use crate::framework::events::{
     Action, Change, ClusterEvent, Resource, node_changes, pod_changes,
 };
+use crate::model::devices::{DeviceClass, ResourceClaim, ResourceSlice};
 use crate::model::{
     ControllerKind, CsiDriver, CsiNode, CsiStorageCapacity, DisruptionBudget, Key, Namespace, Node,
     NodeMetric, PersistentVolume, Pod, PodGroup, Service, StorageClass, Symbol, VolumeAttachment,
@@ -44,6 +45,12 @@ pub enum Observation {
     CsiCapacityGone(Key),
     Attachment(VolumeAttachment),
     AttachmentGone(Box<str>),
+    ResourceClaim(Box<ResourceClaim>),
+    ResourceClaimGone(Key),
+    ResourceSlice(Box<ResourceSlice>),
+    ResourceSliceGone(Box<str>),
+    DeviceClass(DeviceClass),
+    DeviceClassGone(Box<str>),
     NodeMetric(Box<NodeMetric>),
     NodeMetricGone(Symbol),
 }
@@ -152,6 +159,33 @@ impl Scheduler {
                     self.wake(event, Change::Attachment(Some(&old), None), None, None, now);
                 }
             }
+            Observation::ResourceClaim(claim) => {
+                let key = (claim.namespace, claim.name.clone());
+                if claim.allocation.is_some() {
+                    self.cluster.devices.forget(&key);
+                }
+                let known = self.cluster.devices.claims.insert(key, *claim).is_some();
+                self.set(Resource::ResourceClaim, known, Change::Unknown, now);
+            }
+            Observation::ResourceClaimGone(key) => {
+                self.cluster.devices.claims.remove(&key);
+                self.gone(Resource::ResourceClaim, now);
+            }
+            Observation::ResourceSlice(slice) => {
+                let known = self.cluster.devices.set_slice(*slice);
+                self.set(Resource::ResourceSlice, known, Change::Unknown, now);
+            }
+            Observation::ResourceSliceGone(name) => {
+                self.cluster.devices.remove_slice(&name);
+                self.gone(Resource::ResourceSlice, now);
+            }
+            Observation::DeviceClass(class) => {
+                let known = self.cluster.devices.classes.insert(class.name.clone(), class).is_some();
+                self.set(Resource::DeviceClass, known, Change::Unknown, now);
+            }
+            Observation::DeviceClassGone(name) => {
+                self.cluster.devices.classes.remove(&name);
+            }
             Observation::NodeMetric(metric) => {
                 let old = self.cluster.metrics.insert(metric.node, *metric);
                 self.set(Resource::NodeMetric, old.is_some(), Change::Unknown, now);
@@ -166,6 +200,10 @@ impl Scheduler {
     fn set(&mut self, resource: Resource, known: bool, change: Change<'_>, now: Time) {
         let action = if known { Action::UPDATE } else { Action::ADD };
         self.wake(ClusterEvent::new(resource, action), change, None, None, now);
+    }
+
+    fn gone(&mut self, resource: Resource, now: Time) {
+        self.wake(ClusterEvent::new(resource, Action::DELETE), Change::Unknown, None, None, now);
     }
 
     fn node_set(&mut self, node: Node, now: Time) {

@@ -128,6 +128,12 @@ impl World {
             ActionKind::BindVolume { volume, claim, .. } => {
                 self.log.push(format!("volume {volume} for {claim}"));
             }
+            ActionKind::ReserveClaim { claim, allocation, .. } => {
+                let devices = allocation.iter().flat_map(|allocation| &allocation.devices);
+                let devices: Vec<_> = devices.map(|device| device.id.device.to_string()).collect();
+                self.log.push(format!("reserve {claim} [{}]", devices.join(" ")));
+            }
+            ActionKind::DeallocateClaim { claim, .. } => self.log.push(format!("deallocate {claim}")),
             ActionKind::SelectNode { claim, node, .. } => {
                 self.log.push(format!("provide {claim} at {node}"));
             }
@@ -487,4 +493,68 @@ fn half_a_gang_gives_its_room_back() {
     world.run();
     let rejected = "a Unschedulable: 0/1 nodes are available: 1 rejected due to timeout after waiting 5m0s at plugin GangScheduling.";
     assert!(world.log.contains(&rejected.to_owned()), "{:?}", world.log);
+}
+
+impl World {
+    fn with_devices() -> Self {
+        let mut world = world();
+        world.node("n", "4");
+        let class = decode::device_class(br#"{"metadata":{"name":"gpu"}}"#).unwrap();
+        world.scheduler.observe(Observation::DeviceClass(class), world.now);
+        let slice = decode::resource_slice(
+            br#"{"metadata":{"name":"s"},"spec":{"driver":"d.io","nodeName":"n","pool":{"name":"n","generation":1,"resourceSliceCount":1},
+                "devices":[{"name":"one"}]}}"#,
+            world.scheduler.names_mut(),
+        );
+        world.scheduler.observe(Observation::ResourceSlice(Box::new(slice.unwrap())), world.now);
+        world
+    }
+
+    fn resource_claim(&mut self, name: &str, status: &str) {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"d","uid":"{name}"}},"status":{status},
+                "spec":{{"devices":{{"requests":[{{"name":"q","exactly":{{"deviceClassName":"gpu"}}}}]}}}}}}"#
+        );
+        let claim = decode::resource_claim(json.as_bytes(), self.scheduler.names_mut()).unwrap();
+        self.scheduler.observe(Observation::ResourceClaim(Box::new(claim)), self.now);
+    }
+
+    fn claiming(&mut self, name: &str, claim: &str) {
+        self.asking(name, "1", &format!(r#","resourceClaims":[{{"name":"r","resourceClaimName":"{claim}"}}]"#));
+    }
+}
+
+#[test]
+fn a_device_goes_to_one_claim_only() {
+    let mut world = World::with_devices();
+    world.claiming("p", "a");
+    // Without its claim, a pod is not even queued.
+    world.run().check(&[]);
+    world.resource_claim("a", "{}");
+    world.resource_claim("b", "{}");
+    world.run().check(&["p nominated Set(\"n\")", "reserve a [one]", "bind p n"]);
+    world.claiming("q", "b");
+    world.run();
+    let refused = "q Unschedulable: 0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, \
+                   preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    assert!(world.log.contains(&refused.to_owned()), "{:?}", world.log);
+}
+
+#[test]
+fn a_claim_that_is_elsewhere_is_taken_back() {
+    let mut world = World::with_devices();
+    world.resource_claim(
+        "a",
+        r#"{"allocation":{"devices":{},"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["gone"]}]}]}}}"#,
+    );
+    world.claiming("p", "a");
+    world.run();
+    assert!(world.log.contains(&"deallocate a".to_owned()), "{:?}", world.log);
+    assert!(world.log.iter().any(|line| {
+        line.starts_with("p Unschedulable: 0/1 nodes are available: 1 resourceclaim not available on the node. deallocation of ResourceClaim completed, ")
+    }));
+    world.log.clear();
+    world.resource_claim("a", "{}");
+    world.run();
+    assert!(world.log.contains(&"bind p n".to_owned()), "{:?}", world.log);
 }

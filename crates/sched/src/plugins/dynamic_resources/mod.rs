@@ -10,7 +10,7 @@ use crate::framework::score;
 use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Code, Refusal, Verdict};
 use crate::model::Key;
-use crate::model::devices::ResourceClaim;
+use crate::model::devices::{Allocation, ResourceClaim};
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(
@@ -169,6 +169,29 @@ pub fn solve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Result<
         return Ok(Some(Solution::default()));
     };
     allocate::allocate(context.cluster, &open, object).map_err(|text| Refusal::worded(Code::Error, text))
+}
+
+/// What has to be written for the pod to use its claims on a node.
+pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Vec<(Key, Option<Allocation>)> {
+    let claims = &context.cluster.devices.claims;
+    let mut given = match solve(context, state, node) {
+        Ok(Some(solution)) => solution.claims.into_iter(),
+        _ => Vec::new().into_iter(),
+    };
+    let mut plan = Vec::new();
+    for key in &state.keys {
+        let Some(claim) = claims.get(key) else {
+            continue;
+        };
+        if claim.allocation.is_none() {
+            let devices = given.next().unwrap_or_default();
+            let nodes = context.cluster.devices.nodes_of(&devices, context.cluster.nodes.name(node));
+            plan.push((key.clone(), Some(Allocation { devices, nodes })));
+        } else if !claim.reserved_for.iter().any(|uid| **uid == *context.pod.uid) {
+            plan.push((key.clone(), None));
+        }
+    }
+    plan
 }
 
 /// Earlier alternatives are liked better.
