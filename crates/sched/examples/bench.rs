@@ -42,7 +42,8 @@ fn pod(name: &str, labels: &str, cpu: &str, more: &str) -> String {
 }
 
 fn affinity(kind: &str, rule: &str, key: &str) -> String {
-    let term = format!(r#"{{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"app":"x"}}}}}}"#);
+    let term =
+        format!(r#"{{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"app":"x"}}}}}}"#);
     let body = match rule {
         "required" => format!(r#""requiredDuringSchedulingIgnoredDuringExecution":[{term}]"#),
         _ => format!(
@@ -67,9 +68,24 @@ fn wanted(workload: &str, index: usize, nodes: usize) -> String {
                 "whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"app":"x"}}}]"#;
             pod(&name, x, "100m", more)
         }
-        "hostname-anti-affinity" => pod(&name, x, "100m", &affinity("podAntiAffinity", "required", "kubernetes.io/hostname")),
-        "zone-affinity" => pod(&name, x, "100m", &affinity("podAffinity", "required", "topology.kubernetes.io/zone")),
-        "preferred-affinity" => pod(&name, x, "100m", &affinity("podAffinity", "preferred", "kubernetes.io/hostname")),
+        "hostname-anti-affinity" => pod(
+            &name,
+            x,
+            "100m",
+            &affinity("podAntiAffinity", "required", "kubernetes.io/hostname"),
+        ),
+        "zone-affinity" => pod(
+            &name,
+            x,
+            "100m",
+            &affinity("podAffinity", "required", "topology.kubernetes.io/zone"),
+        ),
+        "preferred-affinity" => pod(
+            &name,
+            x,
+            "100m",
+            &affinity("podAffinity", "preferred", "kubernetes.io/hostname"),
+        ),
         "preemption" => pod(&name, x, "3", r#","priority":100"#),
         "unschedulable-backlog" => pod(&name, x, "9", ""),
         "daemonset" => {
@@ -108,7 +124,8 @@ fn build(options: &Options) -> (Scheduler, Vec<Pod>) {
         scheduler.observe(Observation::Node(Box::new(node)), now);
     }
     if options.workload == "default-spread" {
-        let json = br#"{"metadata":{"name":"s","namespace":"bench"},"spec":{"selector":{"app":"x"}}}"#;
+        let json =
+            br#"{"metadata":{"name":"s","namespace":"bench"},"spec":{"selector":{"app":"x"}}}"#;
         let service = decode::service(json, scheduler.names_mut()).expect(bad);
         scheduler.observe(Observation::Service(service), now);
     }
@@ -120,7 +137,9 @@ fn build(options: &Options) -> (Scheduler, Vec<Pod>) {
             _ => pod(&name, "{}", "100m", ""),
         };
         let mut pod = decode::pod(json.as_bytes(), scheduler.names_mut()).expect(bad);
-        let node = scheduler.names_mut().intern(&format!("node-{}", index % options.nodes));
+        let node = scheduler
+            .names_mut()
+            .intern(&format!("node-{}", index % options.nodes));
         pod.node = Some(node);
         scheduler.observe(Observation::Pod(Box::new(pod)), now);
     }
@@ -144,8 +163,10 @@ fn run(scheduler: &mut Scheduler, pods: Vec<Pod>) -> (usize, usize, Duration) {
     let (mut scheduled, mut refused) = (0, 0);
     let total = pods.len();
     let mut now = Time::from_secs(1_000_001);
-    let by_name: std::collections::HashMap<Box<str>, Pod> =
-        pods.iter().map(|pod| (pod.name.clone(), pod.clone())).collect();
+    let by_name: std::collections::HashMap<Box<str>, Pod> = pods
+        .iter()
+        .map(|pod| (pod.name.clone(), pod.clone()))
+        .collect();
     let begin = computed();
     for pod in pods {
         scheduler.observe(Observation::Pod(Box::new(pod)), now);
@@ -161,7 +182,12 @@ fn run(scheduler: &mut Scheduler, pods: Vec<Pod>) -> (usize, usize, Duration) {
         match cycle.outcome {
             Outcome::Scheduled { .. } => scheduled += 1,
             // A preemptor comes back when its victims have gone.
-            Outcome::Unschedulable { .. } if !cycle.actions.iter().any(|action| matches!(action.kind, ActionKind::Evict { .. })) => {
+            Outcome::Unschedulable { .. }
+                if !cycle
+                    .actions
+                    .iter()
+                    .any(|action| matches!(action.kind, ActionKind::Evict { .. })) =>
+            {
                 refused += 1;
             }
             _ => {}
@@ -206,16 +232,36 @@ fn main() -> ExitCode {
             .and_then(|text| text.parse().ok())
             .unwrap_or(default)
     };
-    let Some(workload) = arguments.first().filter(|name| WORKLOADS.contains(&name.as_str())) else {
-        eprintln!("usage: bench WORKLOAD [NODES [PODS [PLACED]]]; workloads: {}", WORKLOADS.join(" "));
+    let Some(workload) = arguments
+        .first()
+        .filter(|name| WORKLOADS.contains(&name.as_str()))
+    else {
+        eprintln!(
+            "usage: bench WORKLOAD [NODES [PODS [PLACED]]]; workloads: {}",
+            WORKLOADS.join(" ")
+        );
         return ExitCode::from(64);
     };
-    let nodes = number(1, if workload == "daemonset" { 15_000 } else { 5_000 });
+    let nodes = number(
+        1,
+        if workload == "daemonset" {
+            15_000
+        } else {
+            5_000
+        },
+    );
     let options = Options {
         workload: workload.clone(),
         nodes,
         pods: number(2, 2_000),
-        placed: number(3, if workload == "preemption" { 4 * nodes } else { 1_000 }),
+        placed: number(
+            3,
+            if workload == "preemption" {
+                4 * nodes
+            } else {
+                1_000
+            },
+        ),
     };
     let (mut scheduler, pods) = build(&options);
     let (scheduled, refused, elapsed) = run(&mut scheduler, pods);

@@ -16,7 +16,10 @@ pub struct Action {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ActionKind {
     /// POST `pods/NAME/binding`.
-    Bind { pod: PodRef, node: Box<str> },
+    Bind {
+        pod: PodRef,
+        node: Box<str>,
+    },
     /// PATCH `pods/NAME/status`.
     PatchStatus {
         pod: PodRef,

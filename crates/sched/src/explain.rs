@@ -100,7 +100,12 @@ impl Scheduler {
             return explanation;
         };
         let name = record.pod.spec.scheduler_name;
-        let Some(index) = self.engine.profiles.iter().position(|profile| profile.name == name) else {
+        let Some(index) = self
+            .engine
+            .profiles
+            .iter()
+            .position(|profile| profile.name == name)
+        else {
             return explanation;
         };
         let mut pod = crate::model::Pod::clone(&record.pod);
@@ -121,14 +126,25 @@ impl Scheduler {
                 class: self.cluster.classes.get(record.class),
                 now,
             };
-            match plugins::pre_filter(*plugin, &context, &self.engine.plans, record.class, index, &mut state) {
+            match plugins::pre_filter(
+                *plugin,
+                &context,
+                &self.engine.plans,
+                record.class,
+                index,
+                &mut state,
+            ) {
                 PreFilter::Pass => {}
                 PreFilter::Skip => state.skipped.insert(*plugin),
                 PreFilter::Nodes(nodes) => only = Some(nodes),
                 PreFilter::Reject(refusal) => explanation.refused_by.push(Finding {
                     plugin: *plugin,
                     code: refusal.code,
-                    reasons: refusal.reasons.iter().map(|reason| reason.text(&self.cluster.names)).collect(),
+                    reasons: refusal
+                        .reasons
+                        .iter()
+                        .map(|reason| reason.text(&self.cluster.names))
+                        .collect(),
                 }),
             }
         }
@@ -167,18 +183,30 @@ fn explain_node(
             reasons: vec!["node(s) didn't satisfy plugin(s) [NodeAffinity]".to_owned()],
         });
     }
-    for plugin in context.profile.filter.iter().filter(|plugin| state.runs(**plugin)) {
+    for plugin in context
+        .profile
+        .filter
+        .iter()
+        .filter(|plugin| state.runs(**plugin))
+    {
         if let Err(refusal) = plugins::filter(*plugin, context, state, node) {
             found.refusals.push(Finding {
                 plugin: *plugin,
                 code: refusal.code,
-                reasons: refusal.reasons.iter().map(|reason| reason.text(&context.cluster.names)).collect(),
+                reasons: refusal
+                    .reasons
+                    .iter()
+                    .map(|reason| reason.text(&context.cluster.names))
+                    .collect(),
             });
         }
     }
     let nodes = &context.cluster.nodes;
     for (resource, asked) in context.class.spec.local.requests.iter() {
-        let (taken, there) = (nodes.requested(resource, node), nodes.allocatable(resource, node));
+        let (taken, there) = (
+            nodes.requested(resource, node),
+            nodes.allocatable(resource, node),
+        );
         if asked > there - taken {
             found.shortages.push(Shortage {
                 resource: context.cluster.names.resource_name(resource).to_owned(),
@@ -192,8 +220,15 @@ fn explain_node(
 }
 
 /// Scores are relative to the other nodes that fit.
-fn score_all(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], found: &mut [NodeExplanation]) {
-    let fitting: Vec<usize> = (0..nodes.len()).filter(|index| found[*index].fits()).collect();
+fn score_all(
+    context: &Context<'_>,
+    state: &CycleState,
+    nodes: &[NodeId],
+    found: &mut [NodeExplanation],
+) {
+    let fitting: Vec<usize> = (0..nodes.len())
+        .filter(|index| found[*index].fits())
+        .collect();
     let rows: Vec<NodeId> = fitting.iter().map(|index| nodes[*index]).collect();
     let mut statuses = crate::framework::status::Statuses::default();
     let locals: Vec<_> = rows

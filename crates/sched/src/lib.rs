@@ -4,8 +4,6 @@
 //! scheduling cycle and says what is to be written where, as plain data; [`Scheduler::finished`] is told how a write
 //! ended. Time is an argument. The same events at the same times give the same decisions.
 
-
-
 pub mod action;
 pub mod cluster;
 pub mod explain;
@@ -15,7 +13,6 @@ pub mod plugins;
 pub mod preemption;
 pub mod queue;
 mod scheduler;
-
 
 mod time;
 

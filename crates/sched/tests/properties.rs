@@ -57,7 +57,10 @@ impl Play {
         let random = &mut self.random;
         let mut labels = vec![format!(r#""kubernetes.io/hostname":"n{index}""#)];
         if random.u8(..10) > 0 {
-            labels.push(format!(r#""topology.kubernetes.io/zone":"z{}""#, random.u8(..3)));
+            labels.push(format!(
+                r#""topology.kubernetes.io/zone":"z{}""#,
+                random.u8(..3)
+            ));
         }
         if random.bool() {
             labels.push(format!(r#""disk":"{}""#, pick(random, &["ssd", "hdd"])));
@@ -65,7 +68,9 @@ impl Play {
         let taint = match random.u8(..8) {
             0 => r#"{"key":"k","value":"v","effect":"NoSchedule"}"#,
             1 => r#"{"key":"k","value":"v","effect":"PreferNoSchedule"}"#,
-            2 => r#"{"key":"l","effect":"PreferNoSchedule"},{"key":"k","effect":"PreferNoSchedule"}"#,
+            2 => {
+                r#"{"key":"l","effect":"PreferNoSchedule"},{"key":"k","effect":"PreferNoSchedule"}"#
+            }
             _ => "",
         };
         let json = format!(
@@ -79,18 +84,34 @@ impl Play {
         );
         let node = decode::node(json.as_bytes(), self.scheduler.names_mut()).unwrap();
         self.nodes.insert(node.name, node.clone());
-        self.scheduler.observe(Observation::Node(Box::new(node)), NOW);
+        self.scheduler
+            .observe(Observation::Node(Box::new(node)), NOW);
     }
 
     fn term(&mut self) -> String {
         let random = &mut self.random;
-        let key = pick(random, &["kubernetes.io/hostname", "topology.kubernetes.io/zone", "disk"]);
+        let key = pick(
+            random,
+            &[
+                "kubernetes.io/hostname",
+                "topology.kubernetes.io/zone",
+                "disk",
+            ],
+        );
         let app = pick(random, &["a", "b", "c"]);
         let namespaces = pick(
             random,
-            &["", "", r#","namespaces":["other"]"#, r#","namespaceSelector":{}"#, r#","namespaceSelector":{"matchLabels":{"team":"x"}}"#],
+            &[
+                "",
+                "",
+                r#","namespaces":["other"]"#,
+                r#","namespaceSelector":{}"#,
+                r#","namespaceSelector":{"matchLabels":{"team":"x"}}"#,
+            ],
         );
-        format!(r#"{{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"app":"{app}"}}}}{namespaces}}}"#)
+        format!(
+            r#"{{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"app":"{app}"}}}}{namespaces}}}"#
+        )
     }
 
     fn affinity(&mut self) -> String {
@@ -99,7 +120,10 @@ impl Play {
             let mut rules = Vec::new();
             if self.random.u8(..6) == 0 {
                 let terms: Vec<_> = (0..self.random.u8(1..3)).map(|_| self.term()).collect();
-                rules.push(format!(r#""requiredDuringSchedulingIgnoredDuringExecution":[{}]"#, terms.join(",")));
+                rules.push(format!(
+                    r#""requiredDuringSchedulingIgnoredDuringExecution":[{}]"#,
+                    terms.join(",")
+                ));
             }
             if self.random.u8(..5) == 0 {
                 let (weight, term) = (self.random.u8(1..100), self.term());
@@ -143,14 +167,30 @@ impl Play {
         self.next += 1;
         let name = format!("p{}", self.next);
         let affinity = self.affinity();
-        let spread = if self.random.u8(..3) == 0 { self.spread() } else { "[]".to_owned() };
+        let spread = if self.random.u8(..3) == 0 {
+            self.spread()
+        } else {
+            "[]".to_owned()
+        };
         let random = &mut self.random;
         let selector = pick(random, &["{}", "{}", "{}", r#"{"disk":"ssd"}"#]);
-        let tolerations = pick(random, &["[]", "[]", r#"[{"key":"k","operator":"Exists"}]"#, r#"[{"operator":"Exists"}]"#]);
+        let tolerations = pick(
+            random,
+            &[
+                "[]",
+                "[]",
+                r#"[{"key":"k","operator":"Exists"}]"#,
+                r#"[{"operator":"Exists"}]"#,
+            ],
+        );
         let ports = pick(random, &["[]", "[]", "[]", r#"[{"hostPort":80}]"#]);
         let requests = match random.u8(..4) {
             0 => "{}".to_owned(),
-            _ => format!(r#"{{"cpu":"{}m","memory":"{}Mi"}}"#, random.u16(..1500), random.u16(..700)),
+            _ => format!(
+                r#"{{"cpu":"{}m","memory":"{}Mi"}}"#,
+                random.u16(..1500),
+                random.u16(..700)
+            ),
         };
         let json = format!(
             r#"{{"metadata":{{"name":"{name}","uid":"{name}","namespace":"{}","labels":{{"app":"{}"}}}},
@@ -167,7 +207,11 @@ impl Play {
         let pod = self.new_pod();
         let expected = check.then(|| {
             let namespace = self.scheduler.cluster().names.find("d");
-            let services: &[Labels] = if Some(pod.spec.namespace) == namespace { &self.services } else { &[] };
+            let services: &[Labels] = if Some(pod.spec.namespace) == namespace {
+                &self.services
+            } else {
+                &[]
+            };
             let world = World {
                 names: &self.scheduler.cluster().names,
                 nodes: self.nodes.values().collect(),
@@ -178,7 +222,8 @@ impl Play {
             world.judge(&pod)
         });
         let uid = pod.uid.clone();
-        self.scheduler.observe(Observation::Pod(Box::new(pod.clone())), NOW);
+        self.scheduler
+            .observe(Observation::Pod(Box::new(pod.clone())), NOW);
         let Some(cycle) = self.scheduler.step(NOW) else {
             return Err(TestCaseError::fail("nobody was ready"));
         };
@@ -187,34 +232,58 @@ impl Play {
             (Outcome::Scheduled { node }, expected) => {
                 let node = self.scheduler.names_mut().intern(node);
                 match expected {
-                    Some(Judgement::Best(winners)) => prop_assert!(winners.contains(&node), "{} is not among the best", pod.name),
-                    Some(Judgement::Nowhere(reasons)) => prop_assert!(false, "{} fits nowhere: {:?}", pod.name, reasons),
+                    Some(Judgement::Best(winners)) => prop_assert!(
+                        winners.contains(&node),
+                        "{} is not among the best",
+                        pod.name
+                    ),
+                    Some(Judgement::Nowhere(reasons)) => {
+                        prop_assert!(false, "{} fits nowhere: {:?}", pod.name, reasons)
+                    }
                     None => {}
                 }
                 let mut bound = pod.clone();
                 bound.node = Some(node);
-                self.decisions.push_str(&format!("{} {:?}\n", pod.name, node));
+                self.decisions
+                    .push_str(&format!("{} {:?}\n", pod.name, node));
                 self.pods.insert(uid.to_string(), (bound.clone(), node));
                 for action in cycle.actions {
                     self.scheduler.finished(action.id, ActionResult::Done, NOW);
                     if matches!(action.kind, ActionKind::Bind { .. }) {
-                        self.scheduler.observe(Observation::Pod(Box::new(bound.clone())), NOW);
+                        self.scheduler
+                            .observe(Observation::Pod(Box::new(bound.clone())), NOW);
                     }
                 }
             }
             (Outcome::Unschedulable { message }, expected) => {
                 match expected {
                     Some(Judgement::Nowhere(reasons)) => {
-                        let mut entries: Vec<_> = reasons.iter().map(|(text, nodes)| format!("{nodes} {text}")).collect();
+                        let mut entries: Vec<_> = reasons
+                            .iter()
+                            .map(|(text, nodes)| format!("{nodes} {text}"))
+                            .collect();
                         entries.sort();
-                        let text = format!("0/{} nodes are available: {}.", self.nodes.len(), entries.join(", "));
-                        prop_assert!(message.starts_with(&text), "{} instead of {}", message, text);
+                        let text = format!(
+                            "0/{} nodes are available: {}.",
+                            self.nodes.len(),
+                            entries.join(", ")
+                        );
+                        prop_assert!(
+                            message.starts_with(&text),
+                            "{} instead of {}",
+                            message,
+                            text
+                        );
                     }
-                    Some(Judgement::Best(winners)) => prop_assert!(false, "{:?} would do: {}", winners, message),
+                    Some(Judgement::Best(winners)) => {
+                        prop_assert!(false, "{:?} would do: {}", winners, message)
+                    }
                     None => {}
                 }
-                self.decisions.push_str(&format!("{} {message}\n", pod.name));
-                self.scheduler.observe(Observation::PodGone((&*uid).into()), NOW);
+                self.decisions
+                    .push_str(&format!("{} {message}\n", pod.name));
+                self.scheduler
+                    .observe(Observation::PodGone((&*uid).into()), NOW);
             }
             (other, _) => prop_assert!(false, "{:?}", other),
         }
@@ -234,16 +303,24 @@ impl Play {
                 self.scheduler.observe(Observation::NodeGone(name), NOW);
             }
             2 => {
-                let labels = pick(&mut self.random, &[r#"{"team":"x"}"#, r#"{"team":"y"}"#, "{}"]);
+                let labels = pick(
+                    &mut self.random,
+                    &[r#"{"team":"x"}"#, r#"{"team":"y"}"#, "{}"],
+                );
                 let name = pick(&mut self.random, &["d", "other"]);
                 let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{labels}}}}}"#);
-                let namespace = decode::namespace(json.as_bytes(), self.scheduler.names_mut()).unwrap();
-                self.namespaces.insert(namespace.name, namespace.labels.clone());
-                self.scheduler.observe(Observation::Namespace(namespace), NOW);
+                let namespace =
+                    decode::namespace(json.as_bytes(), self.scheduler.names_mut()).unwrap();
+                self.namespaces
+                    .insert(namespace.name, namespace.labels.clone());
+                self.scheduler
+                    .observe(Observation::Namespace(namespace), NOW);
             }
             3 => {
                 let app = pick(&mut self.random, &["a", "b"]);
-                let json = format!(r#"{{"metadata":{{"name":"s","namespace":"d"}},"spec":{{"selector":{{"app":"{app}"}}}}}}"#);
+                let json = format!(
+                    r#"{{"metadata":{{"name":"s","namespace":"d"}},"spec":{{"selector":{{"app":"{app}"}}}}}}"#
+                );
                 let service = decode::service(json.as_bytes(), self.scheduler.names_mut()).unwrap();
                 self.services = service.selector.clone().into_iter().collect();
                 self.scheduler.observe(Observation::Service(service), NOW);
@@ -263,7 +340,8 @@ impl Play {
                 let uids: Vec<_> = self.pods.keys().cloned().collect();
                 if let Some(uid) = uids.get(self.random.usize(..uids.len().max(1))) {
                     self.pods.remove(uid);
-                    self.scheduler.observe(Observation::PodGone(uid.as_str().into()), NOW);
+                    self.scheduler
+                        .observe(Observation::PodGone(uid.as_str().into()), NOW);
                 }
             }
         }

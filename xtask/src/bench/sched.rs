@@ -36,7 +36,14 @@ pub struct Options {
 /// Each workload in a process of its own, so that its memory is its own, too. A line of JSON each.
 pub fn run(options: &Options) -> Result<()> {
     let mut build = workspace::cargo()?;
-    build.args(["build", "--release", "--package", "plimsoll-sched", "--example", "bench"]);
+    build.args([
+        "build",
+        "--release",
+        "--package",
+        "plimsoll-sched",
+        "--example",
+        "bench",
+    ]);
     workspace::run(&mut build)?;
     let bench = workspace::target()?.join("release/examples/bench");
     for workload in WORKLOADS {

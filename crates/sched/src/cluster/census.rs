@@ -60,7 +60,9 @@ struct Domains {
 
 impl Domains {
     fn exists(&self, domain: usize) -> bool {
-        self.eligible_nodes.get(domain).is_some_and(|nodes| *nodes > 0)
+        self.eligible_nodes
+            .get(domain)
+            .is_some_and(|nodes| *nodes > 0)
     }
 
     fn shift(&mut self, count: i32, by: i32) {
@@ -166,7 +168,11 @@ pub fn tolerated(tolerations: &[Toleration], taints: &[Taint]) -> bool {
     taints
         .iter()
         .filter(|taint| taint.effect != Effect::PreferNoSchedule)
-        .all(|taint| tolerations.iter().any(|toleration| toleration.tolerates(taint)))
+        .all(|taint| {
+            tolerations
+                .iter()
+                .any(|toleration| toleration.tolerates(taint))
+        })
 }
 
 /// Pods with equal namespace and labels.
@@ -227,7 +233,13 @@ impl Census {
         &self.label_classes[id.index()]
     }
 
-    pub fn matches(&self, matcher: MatcherId, class: LabelClassId, namespaces: &Namespaces, names: &Names) -> bool {
+    pub fn matches(
+        &self,
+        matcher: MatcherId,
+        class: LabelClassId,
+        namespaces: &Namespaces,
+        names: &Names,
+    ) -> bool {
         matches(
             &self.matchers[matcher.index()],
             self.label_class(class),

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-
 use crate::model::devices::{
     AllocatedDevice, Device, DeviceClass, DeviceId, NodeScope, ResourceClaim, ResourceSlice,
 };
@@ -70,7 +69,9 @@ impl Devices {
         for slice in self.slices.values() {
             for device in &slice.devices {
                 let chosen = devices.iter().any(|other| {
-                    other.id.driver == slice.driver && other.id.pool == slice.pool && other.id.device == device.name
+                    other.id.driver == slice.driver
+                        && other.id.pool == slice.pool
+                        && other.id.device == device.name
                 });
                 let scope = match &slice.nodes {
                     NodeScope::PerDevice => device.nodes.as_ref(),
@@ -97,7 +98,10 @@ impl Devices {
 
     /// Devices that somebody has for himself.
     pub fn taken(&self) -> FxHashSet<DeviceId> {
-        let allocated = self.claims.values().filter_map(|claim| claim.allocation.as_ref());
+        let allocated = self
+            .claims
+            .values()
+            .filter_map(|claim| claim.allocation.as_ref());
         allocated
             .flat_map(|allocation| &allocation.devices)
             .chain(self.pending.values().flatten())
@@ -110,7 +114,9 @@ impl Devices {
     pub fn pools(&self, node: &Node, names: &Names) -> Vec<Pool<'_>> {
         let mut newest: BTreeMap<(&str, &str), i64> = BTreeMap::new();
         for slice in self.slices.values() {
-            let generation = newest.entry((&slice.driver, &slice.pool)).or_insert(slice.generation);
+            let generation = newest
+                .entry((&slice.driver, &slice.pool))
+                .or_insert(slice.generation);
             *generation = slice.generation.max(*generation);
         }
         let mut pools: BTreeMap<(&str, &str), (usize, Pool<'_>)> = BTreeMap::new();
@@ -149,8 +155,9 @@ fn reaches(scope: &NodeScope, node: &Node, names: &Names) -> bool {
     match scope {
         NodeScope::All => true,
         NodeScope::Node(name) => *name == node.name,
-        NodeScope::Selected(terms) => terms.iter().any(|term| term.matches(node.name, &node.labels, names)),
+        NodeScope::Selected(terms) => terms
+            .iter()
+            .any(|term| term.matches(node.name, &node.labels, names)),
         NodeScope::PerDevice => false,
     }
 }
-

@@ -29,11 +29,11 @@ use self::images::Images;
 use self::nodes::Load;
 use self::owners::Owners;
 use self::storage::Storage;
-use crate::model::{
-    DisruptionBudget, Key, Labels, Names, Namespace, Node, NodeMetric, Pod, PodGroup, PodMatcher, PodSpec,
-    Symbol,
-};
 use crate::model::symbol::Known;
+use crate::model::{
+    DisruptionBudget, Key, Labels, Names, Namespace, Node, NodeMetric, Pod, PodGroup, PodMatcher,
+    PodSpec, Symbol,
+};
 
 #[derive(Debug)]
 pub struct Cluster {
@@ -296,8 +296,14 @@ impl Cluster {
             )
         });
         let affinity = &spec.affinity;
-        let required = affinity.required.iter().map(|term| (Source::Attached, 1, term));
-        let repelled = affinity.required_anti.iter().map(|term| (Source::Repelling, 1, term));
+        let required = affinity
+            .required
+            .iter()
+            .map(|term| (Source::Attached, 1, term));
+        let repelled = affinity
+            .required_anti
+            .iter()
+            .map(|term| (Source::Repelling, 1, term));
         let preferred = affinity
             .preferred
             .iter()
@@ -325,7 +331,10 @@ impl Cluster {
     ) -> TallyId {
         let nodes = self.nodes.iter().map(|(id, node)| (id, &node.labels));
         let topology = self.census.topologies.follow(key, nodes);
-        let eligibility = rule.map(|rule| self.census.eligibility(rule, self.nodes.iter(), &self.names));
+        let eligibility = rule.map(|rule| {
+            self.census
+                .eligibility(rule, self.nodes.iter(), &self.names)
+        });
         let matcher = self.census.matcher(Matcher {
             parts: parts.into(),
             live_only,
@@ -337,7 +346,8 @@ impl Cluster {
             eligibility,
         };
         let nodes = self.nodes.iter().map(|(id, _)| id);
-        self.census.follow(key, nodes, &self.namespaces, &self.names)
+        self.census
+            .follow(key, nodes, &self.namespaces, &self.names)
     }
 
     /// Whether a pod of the class would be counted by a tally of matching pods.
@@ -357,7 +367,11 @@ impl Cluster {
     }
 
     pub fn remove_namespace(&mut self, name: Symbol) {
-        if self.namespaces.remove(&name).is_some_and(|labels| !labels.is_empty()) {
+        if self
+            .namespaces
+            .remove(&name)
+            .is_some_and(|labels| !labels.is_empty())
+        {
             self.namespaces_changed();
         }
     }

@@ -108,7 +108,12 @@ impl Nodes {
         }
         self.order_is_stale = false;
         self.order.clear();
-        let longest = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
+        let longest = self
+            .zones
+            .iter()
+            .map(|(_, nodes)| nodes.len())
+            .max()
+            .unwrap_or(0);
         for turn in 0..longest {
             for (_, nodes) in &self.zones {
                 self.order.extend(nodes.get(turn));
@@ -140,7 +145,12 @@ impl Nodes {
     }
 
     /// Replaces the object, giving back the old one.
-    pub(super) fn set_object(&mut self, id: NodeId, node: Option<Box<Node>>, zone: impl Fn(&Node) -> Zone) -> Option<Box<Node>> {
+    pub(super) fn set_object(
+        &mut self,
+        id: NodeId,
+        node: Option<Box<Node>>,
+        zone: impl Fn(&Node) -> Zone,
+    ) -> Option<Box<Node>> {
         let index = id.index();
         self.touch(id);
         let old = self.objects[index].take();

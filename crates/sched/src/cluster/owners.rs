@@ -21,7 +21,10 @@ impl Owners {
 
     pub fn set_service(&mut self, service: Service) {
         self.remove_service(service.namespace, &service.name);
-        self.services.entry(service.namespace).or_default().push(service);
+        self.services
+            .entry(service.namespace)
+            .or_default()
+            .push(service);
     }
 
     pub fn remove_service(&mut self, namespace: Symbol, name: &str) {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::plugins::volume_binding::VolumePlan;
 use crate::model::{
-    ClaimBinding, CsiDriver, CsiNode, CsiStorageCapacity, Key, PersistentVolume, Pod, StorageClass, Symbol,
-    Volume, VolumeAttachment, VolumeClaim,
+    ClaimBinding, CsiDriver, CsiNode, CsiStorageCapacity, Key, PersistentVolume, Pod, StorageClass,
+    Symbol, Volume, VolumeAttachment, VolumeClaim,
 };
+use crate::plugins::volume_binding::VolumePlan;
 
 #[derive(Debug, Default)]
 pub struct Storage {
@@ -33,13 +33,17 @@ impl Storage {
 
     /// Whom a volume belongs to, or will as soon as we have written it.
     pub fn bound_to<'a>(&'a self, volume: &'a PersistentVolume) -> Option<&'a ClaimBinding> {
-        self.assumed_bindings.get(&volume.name).or(volume.claim.as_ref())
+        self.assumed_bindings
+            .get(&volume.name)
+            .or(volume.claim.as_ref())
     }
 
     /// Where a claim is, or will be, provided for.
     pub fn selected_node(&self, claim: &VolumeClaim) -> Option<Symbol> {
         let key = (claim.namespace, claim.name.clone());
-        claim.selected_node.or_else(|| self.assumed_nodes.get(&key).copied())
+        claim
+            .selected_node
+            .or_else(|| self.assumed_nodes.get(&key).copied())
     }
 
     pub fn assume(&mut self, plan: &VolumePlan, node: Symbol) {
@@ -52,7 +56,8 @@ impl Storage {
             self.assumed_bindings.insert(volume.clone(), binding);
         }
         for claim in &plan.provisions {
-            self.assumed_nodes.insert((claim.namespace, claim.name.clone()), node);
+            self.assumed_nodes
+                .insert((claim.namespace, claim.name.clone()), node);
         }
     }
 
@@ -61,12 +66,16 @@ impl Storage {
             self.assumed_bindings.remove(volume);
         }
         for claim in &plan.provisions {
-            self.assumed_nodes.remove(&(claim.namespace, claim.name.clone()));
+            self.assumed_nodes
+                .remove(&(claim.namespace, claim.name.clone()));
         }
     }
 
     pub fn users(&self, namespace: Symbol, name: &str) -> u32 {
-        self.users.get(&(namespace, name.into())).copied().unwrap_or(0)
+        self.users
+            .get(&(namespace, name.into()))
+            .copied()
+            .unwrap_or(0)
     }
 
     pub(super) fn use_claims(&mut self, pod: &Pod, by: i32) {

@@ -56,7 +56,11 @@ impl Diagnosis {
         }
         let silent = self.all_nodes.saturating_sub(told);
         if silent > 0 {
-            for reason in self.absent.iter().flat_map(|refusal| refusal.reasons.iter()) {
+            for reason in self
+                .absent
+                .iter()
+                .flat_map(|refusal| refusal.reasons.iter())
+            {
                 *reasons.entry(reason.text(names)).or_default() += silent;
             }
         }

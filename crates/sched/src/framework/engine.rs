@@ -1,20 +1,22 @@
 //! One cycle: from a pod to a node, or to the reasons why there is none.
 
+use rustc_hash::FxHashMap;
+
 use super::diagnosis::Diagnosis;
+pub use super::judge::Attempt;
 use super::judge::{Subject, Tools, judge_live, judge_with_rivals, local_prefix};
 use super::local::{self, LocalEntry, Tables};
-pub use super::judge::Attempt;
 use super::plugin::{Plugin, PluginSet};
 use super::profile::Profile;
 use super::score;
 use super::state::{CycleState, PreFilter};
 use super::status::{Code, Refusal, StatusId, Statuses};
-use crate::cluster::{Cluster, NodeId, PodId};
+use crate::cluster::{Cluster, LocalClassId, NodeId, PodId};
 use crate::model::Symbol;
 use crate::plugins;
 use crate::plugins::plans::Plans;
 use crate::preemption::memo::DryRuns;
-use crate::queue::nominations::Nominations;
+use crate::queue::nominations::{Nominations, Rivals};
 
 /// How a cycle ended.
 #[derive(Debug)]
@@ -48,6 +50,8 @@ pub struct Scoreboard {
 /// Below that many nodes, all of them are looked at.
 const MIN_FEASIBLE_NODES: usize = 100;
 const MIN_PERCENTAGE: usize = 5;
+/// Of verdicts on nodes that others have been promised.
+const MOST_REMEMBERED: usize = 1 << 16;
 
 #[derive(Debug)]
 pub struct Engine {
@@ -58,10 +62,16 @@ pub struct Engine {
     /// Keep the scores of every choice.
     pub record_scores: bool,
     tables: Tables,
+    /// Verdicts on nodes that others have been promised, with what they depend on.
+    beside_rivals: FxHashMap<(usize, LocalClassId, NodeId), (RowState, StatusId)>,
+    rivals_epoch: u64,
     random: fastrand::Rng,
     next_start: usize,
     scratch: Scratch,
 }
+
+/// A node's generation, the stamp of its promises, and the priority that they were judged by.
+type RowState = (u32, u64, i32);
 
 /// Buffers that outlive a cycle.
 #[derive(Debug, Default)]
@@ -85,6 +95,8 @@ impl Engine {
             dry_runs: DryRuns::default(),
             record_scores: false,
             tables: Tables::default(),
+            beside_rivals: FxHashMap::default(),
+            rivals_epoch: 0,
             random: fastrand::Rng::with_seed(seed),
             next_start: 0,
             scratch: Scratch::default(),
@@ -143,12 +155,13 @@ impl Engine {
                 return Decision::Unfit(Box::new(diagnosis));
             }
         };
-        let rivals = nominations.rivals(cluster, attempt.pod, pod.priority);
+        let rivals = nominations.rivals(attempt.pod, pod.priority);
         if let Some(node) = pod.nominated.and_then(|name| cluster.nodes.find(name))
             && cluster.nodes.object(node).is_some()
             && wanted.as_ref().is_none_or(|nodes| nodes.contains(&node))
         {
-            match self.judge(cluster, &subject, state, node, rivals.on(node)) {
+            let beside = rivals.on(cluster, node);
+            match self.judge(cluster, &subject, state, node, &beside) {
                 Ok(StatusId::FITS) => {
                     return Decision::Chosen(Choice {
                         node,
@@ -161,7 +174,7 @@ impl Engine {
                 Err(message) => return Decision::Failed(message),
             }
         }
-        let evaluated = match self.filter(cluster, &subject, state, wanted.as_deref(), &rivals) {
+        let evaluated = match self.filter(cluster, &subject, state, wanted.as_deref(), rivals) {
             Ok(evaluated) => evaluated,
             Err(message) => return Decision::Failed(message),
         };
@@ -186,10 +199,22 @@ impl Engine {
         let mut remembered = None;
         for at in 0..self.profiles[subject.profile].pre_filter.len() {
             let plugin = self.profiles[subject.profile].pre_filter[at];
-            self.plans
-                .prepare(plugin, cluster, &self.profiles[subject.profile], subject.profile, subject.class);
-                let context = subject.context(cluster, &self.profiles);
-            let answer = plugins::pre_filter(plugin, &context, &self.plans, subject.class, subject.profile, state);
+            self.plans.prepare(
+                plugin,
+                cluster,
+                &self.profiles[subject.profile],
+                subject.profile,
+                subject.class,
+            );
+            let context = subject.context(cluster, &self.profiles);
+            let answer = plugins::pre_filter(
+                plugin,
+                &context,
+                &self.plans,
+                subject.class,
+                subject.profile,
+                state,
+            );
             match answer {
                 PreFilter::Pass => {}
                 PreFilter::Skip => state.skipped.insert(plugin),
@@ -252,16 +277,18 @@ impl Engine {
         subject: &Subject,
         state: &mut CycleState,
         wanted: Option<&[NodeId]>,
-        rivals: &crate::queue::nominations::Rivals,
+        rivals: Rivals<'_>,
     ) -> Result<usize, String> {
         let profile = &self.profiles[subject.profile];
         let prefix = local_prefix(profile);
         self.scratch.feasible.clear();
         self.scratch.locals.clear();
         self.scratch.live.clear();
-        self.scratch
-            .live
-            .extend(profile.filter[prefix..].iter().filter(|plugin| state.runs(**plugin)));
+        self.scratch.live.extend(
+            profile.filter[prefix..]
+                .iter()
+                .filter(|plugin| state.runs(**plugin)),
+        );
         let rows = cluster.nodes.rows();
         if self.scratch.refused.len() < rows {
             self.scratch.refused.resize(rows, StatusId::FITS);
@@ -273,6 +300,10 @@ impl Engine {
         let total = cluster.nodes.current_order().len();
         let enough = self.enough(subject.profile, total);
         let local_class = cluster.classes.get(subject.class).local;
+        if self.beside_rivals.len() > MOST_REMEMBERED || self.rivals_epoch != cluster.epoch() {
+            self.beside_rivals.clear();
+            self.rivals_epoch = cluster.epoch();
+        }
         let table = self
             .tables
             .table(subject.profile, local_class, cluster.epoch(), rows);
@@ -286,15 +317,29 @@ impl Engine {
                 at = 0;
             }
             evaluated += 1;
-            let entry = if rivals.is_on(node) {
-                let profile = &self.profiles[subject.profile];
-                let tools = Tools {
-                    profiles: &self.profiles,
-                    prefix: &profile.filter[..prefix],
-                    live: &self.scratch.live,
-                    statuses: &mut self.statuses,
+            let entry = if let Some(stamp) = rivals.stamp(cluster, node) {
+                let key = (subject.profile, local_class, node);
+                let state_of_node = (cluster.nodes.generation(node), stamp, subject.priority());
+                let known = self
+                    .beside_rivals
+                    .get(&key)
+                    .filter(|(then, _)| *then == state_of_node);
+                let status = match known.filter(|_| self.scratch.live.is_empty()) {
+                    Some((_, status)) => *status,
+                    None => {
+                        let beside = rivals.on(cluster, node);
+                        let tools = Tools {
+                            profiles: &self.profiles,
+                            prefix: &self.profiles[subject.profile].filter[..prefix],
+                            live: &self.scratch.live,
+                            statuses: &mut self.statuses,
+                        };
+                        let status =
+                            judge_with_rivals(cluster, subject, state, node, &beside, tools)?;
+                        self.beside_rivals.insert(key, (state_of_node, status));
+                        status
+                    }
                 };
-                let status = judge_with_rivals(cluster, subject, state, node, rivals.on(node), tools)?;
                 let context = subject.context(cluster, &self.profiles);
                 let mut entry = local::scored(&context, node);
                 entry.status = status;
@@ -304,7 +349,13 @@ impl Engine {
                 let plugins = &context.profile.filter[..prefix];
                 let mut entry = local::look_up(table, &context, plugins, node, &mut self.statuses);
                 if entry.status == StatusId::FITS {
-                    entry.status = judge_live(&context, &self.scratch.live, state, node, &mut self.statuses)?;
+                    entry.status = judge_live(
+                        &context,
+                        &self.scratch.live,
+                        state,
+                        node,
+                        &mut self.statuses,
+                    )?;
                 }
                 entry
             };
@@ -329,7 +380,7 @@ impl Engine {
         subject: &Subject,
         state: &mut CycleState,
         wanted: &[NodeId],
-        rivals: &crate::queue::nominations::Rivals,
+        rivals: Rivals<'_>,
     ) -> Result<usize, String> {
         // Nodes that were not wanted count as refused, whatever an earlier cycle said about them.
         let outside = self.statuses.id(
@@ -339,7 +390,8 @@ impl Engine {
         self.scratch.refused.fill(outside);
         let enough = self.enough(subject.profile, wanted.len());
         for (index, node) in wanted.iter().enumerate() {
-            let status = self.judge(cluster, subject, state, *node, rivals.on(*node))?;
+            let beside = rivals.on(cluster, *node);
+            let status = self.judge(cluster, subject, state, *node, &beside)?;
             if status == StatusId::FITS {
                 let context = subject.context(cluster, &self.profiles);
                 self.scratch.feasible.push(*node);
@@ -391,7 +443,9 @@ impl Engine {
     /// The filters of a profile that look at more than pod and node, and have something to say about this pod.
     pub fn has_live_filters(&self, profile: usize, state: &CycleState) -> bool {
         let filters = &self.profiles[profile].filter;
-        filters.iter().any(|plugin| !local::is_local(*plugin) && state.runs(*plugin))
+        filters
+            .iter()
+            .any(|plugin| !local::is_local(*plugin) && state.runs(*plugin))
     }
 
     /// How many nodes that fit are enough to choose from.
@@ -419,7 +473,13 @@ impl Engine {
         }
     }
 
-    fn choose(&mut self, cluster: &Cluster, subject: &Subject, state: &CycleState, evaluated: usize) -> Choice {
+    fn choose(
+        &mut self,
+        cluster: &Cluster,
+        subject: &Subject,
+        state: &CycleState,
+        evaluated: usize,
+    ) -> Choice {
         let feasible = self.scratch.feasible.len();
         let mut choice = Choice {
             node: self.scratch.feasible[0],
@@ -451,18 +511,36 @@ impl Engine {
                 *total += weight * score;
             }
             if let Some(board) = &mut board {
-                board.columns.push((*plugin, *weight, scratch.column.clone()));
+                board
+                    .columns
+                    .push((*plugin, *weight, scratch.column.clone()));
             }
         }
         let best = scratch.totals.iter().copied().max().unwrap_or(0);
-        let ties = scratch.totals.iter().filter(|total| **total == best).count();
-        let pick = if ties > 1 { self.random.usize(..ties) } else { 0 };
-        let mut tied = scratch.totals.iter().zip(&scratch.feasible).filter(|(total, _)| **total == best);
+        let ties = scratch
+            .totals
+            .iter()
+            .filter(|total| **total == best)
+            .count();
+        let pick = if ties > 1 {
+            self.random.usize(..ties)
+        } else {
+            0
+        };
+        let mut tied = scratch
+            .totals
+            .iter()
+            .zip(&scratch.feasible)
+            .filter(|(total, _)| **total == best);
         if let Some((_, node)) = tied.nth(pick) {
             choice.node = *node;
         }
         choice.scores = board.map(|mut board| {
-            board.nodes = scratch.feasible.iter().map(|node| cluster.nodes.name(*node)).collect();
+            board.nodes = scratch
+                .feasible
+                .iter()
+                .map(|node| cluster.nodes.name(*node))
+                .collect();
             Box::new(board)
         });
         choice
@@ -507,7 +585,6 @@ fn nothing_left(limiting: PluginSet) -> Refusal {
     Refusal::worded(Code::Unresolvable, text)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -524,7 +601,11 @@ mod tests {
             (1, 5000, 100),
             (100, 5000, 5000),
         ] {
-            assert_eq!(nodes_to_find(percentage, nodes), expected, "{percentage} {nodes}");
+            assert_eq!(
+                nodes_to_find(percentage, nodes),
+                expected,
+                "{percentage} {nodes}"
+            );
         }
     }
 }

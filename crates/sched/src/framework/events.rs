@@ -153,7 +153,10 @@ pub enum Change<'a> {
     StorageClass(Option<&'a StorageClass>, Option<&'a StorageClass>),
     CsiNode(Option<&'a CsiNode>, Option<&'a CsiNode>),
     CsiDriver(Option<&'a CsiDriver>, Option<&'a CsiDriver>),
-    CsiCapacity(Option<&'a CsiStorageCapacity>, Option<&'a CsiStorageCapacity>),
+    CsiCapacity(
+        Option<&'a CsiStorageCapacity>,
+        Option<&'a CsiStorageCapacity>,
+    ),
     Attachment(Option<&'a VolumeAttachment>, Option<&'a VolumeAttachment>),
     /// Nothing to look at: whoever waits for it is woken.
     Unknown,

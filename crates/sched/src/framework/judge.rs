@@ -61,7 +61,11 @@ impl Subject {
 
 /// How many of a profile's first filters look at nothing but pod and node.
 pub(super) fn local_prefix(profile: &Profile) -> usize {
-    profile.filter.iter().take_while(|plugin| local::is_local(**plugin)).count()
+    profile
+        .filter
+        .iter()
+        .take_while(|plugin| local::is_local(**plugin))
+        .count()
 }
 
 /// What judging a node takes.
@@ -88,7 +92,14 @@ pub(super) fn judge_with_rivals(
         }
         state.refresh(cluster);
         let context = subject.context(cluster, tools.profiles);
-        let beside = judge_once(&context, state, node, tools.prefix, tools.live, tools.statuses);
+        let beside = judge_once(
+            &context,
+            state,
+            node,
+            tools.prefix,
+            tools.live,
+            tools.statuses,
+        );
         for rival in rivals.iter().rev() {
             cluster.unplace(*rival);
         }
@@ -100,7 +111,14 @@ pub(super) fn judge_with_rivals(
         }
     }
     let context = subject.context(cluster, tools.profiles);
-    judge_once(&context, state, node, tools.prefix, tools.live, tools.statuses)
+    judge_once(
+        &context,
+        state,
+        node,
+        tools.prefix,
+        tools.live,
+        tools.statuses,
+    )
 }
 
 fn judge_once(

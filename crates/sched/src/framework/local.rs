@@ -77,7 +77,12 @@ pub fn scored(context: &Context<'_>, node: NodeId) -> LocalEntry {
 }
 
 /// The first refusal, if there is one.
-pub fn judge(context: &Context<'_>, plugins: &[Plugin], node: NodeId, statuses: &mut Statuses) -> StatusId {
+pub fn judge(
+    context: &Context<'_>,
+    plugins: &[Plugin],
+    node: NodeId,
+    statuses: &mut Statuses,
+) -> StatusId {
     let state = CycleState::default();
     for plugin in plugins {
         if let Err(refusal) = plugins::filter(*plugin, context, &state, node) {
@@ -92,7 +97,8 @@ fn score(context: &Context<'_>, node: NodeId, entry: &mut LocalEntry) {
     for (plugin, _) in &context.profile.score {
         match plugin {
             Plugin::TaintToleration => {
-                entry.untolerated = plugins::taint_toleration::untolerated_preferences(context, node);
+                entry.untolerated =
+                    plugins::taint_toleration::untolerated_preferences(context, node);
             }
             Plugin::NodeAffinity => {
                 entry.affinity = plugins::node_affinity::preference(context, node);
@@ -129,7 +135,13 @@ pub struct Tables {
 
 impl Tables {
     /// The table of a class under a profile, made or cleared if need be.
-    pub fn table(&mut self, profile: usize, class: LocalClassId, epoch: u64, rows: usize) -> &mut [LocalEntry] {
+    pub fn table(
+        &mut self,
+        profile: usize,
+        class: LocalClassId,
+        epoch: u64,
+        rows: usize,
+    ) -> &mut [LocalEntry] {
         if self.epoch != epoch {
             *self = Self {
                 epoch,
@@ -159,7 +171,11 @@ impl Tables {
             });
             self.list.len() - 1
         } else {
-            let oldest = self.list.iter().enumerate().min_by_key(|(_, table)| table.used);
+            let oldest = self
+                .list
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, table)| table.used);
             let index = oldest.map_or(0, |(index, _)| index);
             let table = &mut self.list[index];
             self.by_key.remove(&table.key);

@@ -49,7 +49,10 @@ plugins! {
 
 impl Plugin {
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|plugin| plugin.name() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|plugin| plugin.name() == name)
     }
 }
 

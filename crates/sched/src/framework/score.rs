@@ -48,7 +48,11 @@ pub fn column(
             return plugins::dynamic_resources::score(context, state, nodes, out);
         }
         Plugin::LoadAwareScheduling => {
-            out.extend(nodes.iter().map(|node| plugins::load_aware::score(context, *node)));
+            out.extend(
+                nodes
+                    .iter()
+                    .map(|node| plugins::load_aware::score(context, *node)),
+            );
         }
         _ => return false,
     }

@@ -36,7 +36,9 @@ impl Reason {
     pub fn text(&self, names: &Names) -> String {
         match self {
             Self::Text(text) => (*text).to_owned(),
-            Self::Insufficient(resource) => format!("Insufficient {}", names.resource_name(*resource)),
+            Self::Insufficient(resource) => {
+                format!("Insufficient {}", names.resource_name(*resource))
+            }
             Self::Worded(text) => text.to_string(),
         }
     }
@@ -103,7 +105,11 @@ impl Refusal {
     }
 
     pub fn message(&self, names: &Names) -> String {
-        let texts: Vec<_> = self.reasons.iter().map(|reason| reason.text(names)).collect();
+        let texts: Vec<_> = self
+            .reasons
+            .iter()
+            .map(|reason| reason.text(names))
+            .collect();
         texts.join(", ")
     }
 }

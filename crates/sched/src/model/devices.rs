@@ -75,7 +75,10 @@ impl DeviceToleration {
     pub fn tolerates(&self, taint: &DeviceTaint) -> bool {
         self.effect.is_none_or(|effect| effect == taint.effect)
             && self.key.as_ref().is_none_or(|key| *key == taint.key)
-            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+            && self
+                .value
+                .as_ref()
+                .is_none_or(|value| *value == taint.value)
     }
 }
 

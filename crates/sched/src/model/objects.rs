@@ -177,4 +177,3 @@ pub struct PodUsage {
     pub prod: bool,
     pub usage: [i64; 2],
 }
-

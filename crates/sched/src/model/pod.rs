@@ -182,13 +182,30 @@ pub struct PodMatcher {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Volume {
-    Claim { name: Box<str> },
+    Claim {
+        name: Box<str>,
+    },
     /// A claim that is made for the pod, named after pod and volume.
-    Ephemeral { volume: Box<str> },
-    GcePd { name: Box<str>, read_only: bool },
-    Ebs { id: Box<str> },
-    Iscsi { iqn: Box<str>, read_only: bool },
-    Rbd { monitors: Box<[Box<str>]>, pool: Box<str>, image: Box<str>, read_only: bool },
+    Ephemeral {
+        volume: Box<str>,
+    },
+    GcePd {
+        name: Box<str>,
+        read_only: bool,
+    },
+    Ebs {
+        id: Box<str>,
+    },
+    Iscsi {
+        iqn: Box<str>,
+        read_only: bool,
+    },
+    Rbd {
+        monitors: Box<[Box<str>]>,
+        pool: Box<str>,
+        image: Box<str>,
+        read_only: bool,
+    },
 }
 
 /// An entry of `spec.resourceClaims`.

@@ -164,11 +164,10 @@ impl NodeSelector {
         self.labels
             .iter()
             .all(|(key, value)| labels.get(*key) == Some(*value))
-            && self.terms.as_ref().is_none_or(|terms| {
-                terms
-                    .iter()
-                    .any(|term| term.matches(node, labels, names))
-            })
+            && self
+                .terms
+                .as_ref()
+                .is_none_or(|terms| terms.iter().any(|term| term.matches(node, labels, names)))
     }
 }
 
@@ -176,7 +175,12 @@ impl NodeSelector {
 mod tests {
     use super::*;
 
-    fn requirement(names: &mut Names, key: &str, operator: Operator, values: &[&str]) -> Requirement {
+    fn requirement(
+        names: &mut Names,
+        key: &str,
+        operator: Operator,
+        values: &[&str],
+    ) -> Requirement {
         Requirement {
             key: names.intern(key),
             operator,

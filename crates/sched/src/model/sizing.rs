@@ -47,7 +47,9 @@ impl Sizing {
 
     pub fn limits(&self, supported: &dyn Fn(ResourceId) -> bool) -> Amounts {
         let mut sum = sum_up(
-            self.containers.iter().map(|container| (container.ask.limits.clone(), false)),
+            self.containers
+                .iter()
+                .map(|container| (container.ask.limits.clone(), false)),
             self.init_containers
                 .iter()
                 .map(|container| (container.ask.limits.clone(), container.restartable)),
@@ -103,7 +105,11 @@ impl Sizing {
 
     fn apply_whole(&self, sum: &mut Amounts, status: bool, supported: &dyn Fn(ResourceId) -> bool) {
         let known = status && self.whole_actual.is_some();
-        let effective = self.effective(&self.whole.requests, &self.whole_allocated, &self.whole_actual);
+        let effective = self.effective(
+            &self.whole.requests,
+            &self.whole_allocated,
+            &self.whole_actual,
+        );
         for (id, amount) in self.whole.requests.iter().filter(|(id, _)| supported(*id)) {
             sum.set(id, if known { effective.get(id) } else { amount });
         }
@@ -112,7 +118,11 @@ impl Sizing {
     fn sum(&self, least: &Amounts, status: bool) -> Amounts {
         let ask = |container: &Container, status: bool| {
             let mut ask = if status && container.actual.is_some() {
-                self.effective(&container.ask.requests, &container.allocated, &container.actual)
+                self.effective(
+                    &container.ask.requests,
+                    &container.allocated,
+                    &container.actual,
+                )
             } else {
                 container.ask.requests.clone()
             };
@@ -124,14 +134,24 @@ impl Sizing {
             ask
         };
         sum_up(
-            self.containers.iter().map(|container| (ask(container, status), false)),
-            self.init_containers
+            self.containers
                 .iter()
-                .map(|container| (ask(container, status && container.restartable), container.restartable)),
+                .map(|container| (ask(container, status), false)),
+            self.init_containers.iter().map(|container| {
+                (
+                    ask(container, status && container.restartable),
+                    container.restartable,
+                )
+            }),
         )
     }
 
-    fn effective(&self, asked: &Amounts, allocated: &Option<Amounts>, actual: &Option<Amounts>) -> Amounts {
+    fn effective(
+        &self,
+        asked: &Amounts,
+        allocated: &Option<Amounts>,
+        actual: &Option<Amounts>,
+    ) -> Amounts {
         let mut effective = if self.resize_infeasible {
             Amounts::default()
         } else {

@@ -56,7 +56,10 @@ impl Balance {
             several => {
                 let number = several.len() as f64;
                 let mean = several.iter().sum::<f64>() / number;
-                let squares: f64 = several.iter().map(|share| (share - mean) * (share - mean)).sum();
+                let squares: f64 = several
+                    .iter()
+                    .map(|share| (share - mean) * (share - mean))
+                    .sum();
                 (squares / number).sqrt()
             }
         };
@@ -74,7 +77,10 @@ mod tests {
         let mut kit = Kit::with_nodes(&[
             &node("empty", r#"{"cpu":"10","memory":"10000","pods":"10"}"#),
             &node("cpu-heavy", r#"{"cpu":"10","memory":"10000","pods":"10"}"#),
-            &node("memory-heavy", r#"{"cpu":"10","memory":"10000","pods":"10"}"#),
+            &node(
+                "memory-heavy",
+                r#"{"cpu":"10","memory":"10000","pods":"10"}"#,
+            ),
         ]);
         kit.place(&pod(r#"{"cpu":"5"}"#), "cpu-heavy");
         kit.place(&pod(r#"{"memory":"5000"}"#), "memory-heavy");
@@ -89,8 +95,12 @@ mod tests {
 
     #[test]
     fn nothing_asked_nothing_said() {
-        let mut kit = Kit::with_nodes(&[&node("n", r#"{"cpu":"10","memory":"10000","pods":"10"}"#)]);
-        assert_eq!(kit.scores(Plugin::NodeResourcesBalancedAllocation, &pod("{}")), None);
+        let mut kit =
+            Kit::with_nodes(&[&node("n", r#"{"cpu":"10","memory":"10000","pods":"10"}"#)]);
+        assert_eq!(
+            kit.scores(Plugin::NodeResourcesBalancedAllocation, &pod("{}")),
+            None
+        );
     }
 
     #[test]
@@ -99,7 +109,11 @@ mod tests {
             "n",
             r#"{"cpu":"10","memory":"10000","ephemeral-storage":"1000","pods":"10"}"#,
         )]);
-        kit.profile.args.balanced.resources.push(crate::model::ResourceId::EPHEMERAL_STORAGE);
+        kit.profile
+            .args
+            .balanced
+            .resources
+            .push(crate::model::ResourceId::EPHEMERAL_STORAGE);
         // Shares 0.3, 0.6, 0.9: deviation 0.2449; 75 against 100 before.
         let asks = pod(r#"{"cpu":"3","memory":"6000","ephemeral-storage":"900"}"#);
         kit.check_scores(Plugin::NodeResourcesBalancedAllocation, &asks, &[("n", 62)]);

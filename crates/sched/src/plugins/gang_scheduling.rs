@@ -21,12 +21,17 @@ fn group_of<'a>(cluster: &'a Cluster, pod: &Pod) -> Option<&'a PodGroup> {
     cluster.groups.get(&(pod.namespace(), name))
 }
 
-fn members<'a>(cluster: &'a Cluster, pod: &'a Pod) -> impl Iterator<Item = &'a crate::cluster::PodRecord> {
+fn members<'a>(
+    cluster: &'a Cluster,
+    pod: &'a Pod,
+) -> impl Iterator<Item = &'a crate::cluster::PodRecord> {
     cluster
         .pods
         .iter()
         .map(|(_, record)| record)
-        .filter(|record| record.pod.namespace() == pod.namespace() && record.pod.spec.group == pod.spec.group)
+        .filter(|record| {
+            record.pod.namespace() == pod.namespace() && record.pod.spec.group == pod.spec.group
+        })
         .filter(|record| !record.pod.terminating)
 }
 

@@ -45,7 +45,12 @@ mod tests {
     fn node(name: &str, images: &[(&str, i64)]) -> String {
         let images: Vec<_> = images
             .iter()
-            .map(|(image, mib)| format!(r#"{{"names":["{image}"],"sizeBytes":{}}}"#, mib * 1024 * 1024))
+            .map(|(image, mib)| {
+                format!(
+                    r#"{{"names":["{image}"],"sizeBytes":{}}}"#,
+                    mib * 1024 * 1024
+                )
+            })
             .collect();
         format!(
             r#"{{"metadata":{{"name":"{name}"}},"status":{{"images":[{}]}}}}"#,
@@ -63,9 +68,17 @@ mod tests {
         let mut kit = Kit::with_nodes(&[&nodes[0], &nodes[1], &nodes[2]]);
         // 250 MiB on two of three nodes: 166.6 MiB; (166 - 23) / (2000 - 23) = 7 %. 40 MiB on one: below 23.
         let pod = r#"{"spec":{"containers":[{"image":"web"},{"image":"db:1"}]}}"#;
-        kit.check_scores(Plugin::ImageLocality, pod, &[("one", 7), ("other", 7), ("bare", 0)]);
+        kit.check_scores(
+            Plugin::ImageLocality,
+            pod,
+            &[("one", 7), ("other", 7), ("bare", 0)],
+        );
         let pod = r#"{"spec":{"containers":[{"image":"web"}]}}"#;
-        kit.check_scores(Plugin::ImageLocality, pod, &[("one", 14), ("other", 14), ("bare", 0)]);
+        kit.check_scores(
+            Plugin::ImageLocality,
+            pod,
+            &[("one", 14), ("other", 14), ("bare", 0)],
+        );
         let pod = r#"{"spec":{"containers":[{"image":"unknown"}]}}"#;
         assert_eq!(kit.scores(Plugin::ImageLocality, pod), None);
     }

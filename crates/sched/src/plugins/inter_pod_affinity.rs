@@ -32,7 +32,11 @@ pub struct AffinityPlan {
 pub fn plan(cluster: &mut Cluster, class: ClassId) -> AffinityPlan {
     let spec = Arc::clone(&cluster.classes.get(class).spec);
     let affinity = &spec.affinity;
-    let all: Vec<PodMatcher> = affinity.required.iter().map(|term| term.pods.clone()).collect();
+    let all: Vec<PodMatcher> = affinity
+        .required
+        .iter()
+        .map(|term| term.pods.clone())
+        .collect();
     let required: Box<[TallyId]> = affinity
         .required
         .iter()
@@ -50,7 +54,9 @@ pub fn plan(cluster: &mut Cluster, class: ClassId) -> AffinityPlan {
         .collect();
     let class = cluster.classes.get(class);
     AffinityPlan {
-        suits_itself: required.first().is_some_and(|tally| cluster.is_matched(class, *tally)),
+        suits_itself: required
+            .first()
+            .is_some_and(|tally| cluster.is_matched(class, *tally)),
         required,
         avoided,
         preferred,
@@ -80,7 +86,9 @@ impl AffinityState {
     }
 
     pub fn filters(&self) -> bool {
-        !self.plan.required.is_empty() || !self.plan.avoided.is_empty() || !self.repelled_by.is_empty()
+        !self.plan.required.is_empty()
+            || !self.plan.avoided.is_empty()
+            || !self.repelled_by.is_empty()
     }
 
     pub fn refresh(&mut self, cluster: &Cluster) {
@@ -91,7 +99,11 @@ impl AffinityState {
             let tally = census.tally(**id);
             tally.key.source == Source::Repelling && tally.total() > 0
         }));
-        let nobody = self.plan.required.iter().all(|id| census.tally(*id).total() == 0);
+        let nobody = self
+            .plan
+            .required
+            .iter()
+            .all(|id| census.tally(*id).total() == 0);
         self.may_be_first = nobody && self.plan.suits_itself;
     }
 }
@@ -118,7 +130,9 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
     }
     let is_near = |id: &TallyId| here(*id).is_some_and(|pods| pods > 0);
     if state.plan.avoided.iter().any(is_near) {
-        return Err(Refusal::unschedulable("node(s) didn't match pod anti-affinity rules"));
+        return Err(Refusal::unschedulable(
+            "node(s) didn't match pod anti-affinity rules",
+        ));
     }
     if state.repelled_by.iter().any(is_near) {
         return Err(Refusal::unschedulable(
@@ -133,7 +147,12 @@ fn without_company() -> Refusal {
 }
 
 /// Own preferences, and those of placed pods about pods like this one.
-pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
+pub fn score(
+    context: &Context<'_>,
+    state: &CycleState,
+    nodes: &[NodeId],
+    out: &mut Vec<i64>,
+) -> bool {
     let Some(state) = &state.affinity else {
         return false;
     };
@@ -144,7 +163,9 @@ pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &
     let census = &context.cluster.census;
     let targeted = census.label_class(state.class).targeted().iter();
     let theirs = targeted.filter_map(|id| match census.tally(*id).key.source {
-        Source::Attached if args.hard_pod_affinity_weight > 0 => Some((*id, args.hard_pod_affinity_weight)),
+        Source::Attached if args.hard_pod_affinity_weight > 0 => {
+            Some((*id, args.hard_pod_affinity_weight))
+        }
         Source::Preferring => Some((*id, 1)),
         _ => None,
     });
@@ -183,7 +204,11 @@ pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &
 fn matches_all(context: &Context<'_>, terms: &[AffinityTerm], pod: &Pod) -> bool {
     let none = Labels::default();
     let names = &context.cluster.names;
-    let labels = context.cluster.namespaces.get(&pod.spec.namespace).unwrap_or(&none);
+    let labels = context
+        .cluster
+        .namespaces
+        .get(&pod.spec.namespace)
+        .unwrap_or(&none);
     !terms.is_empty()
         && terms.iter().all(|term| {
             let here = term.pods.namespaces.contains(&pod.spec.namespace)
@@ -200,10 +225,17 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
             let value = |node: &Node, term: &AffinityTerm| node.labels.get(term.key);
             let Some(old) = old else {
                 return !affinity.required_anti.is_empty()
-                    || affinity.required.iter().any(|term| value(new, term).is_some());
+                    || affinity
+                        .required
+                        .iter()
+                        .any(|term| value(new, term).is_some());
             };
-            let joins = |term: &AffinityTerm| value(new, term).is_some() && value(old, term) != value(new, term);
-            let leaves = |term: &AffinityTerm| value(old, term).is_some() && value(old, term) != value(new, term);
+            let joins = |term: &AffinityTerm| {
+                value(new, term).is_some() && value(old, term) != value(new, term)
+            };
+            let leaves = |term: &AffinityTerm| {
+                value(old, term).is_some() && value(old, term) != value(new, term)
+            };
             affinity.required.iter().any(joins) || affinity.required_anti.iter().any(leaves)
         }
         _ => true,
@@ -226,7 +258,9 @@ fn pod_may_help(context: &Context<'_>, old: Option<&Pod>, new: Option<&Pod>) -> 
     match (old, new) {
         (Some(old), Some(new)) => (!company(old) && company(new)) || (foe(old) && !foe(new)),
         (None, Some(new)) => company(new),
-        (Some(old), None) => foe(old) || matches_all(context, &old.spec.affinity.required_anti, context.pod),
+        (Some(old), None) => {
+            foe(old) || matches_all(context, &old.spec.affinity.required_anti, context.pod)
+        }
         (None, None) => true,
     }
 }

@@ -58,7 +58,10 @@ impl Default for LoadArgs {
 /// What a pod will probably use.
 fn estimate(args: &LoadArgs, pod: &Pod, index: usize) -> i64 {
     let local = &pod.spec.local;
-    let (request, limit) = (local.requests.get(RESOURCES[index]), local.limits.get(RESOURCES[index]));
+    let (request, limit) = (
+        local.requests.get(RESOURCES[index]),
+        local.limits.get(RESOURCES[index]),
+    );
     let most = request.max(limit);
     if most == 0 {
         return DEFAULTS[index];
@@ -69,7 +72,9 @@ fn estimate(args: &LoadArgs, pod: &Pod, index: usize) -> i64 {
 
 fn is_expired(args: &LoadArgs, metric: &NodeMetric, now: Time) -> bool {
     let limit = std::time::Duration::from_secs(args.expiration_seconds.unsigned_abs());
-    metric.updated.is_none_or(|updated| now.since(updated) >= limit)
+    metric
+        .updated
+        .is_none_or(|updated| now.since(updated) >= limit)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -130,8 +135,14 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: View) ->
 fn aggregate(args: &LoadArgs, metric: &NodeMetric) -> Option<[i64; 2]> {
     let (kind, seconds, _) = args.aggregated.as_ref()?;
     let found = match seconds {
-        0 => metric.aggregates.iter().max_by_key(|aggregate| aggregate.seconds),
-        wanted => metric.aggregates.iter().find(|aggregate| aggregate.seconds == *wanted),
+        0 => metric
+            .aggregates
+            .iter()
+            .max_by_key(|aggregate| aggregate.seconds),
+        wanted => metric
+            .aggregates
+            .iter()
+            .find(|aggregate| aggregate.seconds == *wanted),
     };
     let usage = found?.usage.iter().find(|(name, _)| name == kind)?;
     Some(usage.1)
@@ -143,7 +154,11 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
     if owner.is_some_and(|owner| owner.kind == ControllerKind::DaemonSet) {
         return Ok(());
     }
-    let Some(metric) = context.cluster.metrics.get(&context.cluster.nodes.name(node)) else {
+    let Some(metric) = context
+        .cluster
+        .metrics
+        .get(&context.cluster.nodes.name(node))
+    else {
         return Ok(());
     };
     if is_expired(args, metric, context.now) {
@@ -181,19 +196,32 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
 /// The less it uses, the better; without a fresh report, nothing.
 pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
     let args = &context.profile.args.load;
-    let Some(metric) = context.cluster.metrics.get(&context.cluster.nodes.name(node)) else {
+    let Some(metric) = context
+        .cluster
+        .metrics
+        .get(&context.cluster.nodes.name(node))
+    else {
         return 0;
     };
     if is_expired(args, metric, context.now) {
         return 0;
     }
     let by_prod = args.score_by_prod_usage && PROD.contains(&context.pod.priority);
-    let used = used(context, metric, node, if by_prod { View::Prod } else { View::Whole });
+    let used = used(
+        context,
+        metric,
+        node,
+        if by_prod { View::Prod } else { View::Whole },
+    );
     let (mut sum, mut weights, mut least) = (0, 0, MAX_SCORE);
     for index in 0..RESOURCES.len() {
         let there = context.cluster.nodes.allocatable(RESOURCES[index], node);
         let after = used[index] + estimate(args, context.pod, index);
-        let score = if there == 0 || after > there { 0 } else { (there - after) * MAX_SCORE / there };
+        let score = if there == 0 || after > there {
+            0
+        } else {
+            (there - after) * MAX_SCORE / there
+        };
         sum += args.weights[index] * score;
         weights += args.weights[index];
         least = least.min(score);
@@ -227,9 +255,24 @@ mod tests {
         let asks = pod(r#"{"cpu":"1","memory":"1Gi"}"#);
         // 85 % of a core comes on top.
         kit("5", "1Gi", 0).check(PLUGIN, &asks, "n", "fits");
-        kit("5700m", "1Gi", 0).check(PLUGIN, &asks, "n", "Unschedulable: node(s) cpu usage exceed threshold");
-        kit("1", "9Gi", 0).check(PLUGIN, &asks, "n", "Unschedulable: node(s) memory usage exceed threshold");
-        kit("9", "9Gi", 180).check(PLUGIN, &asks, "n", "Unschedulable: node(s) nodeMetric expired");
+        kit("5700m", "1Gi", 0).check(
+            PLUGIN,
+            &asks,
+            "n",
+            "Unschedulable: node(s) cpu usage exceed threshold",
+        );
+        kit("1", "9Gi", 0).check(
+            PLUGIN,
+            &asks,
+            "n",
+            "Unschedulable: node(s) memory usage exceed threshold",
+        );
+        kit("9", "9Gi", 180).check(
+            PLUGIN,
+            &asks,
+            "n",
+            "Unschedulable: node(s) nodeMetric expired",
+        );
         let daemon = r#"{"metadata":{"ownerReferences":[{"apiVersion":"apps/v1","kind":"DaemonSet","name":"d","controller":true}]}}"#;
         kit("9", "9Gi", 0).check(PLUGIN, daemon, "n", "fits");
         Kit::with_nodes(&[&node("n", r#"{"cpu":"10"}"#)]).check(PLUGIN, &asks, "n", "fits");
@@ -239,7 +282,12 @@ mod tests {
     fn pods_too_new_for_the_report_are_estimated() {
         let mut kit = kit("5", "1Gi", 0);
         kit.place(&pod(r#"{"cpu":"1"}"#), "n");
-        kit.check(PLUGIN, &pod(r#"{"cpu":"1"}"#), "n", "Unschedulable: node(s) cpu usage exceed threshold");
+        kit.check(
+            PLUGIN,
+            &pod(r#"{"cpu":"1"}"#),
+            "n",
+            "Unschedulable: node(s) cpu usage exceed threshold",
+        );
     }
 
     #[test]
@@ -247,7 +295,10 @@ mod tests {
         let mut kit = kit("4", "5Gi", 0);
         kit.add_node(&node("idle", r#"{"cpu":"10","memory":"10Gi","pods":"10"}"#));
         kit.set_metric("idle", "0", "0", 0);
-        kit.add_node(&node("silent", r#"{"cpu":"10","memory":"10Gi","pods":"10"}"#));
+        kit.add_node(&node(
+            "silent",
+            r#"{"cpu":"10","memory":"10Gi","pods":"10"}"#,
+        ));
         // cpu: 10 - 4 - 0.85 = 51 %; memory: 10 - 5 - 0.7, just below 43 %.
         let asks = pod(r#"{"cpu":"1","memory":"1Gi"}"#);
         kit.check_scores(PLUGIN, &asks, &[("idle", 91), ("n", 46), ("silent", 0)]);

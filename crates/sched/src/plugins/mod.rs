@@ -43,12 +43,21 @@ pub fn pre_filter(
         Plugin::NodePorts => skip_if(context.class.spec.local.ports.is_empty()),
         Plugin::NodeDeclaredFeatures => skip_if(context.class.spec.local.features.is_empty()),
         Plugin::PodTopologySpread => {
-            state.spread = plans.spread(class, profile).map(|plan| pod_topology_spread::SpreadState::new(plan, context.cluster));
+            state.spread = plans
+                .spread(class, profile)
+                .map(|plan| pod_topology_spread::SpreadState::new(plan, context.cluster));
             skip_if(state.spread.as_ref().is_none_or(|spread| !spread.filters()))
         }
         Plugin::InterPodAffinity => {
-            state.affinity = plans.affinity(class).map(|plan| inter_pod_affinity::AffinityState::new(plan, context));
-            skip_if(state.affinity.as_ref().is_none_or(|affinity| !affinity.filters()))
+            state.affinity = plans
+                .affinity(class)
+                .map(|plan| inter_pod_affinity::AffinityState::new(plan, context));
+            skip_if(
+                state
+                    .affinity
+                    .as_ref()
+                    .is_none_or(|affinity| !affinity.filters()),
+            )
         }
         Plugin::VolumeRestrictions => volume_restrictions::pre_filter(context, state),
         Plugin::NodeVolumeLimits => skip_if(!node_volume_limits::mounts_claims(context.pod)),
@@ -60,7 +69,11 @@ pub fn pre_filter(
 }
 
 fn skip_if(skip: bool) -> PreFilter {
-    if skip { PreFilter::Skip } else { PreFilter::Pass }
+    if skip {
+        PreFilter::Skip
+    } else {
+        PreFilter::Pass
+    }
 }
 
 /// What a plugin says about a node.
@@ -124,9 +137,14 @@ pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
 }
 
 /// Whether what has happened could turn a plugin's refusal of a pod.
-pub fn may_help(plugin: Plugin, context: &Context<'_>, happened: ClusterEvent, change: Change<'_>) -> bool {
-    let registered = events(plugin)
-        .is_none_or(|events| events.iter().any(|event| event.covers(happened)));
+pub fn may_help(
+    plugin: Plugin,
+    context: &Context<'_>,
+    happened: ClusterEvent,
+    change: Change<'_>,
+) -> bool {
+    let registered =
+        events(plugin).is_none_or(|events| events.iter().any(|event| event.covers(happened)));
     if !registered {
         return false;
     }

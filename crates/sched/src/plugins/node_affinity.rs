@@ -22,7 +22,10 @@ pub fn pre_filter(context: &Context<'_>) -> PreFilter {
     };
     let mut all: Vec<Symbol> = Vec::new();
     for term in terms {
-        let named = term.fields.iter().filter(|field| field.operator == Operator::In);
+        let named = term
+            .fields
+            .iter()
+            .filter(|field| field.operator == Operator::In);
         let mut names: Option<Vec<Symbol>> = None;
         for field in named {
             match &mut names {
@@ -120,24 +123,57 @@ mod tests {
         let term = |body: &str| required(&format!(r#"{{"matchExpressions":[{body}]}}"#));
         for (pod, expected) in [
             ("{}".to_owned(), "fits"),
-            (r#"{"spec":{"nodeSelector":{"zone":"a"}}}"#.to_owned(), "fits"),
-            (r#"{"spec":{"nodeSelector":{"zone":"b"}}}"#.to_owned(), REFUSED),
-            (term(r#"{"key":"zone","operator":"In","values":["b","a"]}"#), "fits"),
-            (term(r#"{"key":"zone","operator":"NotIn","values":["a"]}"#), REFUSED),
-            (term(r#"{"key":"disk","operator":"NotIn","values":["a"]}"#), "fits"),
-            (term(r#"{"key":"cores","operator":"Gt","values":["7"]}"#), "fits"),
-            (term(r#"{"key":"cores","operator":"Lt","values":["8"]}"#), REFUSED),
+            (
+                r#"{"spec":{"nodeSelector":{"zone":"a"}}}"#.to_owned(),
+                "fits",
+            ),
+            (
+                r#"{"spec":{"nodeSelector":{"zone":"b"}}}"#.to_owned(),
+                REFUSED,
+            ),
+            (
+                term(r#"{"key":"zone","operator":"In","values":["b","a"]}"#),
+                "fits",
+            ),
+            (
+                term(r#"{"key":"zone","operator":"NotIn","values":["a"]}"#),
+                REFUSED,
+            ),
+            (
+                term(r#"{"key":"disk","operator":"NotIn","values":["a"]}"#),
+                "fits",
+            ),
+            (
+                term(r#"{"key":"cores","operator":"Gt","values":["7"]}"#),
+                "fits",
+            ),
+            (
+                term(r#"{"key":"cores","operator":"Lt","values":["8"]}"#),
+                REFUSED,
+            ),
             (
                 term(r#"{"key":"zone","operator":"Exists"},{"key":"disk","operator":"Exists"}"#),
                 REFUSED,
             ),
             (
-                required(r#"{"matchExpressions":[{"key":"disk","operator":"Exists"}]},{"matchExpressions":[{"key":"zone","operator":"Exists"}]}"#),
+                required(
+                    r#"{"matchExpressions":[{"key":"disk","operator":"Exists"}]},{"matchExpressions":[{"key":"zone","operator":"Exists"}]}"#,
+                ),
                 "fits",
             ),
             (required("{}"), REFUSED),
-            (required(r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}"#), "fits"),
-            (required(r#"{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["n"]}]}"#), REFUSED),
+            (
+                required(
+                    r#"{"matchFields":[{"key":"metadata.name","operator":"In","values":["n"]}]}"#,
+                ),
+                "fits",
+            ),
+            (
+                required(
+                    r#"{"matchFields":[{"key":"metadata.name","operator":"NotIn","values":["n"]}]}"#,
+                ),
+                REFUSED,
+            ),
         ] {
             kit().check(Plugin::NodeAffinity, &pod, "n", expected);
         }
@@ -145,15 +181,28 @@ mod tests {
 
     #[test]
     fn named_nodes_are_the_only_ones_tried() {
-        let field = |name: &str| format!(r#"{{"key":"metadata.name","operator":"In","values":["{name}"]}}"#);
+        let field = |name: &str| {
+            format!(r#"{{"key":"metadata.name","operator":"In","values":["{name}"]}}"#)
+        };
         let mut kit = kit();
-        let pod = required(&format!(r#"{{"matchFields":[{}]}},{{"matchFields":[{}]}}"#, field("n"), field("m")));
+        let pod = required(&format!(
+            r#"{{"matchFields":[{}]}},{{"matchFields":[{}]}}"#,
+            field("n"),
+            field("m")
+        ));
         let names = kit.with_context(&pod, |context| match pre_filter(context) {
-            PreFilter::Nodes(nodes) => nodes.iter().map(|name| context.cluster.names.text(*name).to_owned()).collect(),
+            PreFilter::Nodes(nodes) => nodes
+                .iter()
+                .map(|name| context.cluster.names.text(*name).to_owned())
+                .collect(),
             other => vec![format!("{other:?}")],
         });
         assert_eq!(names, ["n", "m"]);
-        let pod = required(&format!(r#"{{"matchFields":[{},{}]}}"#, field("n"), field("m")));
+        let pod = required(&format!(
+            r#"{{"matchFields":[{},{}]}}"#,
+            field("n"),
+            field("m")
+        ));
         let text = kit.with_context(&pod, |context| match pre_filter(context) {
             PreFilter::Reject(refusal) => refusal.message(&context.cluster.names),
             other => format!("{other:?}"),
@@ -169,14 +218,20 @@ mod tests {
             r#"{"metadata":{"name":"none"}}"#,
         ]);
         let term = |weight, key| {
-            format!(r#"{{"weight":{weight},"preference":{{"matchExpressions":[{{"key":"{key}","operator":"Exists"}}]}}}}"#)
+            format!(
+                r#"{{"weight":{weight},"preference":{{"matchExpressions":[{{"key":"{key}","operator":"Exists"}}]}}}}"#
+            )
         };
         let pod = format!(
             r#"{{"spec":{{"affinity":{{"nodeAffinity":{{"preferredDuringSchedulingIgnoredDuringExecution":[{},{}]}}}}}}}}"#,
             term(2, "x"),
             term(6, "y")
         );
-        kit.check_scores(Plugin::NodeAffinity, &pod, &[("both", 100), ("one", 25), ("none", 0)]);
+        kit.check_scores(
+            Plugin::NodeAffinity,
+            &pod,
+            &[("both", 100), ("one", 25), ("none", 0)],
+        );
     }
 
     #[test]

@@ -49,7 +49,12 @@ mod tests {
         let pod = r#"{"spec":{"hostNetwork":true,"hostUsers":false}}"#;
         let plugin = Plugin::NodeDeclaredFeatures;
         kit.check(plugin, pod, "new", "fits");
-        kit.check(plugin, pod, "old", "Unresolvable: node(s) didn't match Pod's required features");
+        kit.check(
+            plugin,
+            pod,
+            "old",
+            "Unresolvable: node(s) didn't match Pod's required features",
+        );
         kit.check(plugin, r#"{"spec":{"hostNetwork":true}}"#, "old", "fits");
     }
 }

@@ -30,8 +30,16 @@ mod tests {
 
     #[test]
     fn only_the_named_node() {
-        let mut kit = Kit::with_nodes(&[r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"b"}}"#]);
-        kit.check(Plugin::NodeName, r#"{"spec":{"nodeName":"a"}}"#, "a", "fits");
+        let mut kit = Kit::with_nodes(&[
+            r#"{"metadata":{"name":"a"}}"#,
+            r#"{"metadata":{"name":"b"}}"#,
+        ]);
+        kit.check(
+            Plugin::NodeName,
+            r#"{"spec":{"nodeName":"a"}}"#,
+            "a",
+            "fits",
+        );
         kit.check(Plugin::NodeName, r#"{}"#, "b", "fits");
         kit.check(
             Plugin::NodeName,

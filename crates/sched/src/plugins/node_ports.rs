@@ -48,16 +48,37 @@ mod tests {
 
     #[test]
     fn ports_in_use() {
-        const REFUSED: &str = "Unschedulable: node(s) didn't have free ports for the requested pod ports";
+        const REFUSED: &str =
+            "Unschedulable: node(s) didn't have free ports for the requested pod ports";
         for (used, wanted, expected) in [
             (r#"{"hostPort":80}"#, r#"{"hostPort":81}"#, "fits"),
             (r#"{"hostPort":80}"#, r#"{"containerPort":80}"#, "fits"),
             (r#"{"hostPort":80}"#, r#"{"hostPort":80}"#, REFUSED),
-            (r#"{"hostPort":80}"#, r#"{"hostPort":80,"protocol":"UDP"}"#, "fits"),
-            (r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, r#"{"hostPort":80,"hostIP":"10.0.0.2"}"#, "fits"),
-            (r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, REFUSED),
-            (r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, r#"{"hostPort":80,"hostIP":"0.0.0.0"}"#, REFUSED),
-            (r#"{"hostPort":80,"hostIP":"0.0.0.0"}"#, r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#, REFUSED),
+            (
+                r#"{"hostPort":80}"#,
+                r#"{"hostPort":80,"protocol":"UDP"}"#,
+                "fits",
+            ),
+            (
+                r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#,
+                r#"{"hostPort":80,"hostIP":"10.0.0.2"}"#,
+                "fits",
+            ),
+            (
+                r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#,
+                r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#,
+                REFUSED,
+            ),
+            (
+                r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#,
+                r#"{"hostPort":80,"hostIP":"0.0.0.0"}"#,
+                REFUSED,
+            ),
+            (
+                r#"{"hostPort":80,"hostIP":"0.0.0.0"}"#,
+                r#"{"hostPort":80,"hostIP":"10.0.0.1"}"#,
+                REFUSED,
+            ),
         ] {
             let mut kit = Kit::with_nodes(&[r#"{"metadata":{"name":"n"}}"#]);
             kit.place(&pod(used), "n");
@@ -77,7 +98,11 @@ mod tests {
     fn a_pod_with_the_port_has_to_go() {
         let mut kit = Kit::default();
         let wanted = pod(r#"{"hostPort":80}"#);
-        let on_node = |port: u16| format!(r#"{{"spec":{{"nodeName":"n","containers":[{{"ports":[{{"hostPort":{port}}}]}}]}}}}"#);
+        let on_node = |port: u16| {
+            format!(
+                r#"{{"spec":{{"nodeName":"n","containers":[{{"ports":[{{"hostPort":{port}}}]}}]}}}}"#
+            )
+        };
         kit.check_pod_gone_hint(Plugin::NodePorts, &wanted, &on_node(80), true);
         kit.check_pod_gone_hint(Plugin::NodePorts, &wanted, &on_node(81), false);
         kit.check_pod_gone_hint(Plugin::NodePorts, &wanted, &wanted, false);

@@ -18,9 +18,12 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
     let nodes = &context.cluster.nodes;
     let requests = &context.class.spec.local.requests;
     let crowded = nodes.pods(node).len() as i64 + 1 > nodes.pod_limit(node);
-    let room = |resource: ResourceId| nodes.allocatable(resource, node) - nodes.requested(resource, node);
+    let room =
+        |resource: ResourceId| nodes.allocatable(resource, node) - nodes.requested(resource, node);
     let lacking = |(resource, amount): &(ResourceId, i64)| {
-        *amount > 0 && *amount > room(*resource) && !is_ignored(*resource, &context.profile.args.fit)
+        *amount > 0
+            && *amount > room(*resource)
+            && !is_ignored(*resource, &context.profile.args.fit)
     };
     if !crowded && !requests.iter().any(|ask| lacking(&ask)) {
         return Ok(());
@@ -34,7 +37,11 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         hopeless |= amount > nodes.allocatable(resource, node);
         reasons.push(Reason::Insufficient(resource));
     }
-    let code = if hopeless { Code::Unresolvable } else { Code::Unschedulable };
+    let code = if hopeless {
+        Code::Unresolvable
+    } else {
+        Code::Unschedulable
+    };
     let reasons = reasons.into();
     Err(Refusal { code, reasons })
 }
@@ -78,7 +85,14 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
             Strategy::LeastAllocated => (there - taken) * MAX_SCORE / there,
             Strategy::MostAllocated => taken.min(there) * MAX_SCORE / there,
             Strategy::RequestedToCapacityRatio(shape) => {
-                let score = along(shape, if taken > there { 100 } else { taken * 100 / there });
+                let score = along(
+                    shape,
+                    if taken > there {
+                        100
+                    } else {
+                        taken * 100 / there
+                    },
+                );
                 if score <= 0 {
                     continue;
                 }
@@ -114,7 +128,9 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
     match change {
         Change::Pod(Some(gone), None) => gone.node.is_some() || gone.nominated.is_some(),
         Change::Pod(Some(old), Some(new)) => scaled_down(context, old, new),
-        Change::Node(old, Some(new)) => fits_empty(context, new) && old.is_none_or(|old| grew(context, old, new)),
+        Change::Node(old, Some(new)) => {
+            fits_empty(context, new) && old.is_none_or(|old| grew(context, old, new))
+        }
         _ => true,
     }
 }
@@ -148,7 +164,10 @@ mod tests {
     #[test]
     fn room_is_counted() {
         let check = |asks: &str, expected| {
-            let mut kit = Kit::with_nodes(&[&node("n", r#"{"cpu":"2","memory":"4Gi","pods":"3","ephemeral-storage":"1Gi","example.com/gpu":"1"}"#)]);
+            let mut kit = Kit::with_nodes(&[&node(
+                "n",
+                r#"{"cpu":"2","memory":"4Gi","pods":"3","ephemeral-storage":"1Gi","example.com/gpu":"1"}"#,
+            )]);
             kit.place(&pod(r#"{"cpu":"1","memory":"1Gi"}"#), "n");
             kit.check(Plugin::NodeResourcesFit, &pod(asks), "n", expected);
         };
@@ -156,11 +175,23 @@ mod tests {
         check(r#"{"cpu":"1","memory":"3Gi"}"#, "fits");
         check(r#"{"cpu":"1001m"}"#, "Unschedulable: Insufficient cpu");
         check(r#"{"cpu":"2001m"}"#, "Unresolvable: Insufficient cpu");
-        check(r#"{"cpu":"2","memory":"4Gi"}"#, "Unschedulable: Insufficient cpu, Insufficient memory");
-        check(r#"{"ephemeral-storage":"2Gi"}"#, "Unresolvable: Insufficient ephemeral-storage");
+        check(
+            r#"{"cpu":"2","memory":"4Gi"}"#,
+            "Unschedulable: Insufficient cpu, Insufficient memory",
+        );
+        check(
+            r#"{"ephemeral-storage":"2Gi"}"#,
+            "Unresolvable: Insufficient ephemeral-storage",
+        );
         check(r#"{"example.com/gpu":"1"}"#, "fits");
-        check(r#"{"example.com/gpu":"2"}"#, "Unresolvable: Insufficient example.com/gpu");
-        check(r#"{"example.com/fpga":"1"}"#, "Unresolvable: Insufficient example.com/fpga");
+        check(
+            r#"{"example.com/gpu":"2"}"#,
+            "Unresolvable: Insufficient example.com/gpu",
+        );
+        check(
+            r#"{"example.com/fpga":"1"}"#,
+            "Unresolvable: Insufficient example.com/fpga",
+        );
         check(r#"{"example.com/fpga":"0"}"#, "fits");
     }
 
@@ -168,7 +199,12 @@ mod tests {
     fn pods_are_counted_too() {
         let mut kit = Kit::with_nodes(&[&node("n", r#"{"cpu":"2","pods":"1"}"#)]);
         kit.place(&pod("{}"), "n");
-        kit.check(Plugin::NodeResourcesFit, &pod("{}"), "n", "Unschedulable: Too many pods");
+        kit.check(
+            Plugin::NodeResourcesFit,
+            &pod("{}"),
+            "n",
+            "Unschedulable: Too many pods",
+        );
         kit.check(
             Plugin::NodeResourcesFit,
             &pod(r#"{"cpu":"9"}"#),
@@ -182,7 +218,12 @@ mod tests {
         let mut kit = Kit::with_nodes(&[&node("n", r#"{"cpu":"2","pods":"10"}"#)]);
         let gpu = kit.cluster.names.resource("example.com/gpu");
         kit.profile.args.fit.ignored.push(gpu);
-        kit.check(Plugin::NodeResourcesFit, &pod(r#"{"example.com/gpu":"1"}"#), "n", "fits");
+        kit.check(
+            Plugin::NodeResourcesFit,
+            &pod(r#"{"example.com/gpu":"1"}"#),
+            "n",
+            "fits",
+        );
     }
 
     fn kit() -> Kit {
@@ -199,13 +240,30 @@ mod tests {
         let asks = pod(r#"{"cpu":"1","memory":"3000"}"#);
         let mut kit = kit();
         // empty: (75 + 70) / 2; half: (25 + 50) / 2
-        kit.check_scores(Plugin::NodeResourcesFit, &asks, &[("empty", 72), ("half", 37)]);
+        kit.check_scores(
+            Plugin::NodeResourcesFit,
+            &asks,
+            &[("empty", 72), ("half", 37)],
+        );
         kit.profile.args.fit.strategy = Strategy::MostAllocated;
-        kit.check_scores(Plugin::NodeResourcesFit, &asks, &[("empty", 27), ("half", 62)]);
+        kit.check_scores(
+            Plugin::NodeResourcesFit,
+            &asks,
+            &[("empty", 27), ("half", 62)],
+        );
         kit.profile.args.fit.resources = vec![(ResourceId::CPU, 3), (ResourceId::MEMORY, 1)];
-        kit.check_scores(Plugin::NodeResourcesFit, &asks, &[("empty", 26), ("half", 68)]);
-        kit.profile.args.fit.strategy = Strategy::RequestedToCapacityRatio(vec![(0, 0), (100, 100)]);
-        kit.check_scores(Plugin::NodeResourcesFit, &asks, &[("empty", 26), ("half", 69)]);
+        kit.check_scores(
+            Plugin::NodeResourcesFit,
+            &asks,
+            &[("empty", 26), ("half", 68)],
+        );
+        kit.profile.args.fit.strategy =
+            Strategy::RequestedToCapacityRatio(vec![(0, 0), (100, 100)]);
+        kit.check_scores(
+            Plugin::NodeResourcesFit,
+            &asks,
+            &[("empty", 26), ("half", 69)],
+        );
     }
 
     #[test]
@@ -216,13 +274,25 @@ mod tests {
         ]);
         kit.place(&pod("{}"), "a");
         // a: 1000m - 2·100m, 2000Mi - 2·200Mi
-        kit.check_scores(Plugin::NodeResourcesFit, &pod("{}"), &[("a", 80), ("b", 90)]);
+        kit.check_scores(
+            Plugin::NodeResourcesFit,
+            &pod("{}"),
+            &[("a", 80), ("b", 90)],
+        );
     }
 
     #[test]
     fn lines_between_points() {
         let shape = [(10, 20), (30, 60), (50, 0)];
-        for (at, expected) in [(0, 20), (10, 20), (20, 40), (30, 60), (40, 30), (50, 0), (90, 0)] {
+        for (at, expected) in [
+            (0, 20),
+            (10, 20),
+            (20, 40),
+            (30, 60),
+            (40, 30),
+            (50, 0),
+            (90, 0),
+        ] {
             assert_eq!(along(&shape, at), expected, "{at}");
         }
     }

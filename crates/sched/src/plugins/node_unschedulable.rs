@@ -31,7 +31,9 @@ fn tolerates(context: &Context<'_>) -> bool {
         effect: Effect::NoSchedule,
     };
     let tolerations = &context.class.spec.local.tolerations;
-    tolerations.iter().any(|toleration| toleration.tolerates(&taint))
+    tolerations
+        .iter()
+        .any(|toleration| toleration.tolerates(&taint))
 }
 
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
@@ -58,10 +60,20 @@ mod tests {
         ]);
         let plugin = Plugin::NodeUnschedulable;
         kit.check(plugin, "{}", "open", "fits");
-        kit.check(plugin, "{}", "shut", "Unresolvable: node(s) were unschedulable");
+        kit.check(
+            plugin,
+            "{}",
+            "shut",
+            "Unresolvable: node(s) were unschedulable",
+        );
         let tolerant = r#"{"spec":{"tolerations":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}"#;
         kit.check(plugin, tolerant, "shut", "fits");
-        kit.check(plugin, r#"{"spec":{"tolerations":[{"operator":"Exists"}]}}"#, "shut", "fits");
+        kit.check(
+            plugin,
+            r#"{"spec":{"tolerations":[{"operator":"Exists"}]}}"#,
+            "shut",
+            "fits",
+        );
     }
 
     #[test]

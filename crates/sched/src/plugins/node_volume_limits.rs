@@ -21,7 +21,9 @@ type Attachable = (Box<str>, Box<str>);
 
 pub fn mounts_claims(pod: &Pod) -> bool {
     let volumes = &pod.spec.volumes;
-    volumes.iter().any(|volume| matches!(volume, Volume::Claim { .. } | Volume::Ephemeral { .. }))
+    volumes
+        .iter()
+        .any(|volume| matches!(volume, Volume::Claim { .. } | Volume::Ephemeral { .. }))
 }
 
 fn attachables(context: &Context<'_>, pod: &Pod, into: &mut BTreeSet<Attachable>) {
@@ -35,7 +37,10 @@ fn attachables(context: &Context<'_>, pod: &Pod, into: &mut BTreeSet<Attachable>
             continue;
         }
         // Not bound yet: the class tells who will provide it.
-        let class = claim.class.as_ref().and_then(|class| storage.classes.get(class));
+        let class = claim
+            .class
+            .as_ref()
+            .and_then(|class| storage.classes.get(class));
         if let Some(class) = class {
             let handle = format!("{}/{name}", context.cluster.names.text(pod.namespace()));
             into.insert((class.provisioner.clone(), handle.into()));
@@ -81,7 +86,10 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         *more.entry(driver).or_default() += 1;
     }
     for (driver, number) in more {
-        let there = attached.iter().filter(|(other, _)| &**other == driver).count() as i64;
+        let there = attached
+            .iter()
+            .filter(|(other, _)| &**other == driver)
+            .count() as i64;
         if limit(csi, driver).is_some_and(|limit| there + number > limit) {
             return Err(Refusal::unschedulable("node(s) exceed max volume count"));
         }
@@ -112,7 +120,9 @@ mod tests {
     use crate::plugins::testing::Kit;
 
     fn pod(claim: &str) -> String {
-        format!(r#"{{"metadata":{{"namespace":"d"}},"spec":{{"volumes":[{{"persistentVolumeClaim":{{"claimName":"{claim}"}}}}]}}}}"#)
+        format!(
+            r#"{{"metadata":{{"namespace":"d"}},"spec":{{"volumes":[{{"persistentVolumeClaim":{{"claimName":"{claim}"}}}}]}}}}"#
+        )
     }
 
     #[test]
@@ -123,7 +133,9 @@ mod tests {
             kit.add_volume(&format!(r#"{{"metadata":{{"name":"v{name}"}},"spec":{{"csi":{{"driver":"x","volumeHandle":"{name}"}}}}}}"#));
         }
         kit.add_class(r#"{"metadata":{"name":"s"},"provisioner":"x"}"#);
-        kit.add_claim(r#"{"metadata":{"name":"later","namespace":"d"},"spec":{"storageClassName":"s"}}"#);
+        kit.add_claim(
+            r#"{"metadata":{"name":"later","namespace":"d"},"spec":{"storageClassName":"s"}}"#,
+        );
         let full = "Unschedulable: node(s) exceed max volume count";
         let plugin = Plugin::NodeVolumeLimits;
         kit.place(&pod("a"), "n");
@@ -136,7 +148,9 @@ mod tests {
         kit.check(plugin, &pod("b"), "n", "fits");
         kit.add_attachment(r#"{"metadata":{"name":"t"},"spec":{"attacher":"x","nodeName":"n","source":{"persistentVolumeName":"va"}}}"#);
         kit.check(plugin, &pod("b"), "n", "fits");
-        kit.add_volume(r#"{"metadata":{"name":"vc"},"spec":{"csi":{"driver":"x","volumeHandle":"c"}}}"#);
+        kit.add_volume(
+            r#"{"metadata":{"name":"vc"},"spec":{"csi":{"driver":"x","volumeHandle":"c"}}}"#,
+        );
         kit.add_attachment(r#"{"metadata":{"name":"u"},"spec":{"attacher":"x","nodeName":"n","source":{"persistentVolumeName":"vc"}}}"#);
         kit.check(plugin, &pod("b"), "n", full);
     }

@@ -20,7 +20,14 @@ pub struct Plans {
 
 impl Plans {
     /// Works out a plugin's plan for the class, if it has not been yet or is out of date.
-    pub fn prepare(&mut self, plugin: Plugin, cluster: &mut Cluster, profile: &Profile, index: usize, class: ClassId) {
+    pub fn prepare(
+        &mut self,
+        plugin: Plugin,
+        cluster: &mut Cluster,
+        profile: &Profile,
+        index: usize,
+        class: ClassId,
+    ) {
         if self.epoch != cluster.epoch() {
             *self = Self {
                 epoch: cluster.epoch(),
@@ -35,9 +42,10 @@ impl Plans {
             }
             Plugin::PodTopologySpread => {
                 let owners = cluster.owners.epoch();
-                let fresh = self.spread.get(&(class, index)).is_some_and(|(epoch, plan)| {
-                    *epoch == owners || !plan.is_defaulted()
-                });
+                let fresh = self
+                    .spread
+                    .get(&(class, index))
+                    .is_some_and(|(epoch, plan)| *epoch == owners || !plan.is_defaulted());
                 if !fresh {
                     let plan = pod_topology_spread::plan(cluster, profile, class);
                     self.spread.insert((class, index), (owners, Arc::new(plan)));
@@ -52,6 +60,8 @@ impl Plans {
     }
 
     pub fn spread(&self, class: ClassId, profile: usize) -> Option<Arc<SpreadPlan>> {
-        self.spread.get(&(class, profile)).map(|(_, plan)| Arc::clone(plan))
+        self.spread
+            .get(&(class, profile))
+            .map(|(_, plan)| Arc::clone(plan))
     }
 }

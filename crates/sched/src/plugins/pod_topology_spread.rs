@@ -102,7 +102,8 @@ pub fn plan(cluster: &mut Cluster, profile: &Profile, class: ClassId) -> SpreadP
     let all = constraints(cluster, profile, &spec);
     let system = profile.args.spread.defaulting == Defaulting::System;
     let keys_required = !spec.spread.is_empty() || !system;
-    let (required, preferred): (Vec<_>, Vec<_>) = all.into_iter().partition(|constraint| constraint.required);
+    let (required, preferred): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|constraint| constraint.required);
     SpreadPlan {
         required: plan_side(cluster, &spec, &required, true),
         preferred: plan_side(cluster, &spec, &preferred, keys_required),
@@ -111,7 +112,12 @@ pub fn plan(cluster: &mut Cluster, profile: &Profile, class: ClassId) -> SpreadP
     }
 }
 
-fn plan_side(cluster: &mut Cluster, spec: &PodSpec, side: &[SpreadConstraint], keys_required: bool) -> Box<[Planned]> {
+fn plan_side(
+    cluster: &mut Cluster,
+    spec: &PodSpec,
+    side: &[SpreadConstraint],
+    keys_required: bool,
+) -> Box<[Planned]> {
     let mut keys: Vec<Symbol> = side.iter().map(|constraint| constraint.key).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -123,8 +129,11 @@ fn plan_side(cluster: &mut Cluster, spec: &PodSpec, side: &[SpreadConstraint], k
         .map(|constraint| {
             let by_node = !constraint.required && constraint.key == hostname;
             let rule = EligibilityRule {
-                nodes: (constraint.honor_affinity && !spec.local.nodes.is_empty()).then(|| spec.local.nodes.clone()),
-                tolerations: constraint.honor_taints.then(|| spec.local.tolerations.clone()),
+                nodes: (constraint.honor_affinity && !spec.local.nodes.is_empty())
+                    .then(|| spec.local.nodes.clone()),
+                tolerations: constraint
+                    .honor_taints
+                    .then(|| spec.local.tolerations.clone()),
                 keys: keys.clone().into(),
             };
             // An empty selector counts nobody, though the pod itself matches it.
@@ -140,11 +149,20 @@ fn plan_side(cluster: &mut Cluster, spec: &PodSpec, side: &[SpreadConstraint], k
             let tally = if by_node {
                 cluster.follow(Source::Matched, &parts, true, None, None)
             } else {
-                cluster.follow(Source::Matched, &parts, true, Some(constraint.key), Some(rule))
+                cluster.follow(
+                    Source::Matched,
+                    &parts,
+                    true,
+                    Some(constraint.key),
+                    Some(rule),
+                )
             };
             let nodes = cluster.nodes.iter().map(|(id, node)| (id, &node.labels));
             Planned {
-                topology: cluster.census.topologies.follow(Some(constraint.key), nodes),
+                topology: cluster
+                    .census
+                    .topologies
+                    .follow(Some(constraint.key), nodes),
                 tally,
                 max_skew: constraint.max_skew,
                 min_domains: constraint.min_domains,
@@ -197,7 +215,8 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
                 "node(s) didn't match pod topology spread constraints (missing required label)",
             ));
         };
-        let there = census.tally(constraint.tally).count(domain) + i32::from(constraint.counts_itself);
+        let there =
+            census.tally(constraint.tally).count(domain) + i32::from(constraint.counts_itself);
         if there - least > constraint.max_skew {
             return Err(Refusal::unschedulable(
                 "node(s) didn't match pod topology spread constraints",
@@ -208,7 +227,12 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
 }
 
 /// Fewer like pods in a node's domains score higher; domains of small topologies weigh less.
-pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
+pub fn score(
+    context: &Context<'_>,
+    state: &CycleState,
+    nodes: &[NodeId],
+    out: &mut Vec<i64>,
+) -> bool {
     let Some(state) = &state.spread else {
         return false;
     };
@@ -217,12 +241,21 @@ pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &
         return false;
     }
     let census = &context.cluster.census;
-    let domain = |constraint: &Planned, node: NodeId| census.topologies.get(constraint.topology).domain(node);
+    let domain = |constraint: &Planned, node: NodeId| {
+        census.topologies.get(constraint.topology).domain(node)
+    };
     let is_ignored = |node: NodeId| {
-        state.plan.keys_required && constraints.iter().any(|constraint| domain(constraint, node).is_none())
+        state.plan.keys_required
+            && constraints
+                .iter()
+                .any(|constraint| domain(constraint, node).is_none())
     };
     const IGNORED: i64 = -1;
-    out.extend(nodes.iter().map(|node| if is_ignored(*node) { IGNORED } else { 0 }));
+    out.extend(
+        nodes
+            .iter()
+            .map(|node| if is_ignored(*node) { IGNORED } else { 0 }),
+    );
     let considered = out.iter().filter(|score| **score != IGNORED).count();
     let weights: Vec<f64> = constraints
         .iter()
@@ -230,7 +263,10 @@ pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &
             let size = if constraint.by_node {
                 considered
             } else {
-                let there = nodes.iter().zip(&*out).filter(|(_, score)| **score != IGNORED);
+                let there = nodes
+                    .iter()
+                    .zip(&*out)
+                    .filter(|(_, score)| **score != IGNORED);
                 distinct(there.map(|(node, _)| domain(constraint, *node)))
             };
             ((size + 2) as f64).ln()
@@ -279,14 +315,22 @@ fn distinct(domains: impl Iterator<Item = Option<u32>>) -> usize {
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
     let spec = &context.class.spec;
     let all = constraints(context.cluster, context.profile, spec);
-    let required: Vec<_> = all.iter().filter(|constraint| constraint.required).collect();
+    let required: Vec<_> = all
+        .iter()
+        .filter(|constraint| constraint.required)
+        .collect();
     let names = &context.cluster.names;
-    let counted = |labels: &Labels| required.iter().any(|constraint| constraint.selector.matches(labels, names));
+    let counted = |labels: &Labels| {
+        required
+            .iter()
+            .any(|constraint| constraint.selector.matches(labels, names))
+    };
     match change {
         Change::Pod(old, new) => {
             let involved = |pod: &Pod| {
                 pod.uid == context.pod.uid
-                    || ((pod.node.is_some() || pod.nominated.is_some()) && pod.spec.namespace == spec.namespace)
+                    || ((pod.node.is_some() || pod.nominated.is_some())
+                        && pod.spec.namespace == spec.namespace)
             };
             if old.is_some_and(|pod| !involved(pod)) || new.is_some_and(|pod| !involved(pod)) {
                 return false;
@@ -297,7 +341,8 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
                         && old.spec.local.tolerations != new.spec.local.tolerations
                         && required.iter().any(|constraint| constraint.honor_taints);
                     let flips = |constraint: &&SpreadConstraint| {
-                        let matches = |pod: &Pod| constraint.selector.matches(&pod.spec.labels, names);
+                        let matches =
+                            |pod: &Pod| constraint.selector.matches(&pod.spec.labels, names);
                         matches(old) != matches(new)
                     };
                     tolerates_more || required.iter().any(flips)
@@ -307,13 +352,18 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
             }
         }
         Change::Node(old, new) => {
-            let has_keys = |node: &Node| required.iter().all(|constraint| node.labels.get(constraint.key).is_some());
+            let has_keys = |node: &Node| {
+                required
+                    .iter()
+                    .all(|constraint| node.labels.get(constraint.key).is_some())
+            };
             match (old, new) {
                 (Some(old), Some(new)) => {
-                    let moved = required
-                        .iter()
-                        .any(|constraint| old.labels.get(constraint.key) != new.labels.get(constraint.key));
-                    has_keys(old) != has_keys(new) || (has_keys(new) && (moved || old.taints != new.taints))
+                    let moved = required.iter().any(|constraint| {
+                        old.labels.get(constraint.key) != new.labels.get(constraint.key)
+                    });
+                    has_keys(old) != has_keys(new)
+                        || (has_keys(new) && (moved || old.taints != new.taints))
                 }
                 (Some(node), None) | (None, Some(node)) => has_keys(node),
                 (None, None) => true,

@@ -5,7 +5,10 @@ use crate::framework::state::Context;
 use crate::framework::status::{Code, Refusal};
 use crate::model::Pod;
 
-pub const EVENTS: &[ClusterEvent] = &[ClusterEvent::new(Resource::Pod, Action::POD_GATES_ELIMINATED)];
+pub const EVENTS: &[ClusterEvent] = &[ClusterEvent::new(
+    Resource::Pod,
+    Action::POD_GATES_ELIMINATED,
+)];
 
 pub fn pre_enqueue(pod: &Pod) -> Result<(), Refusal> {
     if pod.gates.is_empty() {
@@ -29,7 +32,10 @@ mod tests {
         let mut kit = Kit::default();
         let gated = kit.decode_pod(r#"{"metadata":{"name":"p","uid":"p"},"spec":{"schedulingGates":[{"name":"a"},{"name":"b"}]}}"#);
         let refusal = pre_enqueue(&gated).unwrap_err();
-        assert_eq!(refusal.message(&kit.cluster.names), "waiting for scheduling gates: [a b]");
+        assert_eq!(
+            refusal.message(&kit.cluster.names),
+            "waiting for scheduling gates: [a b]"
+        );
         assert_eq!(refusal.code, Code::Unresolvable);
         let free = kit.decode_pod(r#"{"metadata":{"name":"p","uid":"p"}}"#);
         assert_eq!(pre_enqueue(&free), Ok(()));

@@ -12,7 +12,11 @@ pub const EVENTS: &[ClusterEvent] = &[
 ];
 
 pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
-    let taints = context.cluster.nodes.object(node).map_or(&[][..], |node| &node.taints);
+    let taints = context
+        .cluster
+        .nodes
+        .object(node)
+        .map_or(&[][..], |node| &node.taints);
     if tolerated(&context.class.spec.local.tolerations, taints) {
         return Ok(());
     }
@@ -21,12 +25,20 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
 
 /// How many taints would rather not have the pod.
 pub fn untolerated_preferences(context: &Context<'_>, node: NodeId) -> u16 {
-    let taints = context.cluster.nodes.object(node).map_or(&[][..], |node| &node.taints);
+    let taints = context
+        .cluster
+        .nodes
+        .object(node)
+        .map_or(&[][..], |node| &node.taints);
     let tolerations = &context.class.spec.local.tolerations;
     let untolerated = taints
         .iter()
         .filter(|taint| taint.effect == Effect::PreferNoSchedule)
-        .filter(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)));
+        .filter(|taint| {
+            !tolerations
+                .iter()
+                .any(|toleration| toleration.tolerates(taint))
+        });
     untolerated.count() as u16
 }
 
@@ -53,9 +65,21 @@ mod tests {
     fn taints_and_tolerations() {
         for (taints, tolerations, expected) in [
             ("[]", "[]", "fits"),
-            (r#"[{"key":"k","value":"v","effect":"NoSchedule"}]"#, "[]", REFUSED),
-            (r#"[{"key":"k","value":"v","effect":"NoExecute"}]"#, "[]", REFUSED),
-            (r#"[{"key":"k","value":"v","effect":"PreferNoSchedule"}]"#, "[]", "fits"),
+            (
+                r#"[{"key":"k","value":"v","effect":"NoSchedule"}]"#,
+                "[]",
+                REFUSED,
+            ),
+            (
+                r#"[{"key":"k","value":"v","effect":"NoExecute"}]"#,
+                "[]",
+                REFUSED,
+            ),
+            (
+                r#"[{"key":"k","value":"v","effect":"PreferNoSchedule"}]"#,
+                "[]",
+                "fits",
+            ),
             (
                 r#"[{"key":"k","value":"v","effect":"NoSchedule"}]"#,
                 r#"[{"key":"k","operator":"Equal","value":"v","effect":"NoSchedule"}]"#,
@@ -81,7 +105,11 @@ mod tests {
                 r#"[{"key":"k","operator":"Exists"}]"#,
                 REFUSED,
             ),
-            (r#"[{"key":"k","effect":"NoSchedule"}]"#, r#"[{"operator":"Exists"}]"#, "fits"),
+            (
+                r#"[{"key":"k","effect":"NoSchedule"}]"#,
+                r#"[{"operator":"Exists"}]"#,
+                "fits",
+            ),
         ] {
             let node = format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"taints":{taints}}}}}"#);
             let mut kit = Kit::with_nodes(&[&node]);
@@ -103,15 +131,24 @@ mod tests {
         };
         let nodes = [node("a", 0), node("b", 1), node("c", 3)];
         let mut kit = Kit::with_nodes(&[&nodes[0], &nodes[1], &nodes[2]]);
-        kit.check_scores(Plugin::TaintToleration, "{}", &[("a", 100), ("b", 67), ("c", 0)]);
+        kit.check_scores(
+            Plugin::TaintToleration,
+            "{}",
+            &[("a", 100), ("b", 67), ("c", 0)],
+        );
         let tolerant = r#"{"spec":{"tolerations":[{"operator":"Exists"}]}}"#;
-        kit.check_scores(Plugin::TaintToleration, tolerant, &[("a", 100), ("b", 100), ("c", 100)]);
+        kit.check_scores(
+            Plugin::TaintToleration,
+            tolerant,
+            &[("a", 100), ("b", 100), ("c", 100)],
+        );
     }
 
     #[test]
     fn a_taint_taken_off_helps() {
         let mut kit = Kit::default();
-        let tainted = r#"{"metadata":{"name":"n"},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}"#;
+        let tainted =
+            r#"{"metadata":{"name":"n"},"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}"#;
         let free = r#"{"metadata":{"name":"n"}}"#;
         let plugin = Plugin::TaintToleration;
         kit.check_node_hint(plugin, "{}", Some(tainted), free, true);

@@ -60,17 +60,26 @@ impl Kit {
 
     pub fn add_claim(&mut self, json: &str) {
         let claim = decode::volume_claim(json.as_bytes(), &mut self.cluster.names).unwrap();
-        self.cluster.storage.claims.insert((claim.namespace, claim.name.clone()), claim);
+        self.cluster
+            .storage
+            .claims
+            .insert((claim.namespace, claim.name.clone()), claim);
     }
 
     pub fn add_volume(&mut self, json: &str) {
         let volume = decode::persistent_volume(json.as_bytes(), &mut self.cluster.names).unwrap();
-        self.cluster.storage.volumes.insert(volume.name.clone(), volume);
+        self.cluster
+            .storage
+            .volumes
+            .insert(volume.name.clone(), volume);
     }
 
     pub fn add_class(&mut self, json: &str) {
         let class = decode::storage_class(json.as_bytes(), &mut self.cluster.names).unwrap();
-        self.cluster.storage.classes.insert(class.name.clone(), class);
+        self.cluster
+            .storage
+            .classes
+            .insert(class.name.clone(), class);
     }
 
     pub fn add_csi_node(&mut self, json: &str) {
@@ -80,11 +89,15 @@ impl Kit {
 
     pub fn add_driver(&mut self, json: &str) {
         let driver = decode::csi_driver(json.as_bytes()).unwrap();
-        self.cluster.storage.drivers.insert(driver.name.clone(), driver);
+        self.cluster
+            .storage
+            .drivers
+            .insert(driver.name.clone(), driver);
     }
 
     pub fn add_capacity(&mut self, json: &str) {
-        let capacity = decode::csi_storage_capacity(json.as_bytes(), &mut self.cluster.names).unwrap();
+        let capacity =
+            decode::csi_storage_capacity(json.as_bytes(), &mut self.cluster.names).unwrap();
         let key = (capacity.namespace, capacity.name.clone());
         self.cluster.storage.capacities.insert(key, capacity);
     }
@@ -102,7 +115,10 @@ impl Kit {
 
     pub fn add_resource_claim(&mut self, json: &str) {
         let claim = decode::resource_claim(json.as_bytes(), &mut self.cluster.names).unwrap();
-        self.cluster.devices.claims.insert((claim.namespace, claim.name.clone()), claim);
+        self.cluster
+            .devices
+            .claims
+            .insert((claim.namespace, claim.name.clone()), claim);
     }
 
     pub fn add_slice(&mut self, json: &str) {
@@ -112,12 +128,19 @@ impl Kit {
 
     pub fn add_device_class(&mut self, json: &str) {
         let class = decode::device_class(json.as_bytes()).unwrap();
-        self.cluster.devices.classes.insert(class.name.clone(), class);
+        self.cluster
+            .devices
+            .classes
+            .insert(class.name.clone(), class);
     }
 
     pub fn add_attachment(&mut self, json: &str) {
-        let attachment = decode::volume_attachment(json.as_bytes(), &mut self.cluster.names).unwrap();
-        self.cluster.storage.attachments.insert(attachment.name.clone(), attachment);
+        let attachment =
+            decode::volume_attachment(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster
+            .storage
+            .attachments
+            .insert(attachment.name.clone(), attachment);
     }
 
     /// Without a UID, it gets one of its own.
@@ -137,7 +160,10 @@ impl Kit {
     }
 
     pub fn node(&self, name: &str) -> NodeId {
-        self.cluster.nodes.find(self.cluster.names.find(name).unwrap()).unwrap()
+        self.cluster
+            .nodes
+            .find(self.cluster.names.find(name).unwrap())
+            .unwrap()
     }
 
     pub fn place(&mut self, json: &str, node: &str) -> PodId {
@@ -171,19 +197,25 @@ impl Kit {
             now: self.now,
         };
         let mut state = CycleState::default();
-        let answer = match plugins::pre_filter(plugin, &context, &plans, record.class, 0, &mut state) {
-            PreFilter::Reject(refusal) => Err(format!(
-                "{:?}: {}",
-                refusal.code,
-                refusal.message(&context.cluster.names)
-            )),
-            _ => Ok(ask(&context, &mut state)),
-        };
+        let answer =
+            match plugins::pre_filter(plugin, &context, &plans, record.class, 0, &mut state) {
+                PreFilter::Reject(refusal) => Err(format!(
+                    "{:?}: {}",
+                    refusal.code,
+                    refusal.message(&context.cluster.names)
+                )),
+                _ => Ok(ask(&context, &mut state)),
+            };
         self.cluster.remove_pod(id);
         answer
     }
 
-    fn prepared<R>(&mut self, plugin: Plugin, json: &str, ask: impl FnOnce(&Context<'_>, &mut CycleState) -> R) -> R {
+    fn prepared<R>(
+        &mut self,
+        plugin: Plugin,
+        json: &str,
+        ask: impl FnOnce(&Context<'_>, &mut CycleState) -> R,
+    ) -> R {
         self.asked(plugin, json, ask).unwrap()
     }
 
@@ -192,7 +224,11 @@ impl Kit {
         let asked = self.asked(plugin, pod, |context, state| {
             match plugins::filter(plugin, context, state, node) {
                 Ok(()) => "fits".to_owned(),
-                Err(refusal) => format!("{:?}: {}", refusal.code, refusal.message(&context.cluster.names)),
+                Err(refusal) => format!(
+                    "{:?}: {}",
+                    refusal.code,
+                    refusal.message(&context.cluster.names)
+                ),
             }
         });
         asked.unwrap_or_else(|refusal| refusal)
@@ -216,7 +252,9 @@ impl Kit {
             if !score::column(plugin, context, state, &nodes, &locals, &mut column) {
                 return None;
             }
-            let names = nodes.iter().map(|node| context.cluster.node_name(*node).to_owned());
+            let names = nodes
+                .iter()
+                .map(|node| context.cluster.node_name(*node).to_owned());
             Some(names.zip(column).collect())
         })
     }
@@ -224,19 +262,37 @@ impl Kit {
     #[track_caller]
     pub fn check_scores(&mut self, plugin: Plugin, pod: &str, expected: &[(&str, i64)]) {
         let found = self.scores(plugin, pod).unwrap_or_default();
-        let mut found: Vec<_> = found.iter().map(|(name, score)| (name.as_str(), *score)).collect();
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|(name, score)| (name.as_str(), *score))
+            .collect();
         let mut expected = expected.to_vec();
         found.sort_unstable();
         expected.sort_unstable();
         assert_eq!(found, expected);
     }
 
-    fn hint(&mut self, plugin: Plugin, pod: &str, happened: ClusterEvent, change: Change<'_>) -> bool {
-        self.prepared(plugin, pod, |context, _| plugins::may_help(plugin, context, happened, change))
+    fn hint(
+        &mut self,
+        plugin: Plugin,
+        pod: &str,
+        happened: ClusterEvent,
+        change: Change<'_>,
+    ) -> bool {
+        self.prepared(plugin, pod, |context, _| {
+            plugins::may_help(plugin, context, happened, change)
+        })
     }
 
     #[track_caller]
-    pub fn check_node_hint(&mut self, plugin: Plugin, pod: &str, old: Option<&str>, new: &str, expected: bool) {
+    pub fn check_node_hint(
+        &mut self,
+        plugin: Plugin,
+        pod: &str,
+        old: Option<&str>,
+        new: &str,
+        expected: bool,
+    ) {
         use crate::framework::events::{Action, Resource, node_changes};
         let names = &mut self.cluster.names;
         let old = old.map(|json| decode::node(json.as_bytes(), names).unwrap());
@@ -246,7 +302,9 @@ impl Kit {
             None => vec![ClusterEvent::new(Resource::Node, Action::ADD)],
         };
         let change = Change::Node(old.as_ref(), Some(&new));
-        let any = events.into_iter().any(|event| self.hint(plugin, pod, event, change));
+        let any = events
+            .into_iter()
+            .any(|event| self.hint(plugin, pod, event, change));
         assert_eq!(any, expected);
     }
 
@@ -254,13 +312,19 @@ impl Kit {
     pub fn check_pod_gone_hint(&mut self, plugin: Plugin, pod: &str, gone: &str, expected: bool) {
         let gone = self.decode_pod(gone);
         let change = Change::Pod(Some(&gone), None);
-        assert_eq!(self.hint(plugin, pod, ClusterEvent::ASSIGNED_POD_DELETE, change), expected);
+        assert_eq!(
+            self.hint(plugin, pod, ClusterEvent::ASSIGNED_POD_DELETE, change),
+            expected
+        );
     }
 
     #[track_caller]
     pub fn check_pod_added_hint(&mut self, plugin: Plugin, pod: &str, added: &str, expected: bool) {
         let added = self.decode_pod(added);
         let change = Change::Pod(None, Some(&added));
-        assert_eq!(self.hint(plugin, pod, ClusterEvent::ASSIGNED_POD_ADD, change), expected);
+        assert_eq!(
+            self.hint(plugin, pod, ClusterEvent::ASSIGNED_POD_ADD, change),
+            expected
+        );
     }
 }

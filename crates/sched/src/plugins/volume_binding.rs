@@ -9,7 +9,10 @@ use crate::model::{Node, PersistentVolume, StorageClass, Volume, VolumeClaim};
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(Resource::StorageClass, Action::ADD.or(Action::UPDATE)),
-    ClusterEvent::new(Resource::PersistentVolumeClaim, Action::ADD.or(Action::UPDATE)),
+    ClusterEvent::new(
+        Resource::PersistentVolumeClaim,
+        Action::ADD.or(Action::UPDATE),
+    ),
     ClusterEvent::new(Resource::PersistentVolume, Action::ADD.or(Action::UPDATE)),
     ClusterEvent::new(Resource::Node, Action::ADD.or(Action::NODE_LABEL)),
     ClusterEvent::new(Resource::CsiNode, Action::ADD.or(Action::UPDATE)),
@@ -61,7 +64,9 @@ fn sort_claims(context: &Context<'_>) -> Result<VolumeState, String> {
     for (name, ephemeral) in claim_names(pod).zip(ephemeral) {
         let Some(claim) = storage.claim(pod.namespace(), &name) else {
             return Err(if ephemeral {
-                format!("waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}")
+                format!(
+                    "waiting for ephemeral volume controller to create the persistentvolumeclaim {name:?}"
+                )
             } else {
                 format!("persistentvolumeclaim {name:?} not found")
             });
@@ -90,7 +95,10 @@ fn sort_claims(context: &Context<'_>) -> Result<VolumeState, String> {
             state.bound.push(claim.clone());
             continue;
         }
-        let class = claim.class.as_ref().and_then(|class| storage.classes.get(class));
+        let class = claim
+            .class
+            .as_ref()
+            .and_then(|class| storage.classes.get(class));
         let delayed = class.is_some_and(|class| class.wait_for_consumer == Some(true));
         if !delayed || !claim.volume.is_empty() {
             return Err("pod has unbound immediate PersistentVolumeClaims".to_owned());
@@ -113,7 +121,11 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
 }
 
 /// How the pod would get its volumes on a node.
-pub fn plan(context: &Context<'_>, state: &VolumeState, node: &Node) -> Result<VolumePlan, Refusal> {
+pub fn plan(
+    context: &Context<'_>,
+    state: &VolumeState,
+    node: &Node,
+) -> Result<VolumePlan, Refusal> {
     let storage = &context.cluster.storage;
     let mut reasons = Vec::new();
     let mut missing = false;
@@ -124,7 +136,9 @@ pub fn plan(context: &Context<'_>, state: &VolumeState, node: &Node) -> Result<V
                 break;
             }
             Some(volume) if !reaches(context, volume, node) => {
-                reasons.push(Reason::Text("node(s) didn't match PersistentVolume's node affinity"));
+                reasons.push(Reason::Text(
+                    "node(s) didn't match PersistentVolume's node affinity",
+                ));
                 break;
             }
             Some(_) => {}
@@ -151,7 +165,12 @@ pub fn plan(context: &Context<'_>, state: &VolumeState, node: &Node) -> Result<V
 
 const NONE_TO_BIND: &str = "node(s) didn't find available persistent volumes to bind";
 
-fn delayed(context: &Context<'_>, claims: &[VolumeClaim], node: &Node, plan: &mut VolumePlan) -> Result<(), &'static str> {
+fn delayed(
+    context: &Context<'_>,
+    claims: &[VolumeClaim],
+    node: &Node,
+    plan: &mut VolumePlan,
+) -> Result<(), &'static str> {
     let mut to_provide = Vec::new();
     for claim in claims {
         match claim.selected_node {
@@ -165,7 +184,10 @@ fn delayed(context: &Context<'_>, claims: &[VolumeClaim], node: &Node, plan: &mu
     }
     let storage = &context.cluster.storage;
     for claim in to_provide {
-        let class = claim.class.as_ref().and_then(|class| storage.classes.get(class));
+        let class = claim
+            .class
+            .as_ref()
+            .and_then(|class| storage.classes.get(class));
         let Some(class) = class else {
             return Err(NONE_TO_BIND);
         };
@@ -186,9 +208,17 @@ fn delayed(context: &Context<'_>, claims: &[VolumeClaim], node: &Node, plan: &mu
     Ok(())
 }
 
-fn has_capacity(context: &Context<'_>, claim: &VolumeClaim, class: &StorageClass, node: &Node) -> bool {
+fn has_capacity(
+    context: &Context<'_>,
+    claim: &VolumeClaim,
+    class: &StorageClass,
+    node: &Node,
+) -> bool {
     let storage = &context.cluster.storage;
-    let tracked = storage.drivers.get(&class.provisioner).is_some_and(|driver| driver.storage_capacity);
+    let tracked = storage
+        .drivers
+        .get(&class.provisioner)
+        .is_some_and(|driver| driver.storage_capacity);
     if !tracked || claim.request == 0 {
         return true;
     }
@@ -204,7 +234,9 @@ fn has_capacity(context: &Context<'_>, claim: &VolumeClaim, class: &StorageClass
 }
 
 fn reaches(context: &Context<'_>, volume: &PersistentVolume, node: &Node) -> bool {
-    volume.nodes.matches(node.name, &node.labels, &context.cluster.names)
+    volume
+        .nodes
+        .matches(node.name, &node.labels, &context.cluster.names)
 }
 
 /// A volume kept for the claim; else the smallest that will do.
@@ -244,7 +276,10 @@ fn find_volume<'a>(
                 .as_ref()
                 .is_none_or(|selector| selector.matches(&volume.labels, &context.cluster.names))
             && reaches(context, volume, node)
-            && claim.access_modes.iter().all(|mode| volume.access_modes.contains(mode));
+            && claim
+                .access_modes
+                .iter()
+                .all(|mode| volume.access_modes.contains(mode));
         if suits && smallest.is_none_or(|other| volume.capacity < other.capacity) {
             smallest = Some(volume);
         }
@@ -255,7 +290,9 @@ fn find_volume<'a>(
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
     match change {
         Change::Claim(_, Some(claim)) => super::uses_claim(context, claim),
-        Change::StorageClass(Some(old), Some(new)) => old.allowed_topologies != new.allowed_topologies,
+        Change::StorageClass(Some(old), Some(new)) => {
+            old.allowed_topologies != new.allowed_topologies
+        }
         Change::CsiNode(Some(old), Some(new)) => old.migrated != new.migrated,
         Change::CsiDriver(Some(old), Some(new)) => old.storage_capacity && !new.storage_capacity,
         Change::CsiCapacity(Some(old), Some(new)) => {

@@ -43,7 +43,10 @@ pub fn pre_filter(context: &Context<'_>, state: &mut CycleState) -> PreFilter {
 fn in_use(context: &Context<'_>, state: &CycleState) -> bool {
     let namespace = context.class.spec.namespace;
     let storage = &context.cluster.storage;
-    state.exclusive_claims.iter().any(|name| storage.users(namespace, name) > 0)
+    state
+        .exclusive_claims
+        .iter()
+        .any(|name| storage.users(namespace, name) > 0)
 }
 
 pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdict {
@@ -71,18 +74,38 @@ fn conflict(wanted: &[Volume], used: &[Volume]) -> bool {
 
 fn same_disk(one: &Volume, other: &Volume) -> bool {
     match (one, other) {
-        (Volume::GcePd { name, read_only }, Volume::GcePd { name: other, read_only: other_read_only }) => {
-            name == other && !(*read_only && *other_read_only)
-        }
-        (Volume::Ebs { id }, Volume::Ebs { id: other }) => id == other,
-        (Volume::Iscsi { iqn, read_only }, Volume::Iscsi { iqn: other, read_only: other_read_only }) => {
-            iqn == other && !(*read_only && *other_read_only)
-        }
         (
-            Volume::Rbd { monitors, pool, image, read_only },
-            Volume::Rbd { monitors: other_monitors, pool: other_pool, image: other_image, read_only: other_read_only },
+            Volume::GcePd { name, read_only },
+            Volume::GcePd {
+                name: other,
+                read_only: other_read_only,
+            },
+        ) => name == other && !(*read_only && *other_read_only),
+        (Volume::Ebs { id }, Volume::Ebs { id: other }) => id == other,
+        (
+            Volume::Iscsi { iqn, read_only },
+            Volume::Iscsi {
+                iqn: other,
+                read_only: other_read_only,
+            },
+        ) => iqn == other && !(*read_only && *other_read_only),
+        (
+            Volume::Rbd {
+                monitors,
+                pool,
+                image,
+                read_only,
+            },
+            Volume::Rbd {
+                monitors: other_monitors,
+                pool: other_pool,
+                image: other_image,
+                read_only: other_read_only,
+            },
         ) => {
-            monitors.iter().any(|monitor| other_monitors.contains(monitor))
+            monitors
+                .iter()
+                .any(|monitor| other_monitors.contains(monitor))
                 && pool == other_pool
                 && image == other_image
                 && !(*read_only && *other_read_only)
@@ -98,7 +121,8 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
             let same_claim = |volume: &Volume| {
                 matches!(volume, Volume::Claim { .. }) && gone.spec.volumes.contains(volume)
             };
-            let claims = gone.spec.namespace == spec.namespace && spec.volumes.iter().any(same_claim);
+            let claims =
+                gone.spec.namespace == spec.namespace && spec.volumes.iter().any(same_claim);
             claims || conflict(&spec.volumes, &gone.spec.volumes)
         }
         Change::Claim(_, Some(claim)) => super::uses_claim(context, claim),
@@ -119,15 +143,31 @@ mod tests {
     fn disks() {
         const TAKEN: &str = "Unschedulable: node(s) had no available disk";
         for (used, wanted, expected) in [
-            (r#"{"awsElasticBlockStore":{"volumeID":"v"}}"#, r#"{"awsElasticBlockStore":{"volumeID":"v"}}"#, TAKEN),
-            (r#"{"awsElasticBlockStore":{"volumeID":"v"}}"#, r#"{"awsElasticBlockStore":{"volumeID":"w"}}"#, "fits"),
-            (r#"{"gcePersistentDisk":{"pdName":"v"}}"#, r#"{"gcePersistentDisk":{"pdName":"v"}}"#, TAKEN),
+            (
+                r#"{"awsElasticBlockStore":{"volumeID":"v"}}"#,
+                r#"{"awsElasticBlockStore":{"volumeID":"v"}}"#,
+                TAKEN,
+            ),
+            (
+                r#"{"awsElasticBlockStore":{"volumeID":"v"}}"#,
+                r#"{"awsElasticBlockStore":{"volumeID":"w"}}"#,
+                "fits",
+            ),
+            (
+                r#"{"gcePersistentDisk":{"pdName":"v"}}"#,
+                r#"{"gcePersistentDisk":{"pdName":"v"}}"#,
+                TAKEN,
+            ),
             (
                 r#"{"gcePersistentDisk":{"pdName":"v","readOnly":true}}"#,
                 r#"{"gcePersistentDisk":{"pdName":"v","readOnly":true}}"#,
                 "fits",
             ),
-            (r#"{"iscsi":{"iqn":"v"}}"#, r#"{"iscsi":{"iqn":"v","readOnly":true}}"#, TAKEN),
+            (
+                r#"{"iscsi":{"iqn":"v"}}"#,
+                r#"{"iscsi":{"iqn":"v","readOnly":true}}"#,
+                TAKEN,
+            ),
             (
                 r#"{"rbd":{"monitors":["a","b"],"pool":"p","image":"i"}}"#,
                 r#"{"rbd":{"monitors":["b"],"pool":"p","image":"i"}}"#,
@@ -147,7 +187,10 @@ mod tests {
 
     #[test]
     fn a_claim_for_one_pod() {
-        let mut kit = Kit::with_nodes(&[r#"{"metadata":{"name":"n"}}"#, r#"{"metadata":{"name":"m"}}"#]);
+        let mut kit = Kit::with_nodes(&[
+            r#"{"metadata":{"name":"n"}}"#,
+            r#"{"metadata":{"name":"m"}}"#,
+        ]);
         kit.add_claim(r#"{"metadata":{"name":"c","namespace":"d"},"spec":{"accessModes":["ReadWriteOncePod"]}}"#);
         let user = pod(r#"{"persistentVolumeClaim":{"claimName":"c"}}"#);
         kit.check(Plugin::VolumeRestrictions, &user, "n", "fits");

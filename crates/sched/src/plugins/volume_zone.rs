@@ -10,7 +10,10 @@ use crate::model::{Symbol, Volume};
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(Resource::StorageClass, Action::ADD),
     ClusterEvent::new(Resource::Node, Action::ADD.or(Action::NODE_LABEL)),
-    ClusterEvent::new(Resource::PersistentVolumeClaim, Action::ADD.or(Action::UPDATE)),
+    ClusterEvent::new(
+        Resource::PersistentVolumeClaim,
+        Action::ADD.or(Action::UPDATE),
+    ),
     ClusterEvent::new(Resource::PersistentVolume, Action::ADD.or(Action::UPDATE)),
 ];
 
@@ -43,10 +46,15 @@ pub fn pre_filter(context: &Context<'_>, state: &mut CycleState) -> PreFilter {
 fn rules(context: &Context<'_>) -> Result<Vec<ZoneRule>, String> {
     let storage = &context.cluster.storage;
     let mut rules = Vec::new();
-    let names = context.pod.spec.volumes.iter().filter_map(|volume| match volume {
-        Volume::Claim { name } => Some(name),
-        _ => None,
-    });
+    let names = context
+        .pod
+        .spec
+        .volumes
+        .iter()
+        .filter_map(|volume| match volume {
+            Volume::Claim { name } => Some(name),
+            _ => None,
+        });
     for name in names {
         let Some(claim) = storage.claim(context.pod.namespace(), name) else {
             return Err(format!("persistentvolumeclaim {name:?} not found"));
@@ -60,7 +68,11 @@ fn rules(context: &Context<'_>) -> Result<Vec<ZoneRule>, String> {
                 return Err(format!("storageclass.storage.k8s.io {class:?} not found"));
             };
             match found.wait_for_consumer {
-                None => return Err(format!("VolumeBindingMode not set for StorageClass {class:?}")),
+                None => {
+                    return Err(format!(
+                        "VolumeBindingMode not set for StorageClass {class:?}"
+                    ));
+                }
                 Some(true) => continue,
                 Some(false) => return Err("PersistentVolume had no name".to_owned()),
             }
@@ -85,7 +97,10 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
     let Some(node) = context.cluster.nodes.object(node) else {
         return Ok(());
     };
-    if !keys(context).iter().any(|key| node.labels.get(*key).is_some()) {
+    if !keys(context)
+        .iter()
+        .any(|key| node.labels.get(*key).is_some())
+    {
         return Ok(());
     }
     let names = &context.cluster.names;
@@ -95,13 +110,22 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
         key => key,
     };
     let holds = |rule: &ZoneRule| {
-        let value = node.labels.get(rule.key).or_else(|| node.labels.get(today(rule.key)));
-        value.is_some_and(|value| rule.values.iter().any(|allowed| &**allowed == names.text(value)))
+        let value = node
+            .labels
+            .get(rule.key)
+            .or_else(|| node.labels.get(today(rule.key)));
+        value.is_some_and(|value| {
+            rule.values
+                .iter()
+                .any(|allowed| &**allowed == names.text(value))
+        })
     };
     if state.zone_rules.iter().all(holds) {
         return Ok(());
     }
-    Err(Refusal::unresolvable("node(s) had no available volume zone"))
+    Err(Refusal::unresolvable(
+        "node(s) had no available volume zone",
+    ))
 }
 
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
@@ -109,7 +133,10 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
         Change::StorageClass(None, Some(class)) => class.wait_for_consumer == Some(true),
         Change::Claim(_, Some(claim)) => super::uses_claim(context, claim),
         Change::Volume(_, Some(volume)) => claim_names(context.pod).any(|name| {
-            let claim = context.cluster.storage.claim(context.pod.namespace(), &name);
+            let claim = context
+                .cluster
+                .storage
+                .claim(context.pod.namespace(), &name);
             claim.is_some_and(|claim| claim.volume == volume.name || claim.volume.is_empty())
         }),
         _ => true,
@@ -135,10 +162,20 @@ mod tests {
     fn zones_of_bound_volumes() {
         let mut kit = kit();
         kit.add_claim(r#"{"metadata":{"name":"c","namespace":"d"},"spec":{"volumeName":"v"}}"#);
-        kit.check(Plugin::VolumeZone, POD, "a", "Unresolvable: persistentvolume \"v\" not found");
+        kit.check(
+            Plugin::VolumeZone,
+            POD,
+            "a",
+            "Unresolvable: persistentvolume \"v\" not found",
+        );
         kit.add_volume(r#"{"metadata":{"name":"v","labels":{"failure-domain.beta.kubernetes.io/zone":"a__c"}}}"#);
         kit.check(Plugin::VolumeZone, POD, "a", "fits");
-        kit.check(Plugin::VolumeZone, POD, "b", "Unresolvable: node(s) had no available volume zone");
+        kit.check(
+            Plugin::VolumeZone,
+            POD,
+            "b",
+            "Unresolvable: node(s) had no available volume zone",
+        );
         kit.check(Plugin::VolumeZone, POD, "none", "fits");
     }
 
@@ -147,11 +184,22 @@ mod tests {
         let mut kit = kit();
         let check = |kit: &mut Kit, text: &str| kit.check(Plugin::VolumeZone, POD, "a", text);
         kit.add_claim(r#"{"metadata":{"name":"c","namespace":"d"}}"#);
-        check(&mut kit, "Unresolvable: PersistentVolumeClaim had no pv name and storageClass name");
-        kit.add_claim(r#"{"metadata":{"name":"c","namespace":"d"},"spec":{"storageClassName":"s"}}"#);
-        check(&mut kit, "Unresolvable: storageclass.storage.k8s.io \"s\" not found");
+        check(
+            &mut kit,
+            "Unresolvable: PersistentVolumeClaim had no pv name and storageClass name",
+        );
+        kit.add_claim(
+            r#"{"metadata":{"name":"c","namespace":"d"},"spec":{"storageClassName":"s"}}"#,
+        );
+        check(
+            &mut kit,
+            "Unresolvable: storageclass.storage.k8s.io \"s\" not found",
+        );
         kit.add_class(r#"{"metadata":{"name":"s"}}"#);
-        check(&mut kit, "Unresolvable: VolumeBindingMode not set for StorageClass \"s\"");
+        check(
+            &mut kit,
+            "Unresolvable: VolumeBindingMode not set for StorageClass \"s\"",
+        );
         kit.add_class(r#"{"metadata":{"name":"s"},"volumeBindingMode":"Immediate"}"#);
         check(&mut kit, "Unresolvable: PersistentVolume had no name");
         kit.add_class(r#"{"metadata":{"name":"s"},"volumeBindingMode":"WaitForFirstConsumer"}"#);

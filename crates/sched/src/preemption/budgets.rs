@@ -10,8 +10,15 @@ pub fn violating(cluster: &Cluster, pods: &[(PodId, Arc<Pod>)]) -> Vec<bool> {
     if cluster.budgets.is_empty() {
         return vec![false; pods.len()];
     }
-    let budgets: Vec<_> = cluster.budgets.values().filter(|budget| !budget.selector.is_empty()).collect();
-    let mut left: Vec<i32> = budgets.iter().map(|budget| budget.disruptions_allowed).collect();
+    let budgets: Vec<_> = cluster
+        .budgets
+        .values()
+        .filter(|budget| !budget.selector.is_empty())
+        .collect();
+    let mut left: Vec<i32> = budgets
+        .iter()
+        .map(|budget| budget.disruptions_allowed)
+        .collect();
     pods.iter()
         .map(|(_, pod)| {
             if pod.spec.labels.is_empty() {

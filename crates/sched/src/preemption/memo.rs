@@ -22,7 +22,12 @@ impl Memory {
         }
     }
 
-    pub(super) fn set(&mut self, node: NodeId, generation: u32, finding: Result<Arc<Candidate>, crate::framework::status::StatusId>) {
+    pub(super) fn set(
+        &mut self,
+        node: NodeId,
+        generation: u32,
+        finding: Result<Arc<Candidate>, crate::framework::status::StatusId>,
+    ) {
         if node.index() >= self.findings.len() {
             self.findings.resize(node.index() + 1, None);
         }

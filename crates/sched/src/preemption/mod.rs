@@ -26,7 +26,10 @@ pub enum Preemption {
     Ineligible(&'static str),
     /// It would not help; with the reasons by node.
     InVain(String),
-    Node { node: NodeId, victims: Vec<PodId> },
+    Node {
+        node: NodeId,
+        victims: Vec<PodId>,
+    },
     Failed(String),
 }
 
@@ -50,7 +53,10 @@ pub fn preempt(
 ) -> Preemption {
     let (Some(subject), Some(pod)) = (
         Subject::new(cluster, attempt),
-        cluster.pods.get(attempt.pod).map(|record| Arc::clone(&record.pod)),
+        cluster
+            .pods
+            .get(attempt.pod)
+            .map(|record| Arc::clone(&record.pod)),
     ) else {
         return Preemption::Failed("pod is not known".to_owned());
     };
@@ -59,23 +65,33 @@ pub fn preempt(
     if let Some(reason) = ineligible(cluster, &pod, |node| code_of(engine, diagnosis, node)) {
         return Preemption::Ineligible(reason);
     }
-    let potential: Vec<NodeId> = order.iter().copied().filter(|node| hopeful(*node)).collect();
+    let potential: Vec<NodeId> = order
+        .iter()
+        .copied()
+        .filter(|node| hopeful(*node))
+        .collect();
     let mut verdict = Diagnosis {
         all_nodes: order.len(),
-        absent: Some(Refusal::unresolvable("Preemption is not helpful for scheduling")),
+        absent: Some(Refusal::unresolvable(
+            "Preemption is not helpful for scheduling",
+        )),
         ..Diagnosis::default()
     };
-    let rivals = nominations.rivals(cluster, attempt.pod, pod.priority);
+    let rivals = nominations.rivals(attempt.pod, pod.priority);
     // What nodes would have to give up depends on nothing but themselves: it holds until they change.
     let local = cluster.budgets.is_empty() && !engine.has_live_filters(attempt.profile, state);
     let mut dry_run = DryRun {
-        memory: local.then(|| engine.dry_runs.recall(attempt.profile, &subject, cluster.epoch())),
+        memory: local.then(|| {
+            engine
+                .dry_runs
+                .recall(attempt.profile, &subject, cluster.epoch())
+        }),
         engine,
         cluster,
         attempt,
         subject: &subject,
         pod: &pod,
-        rivals: &rivals,
+        rivals,
     };
     let candidates = dry_run.candidates(state, &potential, &mut verdict);
     let memory = dry_run.memory.take();
@@ -108,7 +124,11 @@ fn code_of(engine: &Engine, diagnosis: &Diagnosis, node: NodeId) -> Option<Code>
     engine.statuses.get(*id).map(|status| status.refusal.code)
 }
 
-fn ineligible(cluster: &Cluster, pod: &Pod, code: impl Fn(NodeId) -> Option<Code>) -> Option<&'static str> {
+fn ineligible(
+    cluster: &Cluster,
+    pod: &Pod,
+    code: impl Fn(NodeId) -> Option<Code>,
+) -> Option<&'static str> {
     if pod.never_preempts {
         return Some("not eligible due to preemptionPolicy=Never.");
     }
@@ -133,7 +153,7 @@ struct DryRun<'a> {
     attempt: Attempt,
     subject: &'a Subject,
     pod: &'a Pod,
-    rivals: &'a Rivals,
+    rivals: Rivals<'a>,
     memory: Option<Memory>,
 }
 
@@ -181,7 +201,7 @@ impl DryRun<'_> {
 
     fn remembered(&mut self, state: &mut CycleState, node: NodeId) -> Result<Finding, String> {
         let generation = self.cluster.nodes.generation(node);
-        let is_free = self.rivals.on(node).is_empty();
+        let is_free = self.rivals.stamp(self.cluster, node).is_none();
         if let Some(memory) = self.memory.as_ref().filter(|_| is_free)
             && let Some(finding) = memory.get(node, generation)
         {
@@ -195,7 +215,11 @@ impl DryRun<'_> {
     }
 
     /// The fewest and least important pods whose going would make room.
-    fn victims_on(&mut self, state: &mut CycleState, node: NodeId) -> Result<Result<Candidate, StatusId>, String> {
+    fn victims_on(
+        &mut self,
+        state: &mut CycleState,
+        node: NodeId,
+    ) -> Result<Result<Candidate, StatusId>, String> {
         let mut lower: Vec<(PodId, Arc<Pod>)> = self
             .cluster
             .nodes
@@ -206,7 +230,10 @@ impl DryRun<'_> {
             .collect();
         if lower.is_empty() {
             let refusal = Refusal::unresolvable("No preemption victims found for incoming pod");
-            return Ok(Err(self.engine.statuses.id(Plugin::DefaultPreemption, refusal)));
+            return Ok(Err(self
+                .engine
+                .statuses
+                .id(Plugin::DefaultPreemption, refusal)));
         }
         let now = self.attempt.now;
         lower.sort_by_key(|(id, pod)| (Reverse(pod.priority), pod.started.unwrap_or(now), *id));
@@ -216,7 +243,12 @@ impl DryRun<'_> {
         }
         let judged = self.reprieve(state, node, &lower);
         for (id, _) in &lower {
-            if self.cluster.pods.get(*id).is_some_and(|record| record.place.is_none()) {
+            if self
+                .cluster
+                .pods
+                .get(*id)
+                .is_some_and(|record| record.place.is_none())
+            {
                 self.cluster.place(*id, node);
             }
         }
@@ -265,13 +297,17 @@ impl DryRun<'_> {
             ));
         }
         victims.sort_unstable();
-        candidate.victims = victims.iter().map(|index| Arc::clone(&lower[*index].1)).collect();
+        candidate.victims = victims
+            .iter()
+            .map(|index| Arc::clone(&lower[*index].1))
+            .collect();
         candidate.ids = victims.iter().map(|index| lower[*index].0).collect();
         Ok(Ok(candidate))
     }
 
     fn fits(&mut self, state: &mut CycleState, node: NodeId) -> Result<StatusId, String> {
-        let rivals = self.rivals.on(node);
-        self.engine.would_fit(self.cluster, self.subject, state, node, rivals)
+        let rivals = self.rivals.on(self.cluster, node);
+        self.engine
+            .would_fit(self.cluster, self.subject, state, node, &rivals)
     }
 }

@@ -10,7 +10,10 @@ use crate::time::Time;
 /// important victims; the first of those that are left.
 pub fn best(candidates: &[Arc<Candidate>], now: Time) -> usize {
     let rank = |candidate: &Candidate| {
-        let top = candidate.victims.first().map_or(i32::MIN, |victim| victim.priority);
+        let top = candidate
+            .victims
+            .first()
+            .map_or(i32::MIN, |victim| victim.priority);
         // Shifted above zero, so that more victims of negative priority are never better than fewer.
         let sum: i64 = candidate
             .victims
@@ -23,8 +26,16 @@ pub fn best(candidates: &[Arc<Candidate>], now: Time) -> usize {
             .filter(|victim| victim.priority == top)
             .map(|victim| victim.started.unwrap_or(now))
             .min();
-        (candidate.violations, top, sum, candidate.victims.len(), Reverse(oldest))
+        (
+            candidate.violations,
+            top,
+            sum,
+            candidate.victims.len(),
+            Reverse(oldest),
+        )
     };
     let ranked = candidates.iter().enumerate();
-    ranked.min_by_key(|(_, candidate)| rank(candidate)).map_or(0, |(index, _)| index)
+    ranked
+        .min_by_key(|(_, candidate)| rank(candidate))
+        .map_or(0, |(index, _)| index)
 }

@@ -78,7 +78,11 @@ impl Entry {
         let shift = (count - 1).min(62);
         let most = config.max_backoff.as_micros() as u64;
         let first = config.initial_backoff.as_micros() as u64;
-        let micros = if first > most >> shift { most } else { first << shift };
+        let micros = if first > most >> shift {
+            most
+        } else {
+            first << shift
+        };
         let expiry = self.timestamp.after(Duration::from_micros(micros));
         Some(expiry.truncate_to_second())
     }
@@ -89,6 +93,7 @@ impl Entry {
     }
 
     pub(super) fn waiting_since(&self) -> Time {
-        self.flushed.map_or(self.timestamp, |flushed| flushed.max(self.timestamp))
+        self.flushed
+            .map_or(self.timestamp, |flushed| flushed.max(self.timestamp))
     }
 }

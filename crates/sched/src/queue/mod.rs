@@ -66,7 +66,9 @@ pub struct Counters(BTreeMap<(&'static str, String), u64>);
 
 impl Counters {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> {
-        self.0.iter().map(|((queue, event), number)| (*queue, event.as_str(), *number))
+        self.0
+            .iter()
+            .map(|((queue, event), number)| (*queue, event.as_str(), *number))
     }
 
     fn count(&mut self, room: Room, event: &str) {
@@ -76,7 +78,11 @@ impl Counters {
             Room::Unschedulable => "unschedulable",
             Room::InFlight | Room::Settled => return,
         };
-        match self.0.iter_mut().find(|((other, name), _)| *other == queue && name == event) {
+        match self
+            .0
+            .iter_mut()
+            .find(|((other, name), _)| *other == queue && name == event)
+        {
             Some((_, number)) => *number += 1,
             None => {
                 self.0.insert((queue, event.to_owned()), 1);
@@ -114,9 +120,17 @@ impl Queue {
     }
 
     pub fn lengths(&self) -> Lengths {
-        let waiting = self.entries.iter().flatten().filter(|entry| entry.room == Room::Unschedulable);
+        let waiting = self
+            .entries
+            .iter()
+            .flatten()
+            .filter(|entry| entry.room == Room::Unschedulable);
         let gated = waiting.filter(|entry| entry.gated_by.is_some()).count();
-        let all: usize = self.unschedulable.values().map(|(_, pods)| pods.len()).sum();
+        let all: usize = self
+            .unschedulable
+            .values()
+            .map(|(_, pods)| pods.len())
+            .sum();
         Lengths {
             active: self.active.len(),
             backoff: self.backoff.len() + self.error_backoff.len(),
@@ -186,7 +200,10 @@ impl Queue {
     /// A node has been chosen: what happens from now on cannot make the pod's attempt look different. Should binding
     /// fail, it comes back with the count of its attempts.
     pub fn settle(&mut self, id: PodId) {
-        if self.get(id).is_some_and(|entry| entry.room == Room::InFlight) {
+        if self
+            .get(id)
+            .is_some_and(|entry| entry.room == Room::InFlight)
+        {
             self.landed();
             self.change(id, |entry| entry.room = Room::Settled);
         }
@@ -198,12 +215,21 @@ impl Queue {
     }
 
     /// The pod has been refused, or something went wrong (no rejectors). What has happened since it was popped counts.
-    pub fn put_back(&mut self, id: PodId, rejectors: PluginSet, pending: PluginSet, now: Time, gate: Gate<'_>) {
+    pub fn put_back(
+        &mut self,
+        id: PodId,
+        rejectors: PluginSet,
+        pending: PluginSet,
+        now: Time,
+        gate: Gate<'_>,
+    ) {
         let Some(entry) = self.get(id) else {
             return;
         };
         let missed: Vec<ClusterEvent> = match entry.room {
-            Room::InFlight => self.happened[entry.in_flight_since.min(self.happened.len())..].to_vec(),
+            Room::InFlight => {
+                self.happened[entry.in_flight_since.min(self.happened.len())..].to_vec()
+            }
             _ => Vec::new(),
         };
         if entry.room == Room::InFlight {
@@ -265,9 +291,7 @@ impl Queue {
                 let Some(entry) = self.entries[id.index()].as_ref() else {
                     continue;
                 };
-                let listens = entry
-                    .gated_by
-                    .is_none_or(|plugin| waits_for(plugin, event));
+                let listens = entry.gated_by.is_none_or(|plugin| waits_for(plugin, event));
                 if !listens {
                     continue;
                 }
@@ -316,7 +340,11 @@ impl Queue {
     pub fn flush(&mut self, now: Time, gate: Gate<'_>) {
         for error in [false, true] {
             loop {
-                let heap = if error { &mut self.error_backoff } else { &mut self.backoff };
+                let heap = if error {
+                    &mut self.error_backoff
+                } else {
+                    &mut self.backoff
+                };
                 let Some((expiry, _, _, id)) = heap.first().copied() else {
                     break;
                 };
@@ -328,7 +356,9 @@ impl Queue {
                 self.counters.count(Room::Active, "BackoffComplete");
             }
         }
-        let due = self.last_leftover_flush.is_none_or(|last| now >= last.after(LEFTOVER_PERIOD));
+        let due = self
+            .last_leftover_flush
+            .is_none_or(|last| now >= last.after(LEFTOVER_PERIOD));
         if !due {
             return;
         }
@@ -345,7 +375,13 @@ impl Queue {
         }
         for id in waited_too_long {
             self.change(id, |entry| entry.flushed = Some(now));
-            self.apply(id, Strategy::AfterBackoff, "UnschedulableTimeout", now, gate);
+            self.apply(
+                id,
+                Strategy::AfterBackoff,
+                "UnschedulableTimeout",
+                now,
+                gate,
+            );
         }
     }
 
@@ -353,7 +389,11 @@ impl Queue {
     pub fn next_wakeup(&self) -> Option<Time> {
         let second = Duration::from_secs(1);
         let heads = [self.backoff.first(), self.error_backoff.first()];
-        let backoff = heads.into_iter().flatten().map(|(expiry, ..)| expiry.after(second)).min();
+        let backoff = heads
+            .into_iter()
+            .flatten()
+            .map(|(expiry, ..)| expiry.after(second))
+            .min();
         let waiting = !self.unschedulable.is_empty();
         let leftovers = self
             .last_leftover_flush
@@ -389,7 +429,11 @@ impl Queue {
     fn enter(&mut self, id: PodId, room: Room, event: &str, now: Time, gate: Gate<'_>) {
         self.leave_room(id);
         let queued = matches!(room, Room::Active | Room::Backoff | Room::ErrorBackoff);
-        let gated_by = if queued { gate(id) } else { self.get(id).and_then(|entry| entry.gated_by) };
+        let gated_by = if queued {
+            gate(id)
+        } else {
+            self.get(id).and_then(|entry| entry.gated_by)
+        };
         self.change(id, |entry| {
             entry.gated_by = gated_by;
             if let Some(plugin) = gated_by {
@@ -398,7 +442,11 @@ impl Queue {
                 entry.first_attempt = Some(now);
             }
         });
-        let room = if gated_by.is_some() { Room::Unschedulable } else { room };
+        let room = if gated_by.is_some() {
+            Room::Unschedulable
+        } else {
+            room
+        };
         self.insert(id, room);
         self.counters.count(room, event);
     }
@@ -469,7 +517,8 @@ impl Queue {
 
 fn waits_for(plugin: Plugin, event: ClusterEvent) -> bool {
     event.is_anything()
-        || crate::plugins::events(plugin).is_none_or(|events| events.iter().any(|registered| registered.covers(event)))
+        || crate::plugins::events(plugin)
+            .is_none_or(|events| events.iter().any(|registered| registered.covers(event)))
 }
 
 #[cfg(test)]

@@ -8,7 +8,16 @@ use crate::model::Symbol;
 #[derive(Debug, Default)]
 pub struct Nominations {
     by_pod: FxHashMap<PodId, Symbol>,
-    by_node: FxHashMap<Symbol, Vec<PodId>>,
+    by_node: FxHashMap<Symbol, Promised>,
+    changes: u64,
+}
+
+/// The pods that a node is promised to.
+#[derive(Debug, Default)]
+struct Promised {
+    pods: Vec<PodId>,
+    /// Another one after every change: what was derived before holds as long as it stays.
+    stamp: u64,
 }
 
 impl Nominations {
@@ -17,17 +26,33 @@ impl Nominations {
         if self.by_pod.get(&pod).copied() == node {
             return;
         }
+        self.changes += 1;
         if let Some(old) = self.by_pod.remove(&pod)
-            && let Some(list) = self.by_node.get_mut(&old)
+            && let Some(promised) = self.by_node.get_mut(&old)
         {
-            list.retain(|other| *other != pod);
-            if list.is_empty() {
+            promised.stamp = self.changes;
+            promised.pods.retain(|other| *other != pod);
+            if promised.pods.is_empty() {
                 self.by_node.remove(&old);
             }
         }
         if let Some(node) = node {
             self.by_pod.insert(pod, node);
-            self.by_node.entry(node).or_default().push(pod);
+            let promised = self.by_node.entry(node).or_default();
+            promised.stamp = self.changes;
+            promised.pods.push(pod);
+        }
+    }
+
+    /// The pod is not what it was.
+    pub fn changed(&mut self, pod: PodId) {
+        if let Some(promised) = self
+            .by_pod
+            .get(&pod)
+            .and_then(|node| self.by_node.get_mut(node))
+        {
+            self.changes += 1;
+            promised.stamp = self.changes;
         }
     }
 
@@ -36,47 +61,50 @@ impl Nominations {
     }
 
     pub fn on(&self, node: Symbol) -> &[PodId] {
-        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+        self.by_node
+            .get(&node)
+            .map_or(&[], |promised| &promised.pods)
     }
 
-    /// The nominated pods that a pod has to leave room for, by node.
-    pub fn rivals(&self, cluster: &Cluster, pod: PodId, priority: i32) -> Rivals {
-        let mut rivals = Rivals::default();
-        if self.by_node.is_empty() {
-            return rivals;
+    /// For whom a pod has to leave room.
+    pub fn rivals(&self, pod: PodId, priority: i32) -> Rivals<'_> {
+        Rivals {
+            nominations: self,
+            pod,
+            priority,
         }
-        for (node, pods) in &self.by_node {
-            let Some(id) = cluster.nodes.find(*node) else {
-                continue;
-            };
-            let mut list: Vec<PodId> = pods
-                .iter()
-                .copied()
-                .filter(|other| *other != pod)
-                .filter(|other| {
-                    let record = cluster.pods.get(*other);
-                    record.is_some_and(|record| record.place.is_none() && record.pod.priority >= priority)
-                })
-                .collect();
-            if !list.is_empty() {
-                list.sort_unstable();
-                rivals.0.insert(id, list);
-            }
-        }
-        rivals
     }
 }
 
-/// Pods to leave room for, by node.
-#[derive(Debug, Default)]
-pub struct Rivals(FxHashMap<NodeId, Vec<PodId>>);
+/// The nominated pods that a pod has to leave room for.
+#[derive(Debug, Clone, Copy)]
+pub struct Rivals<'a> {
+    nominations: &'a Nominations,
+    pod: PodId,
+    priority: i32,
+}
 
-impl Rivals {
-    pub fn is_on(&self, node: NodeId) -> bool {
-        !self.0.is_empty() && self.0.contains_key(&node)
+impl Rivals<'_> {
+    /// `None`: nobody has been promised the node. Otherwise the stamp of what was.
+    pub fn stamp(&self, cluster: &Cluster, node: NodeId) -> Option<u64> {
+        if self.nominations.by_node.is_empty() {
+            return None;
+        }
+        let promised = self.nominations.by_node.get(&cluster.nodes.name(node))?;
+        Some(promised.stamp)
     }
 
-    pub fn on(&self, node: NodeId) -> &[PodId] {
-        self.0.get(&node).map_or(&[], Vec::as_slice)
+    pub fn on(&self, cluster: &Cluster, node: NodeId) -> Vec<PodId> {
+        if self.nominations.by_node.is_empty() {
+            return Vec::new();
+        }
+        let matters = |other: &PodId| {
+            *other != self.pod
+                && cluster.pods.get(*other).is_some_and(|record| {
+                    record.place.is_none() && record.pod.priority >= self.priority
+                })
+        };
+        let pods = self.nominations.on(cluster.nodes.name(node)).iter();
+        pods.copied().filter(matters).collect()
     }
 }

@@ -46,7 +46,10 @@ fn refused_pods_wait_for_an_event_that_matters() {
     assert_eq!(queue.pop(), None);
     let label_change = ClusterEvent::new(Resource::Node, Action::NODE_LABEL);
     assert_eq!(queue.move_all(label_change, at(2), &open, &mut helps), 0);
-    assert_eq!(queue.move_all(NODE_ADD, at(2), &open, &mut |_, _| Strategy::Stay), 0);
+    assert_eq!(
+        queue.move_all(NODE_ADD, at(2), &open, &mut |_, _| Strategy::Stay),
+        0
+    );
     assert_eq!(queue.move_all(NODE_ADD, at(2), &open, &mut helps), 1);
     // Still backing off at second 2, but there is nobody else.
     assert_eq!(queue.lengths().backoff, 1);
@@ -60,7 +63,11 @@ fn backoff_doubles_up_to_its_limit() {
         let id = queue.pop().unwrap();
         queue.put_back(id, FIT, PluginSet::EMPTY, at(0), &open);
         let entry = queue.get(id).unwrap();
-        assert_eq!(entry.backoff_expiry(&queue.config), Some(at(seconds)), "attempt {attempt}");
+        assert_eq!(
+            entry.backoff_expiry(&queue.config),
+            Some(at(seconds)),
+            "attempt {attempt}"
+        );
         assert!(entry.is_backing_off(&queue.config, at(seconds)));
         assert!(!entry.is_backing_off(&queue.config, at(seconds + 1)));
         queue.activate(id, at(0), &open);
@@ -89,7 +96,10 @@ fn a_rejection_resets_the_errors() {
     queue.pop();
     queue.put_back(id, FIT, PluginSet::EMPTY, at(10), &open);
     let entry = queue.get(id).unwrap();
-    assert_eq!((entry.consecutive_errors, entry.unschedulable_count), (0, 1));
+    assert_eq!(
+        (entry.consecutive_errors, entry.unschedulable_count),
+        (0, 1)
+    );
 }
 
 #[test]

@@ -32,15 +32,29 @@ pub(super) struct Binding {
 #[derive(Debug)]
 enum Stage {
     /// Others of its gang have to find nodes first.
-    Permit { since: Time, deadline: Time },
-    Writing { left: usize },
+    Permit {
+        since: Time,
+        deadline: Time,
+    },
+    Writing {
+        left: usize,
+    },
     /// Claims have to be bound by those who do that.
-    Claims { keys: Vec<Key>, deadline: Time },
+    Claims {
+        keys: Vec<Key>,
+        deadline: Time,
+    },
 }
 
 impl Scheduler {
     /// Takes what the pod needs at its node beside room. What is to be written, up to the binding itself.
-    pub(super) fn reserve(&mut self, id: PodId, profile: usize, state: &CycleState, now: Time) -> Vec<Action> {
+    pub(super) fn reserve(
+        &mut self,
+        id: PodId,
+        profile: usize,
+        state: &CycleState,
+        now: Time,
+    ) -> Vec<Action> {
         let mut binding = Binding {
             plan: self.volume_plan(id, profile, state, now),
             claims: self.claim_plan(id, profile, state, now),
@@ -56,7 +70,9 @@ impl Scheduler {
         self.cluster.storage.assume(&binding.plan, node);
         for (key, allocation) in &binding.claims {
             if let Some(allocation) = allocation {
-                self.cluster.devices.assume(key.clone(), allocation.devices.clone());
+                self.cluster
+                    .devices
+                    .assume(key.clone(), allocation.devices.clone());
             }
         }
         if self.must_wait(id, profile) {
@@ -79,7 +95,9 @@ impl Scheduler {
             return VolumePlan::default();
         };
         let profile = &self.engine.profiles[profile];
-        let node = record.place.and_then(|node| self.cluster.nodes.object(node));
+        let node = record
+            .place
+            .and_then(|node| self.cluster.nodes.object(node));
         let context = Context {
             cluster: &self.cluster,
             profile,
@@ -96,12 +114,21 @@ impl Scheduler {
     }
 
     /// The claims that have to be written, with devices for those that have none.
-    fn claim_plan(&self, id: PodId, profile: usize, state: &CycleState, now: Time) -> Vec<(Key, Option<Allocation>)> {
+    fn claim_plan(
+        &self,
+        id: PodId,
+        profile: usize,
+        state: &CycleState,
+        now: Time,
+    ) -> Vec<(Key, Option<Allocation>)> {
         let (Some(claims), Some(record)) = (&state.claims, self.cluster.pods.get(id)) else {
             return Vec::new();
         };
         let profile = &self.engine.profiles[profile];
-        let Some(node) = record.place.filter(|_| profile.reserve.contains(&Plugin::DynamicResources)) else {
+        let Some(node) = record
+            .place
+            .filter(|_| profile.reserve.contains(&Plugin::DynamicResources))
+        else {
             return Vec::new();
         };
         let context = Context {
@@ -115,7 +142,9 @@ impl Scheduler {
     }
 
     fn must_wait(&self, id: PodId, profile: usize) -> bool {
-        self.engine.profiles[profile].permit.contains(&Plugin::GangScheduling)
+        self.engine.profiles[profile]
+            .permit
+            .contains(&Plugin::GangScheduling)
             && gang_scheduling::lacks_company(&self.cluster, id)
     }
 
@@ -180,7 +209,9 @@ impl Scheduler {
             let found = self.cluster.storage.volumes.get(volume);
             kinds.push(ActionKind::BindVolume {
                 volume: volume.clone(),
-                resource_version: found.map(|volume| volume.resource_version.clone()).unwrap_or_default(),
+                resource_version: found
+                    .map(|volume| volume.resource_version.clone())
+                    .unwrap_or_default(),
                 namespace: self.cluster.names.text(claim.namespace).into(),
                 claim: claim.name.clone(),
                 claim_uid: claim.uid.clone(),
@@ -194,7 +225,10 @@ impl Scheduler {
                 node: node_name.clone(),
             });
         }
-        let mut kinds: Vec<_> = kinds.into_iter().map(|kind| (Plugin::VolumeBinding, kind)).collect();
+        let mut kinds: Vec<_> = kinds
+            .into_iter()
+            .map(|kind| (Plugin::VolumeBinding, kind))
+            .collect();
         for (key, allocation) in &binding.claims {
             if let Some(claim) = self.cluster.devices.claims.get(key) {
                 let kind = ActionKind::ReserveClaim {
@@ -214,14 +248,21 @@ impl Scheduler {
         for (plugin, kind) in kinds {
             let action = self.action(kind);
             let pod = Arc::clone(&pod.uid);
-            self.under_way.insert(action.id, UnderWay::PreBind { pod, plugin });
+            self.under_way
+                .insert(action.id, UnderWay::PreBind { pod, plugin });
             actions.push(action);
         }
         actions
     }
 
     /// A write that binding waits for has ended.
-    pub(super) fn pre_bound(&mut self, id: PodId, plugin: Plugin, result: ActionResult, now: Time) -> Vec<Action> {
+    pub(super) fn pre_bound(
+        &mut self,
+        id: PodId,
+        plugin: Plugin,
+        result: ActionResult,
+        now: Time,
+    ) -> Vec<Action> {
         let Some(binding) = self.bindings.get_mut(&id) else {
             return Vec::new();
         };
@@ -237,10 +278,20 @@ impl Scheduler {
         if *left > 0 {
             return Vec::new();
         }
-        let seconds = self.engine.profiles[binding.profile].args.volume_binding.bind_timeout_seconds;
-        let claims = binding.plan.bindings.iter().map(|(_, claim)| claim).chain(&binding.plan.provisions);
+        let seconds = self.engine.profiles[binding.profile]
+            .args
+            .volume_binding
+            .bind_timeout_seconds;
+        let claims = binding
+            .plan
+            .bindings
+            .iter()
+            .map(|(_, claim)| claim)
+            .chain(&binding.plan.provisions);
         binding.stage = Stage::Claims {
-            keys: claims.map(|claim| (claim.namespace, claim.name.clone())).collect(),
+            keys: claims
+                .map(|claim| (claim.namespace, claim.name.clone()))
+                .collect(),
             deadline: now.after(Duration::from_secs(seconds)),
         };
         self.check_bindings(now);
@@ -269,7 +320,10 @@ impl Scheduler {
                 Stage::Claims { keys, deadline } => {
                     let storage = &self.cluster.storage;
                     let bound = keys.iter().all(|key| {
-                        storage.claims.get(key).is_some_and(|claim| !claim.volume.is_empty() && claim.bind_completed)
+                        storage
+                            .claims
+                            .get(key)
+                            .is_some_and(|claim| !claim.volume.is_empty() && claim.bind_completed)
                     });
                     if bound {
                         if let Some(binding) = self.bindings.remove(&id) {
@@ -278,7 +332,12 @@ impl Scheduler {
                         let actions = self.bind_placed(id);
                         self.outbox.extend(actions);
                     } else if *deadline <= now {
-                        let actions = self.give_up(id, Plugin::VolumeBinding, "context deadline exceeded", now);
+                        let actions = self.give_up(
+                            id,
+                            Plugin::VolumeBinding,
+                            "context deadline exceeded",
+                            now,
+                        );
                         self.outbox.extend(actions);
                     }
                 }
@@ -288,10 +347,13 @@ impl Scheduler {
 
     /// The next moment at which somebody will have waited too long.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        let deadlines = self.bindings.values().filter_map(|binding| match &binding.stage {
-            Stage::Permit { deadline, .. } | Stage::Claims { deadline, .. } => Some(*deadline),
-            Stage::Writing { .. } => None,
-        });
+        let deadlines = self
+            .bindings
+            .values()
+            .filter_map(|binding| match &binding.stage {
+                Stage::Permit { deadline, .. } | Stage::Claims { deadline, .. } => Some(*deadline),
+                Stage::Writing { .. } => None,
+            });
         deadlines.min()
     }
 
@@ -304,16 +366,29 @@ impl Scheduler {
 
     fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
         self.release(id, now);
-        let doing = if plugin == Plugin::VolumeBinding { "binding volumes: " } else { "" };
+        let doing = if plugin == Plugin::VolumeBinding {
+            "binding volumes: "
+        } else {
+            ""
+        };
         let message = format!("running PreBind plugin {:?}: {doing}{error}", plugin.name());
         let none = PluginSet::EMPTY;
-        self.fail(id, "SchedulerError", &message, Nominating::Clear, none, none, now)
+        self.fail(
+            id,
+            "SchedulerError",
+            &message,
+            Nominating::Clear,
+            none,
+            none,
+            now,
+        )
     }
 
     /// Its gang has not come together.
     fn reject(&mut self, id: PodId, waited: Duration, now: Time) -> Vec<Action> {
         let minutes = waited.as_secs() / 60;
-        let text = format!("rejected due to timeout after waiting {minutes}m0s at plugin GangScheduling");
+        let text =
+            format!("rejected due to timeout after waiting {minutes}m0s at plugin GangScheduling");
         let refusal = Refusal::worded(Code::Unschedulable, text);
         let status = self.engine.statuses.id(Plugin::GangScheduling, refusal);
         let diagnosis = Diagnosis {
@@ -324,7 +399,15 @@ impl Scheduler {
         let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
         self.release(id, now);
         let rejectors = PluginSet::of(Plugin::GangScheduling);
-        self.fail(id, "Unschedulable", &message, Nominating::Clear, rejectors, PluginSet::EMPTY, now)
+        self.fail(
+            id,
+            "Unschedulable",
+            &message,
+            Nominating::Clear,
+            rejectors,
+            PluginSet::EMPTY,
+            now,
+        )
     }
 
     /// Takes back what a pod was given.
@@ -345,6 +428,12 @@ impl Scheduler {
         self.cluster.unplace(id);
         self.cluster.set_assumed(id, false);
         let change = Change::Pod(Some(&placed), None);
-        self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, None, Some(id), now);
+        self.wake(
+            ClusterEvent::ASSIGNED_POD_DELETE,
+            change,
+            None,
+            Some(id),
+            now,
+        );
     }
 }

@@ -23,7 +23,10 @@ impl Scheduler {
         let record = self.cluster.pods.get(id)?;
         let pod = Arc::clone(&record.pod);
         let (attempts, waited) = self.queue.get(id).map_or((0, Default::default()), |entry| {
-            (entry.attempts, now.since(entry.first_attempt.unwrap_or(entry.added)))
+            (
+                entry.attempts,
+                now.since(entry.first_attempt.unwrap_or(entry.added)),
+            )
         });
         let mut cycle = Cycle {
             pod: self.pod_ref(&pod),
@@ -46,7 +49,13 @@ impl Scheduler {
                 self.cluster.names.text(pod.namespace()),
                 pod.name
             );
-            let event = self.event(&pod, EventType::Warning, "FailedScheduling", "Scheduling", note);
+            let event = self.event(
+                &pod,
+                EventType::Warning,
+                "FailedScheduling",
+                "Scheduling",
+                note,
+            );
             cycle.actions.push(event);
             return Some(cycle);
         }
@@ -54,8 +63,14 @@ impl Scheduler {
             self.queue.done(id);
             return Some(cycle);
         }
-        let attempt = Attempt { pod: id, profile, now };
-        let (decision, mut state) = self.engine.decide(&mut self.cluster, attempt, &self.nominations);
+        let attempt = Attempt {
+            pod: id,
+            profile,
+            now,
+        };
+        let (decision, mut state) =
+            self.engine
+                .decide(&mut self.cluster, attempt, &self.nominations);
         match decision {
             Decision::Chosen(choice) => {
                 self.chosen(id, choice, &mut cycle);
@@ -64,19 +79,50 @@ impl Scheduler {
             }
             Decision::NoNodes => {
                 let message = "no nodes available to schedule pods".to_owned();
-                let actions = self.fail(id, "Unschedulable", &message, Nominating::Clear, PluginSet::EMPTY, PluginSet::EMPTY, now);
+                let actions = self.fail(
+                    id,
+                    "Unschedulable",
+                    &message,
+                    Nominating::Clear,
+                    PluginSet::EMPTY,
+                    PluginSet::EMPTY,
+                    now,
+                );
                 cycle.actions.extend(actions);
                 cycle.outcome = Outcome::Unschedulable { message };
             }
             Decision::Failed(message) => {
-                let actions = self.fail(id, "SchedulerError", &message, Nominating::Clear, PluginSet::EMPTY, PluginSet::EMPTY, now);
+                let actions = self.fail(
+                    id,
+                    "SchedulerError",
+                    &message,
+                    Nominating::Clear,
+                    PluginSet::EMPTY,
+                    PluginSet::EMPTY,
+                    now,
+                );
                 cycle.actions.extend(actions);
                 cycle.outcome = Outcome::Error { message };
             }
             Decision::Unfit(mut diagnosis) => {
-                let nominating = self.post_filter(id, profile, &mut state, &mut diagnosis, now, &mut cycle.actions);
+                let nominating = self.post_filter(
+                    id,
+                    profile,
+                    &mut state,
+                    &mut diagnosis,
+                    now,
+                    &mut cycle.actions,
+                );
                 let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
-                let actions = self.fail(id, "Unschedulable", &message, nominating, diagnosis.rejectors, diagnosis.pending, now);
+                let actions = self.fail(
+                    id,
+                    "Unschedulable",
+                    &message,
+                    nominating,
+                    diagnosis.rejectors,
+                    diagnosis.pending,
+                    now,
+                );
                 cycle.actions.extend(actions);
                 cycle.evaluated_nodes = diagnosis.counts.iter().map(|(_, nodes)| nodes).sum();
                 cycle.outcome = Outcome::Unschedulable { message };
@@ -100,11 +146,16 @@ impl Scheduler {
         let uid = Arc::clone(&pod.uid);
         let pod = self.pod_ref(pod);
         let action = self.action(ActionKind::Bind { pod, node });
-        self.under_way.insert(action.id, UnderWay::Bind { pod: uid });
+        self.under_way
+            .insert(action.id, UnderWay::Bind { pod: uid });
         action
     }
 }
 
 fn record_is_assumed(scheduler: &Scheduler, id: PodId) -> bool {
-    scheduler.cluster.pods.get(id).is_some_and(|record| record.assumed)
+    scheduler
+        .cluster
+        .pods
+        .get(id)
+        .is_some_and(|record| record.assumed)
 }

@@ -51,12 +51,18 @@ impl Scheduler {
                         &mut self.engine,
                         &mut self.cluster,
                         &self.nominations,
-                        Attempt { pod: id, profile, now },
+                        Attempt {
+                            pod: id,
+                            profile,
+                            now,
+                        },
                         state,
                         diagnosis,
                     );
                     match found {
-                        Preemption::Ineligible(text) => messages.push(format!("preemption: {text}")),
+                        Preemption::Ineligible(text) => {
+                            messages.push(format!("preemption: {text}"))
+                        }
                         Preemption::InVain(text) => {
                             nominating = Nominating::Clear;
                             messages.push(format!("preemption: {text}"));
@@ -90,8 +96,18 @@ impl Scheduler {
         actions: &mut Vec<Action>,
     ) -> &'static str {
         let (Some(claims), Some(subject)) = (
-            state.claims.as_ref().filter(|claims| !claims.keys.is_empty()),
-            Subject::new(&self.cluster, Attempt { pod: id, profile, now }),
+            state
+                .claims
+                .as_ref()
+                .filter(|claims| !claims.keys.is_empty()),
+            Subject::new(
+                &self.cluster,
+                Attempt {
+                    pod: id,
+                    profile,
+                    now,
+                },
+            ),
         ) else {
             return "no new claims to deallocate";
         };
@@ -123,7 +139,12 @@ impl Scheduler {
         pending: PluginSet,
         now: Time,
     ) -> Vec<Action> {
-        let Some(pod) = self.cluster.pods.get(id).map(|record| Arc::clone(&record.pod)) else {
+        let Some(pod) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| Arc::clone(&record.pod))
+        else {
             return Vec::new();
         };
         {
@@ -135,14 +156,22 @@ impl Scheduler {
             Nominating::Clear => self.nominations.set(id, None),
             Nominating::Node(node) => self.nominations.set(id, Some(node)),
         }
-        let mut actions = vec![self.event(&pod, EventType::Warning, "FailedScheduling", "Scheduling", message.to_owned())];
+        let mut actions = vec![self.event(
+            &pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            message.to_owned(),
+        )];
         let condition = ScheduledCondition {
             reason,
             message: message.into(),
             observed_generation: pod.generation,
         };
         let known = pod.unscheduled.as_ref().is_some_and(|known| {
-            &*known.reason == reason && &*known.message == message && known.observed_generation == pod.generation
+            &*known.reason == reason
+                && &*known.message == message
+                && known.observed_generation == pod.generation
         });
         let nominated = match nominating {
             Nominating::Clear if pod.nominated.is_some() => NominatedNode::Clear,
@@ -163,8 +192,19 @@ impl Scheduler {
     }
 
     /// Starts the evictions that make room for a pod.
-    fn evict(&mut self, id: PodId, node: crate::cluster::NodeId, victims: &[PodId], actions: &mut Vec<Action>) {
-        let Some(preemptor) = self.cluster.pods.get(id).map(|record| Arc::clone(&record.pod)) else {
+    fn evict(
+        &mut self,
+        id: PodId,
+        node: crate::cluster::NodeId,
+        victims: &[PodId],
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(preemptor) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| Arc::clone(&record.pod))
+        else {
             return;
         };
         let living: Vec<_> = victims
@@ -177,7 +217,12 @@ impl Scheduler {
         }
         let node_symbol = self.cluster.nodes.name(node);
         for rival in self.nominations.on(node_symbol).to_vec() {
-            let Some(pod) = self.cluster.pods.get(rival).map(|record| Arc::clone(&record.pod)) else {
+            let Some(pod) = self
+                .cluster
+                .pods
+                .get(rival)
+                .map(|record| Arc::clone(&record.pod))
+            else {
                 continue;
             };
             if pod.priority >= preemptor.priority {
@@ -192,7 +237,8 @@ impl Scheduler {
             }));
         }
         let scheduler = self.cluster.names.text(preemptor.spec.scheduler_name);
-        let message: Box<str> = format!("{scheduler}: preempting to accommodate a higher priority pod").into();
+        let message: Box<str> =
+            format!("{scheduler}: preempting to accommodate a higher priority pod").into();
         let node: Box<str> = self.cluster.names.text(node_symbol).into();
         let mut evictions: Vec<ActionKind> = living
             .iter()
@@ -223,16 +269,32 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn start_eviction(&mut self, preemptor: PodId, node: &str, kind: ActionKind) -> Action {
+    pub(super) fn start_eviction(
+        &mut self,
+        preemptor: PodId,
+        node: &str,
+        kind: ActionKind,
+    ) -> Action {
         let victim = match &kind {
             ActionKind::Evict { victim, .. } => Some(victim.clone()),
             _ => None,
         };
-        let uid = self.cluster.pods.get(preemptor).map(|record| Arc::clone(&record.pod.uid));
+        let uid = self
+            .cluster
+            .pods
+            .get(preemptor)
+            .map(|record| Arc::clone(&record.pod.uid));
         let action = self.action(kind);
         if let (Some(victim), Some(preemptor)) = (victim, uid) {
             let node = node.into();
-            self.under_way.insert(action.id, UnderWay::Evict { victim, preemptor, node });
+            self.under_way.insert(
+                action.id,
+                UnderWay::Evict {
+                    victim,
+                    preemptor,
+                    node,
+                },
+            );
         }
         action
     }

@@ -15,7 +15,9 @@ impl Scheduler {
         let Some(under_way) = self.under_way.remove(&id) else {
             return Vec::new();
         };
-        let (UnderWay::Bind { pod } | UnderWay::PreBind { pod, .. } | UnderWay::Evict { preemptor: pod, .. }) = &under_way;
+        let (UnderWay::Bind { pod }
+        | UnderWay::PreBind { pod, .. }
+        | UnderWay::Evict { preemptor: pod, .. }) = &under_way;
         let Some(pod) = self.cluster.pods.find(pod) else {
             return Vec::new();
         };
@@ -66,11 +68,22 @@ impl Scheduler {
         )
     }
 
-    fn evicted(&mut self, victim: &PodRef, preemptor: PodId, node: &str, result: ActionResult, now: Time) -> Vec<Action> {
+    fn evicted(
+        &mut self,
+        victim: &PodRef,
+        preemptor: PodId,
+        node: &str,
+        result: ActionResult,
+        now: Time,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
         let failed = matches!(result, ActionResult::Failed(_));
         if result == ActionResult::Done
-            && let Some(pod) = self.cluster.pods.get(preemptor).map(|record| Arc::clone(&record.pod))
+            && let Some(pod) = self
+                .cluster
+                .pods
+                .get(preemptor)
+                .map(|record| Arc::clone(&record.pod))
         {
             let record = EventRecord {
                 regarding: victim.clone(),

@@ -52,10 +52,19 @@ pub struct Scheduler {
 /// What an action was for. By UID: until it ends, a pod's number may have become another's.
 #[derive(Debug, Clone)]
 enum UnderWay {
-    Bind { pod: Arc<str> },
+    Bind {
+        pod: Arc<str>,
+    },
     /// Something that has to be there before the binding.
-    PreBind { pod: Arc<str>, plugin: Plugin },
-    Evict { victim: PodRef, preemptor: Arc<str>, node: Box<str> },
+    PreBind {
+        pod: Arc<str>,
+        plugin: Plugin,
+    },
+    Evict {
+        victim: PodRef,
+        preemptor: Arc<str>,
+        node: Box<str>,
+    },
 }
 
 /// Evictions of one preemption.
@@ -85,9 +94,15 @@ pub struct Cycle {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    Scheduled { node: Box<str> },
-    Unschedulable { message: String },
-    Error { message: String },
+    Scheduled {
+        node: Box<str>,
+    },
+    Unschedulable {
+        message: String,
+    },
+    Error {
+        message: String,
+    },
     /// It was not for us, or not any more.
     Skipped,
 }
@@ -128,7 +143,11 @@ impl Scheduler {
 
     /// When time alone would change something. Asked after [`Scheduler::step`] has had nothing to do.
     pub fn next_wakeup(&self) -> Option<Time> {
-        self.queue.next_wakeup().into_iter().chain(self.next_deadline()).min()
+        self.queue
+            .next_wakeup()
+            .into_iter()
+            .chain(self.next_deadline())
+            .min()
     }
 
     /// What is to be done because of something observed, or because time has passed. To be asked for after
@@ -144,7 +163,10 @@ impl Scheduler {
 
     fn profile_of(&self, pod: &Pod) -> Option<usize> {
         let name = pod.spec.scheduler_name;
-        self.engine.profiles.iter().position(|profile| profile.name == name)
+        self.engine
+            .profiles
+            .iter()
+            .position(|profile| profile.name == name)
     }
 
     fn action(&mut self, kind: ActionKind) -> Action {
@@ -164,7 +186,14 @@ impl Scheduler {
         }
     }
 
-    fn event(&mut self, pod: &Pod, kind: EventType, reason: &'static str, action: &'static str, note: String) -> Action {
+    fn event(
+        &mut self,
+        pod: &Pod,
+        kind: EventType,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) -> Action {
         let record = EventRecord {
             regarding: self.pod_ref(pod),
             related: None,
@@ -188,7 +217,10 @@ fn gate(
 ) -> Option<Plugin> {
     let record = cluster.pods.get(id)?;
     let name = record.pod.spec.scheduler_name;
-    let profile = engine.profiles.iter().find(|profile| profile.name == name)?;
+    let profile = engine
+        .profiles
+        .iter()
+        .find(|profile| profile.name == name)?;
     let context = crate::framework::state::Context {
         cluster,
         profile,
@@ -196,10 +228,14 @@ fn gate(
         class: cluster.classes.get(record.class),
         now,
     };
-    profile.pre_enqueue.iter().copied().find(|plugin| match plugin {
-        Plugin::DefaultPreemption => preempting.contains_key(&id),
-        other => crate::plugins::pre_enqueue(*other, &context).is_err(),
-    })
+    profile
+        .pre_enqueue
+        .iter()
+        .copied()
+        .find(|plugin| match plugin {
+            Plugin::DefaultPreemption => preempting.contains_key(&id),
+            other => crate::plugins::pre_enqueue(*other, &context).is_err(),
+        })
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use super::Scheduler;
 use crate::cluster::PodId;
-use crate::framework::events::{
-    Action, Change, ClusterEvent, Resource, node_changes, pod_changes,
-};
+use crate::framework::events::{Action, Change, ClusterEvent, Resource, node_changes, pod_changes};
 use crate::model::devices::{DeviceClass, ResourceClaim, ResourceSlice};
 use crate::model::{
     ControllerKind, CsiDriver, CsiNode, CsiStorageCapacity, DisruptionBudget, Key, Namespace, Node,
@@ -69,7 +67,9 @@ impl Scheduler {
             Observation::Namespace(namespace) => self.cluster.set_namespace(namespace),
             Observation::NamespaceGone(name) => self.cluster.remove_namespace(name),
             Observation::Service(service) => self.cluster.owners.set_service(service),
-            Observation::ServiceGone((namespace, name)) => self.cluster.owners.remove_service(namespace, &name),
+            Observation::ServiceGone((namespace, name)) => {
+                self.cluster.owners.remove_service(namespace, &name)
+            }
             Observation::Workload(workload) => self.cluster.owners.set_workload(workload),
             Observation::WorkloadGone(kind, namespace, name) => {
                 self.cluster.owners.remove_workload(kind, namespace, name);
@@ -107,7 +107,9 @@ impl Scheduler {
             }
             Observation::Claim(claim) => {
                 let new = (*claim).clone();
-                let old = storage.claims.insert((claim.namespace, claim.name.clone()), *claim);
+                let old = storage
+                    .claims
+                    .insert((claim.namespace, claim.name.clone()), *claim);
                 let change = Change::Claim(old.as_ref(), Some(&new));
                 self.set(Resource::PersistentVolumeClaim, old.is_some(), change, now);
                 self.check_bindings(now);
@@ -149,7 +151,9 @@ impl Scheduler {
                 storage.capacities.remove(&key);
             }
             Observation::Attachment(attachment) => {
-                let old = storage.attachments.insert(attachment.name.clone(), attachment.clone());
+                let old = storage
+                    .attachments
+                    .insert(attachment.name.clone(), attachment.clone());
                 let change = Change::Attachment(old.as_ref(), Some(&attachment));
                 self.set(Resource::VolumeAttachment, old.is_some(), change, now);
             }
@@ -180,7 +184,12 @@ impl Scheduler {
                 self.gone(Resource::ResourceSlice, now);
             }
             Observation::DeviceClass(class) => {
-                let known = self.cluster.devices.classes.insert(class.name.clone(), class).is_some();
+                let known = self
+                    .cluster
+                    .devices
+                    .classes
+                    .insert(class.name.clone(), class)
+                    .is_some();
                 self.set(Resource::DeviceClass, known, Change::Unknown, now);
             }
             Observation::DeviceClassGone(name) => {
@@ -203,7 +212,13 @@ impl Scheduler {
     }
 
     fn gone(&mut self, resource: Resource, now: Time) {
-        self.wake(ClusterEvent::new(resource, Action::DELETE), Change::Unknown, None, None, now);
+        self.wake(
+            ClusterEvent::new(resource, Action::DELETE),
+            Change::Unknown,
+            None,
+            None,
+            now,
+        );
     }
 
     fn node_set(&mut self, node: Node, now: Time) {
@@ -212,7 +227,13 @@ impl Scheduler {
         if !self.queue.listens() {
             return;
         }
-        let Some(new) = self.cluster.nodes.find(name).and_then(|id| self.cluster.nodes.object(id)).cloned() else {
+        let Some(new) = self
+            .cluster
+            .nodes
+            .find(name)
+            .and_then(|id| self.cluster.nodes.object(id))
+            .cloned()
+        else {
             return;
         };
         let events = match &old {
@@ -220,7 +241,13 @@ impl Scheduler {
             None => vec![ClusterEvent::new(Resource::Node, Action::ADD)],
         };
         for event in events {
-            self.wake(event, Change::Node(old.as_deref(), Some(&new)), None, None, now);
+            self.wake(
+                event,
+                Change::Node(old.as_deref(), Some(&new)),
+                None,
+                None,
+                now,
+            );
         }
     }
 
@@ -268,7 +295,12 @@ impl Scheduler {
             self.cluster.unplace(id);
         }
         self.cluster.replace_pod(id, pod);
-        if self.cluster.pods.get(id).is_some_and(|record| record.place.is_none()) {
+        if self
+            .cluster
+            .pods
+            .get(id)
+            .is_some_and(|record| record.place.is_none())
+        {
             self.cluster.place(id, row);
         }
         self.cluster.set_assumed(id, false);
@@ -281,7 +313,12 @@ impl Scheduler {
         if !self.queue.listens() {
             return;
         }
-        let Some(new) = self.cluster.pods.get(id).map(|record| std::sync::Arc::clone(&record.pod)) else {
+        let Some(new) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| std::sync::Arc::clone(&record.pod))
+        else {
             return;
         };
         for event in pod_changes(&old, &new) {
@@ -291,7 +328,12 @@ impl Scheduler {
 
     /// A gang may be complete with it.
     fn tell_member(&mut self, id: PodId, now: Time) {
-        let Some(pod) = self.cluster.pods.get(id).map(|record| std::sync::Arc::clone(&record.pod)) else {
+        let Some(pod) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| std::sync::Arc::clone(&record.pod))
+        else {
             return;
         };
         if pod.spec.group.is_some() {
@@ -304,8 +346,19 @@ impl Scheduler {
         if !self.queue.listens() {
             return;
         }
-        if let Some(pod) = self.cluster.pods.get(id).map(|record| std::sync::Arc::clone(&record.pod)) {
-            self.wake(ClusterEvent::ASSIGNED_POD_ADD, Change::Pod(None, Some(&pod)), None, None, now);
+        if let Some(pod) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| std::sync::Arc::clone(&record.pod))
+        {
+            self.wake(
+                ClusterEvent::ASSIGNED_POD_ADD,
+                Change::Pod(None, Some(&pod)),
+                None,
+                None,
+                now,
+            );
         }
     }
 
@@ -334,10 +387,17 @@ impl Scheduler {
         let lost = old.nominated.is_some() && old.nominated != pod.nominated;
         self.queue.set_priority(id, pod.priority);
         self.cluster.replace_pod(id, pod);
+        self.nominations.changed(id);
         self.wake_itself(id, &old, now);
         if lost {
             let change = Change::Pod(Some(&old), None);
-            self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, Some(old.priority), None, now);
+            self.wake(
+                ClusterEvent::ASSIGNED_POD_DELETE,
+                change,
+                Some(old.priority),
+                None,
+                now,
+            );
         }
     }
 
@@ -356,7 +416,13 @@ impl Scheduler {
             self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, None, None, now);
         } else if promised.is_some() || record.pod.nominated.is_some() {
             let ceiling = Some(record.pod.priority);
-            self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, ceiling, None, now);
+            self.wake(
+                ClusterEvent::ASSIGNED_POD_DELETE,
+                change,
+                ceiling,
+                None,
+                now,
+            );
         }
     }
 

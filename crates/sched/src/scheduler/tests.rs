@@ -43,7 +43,8 @@ impl World {
 
     fn node_json(&mut self, json: &str) {
         let node = decode::node(json.as_bytes(), self.scheduler.names_mut()).unwrap();
-        self.scheduler.observe(Observation::Node(Box::new(node)), self.now);
+        self.scheduler
+            .observe(Observation::Node(Box::new(node)), self.now);
     }
 
     fn pod(&mut self, name: &str, spec: &str) {
@@ -53,18 +54,22 @@ impl World {
             self.version
         );
         let pod = decode::pod(json.as_bytes(), self.scheduler.names_mut()).unwrap();
-        self.scheduler.observe(Observation::Pod(Box::new(pod)), self.now);
+        self.scheduler
+            .observe(Observation::Pod(Box::new(pod)), self.now);
     }
 
     fn asking(&mut self, name: &str, cpu: &str, more: &str) {
         self.pod(
             name,
-            &format!(r#"{{"containers":[{{"resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]{more}}}"#),
+            &format!(
+                r#"{{"containers":[{{"resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]{more}}}"#
+            ),
         );
     }
 
     fn delete(&mut self, name: &str) {
-        self.scheduler.observe(Observation::PodGone(name.into()), self.now);
+        self.scheduler
+            .observe(Observation::PodGone(name.into()), self.now);
     }
 
     /// Runs until nobody is ready, at one moment.
@@ -98,21 +103,32 @@ impl World {
                 object.node = Some(self.scheduler.names_mut().intern(node));
                 self.version += 1;
                 object.resource_version = self.version.to_string().into();
-                self.scheduler.observe(Observation::Pod(Box::new(object)), self.now);
+                self.scheduler
+                    .observe(Observation::Pod(Box::new(object)), self.now);
             }
-            ActionKind::PatchStatus { pod, condition, nominated } => {
+            ActionKind::PatchStatus {
+                pod,
+                condition,
+                nominated,
+            } => {
                 if let Some(condition) = condition {
-                    self.log.push(format!("{} {}: {}", pod.name, condition.reason, condition.message));
+                    self.log.push(format!(
+                        "{} {}: {}",
+                        pod.name, condition.reason, condition.message
+                    ));
                 }
                 if *nominated != NominatedNode::Keep {
-                    self.log.push(format!("{} nominated {nominated:?}", pod.name));
+                    self.log
+                        .push(format!("{} nominated {nominated:?}", pod.name));
                 }
                 let id = self.scheduler.cluster.pods.find(&pod.uid).unwrap();
                 let mut object = Pod::clone(&self.scheduler.cluster.pods.get(id).unwrap().pod);
                 match nominated {
                     NominatedNode::Keep => {}
                     NominatedNode::Clear => object.nominated = None,
-                    NominatedNode::Set(node) => object.nominated = Some(self.scheduler.names_mut().intern(node)),
+                    NominatedNode::Set(node) => {
+                        object.nominated = Some(self.scheduler.names_mut().intern(node))
+                    }
                 }
                 if let Some(condition) = condition {
                     object.unscheduled = Some(Box::new(crate::model::Condition {
@@ -123,22 +139,31 @@ impl World {
                 }
                 self.version += 1;
                 object.resource_version = self.version.to_string().into();
-                self.scheduler.observe(Observation::Pod(Box::new(object)), self.now);
+                self.scheduler
+                    .observe(Observation::Pod(Box::new(object)), self.now);
             }
             ActionKind::BindVolume { volume, claim, .. } => {
                 self.log.push(format!("volume {volume} for {claim}"));
             }
-            ActionKind::ReserveClaim { claim, allocation, .. } => {
+            ActionKind::ReserveClaim {
+                claim, allocation, ..
+            } => {
                 let devices = allocation.iter().flat_map(|allocation| &allocation.devices);
                 let devices: Vec<_> = devices.map(|device| device.id.device.to_string()).collect();
-                self.log.push(format!("reserve {claim} [{}]", devices.join(" ")));
+                self.log
+                    .push(format!("reserve {claim} [{}]", devices.join(" ")));
             }
-            ActionKind::DeallocateClaim { claim, .. } => self.log.push(format!("deallocate {claim}")),
+            ActionKind::DeallocateClaim { claim, .. } => {
+                self.log.push(format!("deallocate {claim}"))
+            }
             ActionKind::SelectNode { claim, node, .. } => {
                 self.log.push(format!("provide {claim} at {node}"));
             }
             ActionKind::Event(event) => {
-                self.log.push(format!("event {} {}: {}", event.regarding.name, event.reason, event.note));
+                self.log.push(format!(
+                    "event {} {}: {}",
+                    event.regarding.name, event.reason, event.note
+                ));
             }
             ActionKind::Evict { victim, .. } => {
                 self.log.push(format!("evict {}", victim.name));
@@ -150,7 +175,11 @@ impl World {
 
     #[track_caller]
     fn check(&mut self, expected: &[&str]) {
-        let log: Vec<_> = self.log.drain(..).filter(|line| !line.starts_with("event")).collect();
+        let log: Vec<_> = self
+            .log
+            .drain(..)
+            .filter(|line| !line.starts_with("event"))
+            .collect();
         assert_eq!(log, expected);
     }
 }
@@ -161,7 +190,13 @@ fn a_pod_is_bound_and_told() {
     world.node("n", "2");
     world.asking("p", "1", "");
     world.run();
-    assert_eq!(world.log, ["bind p n", "event p Scheduled: Successfully assigned d/p to n"]);
+    assert_eq!(
+        world.log,
+        [
+            "bind p n",
+            "event p Scheduled: Successfully assigned d/p to n"
+        ]
+    );
     assert!(world.scheduler.queue.is_idle());
     assert_eq!(world.scheduler.under_way(), 0);
 }
@@ -185,7 +220,11 @@ fn reasons_are_counted_and_preemption_says_why_it_does_not_help() {
     let mut world = world();
     for name in ["a", "b", "c", "d"] {
         world.node(name, "2");
-        world.asking(&format!("on-{name}"), "1500m", &format!(r#","nodeName":"{name}""#));
+        world.asking(
+            &format!("on-{name}"),
+            "1500m",
+            &format!(r#","nodeName":"{name}""#),
+        );
     }
     world.node_json(r#"{"metadata":{"name":"e"},"spec":{"unschedulable":true},"status":{"allocatable":{"cpu":"2","pods":"10"}}}"#);
     world.asking("p", "1", "");
@@ -213,10 +252,13 @@ fn a_pod_refused_by_its_named_nodes() {
 fn a_refusal_before_claims_were_asked_ends_oddly() {
     let mut world = world();
     world.node("a", "2");
-    let field = |name: &str| format!(r#"{{"key":"metadata.name","operator":"In","values":["{name}"]}}"#);
+    let field =
+        |name: &str| format!(r#"{{"key":"metadata.name","operator":"In","values":["{name}"]}}"#);
     world.asking("odd", "1", &format!(r#","affinity":{{"nodeAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":{{"nodeSelectorTerms":[
         {{"matchFields":[{},{}]}}]}}}}}}"#, field("a"), field("b")));
-    world.run().check(&["odd Unschedulable: 0/1 nodes are available: pod affinity terms conflict. not found"]);
+    world.run().check(&[
+        "odd Unschedulable: 0/1 nodes are available: pod affinity terms conflict. not found",
+    ]);
 }
 
 #[test]
@@ -250,7 +292,10 @@ fn a_failed_binding_frees_the_room_and_is_tried_again_later() {
     world.asking("p", "2", "");
     world.bind_error = Some("conflict".to_owned());
     world.run();
-    world.check(&["p not bound", "p SchedulerError: running Bind plugin \"DefaultBinder\": conflict"]);
+    world.check(&[
+        "p not bound",
+        "p SchedulerError: running Bind plugin \"DefaultBinder\": conflict",
+    ]);
     assert!(world.scheduler.step(world.now).is_none());
     world.now = world.scheduler.next_wakeup().unwrap();
     world.run().check(&["bind p n"]);
@@ -264,7 +309,13 @@ fn less_important_pods_make_room() {
     world.asking("other", "500m", r#","nodeName":"n","priority":3"#);
     world.asking("high", "1", r#","priority":10"#);
     world.run();
-    assert!(world.log.contains(&"event low Preempted: Preempted by pod high on node n".to_owned()), "{:?}", world.log);
+    assert!(
+        world
+            .log
+            .contains(&"event low Preempted: Preempted by pod high on node n".to_owned()),
+        "{:?}",
+        world.log
+    );
     world.check(&[
         "evict low",
         "high Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
@@ -292,13 +343,24 @@ fn several_victims_go_before_the_last_wakes_the_preemptor() {
     // Not tried while victims are still being evicted, whatever happens.
     world.delete("a");
     assert!(world.scheduler.step(world.now).is_none());
-    world.scheduler.finished(evictions[0], ActionResult::Done, world.now);
-    let last = world.scheduler.finished(evictions[1], ActionResult::Done, world.now);
-    assert!(last.iter().any(|action| matches!(action.kind, ActionKind::Evict { .. })));
+    world
+        .scheduler
+        .finished(evictions[0], ActionResult::Done, world.now);
+    let last = world
+        .scheduler
+        .finished(evictions[1], ActionResult::Done, world.now);
+    assert!(
+        last.iter()
+            .any(|action| matches!(action.kind, ActionKind::Evict { .. }))
+    );
     world.delete("b");
     world.execute(last);
     world.run();
-    assert!(world.log.contains(&"bind high n".to_owned()), "{:?}", world.log);
+    assert!(
+        world.log.contains(&"bind high n".to_owned()),
+        "{:?}",
+        world.log
+    );
 }
 
 #[test]
@@ -318,16 +380,26 @@ fn a_budget_protects_where_there_is_a_choice() {
     let mut world = world();
     for node in ["a", "b"] {
         world.node(node, "1");
-        world.asking(&format!("on-{node}"), "1", &format!(r#","nodeName":"{node}""#));
+        world.asking(
+            &format!("on-{node}"),
+            "1",
+            &format!(r#","nodeName":"{node}""#),
+        );
     }
     let budget = decode::disruption_budget(
         br#"{"metadata":{"name":"b","namespace":"d"},"spec":{"selector":{"matchLabels":{"app":"on-a"}}},"status":{"disruptionsAllowed":0}}"#,
         world.scheduler.names_mut(),
     );
-    world.scheduler.observe(Observation::Budget(budget.unwrap()), world.now);
+    world
+        .scheduler
+        .observe(Observation::Budget(budget.unwrap()), world.now);
     world.asking("high", "1", r#","priority":10"#);
     world.run();
-    assert!(world.log.contains(&"evict on-b".to_owned()), "{:?}", world.log);
+    assert!(
+        world.log.contains(&"evict on-b".to_owned()),
+        "{:?}",
+        world.log
+    );
 }
 
 #[test]
@@ -337,13 +409,24 @@ fn nominated_pods_keep_their_place_from_those_below() {
     world.asking("low", "2", r#","nodeName":"n""#);
     world.asking("high", "2", r#","priority":10"#);
     let cycle = world.scheduler.step(world.now).unwrap();
-    let eviction = cycle.actions.iter().find(|action| matches!(action.kind, ActionKind::Evict { .. })).unwrap().id;
+    let eviction = cycle
+        .actions
+        .iter()
+        .find(|action| matches!(action.kind, ActionKind::Evict { .. }))
+        .unwrap()
+        .id;
     // The room is free, but promised.
     world.asking("sneaky", "2", r#","priority":5"#);
-    world.scheduler.finished(eviction, ActionResult::Done, world.now);
+    world
+        .scheduler
+        .finished(eviction, ActionResult::Done, world.now);
     world.delete("low");
     world.run();
-    assert!(world.log.contains(&"bind high n".to_owned()), "{:?}", world.log);
+    assert!(
+        world.log.contains(&"bind high n".to_owned()),
+        "{:?}",
+        world.log
+    );
     assert!(!world.log.iter().any(|line| line.starts_with("bind sneaky")));
 }
 
@@ -354,9 +437,14 @@ fn a_deleted_pod_is_skipped_with_a_word() {
     world.version += 1;
     let json = br#"{"metadata":{"name":"p","namespace":"d","uid":"p","deletionTimestamp":"2026-01-01T00:00:00Z"}}"#;
     let pod = decode::pod(json, world.scheduler.names_mut()).unwrap();
-    world.scheduler.observe(Observation::Pod(Box::new(pod)), world.now);
+    world
+        .scheduler
+        .observe(Observation::Pod(Box::new(pod)), world.now);
     world.run();
-    assert_eq!(world.log, ["event p FailedScheduling: skip schedule deleting pod: d/p"]);
+    assert_eq!(
+        world.log,
+        ["event p FailedScheduling: skip schedule deleting pod: d/p"]
+    );
 }
 
 #[test]
@@ -368,7 +456,12 @@ fn pods_of_other_schedulers_are_not_ours_until_they_are_placed() {
     world.asking("p", "2", r#","schedulerName":"other","nodeName":"n""#);
     world.asking("q", "1", "");
     world.run();
-    assert!(world.log.iter().any(|line| line.contains("Insufficient cpu")));
+    assert!(
+        world
+            .log
+            .iter()
+            .any(|line| line.contains("Insufficient cpu"))
+    );
 }
 
 #[test]
@@ -381,12 +474,28 @@ fn explanations_have_all_refusals_and_the_numbers() {
     world.run();
     let explanation = world.scheduler.explain("p", world.now).unwrap();
     assert_eq!(explanation.node.as_deref(), Some("big"));
-    let of = |name: &str| explanation.nodes.iter().find(|node| node.node == name).unwrap();
+    let of = |name: &str| {
+        explanation
+            .nodes
+            .iter()
+            .find(|node| node.node == name)
+            .unwrap()
+    };
     assert!(of("big").fits() && of("big").total > 0);
-    let refusals: Vec<_> = of("shut").refusals.iter().map(|finding| finding.plugin).collect();
-    assert_eq!(refusals, [Plugin::NodeUnschedulable, Plugin::NodeResourcesFit]);
+    let refusals: Vec<_> = of("shut")
+        .refusals
+        .iter()
+        .map(|finding| finding.plugin)
+        .collect();
+    assert_eq!(
+        refusals,
+        [Plugin::NodeUnschedulable, Plugin::NodeResourcesFit]
+    );
     let shortage = &of("small").shortages[0];
-    assert_eq!((shortage.asked, shortage.taken, shortage.there), (2000, 0, 1000));
+    assert_eq!(
+        (shortage.asked, shortage.taken, shortage.there),
+        (2000, 0, 1000)
+    );
 }
 
 fn claim(volume: &str, more: &str) -> String {
@@ -399,21 +508,30 @@ fn claim(volume: &str, more: &str) -> String {
 impl World {
     fn claim(&mut self, json: &str) {
         let claim = decode::volume_claim(json.as_bytes(), self.scheduler.names_mut()).unwrap();
-        self.scheduler.observe(Observation::Claim(Box::new(claim)), self.now);
+        self.scheduler
+            .observe(Observation::Claim(Box::new(claim)), self.now);
     }
 
     fn with_late_class(provisioner: &str) -> Self {
         let mut world = world();
         world.node("n", "2");
-        let json = format!(r#"{{"metadata":{{"name":"late"}},"provisioner":"{provisioner}","volumeBindingMode":"WaitForFirstConsumer"}}"#);
+        let json = format!(
+            r#"{{"metadata":{{"name":"late"}},"provisioner":"{provisioner}","volumeBindingMode":"WaitForFirstConsumer"}}"#
+        );
         let class = decode::storage_class(json.as_bytes(), world.scheduler.names_mut()).unwrap();
-        world.scheduler.observe(Observation::StorageClass(class), world.now);
+        world
+            .scheduler
+            .observe(Observation::StorageClass(class), world.now);
         world.claim(&claim("", ""));
         world
     }
 
     fn user(&mut self, name: &str) {
-        self.asking(name, "1", r#","volumes":[{"persistentVolumeClaim":{"claimName":"c"}}]"#);
+        self.asking(
+            name,
+            "1",
+            r#","volumes":[{"persistentVolumeClaim":{"claimName":"c"}}]"#,
+        );
     }
 }
 
@@ -421,7 +539,9 @@ impl World {
 fn a_pod_is_bound_when_its_claims_are() {
     let mut world = World::with_late_class("x");
     world.user("p");
-    world.run().check(&["p nominated Set(\"n\")", "provide c at n"]);
+    world
+        .run()
+        .check(&["p nominated Set(\"n\")", "provide c at n"]);
     world.claim(&claim("v", r#""pv.kubernetes.io/bind-completed":"yes""#));
     world.run().check(&["bind p n"]);
 }
@@ -430,11 +550,18 @@ fn a_pod_is_bound_when_its_claims_are() {
 fn claims_that_do_not_come_are_not_awaited_for_ever() {
     let mut world = World::with_late_class("x");
     world.user("p");
-    world.run().check(&["p nominated Set(\"n\")", "provide c at n"]);
+    world
+        .run()
+        .check(&["p nominated Set(\"n\")", "provide c at n"]);
     world.now = world.now.after(Duration::from_secs(600));
     world.run();
     let failed = "p SchedulerError: running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
-    assert_eq!(world.log.iter().filter(|line| *line == failed).count(), 1, "{:?}", world.log);
+    assert_eq!(
+        world.log.iter().filter(|line| *line == failed).count(),
+        1,
+        "{:?}",
+        world.log
+    );
 }
 
 #[test]
@@ -442,14 +569,28 @@ fn two_pods_do_not_get_the_same_volume() {
     let mut world = World::with_late_class("kubernetes.io/no-provisioner");
     let json = br#"{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"storageClassName":"late"},"status":{"phase":"Available"}}"#;
     let volume = decode::persistent_volume(json, world.scheduler.names_mut()).unwrap();
-    world.scheduler.observe(Observation::Volume(Box::new(volume)), world.now);
+    world
+        .scheduler
+        .observe(Observation::Volume(Box::new(volume)), world.now);
     world.claim(&claim("", "").replace(r#""name":"c""#, r#""name":"other""#));
     world.user("p");
-    world.asking("q", "1", r#","volumes":[{"persistentVolumeClaim":{"claimName":"other"}}]"#);
+    world.asking(
+        "q",
+        "1",
+        r#","volumes":[{"persistentVolumeClaim":{"claimName":"other"}}]"#,
+    );
     world.run();
-    let bound: Vec<_> = world.log.iter().filter(|line| line.starts_with("volume")).collect();
+    let bound: Vec<_> = world
+        .log
+        .iter()
+        .filter(|line| line.starts_with("volume"))
+        .collect();
     assert_eq!(bound, ["volume v for c"]);
-    assert!(world.log.iter().any(|line| line.starts_with("q Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available")));
+    assert!(world.log.iter().any(|line| {
+        line.starts_with(
+            "q Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available",
+        )
+    }));
 }
 
 #[test]
@@ -463,11 +604,18 @@ fn a_gang_is_bound_together() {
     let member = r#","schedulingGroup":{"podGroupName":"g"}"#;
     world.asking("a", "1", member);
     world.run().check(&[]);
-    world.scheduler.observe(Observation::Group(group.unwrap()), world.now);
+    world
+        .scheduler
+        .observe(Observation::Group(group.unwrap()), world.now);
     world.run().check(&[]);
     world.asking("b", "1", member);
     let first = world.scheduler.step(world.now).unwrap();
-    assert!(!first.actions.iter().any(|action| matches!(action.kind, ActionKind::Bind { .. })));
+    assert!(
+        !first
+            .actions
+            .iter()
+            .any(|action| matches!(action.kind, ActionKind::Bind { .. }))
+    );
     world.execute(first.actions);
     world.run();
     world.log.retain(|line| line.starts_with("bind"));
@@ -482,7 +630,9 @@ fn half_a_gang_gives_its_room_back() {
         br#"{"metadata":{"name":"g","namespace":"d"},"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}"#,
         world.scheduler.names_mut(),
     );
-    world.scheduler.observe(Observation::Group(group.unwrap()), world.now);
+    world
+        .scheduler
+        .observe(Observation::Group(group.unwrap()), world.now);
     for name in ["a", "b"] {
         world.asking(name, "1", r#","schedulingGroup":{"podGroupName":"g"}"#);
     }
@@ -500,13 +650,18 @@ impl World {
         let mut world = world();
         world.node("n", "4");
         let class = decode::device_class(br#"{"metadata":{"name":"gpu"}}"#).unwrap();
-        world.scheduler.observe(Observation::DeviceClass(class), world.now);
+        world
+            .scheduler
+            .observe(Observation::DeviceClass(class), world.now);
         let slice = decode::resource_slice(
             br#"{"metadata":{"name":"s"},"spec":{"driver":"d.io","nodeName":"n","pool":{"name":"n","generation":1,"resourceSliceCount":1},
                 "devices":[{"name":"one"}]}}"#,
             world.scheduler.names_mut(),
         );
-        world.scheduler.observe(Observation::ResourceSlice(Box::new(slice.unwrap())), world.now);
+        world.scheduler.observe(
+            Observation::ResourceSlice(Box::new(slice.unwrap())),
+            world.now,
+        );
         world
     }
 
@@ -516,11 +671,16 @@ impl World {
                 "spec":{{"devices":{{"requests":[{{"name":"q","exactly":{{"deviceClassName":"gpu"}}}}]}}}}}}"#
         );
         let claim = decode::resource_claim(json.as_bytes(), self.scheduler.names_mut()).unwrap();
-        self.scheduler.observe(Observation::ResourceClaim(Box::new(claim)), self.now);
+        self.scheduler
+            .observe(Observation::ResourceClaim(Box::new(claim)), self.now);
     }
 
     fn claiming(&mut self, name: &str, claim: &str) {
-        self.asking(name, "1", &format!(r#","resourceClaims":[{{"name":"r","resourceClaimName":"{claim}"}}]"#));
+        self.asking(
+            name,
+            "1",
+            &format!(r#","resourceClaims":[{{"name":"r","resourceClaimName":"{claim}"}}]"#),
+        );
     }
 }
 
@@ -532,7 +692,9 @@ fn a_device_goes_to_one_claim_only() {
     world.run().check(&[]);
     world.resource_claim("a", "{}");
     world.resource_claim("b", "{}");
-    world.run().check(&["p nominated Set(\"n\")", "reserve a [one]", "bind p n"]);
+    world
+        .run()
+        .check(&["p nominated Set(\"n\")", "reserve a [one]", "bind p n"]);
     world.claiming("q", "b");
     world.run();
     let refused = "q Unschedulable: 0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, \
@@ -549,12 +711,20 @@ fn a_claim_that_is_elsewhere_is_taken_back() {
     );
     world.claiming("p", "a");
     world.run();
-    assert!(world.log.contains(&"deallocate a".to_owned()), "{:?}", world.log);
+    assert!(
+        world.log.contains(&"deallocate a".to_owned()),
+        "{:?}",
+        world.log
+    );
     assert!(world.log.iter().any(|line| {
         line.starts_with("p Unschedulable: 0/1 nodes are available: 1 resourceclaim not available on the node. deallocation of ResourceClaim completed, ")
     }));
     world.log.clear();
     world.resource_claim("a", "{}");
     world.run();
-    assert!(world.log.contains(&"bind p n".to_owned()), "{:?}", world.log);
+    assert!(
+        world.log.contains(&"bind p n".to_owned()),
+        "{:?}",
+        world.log
+    );
 }

@@ -14,7 +14,10 @@ use crate::queue::{Entry, Queue, Strategy};
 use crate::time::Time;
 
 impl Scheduler {
-    pub(super) fn queue_and_gate(&mut self, now: Time) -> (&mut Queue, impl Fn(PodId) -> Option<Plugin> + '_) {
+    pub(super) fn queue_and_gate(
+        &mut self,
+        now: Time,
+    ) -> (&mut Queue, impl Fn(PodId) -> Option<Plugin> + '_) {
         let (cluster, engine, preempting) = (&self.cluster, &self.engine, &self.preempting);
         let gate = move |id| gate(cluster, engine, preempting, now, id);
         (&mut self.queue, gate)
@@ -46,9 +49,18 @@ impl Scheduler {
                 return Strategy::Stay;
             };
             let key = (record.class, entry.rejectors.bits(), entry.pending.bits());
-            *judged
-                .entry(key)
-                .or_insert_with(|| strategy(cluster, engine, &record.pod, record.class, entry, happened, change, now))
+            *judged.entry(key).or_insert_with(|| {
+                strategy(
+                    cluster,
+                    engine,
+                    &record.pod,
+                    record.class,
+                    entry,
+                    happened,
+                    change,
+                    now,
+                )
+            })
         };
         self.queue.move_all(happened, now, &gate, &mut judge);
     }
@@ -67,12 +79,22 @@ impl Scheduler {
         for event in pod_changes(old, &record.pod) {
             let change = Change::Pod(Some(old), Some(&record.pod));
             let listens = entry.gated_by.is_none_or(|plugin| {
-                plugins::events(plugin).is_none_or(|events| events.iter().any(|registered| registered.covers(event)))
+                plugins::events(plugin)
+                    .is_none_or(|events| events.iter().any(|registered| registered.covers(event)))
             });
             if !listens {
                 continue;
             }
-            let strategy = strategy(cluster, engine, &record.pod, record.class, &entry, event, change, now);
+            let strategy = strategy(
+                cluster,
+                engine,
+                &record.pod,
+                record.class,
+                &entry,
+                event,
+                change,
+                now,
+            );
             if strategy != Strategy::Stay {
                 self.queue.apply(id, strategy, &event.label(), now, &gate);
                 return;
@@ -81,7 +103,10 @@ impl Scheduler {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "an event and a pod, each with what belongs to it")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "an event and a pod, each with what belongs to it"
+)]
 fn strategy(
     cluster: &Cluster,
     engine: &Engine,

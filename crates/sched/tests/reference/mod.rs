@@ -27,7 +27,10 @@ pub enum Judgement {
 
 impl World<'_> {
     fn on(&self, node: &Node) -> impl Iterator<Item = &Pod> {
-        self.pods.iter().filter(move |(_, place)| *place == node.name).map(|(pod, _)| *pod)
+        self.pods
+            .iter()
+            .filter(move |(_, place)| *place == node.name)
+            .map(|(pod, _)| *pod)
     }
 
     pub fn judge(&self, pod: &Pod) -> Judgement {
@@ -50,10 +53,22 @@ impl World<'_> {
         let columns = [
             (3, self.taint_scores(pod, &feasible)),
             (2, self.node_affinity_scores(pod, &feasible)),
-            (1, feasible.iter().map(|node| self.least_allocated(pod, node)).collect()),
+            (
+                1,
+                feasible
+                    .iter()
+                    .map(|node| self.least_allocated(pod, node))
+                    .collect(),
+            ),
             (2, self.spread_scores(pod, &feasible)),
             (2, self.affinity_scores(pod, &feasible)),
-            (1, feasible.iter().map(|node| self.balance(pod, node)).collect()),
+            (
+                1,
+                feasible
+                    .iter()
+                    .map(|node| self.balance(pod, node))
+                    .collect(),
+            ),
         ];
         for (weight, column) in columns {
             for (total, score) in totals.iter_mut().zip(column) {
@@ -61,7 +76,10 @@ impl World<'_> {
             }
         }
         let best = totals.iter().copied().max().unwrap();
-        let winners = feasible.iter().zip(&totals).filter(|(_, total)| **total == best);
+        let winners = feasible
+            .iter()
+            .zip(&totals)
+            .filter(|(_, total)| **total == best);
         Judgement::Best(winners.map(|(node, _)| node.name).collect())
     }
 
@@ -73,7 +91,12 @@ impl World<'_> {
             value: self.names.known.empty,
             effect: Effect::NoSchedule,
         };
-        if node.unschedulable && !local.tolerations.iter().any(|toleration| toleration.tolerates(&cordon)) {
+        if node.unschedulable
+            && !local
+                .tolerations
+                .iter()
+                .any(|toleration| toleration.tolerates(&cordon))
+        {
             return one("node(s) were unschedulable");
         }
         if self.is_tainted(pod, node) {
@@ -82,8 +105,15 @@ impl World<'_> {
         if !local.nodes.matches(node.name, &node.labels, self.names) {
             return one("node(s) didn't match Pod's node affinity/selector");
         }
-        let taken = || self.on(node).flat_map(|other| other.spec.local.ports.iter());
-        if local.ports.iter().any(|port| taken().any(|other| port.conflicts(other))) {
+        let taken = || {
+            self.on(node)
+                .flat_map(|other| other.spec.local.ports.iter())
+        };
+        if local
+            .ports
+            .iter()
+            .any(|port| taken().any(|other| port.conflicts(other)))
+        {
             return one("node(s) didn't have free ports for the requested pod ports");
         }
         let mut lacking = Vec::new();
@@ -91,9 +121,15 @@ impl World<'_> {
             lacking.push("Too many pods".to_owned());
         }
         for (resource, asked) in local.requests.iter() {
-            let used: i64 = self.on(node).map(|other| other.charge().requests.get(resource)).sum();
+            let used: i64 = self
+                .on(node)
+                .map(|other| other.charge().requests.get(resource))
+                .sum();
             if asked > 0 && asked > node.allocatable.get(resource) - used {
-                lacking.push(format!("Insufficient {}", self.names.resource_name(resource)));
+                lacking.push(format!(
+                    "Insufficient {}",
+                    self.names.resource_name(resource)
+                ));
             }
         }
         if !lacking.is_empty() {
@@ -108,7 +144,12 @@ impl World<'_> {
     fn is_tainted(&self, pod: &Pod, node: &Node) -> bool {
         node.taints.iter().any(|taint| {
             taint.effect != Effect::PreferNoSchedule
-                && !pod.spec.local.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+                && !pod
+                    .spec
+                    .local
+                    .tolerations
+                    .iter()
+                    .any(|toleration| toleration.tolerates(taint))
         })
     }
 
@@ -116,12 +157,19 @@ impl World<'_> {
 
     fn constraints(&self, pod: &Pod, required: bool) -> Vec<SpreadConstraint> {
         if !pod.spec.spread.is_empty() {
-            let own = pod.spec.spread.iter().filter(|constraint| constraint.required == required);
+            let own = pod
+                .spec
+                .spread
+                .iter()
+                .filter(|constraint| constraint.required == required);
             return own.cloned().collect();
         }
         let mut pairs = Vec::new();
         for service in self.services {
-            if service.iter().all(|(key, value)| pod.spec.labels.get(key) == Some(value)) {
+            if service
+                .iter()
+                .all(|(key, value)| pod.spec.labels.get(key) == Some(value))
+            {
                 pairs.extend(service.iter());
             }
         }
@@ -160,7 +208,12 @@ impl World<'_> {
     }
 
     fn eligible(&self, pod: &Pod, constraint: &SpreadConstraint, node: &Node) -> bool {
-        let allowed = !constraint.honor_affinity || pod.spec.local.nodes.matches(node.name, &node.labels, self.names);
+        let allowed = !constraint.honor_affinity
+            || pod
+                .spec
+                .local
+                .nodes
+                .matches(node.name, &node.labels, self.names);
         allowed && !(constraint.honor_taints && self.is_tainted(pod, node))
     }
 
@@ -168,11 +221,15 @@ impl World<'_> {
         let constraints = self.constraints(pod, true);
         for constraint in &constraints {
             let Some(value) = node.labels.get(constraint.key) else {
-                return Some("node(s) didn't match pod topology spread constraints (missing required label)");
+                return Some(
+                    "node(s) didn't match pod topology spread constraints (missing required label)",
+                );
             };
             let mut domains: BTreeMap<Symbol, i64> = BTreeMap::new();
             for other in &self.nodes {
-                let complete = constraints.iter().all(|constraint| other.labels.get(constraint.key).is_some());
+                let complete = constraints
+                    .iter()
+                    .all(|constraint| other.labels.get(constraint.key).is_some());
                 if complete && self.eligible(pod, constraint, other) {
                     let value = other.labels.get(constraint.key).unwrap();
                     *domains.entry(value).or_default() += self.counts(pod, constraint, other);
@@ -197,7 +254,11 @@ impl World<'_> {
             return vec![0; feasible.len()];
         }
         let demanding = !pod.spec.spread.is_empty();
-        let complete = |node: &Node| constraints.iter().all(|constraint| node.labels.get(constraint.key).is_some());
+        let complete = |node: &Node| {
+            constraints
+                .iter()
+                .all(|constraint| node.labels.get(constraint.key).is_some())
+        };
         let ignored = |node: &Node| demanding && !complete(node);
         let considered: Vec<_> = feasible.iter().filter(|node| !ignored(node)).collect();
         let raw: Vec<Option<i64>> = feasible
@@ -214,15 +275,22 @@ impl World<'_> {
                     let (size, count) = if constraint.key == self.names.known.hostname {
                         (considered.len(), self.counts(pod, constraint, node))
                     } else {
-                        let values: BTreeSet<_> = considered.iter().map(|node| node.labels.get(constraint.key)).collect();
+                        let values: BTreeSet<_> = considered
+                            .iter()
+                            .map(|node| node.labels.get(constraint.key))
+                            .collect();
                         let there = self.nodes.iter().filter(|other| {
                             other.labels.get(constraint.key) == Some(value)
                                 && (!demanding || complete(other))
                                 && self.eligible(pod, constraint, other)
                         });
-                        (values.len(), there.map(|other| self.counts(pod, constraint, other)).sum())
+                        (
+                            values.len(),
+                            there.map(|other| self.counts(pod, constraint, other)).sum(),
+                        )
                     };
-                    sum += count as f64 * ((size + 2) as f64).ln() + f64::from(constraint.max_skew - 1);
+                    sum += count as f64 * ((size + 2) as f64).ln()
+                        + f64::from(constraint.max_skew - 1);
                 }
                 Some(sum.round() as i64)
             })
@@ -257,14 +325,22 @@ impl World<'_> {
 
     fn affinity(&self, pod: &Pod, node: &Node) -> Option<&'static str> {
         let affinity = &pod.spec.affinity;
-        let friend = |other: &Pod| affinity.required.iter().all(|term| self.matches(term, other));
+        let friend = |other: &Pod| {
+            affinity
+                .required
+                .iter()
+                .all(|term| self.matches(term, other))
+        };
         let mut company = true;
         let mut anybody = false;
         for term in &affinity.required {
             let Some(value) = node.labels.get(term.key) else {
                 return Some("node(s) didn't match pod affinity rules");
             };
-            let friends: Vec<_> = self.by_value(term.key).filter(|(other, _)| friend(other)).collect();
+            let friends: Vec<_> = self
+                .by_value(term.key)
+                .filter(|(other, _)| friend(other))
+                .collect();
             anybody |= !friends.is_empty();
             company &= friends.iter().any(|(_, other)| *other == value);
         }
@@ -273,7 +349,10 @@ impl World<'_> {
         }
         for term in &affinity.required_anti {
             let value = node.labels.get(term.key);
-            if self.by_value(term.key).any(|(other, there)| Some(there) == value && self.matches(term, other)) {
+            if self
+                .by_value(term.key)
+                .any(|(other, there)| Some(there) == value && self.matches(term, other))
+            {
                 return Some("node(s) didn't match pod anti-affinity rules");
             }
         }
@@ -283,7 +362,8 @@ impl World<'_> {
             };
             for term in &other.spec.affinity.required_anti {
                 let value = there.labels.get(term.key);
-                if value.is_some() && value == node.labels.get(term.key) && self.matches(term, pod) {
+                if value.is_some() && value == node.labels.get(term.key) && self.matches(term, pod)
+                {
                     return Some("node(s) didn't satisfy existing pods anti-affinity rules");
                 }
             }
@@ -301,7 +381,10 @@ impl World<'_> {
             }
         };
         for (weight, term) in &pod.spec.affinity.preferred {
-            for (_, value) in self.by_value(term.key).filter(|(other, _)| self.matches(term, other)) {
+            for (_, value) in self
+                .by_value(term.key)
+                .filter(|(other, _)| self.matches(term, other))
+            {
                 add(term.key, value, i64::from(*weight));
             }
         }
@@ -310,7 +393,12 @@ impl World<'_> {
                 continue;
             };
             let hard = other.spec.affinity.required.iter().map(|term| (1, term));
-            let soft = other.spec.affinity.preferred.iter().map(|(weight, term)| (i64::from(*weight), term));
+            let soft = other
+                .spec
+                .affinity
+                .preferred
+                .iter()
+                .map(|(weight, term)| (i64::from(*weight), term));
             for (weight, term) in hard.chain(soft) {
                 if let Some(value) = there.labels.get(term.key)
                     && self.matches(term, pod)
@@ -321,7 +409,9 @@ impl World<'_> {
         }
         let (least, most) = (*sums.iter().min().unwrap(), *sums.iter().max().unwrap());
         let scale = |sum: i64| (100.0 * ((sum - least) as f64 / (most - least) as f64)) as i64;
-        sums.into_iter().map(|sum| if most == least { 0 } else { scale(sum) }).collect()
+        sums.into_iter()
+            .map(|sum| if most == least { 0 } else { scale(sum) })
+            .collect()
     }
 
     // === other scores ===
@@ -332,13 +422,26 @@ impl World<'_> {
             .map(|node| {
                 let bothers = |taint: &&Taint| {
                     taint.effect == Effect::PreferNoSchedule
-                        && !pod.spec.local.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+                        && !pod
+                            .spec
+                            .local
+                            .tolerations
+                            .iter()
+                            .any(|toleration| toleration.tolerates(taint))
                 };
                 node.taints.iter().filter(bothers).count() as i64
             })
             .collect();
         let most = *raw.iter().max().unwrap();
-        raw.iter().map(|raw| if most == 0 { 100 } else { 100 - 100 * raw / most }).collect()
+        raw.iter()
+            .map(|raw| {
+                if most == 0 {
+                    100
+                } else {
+                    100 - 100 * raw / most
+                }
+            })
+            .collect()
     }
 
     fn node_affinity_scores(&self, pod: &Pod, feasible: &[&Node]) -> Vec<i64> {
@@ -353,19 +456,28 @@ impl World<'_> {
             })
             .collect();
         let most = *raw.iter().max().unwrap();
-        raw.iter().map(|raw| if most == 0 { 0 } else { 100 * raw / most }).collect()
+        raw.iter()
+            .map(|raw| if most == 0 { 0 } else { 100 * raw / most })
+            .collect()
     }
 
     fn least_allocated(&self, pod: &Pod, node: &Node) -> i64 {
         let scored = &pod.spec.local.scored;
         let cpu: i64 = self.on(node).map(|other| other.charge().scored_cpu).sum();
-        let memory: i64 = self.on(node).map(|other| other.charge().scored_memory).sum();
+        let memory: i64 = self
+            .on(node)
+            .map(|other| other.charge().scored_memory)
+            .sum();
         let mut scores = Vec::new();
         for (resource, used) in [(ResourceId::CPU, cpu), (ResourceId::MEMORY, memory)] {
             let there = node.allocatable.get(resource);
             let taken = used + scored.get(resource);
             if there > 0 {
-                scores.push(if taken > there { 0 } else { (there - taken) * 100 / there });
+                scores.push(if taken > there {
+                    0
+                } else {
+                    (there - taken) * 100 / there
+                });
             }
         }
         scores.iter().sum::<i64>() / (scores.len().max(1) as i64)
@@ -377,12 +489,16 @@ impl World<'_> {
             return 0;
         }
         let share = |resource: ResourceId, with: bool| {
-            let used: i64 = self.on(node).map(|other| other.charge().requests.get(resource)).sum();
+            let used: i64 = self
+                .on(node)
+                .map(|other| other.charge().requests.get(resource))
+                .sum();
             let taken = used + if with { asked.get(resource) } else { 0 };
             (taken as f64 / node.allocatable.get(resource) as f64).min(1.0)
         };
         let score = |with: bool| {
-            let deviation = ((share(ResourceId::CPU, with) - share(ResourceId::MEMORY, with)) / 2.0).abs();
+            let deviation =
+                ((share(ResourceId::CPU, with) - share(ResourceId::MEMORY, with)) / 2.0).abs();
             ((1.0 - deviation) * 100.0) as i64
         };
         50 + (50 + score(true) - score(false)) / 2

@@ -128,7 +128,13 @@ pub fn resource_slice(json: &[u8], names: &mut Names) -> Result<ResourceSlice> {
         object: &wire.metadata.name,
     };
     let spec = &wire.spec;
-    let nodes = scope(spec.node_name.as_ref(), spec.all_nodes, spec.node_selector.as_ref(), place, names)?;
+    let nodes = scope(
+        spec.node_name.as_ref(),
+        spec.all_nodes,
+        spec.node_selector.as_ref(),
+        place,
+        names,
+    )?;
     let mut devices = Vec::new();
     for device in spec.devices.iter().flatten() {
         let mut capacity = BTreeMap::new();
@@ -152,7 +158,13 @@ pub fn resource_slice(json: &[u8], names: &mut Names) -> Result<ResourceSlice> {
                 .collect(),
             capacity,
             taints: taints.collect(),
-            nodes: scope(device.node_name.as_ref(), device.all_nodes, device.node_selector.as_ref(), place, names)?,
+            nodes: scope(
+                device.node_name.as_ref(),
+                device.all_nodes,
+                device.node_selector.as_ref(),
+                place,
+                names,
+            )?,
         });
     }
     Ok(ResourceSlice {
@@ -167,8 +179,14 @@ pub fn resource_slice(json: &[u8], names: &mut Names) -> Result<ResourceSlice> {
 }
 
 fn attribute(wire: &WireAttribute) -> Option<Attribute> {
-    let text = wire.text.as_deref().map(|text| Attribute::Text(text.into()));
-    let version = wire.version.as_deref().map(|text| Attribute::Version(text.into()));
+    let text = wire
+        .text
+        .as_deref()
+        .map(|text| Attribute::Text(text.into()));
+    let version = wire
+        .version
+        .as_deref()
+        .map(|text| Attribute::Version(text.into()));
     wire.int_value
         .map(Attribute::Int)
         .or(wire.bool_value.map(Attribute::Bool))
@@ -177,11 +195,15 @@ fn attribute(wire: &WireAttribute) -> Option<Attribute> {
 }
 
 fn alternative(wire: &WireExact) -> Alternative {
-    let tolerations = wire.tolerations.iter().flatten().map(|wire| DeviceToleration {
-        key: (!wire.key.is_empty()).then(|| wire.key.as_str().into()),
-        value: (wire.operator != "Exists").then(|| wire.value.as_str().into()),
-        effect: effect(&wire.effect),
-    });
+    let tolerations = wire
+        .tolerations
+        .iter()
+        .flatten()
+        .map(|wire| DeviceToleration {
+            key: (!wire.key.is_empty()).then(|| wire.key.as_str().into()),
+            value: (wire.operator != "Exists").then(|| wire.value.as_str().into()),
+            effect: effect(&wire.effect),
+        });
     Alternative {
         name: wire.name.as_str().into(),
         class: wire.device_class_name.as_str().into(),
@@ -211,8 +233,17 @@ pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
     });
     let constraints = ask.constraints.iter().flatten().filter_map(|wire| {
         Some(DeviceConstraint {
-            requests: wire.requests.iter().flatten().map(|name| name.as_str().into()).collect(),
-            attribute: wire.match_attribute.as_deref().or(wire.distinct_attribute.as_deref())?.into(),
+            requests: wire
+                .requests
+                .iter()
+                .flatten()
+                .map(|name| name.as_str().into())
+                .collect(),
+            attribute: wire
+                .match_attribute
+                .as_deref()
+                .or(wire.distinct_attribute.as_deref())?
+                .into(),
             distinct: wire.match_attribute.is_none(),
         })
     });
@@ -255,7 +286,10 @@ pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
         uid: wire.metadata.uid.as_str().into(),
         resource_version: wire.metadata.resource_version.as_str().into(),
         terminating: wire.metadata.deletion_timestamp.is_some(),
-        owner: wire.metadata.controller().map(|owner| owner.uid.as_str().into()),
+        owner: wire
+            .metadata
+            .controller()
+            .map(|owner| owner.uid.as_str().into()),
         name: wire.metadata.name.into(),
     })
 }

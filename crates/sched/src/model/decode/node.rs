@@ -72,7 +72,12 @@ pub fn node(json: &[u8], names: &mut Names) -> Result<Node> {
         kind: "Node",
         object: &wire.metadata.name,
     };
-    let pods = match wire.status.allocatable.as_ref().and_then(|list| list.get("pods")) {
+    let pods = match wire
+        .status
+        .allocatable
+        .as_ref()
+        .and_then(|list| list.get("pods"))
+    {
         Some(amount) => place.quantity("pods", amount)?.value(),
         None => 0,
     };
@@ -94,7 +99,13 @@ pub fn node(json: &[u8], names: &mut Names) -> Result<Node> {
         .images
         .iter()
         .flatten()
-        .flat_map(|image| image.names.iter().flatten().map(|name| (name, image.size_bytes)))
+        .flat_map(|image| {
+            image
+                .names
+                .iter()
+                .flatten()
+                .map(|name| (name, image.size_bytes))
+        })
         .map(|(name, size)| (names.intern(name), size))
         .collect();
     let conditions = wire
@@ -102,7 +113,12 @@ pub fn node(json: &[u8], names: &mut Names) -> Result<Node> {
         .conditions
         .iter()
         .flatten()
-        .map(|condition| (names.intern(&condition.r#type), names.intern(&condition.status)))
+        .map(|condition| {
+            (
+                names.intern(&condition.r#type),
+                names.intern(&condition.status),
+            )
+        })
         .collect();
     Ok(Node {
         name: names.intern(&wire.metadata.name),

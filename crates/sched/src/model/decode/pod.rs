@@ -55,12 +55,18 @@ pub fn pod(json: &[u8], names: &mut Names) -> Result<Pod> {
         tolerations: tolerations(&wire.spec, names),
         ports: ports(&wire.spec, names),
         images: images(&wire.spec, names),
-        containers: (wire.spec.containers.len() + wire.spec.init_containers.iter().flatten().count()) as u16,
+        containers: (wire.spec.containers.len()
+            + wire.spec.init_containers.iter().flatten().count()) as u16,
         features: features(&wire.spec, names),
     };
     let spec = PodSpec {
         namespace,
-        scheduler_name: names.intern(wire.spec.scheduler_name.as_deref().unwrap_or("default-scheduler")),
+        scheduler_name: names.intern(
+            wire.spec
+                .scheduler_name
+                .as_deref()
+                .unwrap_or("default-scheduler"),
+        ),
         local: Arc::new(local),
         spread: spread(&wire.spec, &labels, place, names)?,
         affinity: pod_affinity(affinity, namespace, place, names)?,
@@ -96,7 +102,8 @@ pub fn pod(json: &[u8], names: &mut Names) -> Result<Pod> {
         spec: Arc::new(spec),
         resized,
         node: non_empty(wire.spec.node_name.as_deref()).map(|node| names.intern(&node)),
-        nominated: non_empty(wire.status.nominated_node_name.as_deref()).map(|node| names.intern(&node)),
+        nominated: non_empty(wire.status.nominated_node_name.as_deref())
+            .map(|node| names.intern(&node)),
         priority: wire.spec.priority.unwrap_or(0),
         never_preempts: wire.spec.preemption_policy.as_deref() == Some("Never"),
         terminating: wire.metadata.deletion_timestamp.is_some(),
@@ -150,10 +157,13 @@ fn sizing(wire: &WirePod, place: Place<'_>, names: &mut Names) -> Result<Sizing>
                 let status = statuses.get(container.name.as_str());
                 let actual = status.and_then(|status| status.resources.as_ref());
                 let mut known = |list: Option<&ResourceList>| -> Result<Option<Amounts>> {
-                    list.map(|list| place.amounts(Some(list), names)).transpose()
+                    list.map(|list| place.amounts(Some(list), names))
+                        .transpose()
                 };
                 Ok(Container {
-                    allocated: known(status.and_then(|status| status.allocated_resources.as_ref()))?,
+                    allocated: known(
+                        status.and_then(|status| status.allocated_resources.as_ref()),
+                    )?,
                     actual: match actual {
                         Some(actual) => Some(known(actual.requests.as_ref())?.unwrap_or_default()),
                         None => None,
@@ -167,7 +177,8 @@ fn sizing(wire: &WirePod, place: Place<'_>, names: &mut Names) -> Result<Sizing>
     let init_containers = containers(wire.spec.init_containers.as_deref().unwrap_or_default())?;
     let containers = containers(&wire.spec.containers)?;
     let optional = |list: Option<&ResourceList>, names: &mut Names| -> Result<Option<Amounts>> {
-        list.map(|list| place.amounts(Some(list), names)).transpose()
+        list.map(|list| place.amounts(Some(list), names))
+            .transpose()
     };
     let whole_actual = match &wire.status.resources {
         Some(resources) => Some(optional(resources.requests.as_ref(), names)?.unwrap_or_default()),
@@ -212,13 +223,19 @@ fn node_selector(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result
     pairs.sort_unstable();
     Ok(NodeSelector {
         labels: pairs.into(),
-        terms: required.map(|terms| node_terms(terms, place, names)).transpose()?,
+        terms: required
+            .map(|terms| node_terms(terms, place, names))
+            .transpose()?,
     })
 }
 
 type PreferredNodes = Box<[(i32, crate::model::selector::NodeTerm)]>;
 
-fn preferred_nodes(affinity: Option<&WireAffinity>, place: Place<'_>, names: &mut Names) -> Result<PreferredNodes> {
+fn preferred_nodes(
+    affinity: Option<&WireAffinity>,
+    place: Place<'_>,
+    names: &mut Names,
+) -> Result<PreferredNodes> {
     affinity
         .and_then(|affinity| affinity.node_affinity.as_ref())
         .and_then(|affinity| affinity.preferred.as_ref())
@@ -241,7 +258,8 @@ fn tolerations(spec: &WireSpec, names: &mut Names) -> Box<[Toleration]> {
 }
 
 fn ports(spec: &WireSpec, names: &mut Names) -> Box<[HostPort]> {
-    let staying = |container: &&WireContainer| container.restart_policy.as_deref() == Some("Always");
+    let staying =
+        |container: &&WireContainer| container.restart_policy.as_deref() == Some("Always");
     let mut ports: Vec<_> = spec
         .init_containers
         .iter()
@@ -255,7 +273,11 @@ fn ports(spec: &WireSpec, names: &mut Names) -> Box<[HostPort]> {
                 "" | "0.0.0.0" => None,
                 address => Some(names.intern(address)),
             },
-            protocol: names.intern(if port.protocol.is_empty() { "TCP" } else { &port.protocol }),
+            protocol: names.intern(if port.protocol.is_empty() {
+                "TCP"
+            } else {
+                &port.protocol
+            }),
             port: port.host_port,
         })
         .collect();
@@ -265,7 +287,11 @@ fn ports(spec: &WireSpec, names: &mut Names) -> Box<[HostPort]> {
 
 /// An image without a tag is its latest one.
 fn images(spec: &WireSpec, names: &mut Names) -> Box<[Symbol]> {
-    let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let containers = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers);
     let volumes = spec
         .volumes
         .iter()
@@ -294,7 +320,11 @@ fn features(spec: &WireSpec, names: &mut Names) -> Box<[Symbol]> {
             .flatten()
             .any(|rule| rule.action == "RestartAllContainers")
     };
-    let mut containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+    let mut containers = spec
+        .init_containers
+        .iter()
+        .flatten()
+        .chain(&spec.containers);
     if containers.any(restarts_all) {
         features.push(names.intern("RestartAllContainersOnContainerExits"));
     }
@@ -304,7 +334,12 @@ fn features(spec: &WireSpec, names: &mut Names) -> Box<[Symbol]> {
     features.into()
 }
 
-fn spread(spec: &WireSpec, labels: &Labels, place: Place<'_>, names: &mut Names) -> Result<Box<[SpreadConstraint]>> {
+fn spread(
+    spec: &WireSpec,
+    labels: &Labels,
+    place: Place<'_>,
+    names: &mut Names,
+) -> Result<Box<[SpreadConstraint]>> {
     spec.topology_spread_constraints
         .iter()
         .flatten()
@@ -349,7 +384,11 @@ fn pod_affinity(
     let (required, required_anti) = (required(friends)?, required(foes)?);
     let mut preferred = Vec::new();
     for (side, sign) in [(friends, 1), (foes, -1)] {
-        for weighted in side.and_then(|side| side.preferred.as_ref()).into_iter().flatten() {
+        for weighted in side
+            .and_then(|side| side.preferred.as_ref())
+            .into_iter()
+            .flatten()
+        {
             preferred.push((sign * weighted.weight, term(&weighted.pod_affinity_term)?));
         }
     }
@@ -360,7 +399,12 @@ fn pod_affinity(
     })
 }
 
-fn affinity_term(wire: &WireTerm, namespace: Symbol, place: Place<'_>, names: &mut Names) -> Result<AffinityTerm> {
+fn affinity_term(
+    wire: &WireTerm,
+    namespace: Symbol,
+    place: Place<'_>,
+    names: &mut Names,
+) -> Result<AffinityTerm> {
     let listed = wire.namespaces.as_deref().unwrap_or_default();
     let mut namespaces: Vec<_> = listed.iter().map(|name| names.intern(name)).collect();
     if namespaces.is_empty() && wire.namespace_selector.is_none() {
@@ -412,7 +456,11 @@ fn volumes(spec: &WireSpec) -> Box<[Volume]> {
             }
             let disk = wire.rbd.as_ref()?;
             Some(Volume::Rbd {
-                monitors: disk.monitors.iter().map(|monitor| monitor.as_str().into()).collect(),
+                monitors: disk
+                    .monitors
+                    .iter()
+                    .map(|monitor| monitor.as_str().into())
+                    .collect(),
                 pool: disk.pool.as_str().into(),
                 image: disk.image.as_str().into(),
                 read_only: disk.read_only,

@@ -35,7 +35,11 @@ pub struct WireNodeSelector {
     pub node_selector_terms: Vec<WireNodeTerm>,
 }
 
-pub fn requirement(wire: &WireRequirement, place: Place<'_>, names: &mut Names) -> Result<Requirement> {
+pub fn requirement(
+    wire: &WireRequirement,
+    place: Place<'_>,
+    names: &mut Names,
+) -> Result<Requirement> {
     let operator = match wire.operator.as_str() {
         "In" => Operator::In,
         "NotIn" => Operator::NotIn,
@@ -71,7 +75,11 @@ pub fn requirements(
         .collect()
 }
 
-pub fn selector(wire: Option<&WireSelector>, place: Place<'_>, names: &mut Names) -> Result<Selector> {
+pub fn selector(
+    wire: Option<&WireSelector>,
+    place: Place<'_>,
+    names: &mut Names,
+) -> Result<Selector> {
     let Some(wire) = wire else {
         return Ok(Selector::Nothing);
     };
@@ -92,7 +100,11 @@ pub fn node_term(wire: &WireNodeTerm, place: Place<'_>, names: &mut Names) -> Re
     })
 }
 
-pub fn node_terms(wire: &WireNodeSelector, place: Place<'_>, names: &mut Names) -> Result<Box<[NodeTerm]>> {
+pub fn node_terms(
+    wire: &WireNodeSelector,
+    place: Place<'_>,
+    names: &mut Names,
+) -> Result<Box<[NodeTerm]>> {
     wire.node_selector_terms
         .iter()
         .map(|term| node_term(term, place, names))

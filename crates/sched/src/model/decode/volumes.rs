@@ -43,7 +43,11 @@ pub fn storage_class(json: &[u8], names: &mut Names) -> Result<StorageClass> {
             expressions.push(Requirement {
                 key: names.intern(&requirement.key),
                 operator: Operator::In,
-                values: requirement.values.iter().map(|value| names.intern(value)).collect(),
+                values: requirement
+                    .values
+                    .iter()
+                    .map(|value| names.intern(value))
+                    .collect(),
             });
         }
         topologies.push(NodeTerm {
@@ -137,7 +141,10 @@ pub fn persistent_volume(json: &[u8], names: &mut Names) -> Result<PersistentVol
         kind: "PersistentVolume",
         object: &wire.metadata.name,
     };
-    let required = wire.spec.node_affinity.and_then(|affinity| affinity.required);
+    let required = wire
+        .spec
+        .node_affinity
+        .and_then(|affinity| affinity.required);
     let terms = required
         .map(|required| node_terms(&required, place, names))
         .transpose()?;
@@ -147,7 +154,11 @@ pub fn persistent_volume(json: &[u8], names: &mut Names) -> Result<PersistentVol
         access_modes: access_modes(wire.spec.access_modes.as_ref(), place)?,
         class: wire.spec.storage_class_name.into(),
         block: wire.spec.volume_mode.as_deref() == Some("Block"),
-        attributes_class: wire.spec.volume_attributes_class_name.unwrap_or_default().into(),
+        attributes_class: wire
+            .spec
+            .volume_attributes_class_name
+            .unwrap_or_default()
+            .into(),
         available: wire.status.phase == "Available",
         terminating: wire.metadata.deletion_timestamp.is_some(),
         nodes: NodeSelector {
@@ -159,7 +170,10 @@ pub fn persistent_volume(json: &[u8], names: &mut Names) -> Result<PersistentVol
             name: claim.name.into(),
             uid: claim.uid.into(),
         }),
-        csi: wire.spec.csi.map(|csi| (csi.driver.into(), csi.volume_handle.into())),
+        csi: wire
+            .spec
+            .csi
+            .map(|csi| (csi.driver.into(), csi.volume_handle.into())),
         resource_version: wire.metadata.resource_version.into(),
         name: wire.metadata.name.into(),
     })
@@ -198,7 +212,9 @@ pub fn volume_claim(json: &[u8], names: &mut Names) -> Result<VolumeClaim> {
         object: &wire.metadata.name,
     };
     let requests = wire.spec.resources.and_then(|resources| resources.requests);
-    let selected = wire.metadata.annotation("volume.kubernetes.io/selected-node");
+    let selected = wire
+        .metadata
+        .annotation("volume.kubernetes.io/selected-node");
     let selector = match &wire.spec.selector {
         Some(_) => Some(selector(wire.spec.selector.as_ref(), place, names)?),
         None => None,
@@ -213,16 +229,26 @@ pub fn volume_claim(json: &[u8], names: &mut Names) -> Result<VolumeClaim> {
         uid: wire.metadata.uid.as_str().into(),
         resource_version: wire.metadata.resource_version.as_str().into(),
         class: class.map(Into::into),
-        attributes_class: wire.spec.volume_attributes_class_name.unwrap_or_default().into(),
+        attributes_class: wire
+            .spec
+            .volume_attributes_class_name
+            .unwrap_or_default()
+            .into(),
         request: storage(requests.as_ref(), place)?,
         access_modes: access_modes(wire.spec.access_modes.as_ref(), place)?,
         block: wire.spec.volume_mode.as_deref() == Some("Block"),
         selector,
-        bind_completed: wire.metadata.annotation("pv.kubernetes.io/bind-completed").is_some(),
+        bind_completed: wire
+            .metadata
+            .annotation("pv.kubernetes.io/bind-completed")
+            .is_some(),
         lost: wire.status.phase == "Lost",
         terminating: wire.metadata.deletion_timestamp.is_some(),
         selected_node: selected.map(|node| names.intern(node)),
-        owner: wire.metadata.controller().map(|owner| owner.uid.as_str().into()),
+        owner: wire
+            .metadata
+            .controller()
+            .map(|owner| owner.uid.as_str().into()),
         volume: wire.spec.volume_name.into(),
         name: wire.metadata.name.into(),
     })
@@ -360,7 +386,12 @@ pub fn volume_attachment(json: &[u8], names: &mut Names) -> Result<VolumeAttachm
         name: wire.metadata.name.into(),
         attacher: wire.spec.attacher.into(),
         node: names.intern(&wire.spec.node_name),
-        volume: wire.spec.source.persistent_volume_name.unwrap_or_default().into(),
+        volume: wire
+            .spec
+            .source
+            .persistent_volume_name
+            .unwrap_or_default()
+            .into(),
     })
 }
 
@@ -377,7 +408,10 @@ mod tests {
             "status":{"phase":"Available"}}"#;
         let volume = persistent_volume(json, &mut names).unwrap();
         assert_eq!((volume.capacity, volume.available), (1 << 30, true));
-        assert_eq!(volume.nodes.terms.as_ref().map(|terms| terms.len()), Some(1));
+        assert_eq!(
+            volume.nodes.terms.as_ref().map(|terms| terms.len()),
+            Some(1)
+        );
         let json = br#"{"metadata":{"name":"c","namespace":"n","annotations":{"pv.kubernetes.io/bind-completed":"yes"}},
             "spec":{"volumeName":"v","storageClassName":"","resources":{"requests":{"storage":"500Mi"}}},"status":{"phase":"Lost"}}"#;
         let claim = volume_claim(json, &mut names).unwrap();
@@ -385,6 +419,9 @@ mod tests {
         assert_eq!(claim.class.as_deref(), Some(""));
         let json = br#"{"metadata":{"name":"v"},"spec":{"accessModes":["Odd"]}}"#;
         let error = persistent_volume(json, &mut names).unwrap_err();
-        assert_eq!(error.to_string(), "PersistentVolume v: accessModes: unknown value \"Odd\"");
+        assert_eq!(
+            error.to_string(),
+            "PersistentVolume v: accessModes: unknown value \"Odd\""
+        );
     }
 }

@@ -22,7 +22,11 @@ pub struct Solution {
 }
 
 /// `Ok(None)`: the node cannot give all of it. `Err`: nobody can tell.
-pub fn allocate(cluster: &Cluster, claims: &[&ResourceClaim], node: &Node) -> Result<Option<Solution>, String> {
+pub fn allocate(
+    cluster: &Cluster,
+    claims: &[&ResourceClaim],
+    node: &Node,
+) -> Result<Option<Solution>, String> {
     let pools = cluster.devices.pools(node, &cluster.names);
     let mut search = Search {
         cluster,
@@ -36,7 +40,11 @@ pub fn allocate(cluster: &Cluster, claims: &[&ResourceClaim], node: &Node) -> Re
     if search.request(0, 0)? {
         let score = search.score;
         return Ok(Some(Solution {
-            claims: search.chosen.into_iter().map(|list| list.into_iter().map(|(device, _)| device).collect()).collect(),
+            claims: search
+                .chosen
+                .into_iter()
+                .map(|list| list.into_iter().map(|(device, _)| device).collect())
+                .collect(),
             score,
         }));
     }
@@ -69,8 +77,18 @@ impl<'a> Search<'a> {
             } else {
                 wanted.name.clone()
             };
-            let worth = if wanted.has_subrequests { 8 - index as i64 } else { 0 };
-            let at = At { claim, request, index, name: &name, alternative };
+            let worth = if wanted.has_subrequests {
+                8 - index as i64
+            } else {
+                0
+            };
+            let at = At {
+                claim,
+                request,
+                index,
+                name: &name,
+                alternative,
+            };
             self.score += worth;
             let found = match alternative.count {
                 Some(count) => self.devices(&at, count, 0)?,
@@ -93,7 +111,10 @@ impl<'a> Search<'a> {
             return Ok(false);
         }
         let pools = self.pools;
-        let usable = pools.iter().filter(|pool| !pool.incomplete).flat_map(|pool| pool.devices.iter());
+        let usable = pools
+            .iter()
+            .filter(|pool| !pool.incomplete)
+            .flat_map(|pool| pool.devices.iter());
         for (position, (slice, device)) in usable.enumerate().skip(from) {
             let id = id_of(slice, device);
             if !at.alternative.admin_access && self.taken.contains(&id) {
@@ -133,7 +154,10 @@ impl<'a> Search<'a> {
                 continue;
             }
             let free = at.alternative.admin_access || !self.taken.contains(&id);
-            if !free || !self.suits(at, slice, device, &id)? || self.chosen[at.claim].len() >= MOST_DEVICES {
+            if !free
+                || !self.suits(at, slice, device, &id)?
+                || self.chosen[at.claim].len() >= MOST_DEVICES
+            {
                 complete = false;
                 break;
             }
@@ -169,21 +193,40 @@ impl<'a> Search<'a> {
         self.chosen[at.claim].pop();
     }
 
-    fn suits(&mut self, at: &At<'_>, slice: &ResourceSlice, device: &Device, id: &DeviceId) -> Result<bool, String> {
+    fn suits(
+        &mut self,
+        at: &At<'_>,
+        slice: &ResourceSlice,
+        device: &Device,
+        id: &DeviceId,
+    ) -> Result<bool, String> {
         let bothers = device.taints.iter().any(|taint| {
             taint.effect != Effect::PreferNoSchedule
-                && !at.alternative.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+                && !at
+                    .alternative
+                    .tolerations
+                    .iter()
+                    .any(|toleration| toleration.tolerates(taint))
         });
         if bothers || !self.selected(at, slice, device, id)? {
             return Ok(false);
         }
         let claim = self.claims[at.claim];
         let chosen = &self.chosen[at.claim];
-        Ok(claim.constraints.iter().all(|constraint| agrees(constraint, at, device, &slice.driver, chosen)))
+        Ok(claim
+            .constraints
+            .iter()
+            .all(|constraint| agrees(constraint, at, device, &slice.driver, chosen)))
     }
 
     /// Whether the class's selectors and the request's hold.
-    fn selected(&mut self, at: &At<'_>, slice: &ResourceSlice, device: &Device, id: &DeviceId) -> Result<bool, String> {
+    fn selected(
+        &mut self,
+        at: &At<'_>,
+        slice: &ResourceSlice,
+        device: &Device,
+        id: &DeviceId,
+    ) -> Result<bool, String> {
         let key = (at.claim, at.request, at.index, id.clone());
         if let Some(known) = self.matched.get(&key) {
             return Ok(*known);
@@ -194,20 +237,29 @@ impl<'a> Search<'a> {
         let mut holds = true;
         for (index, expression) in class_selectors.iter().enumerate() {
             holds = holds
-                && selector::matches(expression, &slice.driver, device)
-                    .map_err(|error| format!("class {}: selector #{index}: {error}", at.alternative.class))?;
+                && selector::matches(expression, &slice.driver, device).map_err(|error| {
+                    format!("class {}: selector #{index}: {error}", at.alternative.class)
+                })?;
         }
         for (index, expression) in at.alternative.selectors.iter().enumerate() {
             holds = holds
-                && selector::matches(expression, &slice.driver, device)
-                    .map_err(|error| format!("claim {}: selector #{index}: {error}", self.full_name(claim)))?;
+                && selector::matches(expression, &slice.driver, device).map_err(|error| {
+                    format!(
+                        "claim {}: selector #{index}: {error}",
+                        self.full_name(claim)
+                    )
+                })?;
         }
         self.matched.insert(key, holds);
         Ok(holds)
     }
 
     fn full_name(&self, claim: &ResourceClaim) -> String {
-        format!("{}/{}", self.cluster.names.text(claim.namespace), claim.name)
+        format!(
+            "{}/{}",
+            self.cluster.names.text(claim.namespace),
+            claim.name
+        )
     }
 }
 
@@ -229,8 +281,14 @@ fn id_of(slice: &ResourceSlice, device: &Device) -> DeviceId {
 }
 
 fn attribute<'a>(device: &'a Device, driver: &str, name: &str) -> Option<&'a Attribute> {
-    let own = || name.strip_prefix(driver).and_then(|rest| rest.strip_prefix('/'));
-    device.attributes.get(name).or_else(|| device.attributes.get(own()?))
+    let own = || {
+        name.strip_prefix(driver)
+            .and_then(|rest| rest.strip_prefix('/'))
+    };
+    device
+        .attributes
+        .get(name)
+        .or_else(|| device.attributes.get(own()?))
 }
 
 fn agrees(
@@ -243,7 +301,10 @@ fn agrees(
     let concerns = |request: &str| {
         let main = request.split('/').next().unwrap_or(request);
         constraint.requests.is_empty()
-            || constraint.requests.iter().any(|name| &**name == request || &**name == main)
+            || constraint
+                .requests
+                .iter()
+                .any(|name| &**name == request || &**name == main)
     };
     if !concerns(at.name) {
         return true;

@@ -15,7 +15,9 @@ use crate::model::devices::{Allocation, ResourceClaim};
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(
         Resource::Node,
-        Action::ADD.or(Action::NODE_LABEL).or(Action::NODE_ALLOCATABLE),
+        Action::ADD
+            .or(Action::NODE_LABEL)
+            .or(Action::NODE_ALLOCATABLE),
     ),
     ClusterEvent::new(Resource::ResourceClaim, Action::ALL),
     ClusterEvent::new(Resource::Pod, Action::POD_CLAIM),
@@ -40,7 +42,10 @@ fn claims<'a>(context: &Context<'a>) -> Result<Vec<&'a ResourceClaim>, String> {
         let (name, made_for_it) = match &entry.claim {
             Some(name) => (name.clone(), false),
             None => {
-                let status = pod.claim_statuses.iter().find(|(name, _)| *name == entry.name);
+                let status = pod
+                    .claim_statuses
+                    .iter()
+                    .find(|(name, _)| *name == entry.name);
                 match status {
                     None => {
                         let namespace = context.cluster.names.text(pod.namespace());
@@ -54,7 +59,12 @@ fn claims<'a>(context: &Context<'a>) -> Result<Vec<&'a ResourceClaim>, String> {
                 }
             }
         };
-        let Some(claim) = context.cluster.devices.claims.get(&(pod.namespace(), name.clone())) else {
+        let Some(claim) = context
+            .cluster
+            .devices
+            .claims
+            .get(&(pod.namespace(), name.clone()))
+        else {
             return Err(format!("resourceclaim.resource.k8s.io {name:?} not found"));
         };
         if claim.terminating {
@@ -101,7 +111,10 @@ fn checked(context: &Context<'_>) -> Result<Vec<Key>, String> {
     for claim in claims(context)? {
         let key = (claim.namespace, claim.name.clone());
         if claim.allocation.is_some() {
-            let is_ours = claim.reserved_for.iter().any(|uid| **uid == *context.pod.uid);
+            let is_ours = claim
+                .reserved_for
+                .iter()
+                .any(|uid| **uid == *context.pod.uid);
             if claim.reserved_for.len() >= MOST_CONSUMERS && !is_ours {
                 return Err("resourceclaim in use".to_owned());
             }
@@ -120,7 +133,10 @@ fn checked(context: &Context<'_>) -> Result<Vec<Key>, String> {
                         } else {
                             request.name.to_string()
                         };
-                        return Err(format!("request {name}: device class {} does not exist", alternative.class));
+                        return Err(format!(
+                            "request {name}: device class {} does not exist",
+                            alternative.class
+                        ));
                     }
                 }
             }
@@ -139,11 +155,14 @@ fn unallocated<'a>(context: &Context<'a>, state: &ClaimState) -> Vec<&'a Resourc
 
 /// Whether the devices of an allocated claim can be used from a node.
 fn is_usable(context: &Context<'_>, claim: &ResourceClaim, node: NodeId) -> bool {
-    let (Some(allocation), Some(node)) = (&claim.allocation, context.cluster.nodes.object(node)) else {
+    let (Some(allocation), Some(node)) = (&claim.allocation, context.cluster.nodes.object(node))
+    else {
         return true;
     };
     allocation.nodes.as_ref().is_none_or(|terms| {
-        terms.iter().any(|term| term.matches(node.name, &node.labels, &context.cluster.names))
+        terms
+            .iter()
+            .any(|term| term.matches(node.name, &node.labels, &context.cluster.names))
     })
 }
 
@@ -159,20 +178,36 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
     if known.all(|claim| is_usable(context, claim, node)) {
         return Ok(());
     }
-    Err(Refusal::unresolvable("resourceclaim not available on the node"))
+    Err(Refusal::unresolvable(
+        "resourceclaim not available on the node",
+    ))
 }
 
 /// Devices on a node for the claims that have none yet.
-pub fn solve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Result<Option<Solution>, Refusal> {
+pub fn solve(
+    context: &Context<'_>,
+    state: &ClaimState,
+    node: NodeId,
+) -> Result<Option<Solution>, Refusal> {
     let open = unallocated(context, state);
-    let Some(object) = context.cluster.nodes.object(node).filter(|_| !open.is_empty()) else {
+    let Some(object) = context
+        .cluster
+        .nodes
+        .object(node)
+        .filter(|_| !open.is_empty())
+    else {
         return Ok(Some(Solution::default()));
     };
-    allocate::allocate(context.cluster, &open, object).map_err(|text| Refusal::worded(Code::Error, text))
+    allocate::allocate(context.cluster, &open, object)
+        .map_err(|text| Refusal::worded(Code::Error, text))
 }
 
 /// What has to be written for the pod to use its claims on a node.
-pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Vec<(Key, Option<Allocation>)> {
+pub fn reserve(
+    context: &Context<'_>,
+    state: &ClaimState,
+    node: NodeId,
+) -> Vec<(Key, Option<Allocation>)> {
     let claims = &context.cluster.devices.claims;
     let mut given = match solve(context, state, node) {
         Ok(Some(solution)) => solution.claims.into_iter(),
@@ -185,9 +220,16 @@ pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Vec<(
         };
         if claim.allocation.is_none() {
             let devices = given.next().unwrap_or_default();
-            let nodes = context.cluster.devices.nodes_of(&devices, context.cluster.nodes.name(node));
+            let nodes = context
+                .cluster
+                .devices
+                .nodes_of(&devices, context.cluster.nodes.name(node));
             plan.push((key.clone(), Some(Allocation { devices, nodes })));
-        } else if !claim.reserved_for.iter().any(|uid| **uid == *context.pod.uid) {
+        } else if !claim
+            .reserved_for
+            .iter()
+            .any(|uid| **uid == *context.pod.uid)
+        {
             plan.push((key.clone(), None));
         }
     }
@@ -195,7 +237,12 @@ pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Vec<(
 }
 
 /// Earlier alternatives are liked better.
-pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &mut Vec<i64>) -> bool {
+pub fn score(
+    context: &Context<'_>,
+    state: &CycleState,
+    nodes: &[NodeId],
+    out: &mut Vec<i64>,
+) -> bool {
     let Some(state) = &state.claims else {
         return false;
     };
@@ -217,13 +264,20 @@ pub fn score(context: &Context<'_>, state: &CycleState, nodes: &[NodeId], out: &
 pub fn to_deallocate(context: &Context<'_>, state: &ClaimState) -> Option<Key> {
     let cluster = context.cluster;
     let nodes = cluster.nodes.current_order();
-    state.keys.iter().find(|key| {
-        cluster.devices.claims.get(*key).is_some_and(|claim| {
-            let alone = claim.reserved_for.iter().all(|uid| **uid == *context.pod.uid);
-            let elsewhere = nodes.iter().any(|node| !is_usable(context, claim, *node));
-            claim.allocation.is_some() && alone && elsewhere
+    state
+        .keys
+        .iter()
+        .find(|key| {
+            cluster.devices.claims.get(*key).is_some_and(|claim| {
+                let alone = claim
+                    .reserved_for
+                    .iter()
+                    .all(|uid| **uid == *context.pod.uid);
+                let elsewhere = nodes.iter().any(|node| !is_usable(context, claim, *node));
+                claim.allocation.is_some() && alone && elsewhere
+            })
         })
-    }).cloned()
+        .cloned()
 }
 
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {

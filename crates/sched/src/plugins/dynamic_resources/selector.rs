@@ -23,20 +23,29 @@ pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, 
     let mut context = Context::with_env(environment().clone());
     context.add_variable_from_value("device", value(expression, driver, device));
     // Quantities and versions are numbers in here, so one set of comparisons does for both.
-    let _ = context.add_function("quantity", |text: Arc<String>| -> Result<i64, ExecutionError> {
-        let quantity = text.parse::<Quantity>();
-        quantity
-            .map(|quantity| quantity.milli())
-            .map_err(|error| ExecutionError::function_error("quantity", error))
-    });
+    let _ = context.add_function(
+        "quantity",
+        |text: Arc<String>| -> Result<i64, ExecutionError> {
+            let quantity = text.parse::<Quantity>();
+            quantity
+                .map(|quantity| quantity.milli())
+                .map_err(|error| ExecutionError::function_error("quantity", error))
+        },
+    );
     let _ = context.add_function("semver", |text: Arc<String>| version(&text));
-    let _ = context.add_function("compareTo", |This(own): This<i64>, other: i64| own.cmp(&other) as i64);
-    let _ = context.add_function("isGreaterThan", |This(own): This<i64>, other: i64| own > other);
+    let _ = context.add_function("compareTo", |This(own): This<i64>, other: i64| {
+        own.cmp(&other) as i64
+    });
+    let _ = context.add_function("isGreaterThan", |This(own): This<i64>, other: i64| {
+        own > other
+    });
     let _ = context.add_function("isLessThan", |This(own): This<i64>, other: i64| own < other);
     match program.execute(&context) {
         Ok(Value::Bool(holds)) => Ok(holds),
         Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
-        Err(ExecutionError::NoSuchKey(key)) => Err(format!("CEL runtime error: no such key: {key}")),
+        Err(ExecutionError::NoSuchKey(key)) => {
+            Err(format!("CEL runtime error: no such key: {key}"))
+        }
         Err(error) => Err(format!("CEL runtime error: {error}")),
     }
 }
@@ -44,7 +53,9 @@ pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, 
 /// Major, minor and patch in one number that compares as they do.
 fn version(text: &str) -> i64 {
     let plain = text.split(['-', '+']).next().unwrap_or_default();
-    let mut parts = plain.split('.').map(|part| part.parse::<i64>().unwrap_or(0));
+    let mut parts = plain
+        .split('.')
+        .map(|part| part.parse::<i64>().unwrap_or(0));
     let mut next = || parts.next().unwrap_or(0) & 0x1f_ffff;
     (next() << 42) | (next() << 21) | next()
 }
@@ -89,7 +100,14 @@ fn insert(domains: &mut Domains, name: &str, driver: &str, value: Value) {
 fn nested(domains: Domains) -> Value {
     let map: HashMap<Key, Value> = domains
         .into_iter()
-        .map(|(domain, inner)| (Key::from(domain), Value::Map(Map { map: Arc::new(inner) })))
+        .map(|(domain, inner)| {
+            (
+                Key::from(domain),
+                Value::Map(Map {
+                    map: Arc::new(inner),
+                }),
+            )
+        })
         .collect();
     Value::Map(Map { map: Arc::new(map) })
 }
@@ -123,17 +141,39 @@ mod tests {
         for (expression, expected) in [
             (r#"device.driver == "d.io""#, Ok(true)),
             (r#"device.attributes["d.io"].model == "m""#, Ok(true)),
-            (r#"device.attributes["other.io"].cores > 4 && device.attributes["d.io"].fast"#, Ok(true)),
-            (r#"device.capacity["d.io"].memory.compareTo(quantity("8Gi")) >= 0"#, Ok(true)),
-            (r#"device.capacity["d.io"].memory.isGreaterThan(quantity("1Ti"))"#, Ok(false)),
-            (r#"device.attributes["d.io"].driverVersion.isGreaterThan(semver("1.9.9"))"#, Ok(true)),
-            (r#"device.attributes["d.io"].none == 1"#, Err("CEL runtime error: no such key: none")),
-            (r#"device.attributes["none.io"].x == 1"#, Err("CEL runtime error: no such key: x")),
+            (
+                r#"device.attributes["other.io"].cores > 4 && device.attributes["d.io"].fast"#,
+                Ok(true),
+            ),
+            (
+                r#"device.capacity["d.io"].memory.compareTo(quantity("8Gi")) >= 0"#,
+                Ok(true),
+            ),
+            (
+                r#"device.capacity["d.io"].memory.isGreaterThan(quantity("1Ti"))"#,
+                Ok(false),
+            ),
+            (
+                r#"device.attributes["d.io"].driverVersion.isGreaterThan(semver("1.9.9"))"#,
+                Ok(true),
+            ),
+            (
+                r#"device.attributes["d.io"].none == 1"#,
+                Err("CEL runtime error: no such key: none"),
+            ),
+            (
+                r#"device.attributes["none.io"].x == 1"#,
+                Err("CEL runtime error: no such key: x"),
+            ),
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),
         ] {
             let found = matches(expression, "d.io", &slice.devices[0]);
-            assert_eq!(found.as_ref().map(|holds| *holds).map_err(String::as_str), expected, "{expression}");
+            assert_eq!(
+                found.as_ref().map(|holds| *holds).map_err(String::as_str),
+                expected,
+                "{expression}"
+            );
         }
     }
 }

@@ -28,16 +28,28 @@ fn request(more: &str) -> String {
 
 /// Node a has two devices of model m and one of model n; node b has none.
 fn kit() -> Kit {
-    let mut kit = Kit::with_nodes(&[r#"{"metadata":{"name":"a"}}"#, r#"{"metadata":{"name":"b"}}"#]);
+    let mut kit = Kit::with_nodes(&[
+        r#"{"metadata":{"name":"a"}}"#,
+        r#"{"metadata":{"name":"b"}}"#,
+    ]);
     kit.add_device_class(r#"{"metadata":{"name":"gpu"},"spec":{"selectors":[{"cel":{"expression":"device.driver == 'd.io'"}}]}}"#);
-    kit.add_slice(&slice("s", "a", &[device("1", "m"), device("2", "m"), device("3", "n")].join(",")));
+    kit.add_slice(&slice(
+        "s",
+        "a",
+        &[device("1", "m"), device("2", "m"), device("3", "n")].join(","),
+    ));
     kit
 }
 
 #[test]
 fn devices_are_where_they_are() {
     let mut kit = kit();
-    kit.check(PLUGIN, POD, "a", "Unresolvable: resourceclaim.resource.k8s.io \"c\" not found");
+    kit.check(
+        PLUGIN,
+        POD,
+        "a",
+        "Unresolvable: resourceclaim.resource.k8s.io \"c\" not found",
+    );
     kit.add_resource_claim(&claim("c", &request(""), ""));
     kit.check(PLUGIN, POD, "a", "fits");
     kit.check(PLUGIN, POD, "b", NONE);
@@ -45,8 +57,17 @@ fn devices_are_where_they_are() {
     kit.check(PLUGIN, POD, "a", "fits");
     kit.add_resource_claim(&claim("c", &request(r#","count":4"#), ""));
     kit.check(PLUGIN, POD, "a", NONE);
-    kit.add_resource_claim(&claim("c", r#"{"name":"q","exactly":{"deviceClassName":"fpga"}}"#, ""));
-    kit.check(PLUGIN, POD, "a", "Unresolvable: request q: device class fpga does not exist");
+    kit.add_resource_claim(&claim(
+        "c",
+        r#"{"name":"q","exactly":{"deviceClassName":"fpga"}}"#,
+        "",
+    ));
+    kit.check(
+        PLUGIN,
+        POD,
+        "a",
+        "Unresolvable: request q: device class fpga does not exist",
+    );
 }
 
 #[test]
@@ -60,7 +81,11 @@ fn devices_that_others_have_are_not_to_be_had() {
     kit.add_resource_claim(&other);
     kit.add_resource_claim(&claim("c", &request(r#","count":3"#), ""));
     kit.check(PLUGIN, POD, "a", NONE);
-    kit.add_resource_claim(&claim("c", &request(r#","count":3,"adminAccess":true"#), ""));
+    kit.add_resource_claim(&claim(
+        "c",
+        &request(r#","count":3,"adminAccess":true"#),
+        "",
+    ));
     kit.check(PLUGIN, POD, "a", "fits");
     kit.add_resource_claim(&claim("c", &request(r#","allocationMode":"All""#), ""));
     kit.check(PLUGIN, POD, "a", NONE);
@@ -93,9 +118,16 @@ fn selectors_and_constraints() {
 #[test]
 fn a_selector_that_fails_is_an_error_of_the_pod() {
     let mut kit = kit();
-    let broken = request(r#","selectors":[{"cel":{"expression":"device.attributes['d.io'].nothing == 1"}}]"#);
+    let broken = request(
+        r#","selectors":[{"cel":{"expression":"device.attributes['d.io'].nothing == 1"}}]"#,
+    );
     kit.add_resource_claim(&claim("c", &broken, ""));
-    kit.check(PLUGIN, POD, "a", "Error: claim d/c: selector #0: CEL runtime error: no such key: nothing");
+    kit.check(
+        PLUGIN,
+        POD,
+        "a",
+        "Error: claim d/c: selector #0: CEL runtime error: no such key: nothing",
+    );
 }
 
 #[test]
@@ -107,7 +139,11 @@ fn the_first_alternative_that_works_is_taken() {
         )
     };
     kit.add_slice(&slice("t", "b", &device("1", "n")));
-    let choosy = format!(r#"{{"name":"q","firstAvailable":[{},{}]}}"#, wish("m", "best"), wish("n", "good"));
+    let choosy = format!(
+        r#"{{"name":"q","firstAvailable":[{},{}]}}"#,
+        wish("m", "best"),
+        wish("n", "good")
+    );
     kit.add_resource_claim(&claim("c", &choosy, ""));
     kit.check(PLUGIN, POD, "a", "fits");
     kit.check(PLUGIN, POD, "b", "fits");
@@ -117,17 +153,28 @@ fn the_first_alternative_that_works_is_taken() {
 #[test]
 fn tainted_devices_need_a_toleration() {
     let mut kit = kit();
-    kit.add_slice(&slice("s", "a", r#"{"name":"1","taints":[{"key":"k","effect":"NoSchedule"}]}"#));
+    kit.add_slice(&slice(
+        "s",
+        "a",
+        r#"{"name":"1","taints":[{"key":"k","effect":"NoSchedule"}]}"#,
+    ));
     kit.add_resource_claim(&claim("c", &request(""), ""));
     kit.check(PLUGIN, POD, "a", NONE);
-    kit.add_resource_claim(&claim("c", &request(r#","tolerations":[{"key":"k","operator":"Exists"}]"#), ""));
+    kit.add_resource_claim(&claim(
+        "c",
+        &request(r#","tolerations":[{"key":"k","operator":"Exists"}]"#),
+        "",
+    ));
     kit.check(PLUGIN, POD, "a", "fits");
 }
 
 #[test]
 fn incomplete_pools_are_not_used_and_stop_who_wants_all() {
     let mut kit = kit();
-    kit.add_slice(&slice("s", "a", &device("1", "m")).replace(r#""resourceSliceCount":1"#, r#""resourceSliceCount":2"#));
+    kit.add_slice(
+        &slice("s", "a", &device("1", "m"))
+            .replace(r#""resourceSliceCount":1"#, r#""resourceSliceCount":2"#),
+    );
     kit.add_resource_claim(&claim("c", &request(""), ""));
     kit.check(PLUGIN, POD, "a", NONE);
     kit.add_resource_claim(&claim("c", &request(r#","allocationMode":"All""#), ""));
@@ -149,5 +196,10 @@ fn an_allocated_claim_goes_where_its_devices_are() {
     );
     kit.add_resource_claim(&allocated);
     kit.check(PLUGIN, POD, "b", "fits");
-    kit.check(PLUGIN, POD, "a", "Unresolvable: resourceclaim not available on the node");
+    kit.check(
+        PLUGIN,
+        POD,
+        "a",
+        "Unresolvable: resourceclaim not available on the node",
+    );
 }

@@ -13,11 +13,18 @@ fn node(name: &str, zone: &str) -> String {
 
 fn kit() -> Kit {
     let nodes = [node("a1", "a"), node("a2", "a"), node("b1", "b")];
-    Kit::with_nodes(&[&nodes[0], &nodes[1], &nodes[2], r#"{"metadata":{"name":"lost"}}"#])
+    Kit::with_nodes(&[
+        &nodes[0],
+        &nodes[1],
+        &nodes[2],
+        r#"{"metadata":{"name":"lost"}}"#,
+    ])
 }
 
 fn term(key: &str, app: &str, more: &str) -> String {
-    format!(r#"{{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"app":"{app}"}}}}{more}}}"#)
+    format!(
+        r#"{{"topologyKey":"{key}","labelSelector":{{"matchLabels":{{"app":"{app}"}}}}{more}}}"#
+    )
 }
 
 /// A pod of some app with terms of a kind.
@@ -67,7 +74,11 @@ fn the_first_of_a_group_may_go_anywhere() {
 fn all_terms_must_match_one_pod() {
     let mut kit = kit();
     let both = r#"{"topologyKey":"zone","labelSelector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}"#;
-    let picky = pod("web", "podAffinity", &format!("{},{both}", term("host", "db", "")));
+    let picky = pod(
+        "web",
+        "podAffinity",
+        &format!("{},{both}", term("host", "db", "")),
+    );
     kit.place(&plain("cache"), "a1");
     kit.check(PLUGIN, &picky, "a1", ALONE);
     kit.place(&plain("db"), "a1");
@@ -95,7 +106,12 @@ fn namespaces_matter() {
     let elsewhere = r#"{"metadata":{"namespace":"e","labels":{"app":"db"}}}"#;
     kit.place(elsewhere, "a1");
     let check = |kit: &mut Kit, more: &str, expected| {
-        kit.check(PLUGIN, &pod("web", "podAntiAffinity", &term("zone", "db", more)), "a1", expected);
+        kit.check(
+            PLUGIN,
+            &pod("web", "podAntiAffinity", &term("zone", "db", more)),
+            "a1",
+            expected,
+        );
     };
     check(&mut kit, "", "fits");
     check(&mut kit, r#","namespaces":["e"]"#, NEAR_FOE);
@@ -108,7 +124,11 @@ fn namespaces_matter() {
         kit.cluster.set_namespace(namespace);
     };
     // A pod with such a term keeps it in use while the namespace's labels change.
-    kit.add_pod(&pod("other", "podAntiAffinity", &term("zone", "db", labelled)));
+    kit.add_pod(&pod(
+        "other",
+        "podAntiAffinity",
+        &term("zone", "db", labelled),
+    ));
     namespace(r#"{"team":"x"}"#, &mut kit);
     check(&mut kit, labelled, NEAR_FOE);
     namespace(r#"{"team":"y"}"#, &mut kit);
@@ -119,7 +139,12 @@ fn namespaces_matter() {
 fn pods_that_end_still_count() {
     let mut kit = kit();
     kit.place(r#"{"metadata":{"namespace":"d","labels":{"app":"db"},"deletionTimestamp":"2026-01-01T00:00:00Z"}}"#, "a1");
-    kit.check(PLUGIN, &pod("web", "podAntiAffinity", &term("zone", "db", "")), "a1", NEAR_FOE);
+    kit.check(
+        PLUGIN,
+        &pod("web", "podAntiAffinity", &term("zone", "db", "")),
+        "a1",
+        NEAR_FOE,
+    );
 }
 
 #[test]
@@ -127,21 +152,43 @@ fn own_preferences_score() {
     let mut kit = kit();
     kit.place(&plain("db"), "a1");
     let likes = preferring("web", "podAffinity", 10, &term("zone", "db", ""));
-    kit.check_scores(PLUGIN, &likes, &[("a1", 100), ("lost", 0), ("a2", 100), ("b1", 0)]);
+    kit.check_scores(
+        PLUGIN,
+        &likes,
+        &[("a1", 100), ("lost", 0), ("a2", 100), ("b1", 0)],
+    );
     let dislikes = preferring("web", "podAntiAffinity", 10, &term("host", "db", ""));
-    kit.check_scores(PLUGIN, &dislikes, &[("a1", 0), ("lost", 100), ("a2", 100), ("b1", 100)]);
+    kit.check_scores(
+        PLUGIN,
+        &dislikes,
+        &[("a1", 0), ("lost", 100), ("a2", 100), ("b1", 100)],
+    );
 }
 
 #[test]
 fn preferences_of_placed_pods_score_too() {
     let mut kit = kit();
-    kit.place(&preferring("web", "podAffinity", 8, &term("host", "db", "")), "a1");
+    kit.place(
+        &preferring("web", "podAffinity", 8, &term("host", "db", "")),
+        "a1",
+    );
     kit.place(&pod("web", "podAffinity", &term("zone", "db", "")), "b1");
     // 8 on a1 against the hard weight 1 on b1.
-    kit.check_scores(PLUGIN, &plain("db"), &[("a1", 100), ("lost", 0), ("a2", 0), ("b1", 12)]);
+    kit.check_scores(
+        PLUGIN,
+        &plain("db"),
+        &[("a1", 100), ("lost", 0), ("a2", 0), ("b1", 12)],
+    );
     kit.profile.args.affinity.hard_pod_affinity_weight = 4;
-    kit.check_scores(PLUGIN, &plain("db"), &[("a1", 100), ("lost", 0), ("a2", 0), ("b1", 50)]);
-    kit.profile.args.affinity.ignore_preferred_terms_of_existing_pods = true;
+    kit.check_scores(
+        PLUGIN,
+        &plain("db"),
+        &[("a1", 100), ("lost", 0), ("a2", 0), ("b1", 50)],
+    );
+    kit.profile
+        .args
+        .affinity
+        .ignore_preferred_terms_of_existing_pods = true;
     assert_eq!(kit.scores(PLUGIN, &plain("db")), None);
     assert_eq!(kit.scores(PLUGIN, &plain("cache")), None);
 }
@@ -149,7 +196,11 @@ fn preferences_of_placed_pods_score_too() {
 #[test]
 fn hints() {
     let mut kit = Kit::default();
-    let on_node = |app: &str| format!(r#"{{"metadata":{{"namespace":"d","labels":{{"app":"{app}"}}}},"spec":{{"nodeName":"n"}}}}"#);
+    let on_node = |app: &str| {
+        format!(
+            r#"{{"metadata":{{"namespace":"d","labels":{{"app":"{app}"}}}},"spec":{{"nodeName":"n"}}}}"#
+        )
+    };
     let near = pod("web", "podAffinity", &term("zone", "db", ""));
     kit.check_pod_added_hint(PLUGIN, &near, &on_node("db"), true);
     kit.check_pod_added_hint(PLUGIN, &near, &on_node("cache"), false);
@@ -161,5 +212,11 @@ fn hints() {
     kit.check_node_hint(PLUGIN, &near, None, r#"{"metadata":{"name":"n"}}"#, false);
     kit.check_node_hint(PLUGIN, &near, Some(&node("n", "a")), &node("n", "b"), true);
     kit.check_node_hint(PLUGIN, &away, None, r#"{"metadata":{"name":"n"}}"#, true);
-    kit.check_node_hint(PLUGIN, &away, Some(&node("n", "a")), r#"{"metadata":{"name":"n"}}"#, true);
+    kit.check_node_hint(
+        PLUGIN,
+        &away,
+        Some(&node("n", "a")),
+        r#"{"metadata":{"name":"n"}}"#,
+        true,
+    );
 }

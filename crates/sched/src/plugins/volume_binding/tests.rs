@@ -11,7 +11,9 @@ fn kit() -> Kit {
         r#"{"metadata":{"name":"b","labels":{"zone":"b"}}}"#,
     ]);
     kit.add_class(r#"{"metadata":{"name":"late"},"provisioner":"kubernetes.io/no-provisioner","volumeBindingMode":"WaitForFirstConsumer"}"#);
-    kit.add_class(r#"{"metadata":{"name":"soon"},"provisioner":"x","volumeBindingMode":"Immediate"}"#);
+    kit.add_class(
+        r#"{"metadata":{"name":"soon"},"provisioner":"x","volumeBindingMode":"Immediate"}"#,
+    );
     kit
 }
 
@@ -33,16 +35,35 @@ const LATE: &str = r#"{"storageClassName":"late","accessModes":["ReadWriteOnce"]
 fn claims_that_are_not_ready() {
     let mut kit = kit();
     let check = |kit: &mut Kit, text: &str| kit.check(PLUGIN, POD, "a", text);
-    check(&mut kit, "Unresolvable: persistentvolumeclaim \"c\" not found");
+    check(
+        &mut kit,
+        "Unresolvable: persistentvolumeclaim \"c\" not found",
+    );
     kit.add_claim(&claim(r#"{"storageClassName":"soon"}"#, ""));
-    check(&mut kit, "Unresolvable: pod has unbound immediate PersistentVolumeClaims");
+    check(
+        &mut kit,
+        "Unresolvable: pod has unbound immediate PersistentVolumeClaims",
+    );
     kit.add_claim(&claim(r#"{"storageClassName":""}"#, ""));
-    check(&mut kit, "Unresolvable: pod has unbound immediate PersistentVolumeClaims");
-    kit.add_claim(&claim(LATE, r#","deletionTimestamp":"2026-01-01T00:00:00Z""#));
-    check(&mut kit, "Unresolvable: persistentvolumeclaim \"c\" is being deleted");
-    let lost = claim(r#"{"volumeName":"v"}"#, "").replacen('{', r#"{"status":{"phase":"Lost"},"#, 1);
+    check(
+        &mut kit,
+        "Unresolvable: pod has unbound immediate PersistentVolumeClaims",
+    );
+    kit.add_claim(&claim(
+        LATE,
+        r#","deletionTimestamp":"2026-01-01T00:00:00Z""#,
+    ));
+    check(
+        &mut kit,
+        "Unresolvable: persistentvolumeclaim \"c\" is being deleted",
+    );
+    let lost =
+        claim(r#"{"volumeName":"v"}"#, "").replacen('{', r#"{"status":{"phase":"Lost"},"#, 1);
     kit.add_claim(&lost);
-    check(&mut kit, "Unresolvable: persistentvolumeclaim \"c\" bound to non-existent persistentvolume \"v\"");
+    check(
+        &mut kit,
+        "Unresolvable: persistentvolumeclaim \"c\" bound to non-existent persistentvolume \"v\"",
+    );
     let ephemeral = r#"{"metadata":{"name":"p","uid":"p","namespace":"d"},"spec":{"volumes":[{"name":"e","ephemeral":{}}]}}"#;
     kit.check(
         PLUGIN,
@@ -55,7 +76,10 @@ fn claims_that_are_not_ready() {
 #[test]
 fn bound_claims_go_where_their_volume_is() {
     let mut kit = kit();
-    kit.add_claim(&claim(r#"{"volumeName":"v"}"#, r#","annotations":{"pv.kubernetes.io/bind-completed":"yes"}"#));
+    kit.add_claim(&claim(
+        r#"{"volumeName":"v"}"#,
+        r#","annotations":{"pv.kubernetes.io/bind-completed":"yes"}"#,
+    ));
     kit.check(
         PLUGIN,
         POD,
@@ -64,7 +88,12 @@ fn bound_claims_go_where_their_volume_is() {
     );
     kit.add_volume(&volume("v", "1Gi", "a"));
     kit.check(PLUGIN, POD, "a", "fits");
-    kit.check(PLUGIN, POD, "b", "Unresolvable: node(s) didn't match PersistentVolume's node affinity");
+    kit.check(
+        PLUGIN,
+        POD,
+        "b",
+        "Unresolvable: node(s) didn't match PersistentVolume's node affinity",
+    );
 }
 
 #[test]
@@ -79,7 +108,10 @@ fn a_volume_is_found_near_the_node() {
     kit.check(PLUGIN, POD, "b", NONE_TO_BIND);
     kit.add_volume(&volume("big", "2Gi", "a").replace("Available", "Released"));
     kit.check(PLUGIN, POD, "a", NONE_TO_BIND);
-    let kept = volume("kept", "2Gi", "a").replace(r#""capacity""#, r#""claimRef":{"namespace":"d","name":"other"},"capacity""#);
+    let kept = volume("kept", "2Gi", "a").replace(
+        r#""capacity""#,
+        r#""claimRef":{"namespace":"d","name":"other"},"capacity""#,
+    );
     kit.add_volume(&kept);
     kit.check(PLUGIN, POD, "a", NONE_TO_BIND);
     kit.add_volume(&kept.replace("other", "c"));
@@ -89,21 +121,40 @@ fn a_volume_is_found_near_the_node() {
 #[test]
 fn or_it_is_provided_there() {
     let mut kit = kit();
-    let class = |more: &str| format!(r#"{{"metadata":{{"name":"late"}},"provisioner":"x","volumeBindingMode":"WaitForFirstConsumer"{more}}}"#);
+    let class = |more: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"late"}},"provisioner":"x","volumeBindingMode":"WaitForFirstConsumer"{more}}}"#
+        )
+    };
     kit.add_class(&class(""));
     kit.add_claim(&claim(LATE, ""));
     kit.check(PLUGIN, POD, "a", "fits");
-    kit.add_claim(&claim(LATE, r#","annotations":{"volume.kubernetes.io/selected-node":"b"}"#));
+    kit.add_claim(&claim(
+        LATE,
+        r#","annotations":{"volume.kubernetes.io/selected-node":"b"}"#,
+    ));
     kit.check(PLUGIN, POD, "a", NONE_TO_BIND);
     kit.check(PLUGIN, POD, "b", "fits");
     kit.add_claim(&claim(LATE, ""));
-    kit.add_class(&class(r#","allowedTopologies":[{"matchLabelExpressions":[{"key":"zone","values":["b"]}]}]"#));
+    kit.add_class(&class(
+        r#","allowedTopologies":[{"matchLabelExpressions":[{"key":"zone","values":["b"]}]}]"#,
+    ));
     kit.check(PLUGIN, POD, "a", NONE_TO_BIND);
     kit.check(PLUGIN, POD, "b", "fits");
     kit.add_driver(r#"{"metadata":{"name":"x"},"spec":{"storageCapacity":true}}"#);
-    kit.check(PLUGIN, POD, "b", "Unresolvable: node(s) did not have enough free storage");
+    kit.check(
+        PLUGIN,
+        POD,
+        "b",
+        "Unresolvable: node(s) did not have enough free storage",
+    );
     kit.add_capacity(r#"{"metadata":{"name":"k","namespace":"d"},"storageClassName":"late","capacity":"10Gi","maximumVolumeSize":"1Mi","nodeTopology":{"matchLabels":{"zone":"b"}}}"#);
-    kit.check(PLUGIN, POD, "b", "Unresolvable: node(s) did not have enough free storage");
+    kit.check(
+        PLUGIN,
+        POD,
+        "b",
+        "Unresolvable: node(s) did not have enough free storage",
+    );
     kit.add_capacity(r#"{"metadata":{"name":"k","namespace":"d"},"storageClassName":"late","capacity":"10Gi","nodeTopology":{"matchLabels":{"zone":"b"}}}"#);
     kit.check(PLUGIN, POD, "b", "fits");
 }

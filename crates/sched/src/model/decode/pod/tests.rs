@@ -16,7 +16,10 @@ fn check_requests(spec: &str, cpu: i64, memory: i64) {
     let (pod, _) = sized(spec, "{}");
     let requests = &pod.spec.local.requests;
     assert_eq!(
-        (requests.get(ResourceId::CPU), requests.get(ResourceId::MEMORY)),
+        (
+            requests.get(ResourceId::CPU),
+            requests.get(ResourceId::MEMORY)
+        ),
         (cpu, memory)
     );
 }
@@ -108,11 +111,19 @@ fn a_resized_pod_takes_the_greatest_of_asked_allocated_and_actual() {
     );
     let spec = spec.replace(r#""cpu":"1""#, r#""cpu":"9""#);
     assert_eq!(
-        sized(&spec, &infeasible).0.charge().requests.get(ResourceId::CPU),
+        sized(&spec, &infeasible)
+            .0
+            .charge()
+            .requests
+            .get(ResourceId::CPU),
         2000
     );
     assert_eq!(
-        sized(&spec, status).0.charge().requests.get(ResourceId::CPU),
+        sized(&spec, status)
+            .0
+            .charge()
+            .requests
+            .get(ResourceId::CPU),
         9000
     );
 }
@@ -133,7 +144,11 @@ fn ports_images_and_tolerations() {
     );
     let local = &pod.spec.local;
     assert_eq!(local.ports.len(), 2);
-    let images: Vec<_> = local.images.iter().map(|image| names.text(*image)).collect();
+    let images: Vec<_> = local
+        .images
+        .iter()
+        .map(|image| names.text(*image))
+        .collect();
     assert_eq!(images, ["b:1", "reg:5000/a:latest"]);
     assert_eq!(local.tolerations[0].key, None);
     assert_eq!(local.tolerations[0].value, None);
@@ -152,7 +167,13 @@ fn terms_default_to_the_pods_namespace() {
     );
     let affinity = &pod.spec.affinity;
     let own = &affinity.required_anti[0].pods;
-    assert_eq!(own.namespaces.iter().map(|ns| names.text(*ns)).collect::<Vec<_>>(), ["d"]);
+    assert_eq!(
+        own.namespaces
+            .iter()
+            .map(|ns| names.text(*ns))
+            .collect::<Vec<_>>(),
+        ["d"]
+    );
     let all = &affinity.required_anti[1].pods;
     assert!(all.namespaces.is_empty() && all.namespace_selector.is_empty());
     assert_eq!(affinity.preferred[0].0, -7);

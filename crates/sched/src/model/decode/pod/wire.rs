@@ -1,6 +1,8 @@
 //! The fields of a pod that are read, as they are written.
 
-use super::{Deserialize, Meta, ResourceList, Strings, WireNodeSelector, WireNodeTerm, WireSelector};
+use super::{
+    Deserialize, Meta, ResourceList, Strings, WireNodeSelector, WireNodeTerm, WireSelector,
+};
 
 macro_rules! wire {
     ($($name:ident { $($field:ident: $type:ty $(= $wire:literal)?),* $(,)? })*) => {
