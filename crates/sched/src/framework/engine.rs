@@ -1,19 +1,21 @@
 //! One cycle: from a pod to a node, or to the reasons why there is none.
 
+mod choose;
+mod pre_filter;
+
+pub use choose::{Choice, Scoreboard};
+
 use rustc_hash::FxHashMap;
 
 use super::diagnosis::Diagnosis;
 pub use super::judge::Attempt;
 use super::judge::{Subject, Tools, judge_live, judge_with_rivals, local_prefix};
 use super::local::{self, LocalEntry, Tables};
-use super::plugin::{Plugin, PluginSet};
+use super::plugin::Plugin;
 use super::profile::Profile;
-use super::score;
-use super::state::{CycleState, PreFilter};
+use super::state::CycleState;
 use super::status::{Code, Refusal, StatusId, Statuses};
 use crate::cluster::{Cluster, LocalClassId, NodeId, PodId};
-use crate::model::Symbol;
-use crate::plugins;
 use crate::plugins::plans::Plans;
 use crate::preemption::memo::DryRuns;
 use crate::queue::nominations::{Nominations, Rivals};
@@ -28,23 +30,6 @@ pub enum Decision {
     NoNodes,
     /// A plugin could not tell.
     Failed(String),
-}
-
-#[derive(Debug, Clone)]
-pub struct Choice {
-    pub node: NodeId,
-    pub evaluated: usize,
-    pub feasible: usize,
-    /// What won, if somebody wants to know: by plugin, weighted.
-    pub scores: Option<Box<Scoreboard>>,
-}
-
-/// Scores of the nodes that came into question.
-#[derive(Debug, Clone, Default)]
-pub struct Scoreboard {
-    pub nodes: Vec<Symbol>,
-    /// By plugin: its weight, and a score between 0 and 100 a node.
-    pub columns: Vec<(Plugin, i64, Vec<i64>)>,
 }
 
 /// Below that many nodes, all of them are looked at.
@@ -184,90 +169,6 @@ impl Engine {
             return Decision::Unfit(Box::new(diagnosis));
         }
         Decision::Chosen(self.choose(cluster, &subject, state, evaluated))
-    }
-
-    /// Asks the plugins about the pod. `Ok(None)`: all nodes come into question.
-    fn pre_filter(
-        &mut self,
-        cluster: &mut Cluster,
-        subject: &Subject,
-        state: &mut CycleState,
-        diagnosis: &mut Diagnosis,
-    ) -> Result<Option<Vec<NodeId>>, Refusal> {
-        let mut wanted: Option<Vec<Symbol>> = None;
-        let mut limiting = PluginSet::EMPTY;
-        let mut remembered = None;
-        for at in 0..self.profiles[subject.profile].pre_filter.len() {
-            let plugin = self.profiles[subject.profile].pre_filter[at];
-            self.plans.prepare(
-                plugin,
-                cluster,
-                &self.profiles[subject.profile],
-                subject.profile,
-                subject.class,
-            );
-            let context = subject.context(cluster, &self.profiles);
-            let answer = plugins::pre_filter(
-                plugin,
-                &context,
-                &self.plans,
-                subject.class,
-                subject.profile,
-                state,
-            );
-            match answer {
-                PreFilter::Pass => {}
-                PreFilter::Skip => state.skipped.insert(plugin),
-                PreFilter::Nodes(nodes) => {
-                    limiting.insert(plugin);
-                    let mut both = wanted.take();
-                    match &mut both {
-                        Some(wanted) => wanted.retain(|name| nodes.contains(name)),
-                        None => both = Some(nodes),
-                    }
-                    wanted = both;
-                    if wanted.as_ref().is_some_and(Vec::is_empty) {
-                        diagnosis.rejectors = limiting;
-                        return Err(nothing_left(limiting));
-                    }
-                }
-                PreFilter::Reject(refusal) => {
-                    if refusal.code == Code::Error {
-                        let text = format!(
-                            "running PreFilter plugin {:?}: {}",
-                            plugin.name(),
-                            refusal.message(&cluster.names)
-                        );
-                        return Err(Refusal::worded(Code::Error, text));
-                    }
-                    diagnosis.rejectors.insert(plugin);
-                    if refusal.code == Code::Pending {
-                        diagnosis.pending.insert(plugin);
-                    }
-                    if refusal.code == Code::Unresolvable {
-                        return Err(refusal);
-                    }
-                    remembered = Some(refusal);
-                }
-            }
-        }
-        if let Some(refusal) = remembered {
-            return Err(refusal);
-        }
-        let Some(wanted) = wanted else {
-            return Ok(None);
-        };
-        diagnosis.rejectors = limiting;
-        let names: Vec<_> = sorted_names(limiting);
-        diagnosis.absent = Some(Refusal::worded(
-            Code::Unresolvable,
-            format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" ")),
-        ));
-        let rows = wanted
-            .iter()
-            .filter_map(|name| cluster.nodes.find(*name))
-            .filter(|node| cluster.nodes.object(*node).is_some());
-        Ok(Some(rows.collect()))
     }
 
     /// Collects nodes that fit, until there are enough of them. How many were looked at.
@@ -472,79 +373,6 @@ impl Engine {
             }
         }
     }
-
-    fn choose(
-        &mut self,
-        cluster: &Cluster,
-        subject: &Subject,
-        state: &CycleState,
-        evaluated: usize,
-    ) -> Choice {
-        let feasible = self.scratch.feasible.len();
-        let mut choice = Choice {
-            node: self.scratch.feasible[0],
-            evaluated,
-            feasible,
-            scores: None,
-        };
-        if feasible == 1 {
-            return choice;
-        }
-        let context = subject.context(cluster, &self.profiles);
-        let scratch = &mut self.scratch;
-        scratch.totals.clear();
-        scratch.totals.resize(feasible, 0);
-        let mut board = self.record_scores.then(Scoreboard::default);
-        for (plugin, weight) in &context.profile.score {
-            let scored = score::column(
-                *plugin,
-                &context,
-                state,
-                &scratch.feasible,
-                &scratch.locals,
-                &mut scratch.column,
-            );
-            if !scored {
-                continue;
-            }
-            for (total, score) in scratch.totals.iter_mut().zip(&scratch.column) {
-                *total += weight * score;
-            }
-            if let Some(board) = &mut board {
-                board
-                    .columns
-                    .push((*plugin, *weight, scratch.column.clone()));
-            }
-        }
-        let best = scratch.totals.iter().copied().max().unwrap_or(0);
-        let ties = scratch
-            .totals
-            .iter()
-            .filter(|total| **total == best)
-            .count();
-        let pick = if ties > 1 {
-            self.random.usize(..ties)
-        } else {
-            0
-        };
-        let mut tied = scratch
-            .totals
-            .iter()
-            .zip(&scratch.feasible)
-            .filter(|(total, _)| **total == best);
-        if let Some((_, node)) = tied.nth(pick) {
-            choice.node = *node;
-        }
-        choice.scores = board.map(|mut board| {
-            board.nodes = scratch
-                .feasible
-                .iter()
-                .map(|node| cluster.nodes.name(*node))
-                .collect();
-            Box::new(board)
-        });
-        choice
-    }
 }
 
 /// The adaptive rule: the more nodes, the smaller the share of them that is looked for.
@@ -565,24 +393,6 @@ fn count(counts: &mut Vec<usize>, status: StatusId) {
         counts.resize(index + 1, 0);
     }
     counts[index] += 1;
-}
-
-fn sorted_names(plugins: PluginSet) -> Vec<&'static str> {
-    let mut names: Vec<_> = plugins.iter().map(Plugin::name).collect();
-    names.sort_unstable();
-    names
-}
-
-fn nothing_left(limiting: PluginSet) -> Refusal {
-    let names = sorted_names(limiting);
-    let text = match names.as_slice() {
-        [only] => format!("node(s) didn't satisfy plugin {only}"),
-        several => format!(
-            "node(s) didn't satisfy plugin(s) [{}] simultaneously",
-            several.join(" ")
-        ),
-    };
-    Refusal::worded(Code::Unresolvable, text)
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! The scheduling queue: who is next, who waits for a while, who waits for something to happen.
 
+mod counters;
 mod entry;
 pub mod nominations;
+mod rooms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+pub use counters::Counters;
 pub use entry::{Entry, Room};
 
 use crate::cluster::PodId;
 use crate::framework::events::ClusterEvent;
 use crate::framework::plugin::{Plugin, PluginSet};
-use crate::plugins::priority_sort::{self, Rank};
+use crate::plugins::priority_sort::Rank;
 use crate::time::Time;
 
 #[derive(Debug, Clone)]
@@ -58,37 +61,6 @@ pub struct Queue {
     happened: Vec<ClusterEvent>,
     in_flight: usize,
     pub counters: Counters,
-}
-
-/// How often pods came into a room, and why.
-#[derive(Debug, Default, Clone)]
-pub struct Counters(BTreeMap<(&'static str, String), u64>);
-
-impl Counters {
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> {
-        self.0
-            .iter()
-            .map(|((queue, event), number)| (*queue, event.as_str(), *number))
-    }
-
-    fn count(&mut self, room: Room, event: &str) {
-        let queue = match room {
-            Room::Active => "active",
-            Room::Backoff | Room::ErrorBackoff => "backoff",
-            Room::Unschedulable => "unschedulable",
-            Room::InFlight | Room::Settled => return,
-        };
-        match self
-            .0
-            .iter_mut()
-            .find(|((other, name), _)| *other == queue && name == event)
-        {
-            Some((_, number)) => *number += 1,
-            None => {
-                self.0.insert((queue, event.to_owned()), 1);
-            }
-        }
-    }
 }
 
 /// How many pods are in each room.
@@ -422,95 +394,6 @@ impl Queue {
         self.in_flight = self.in_flight.saturating_sub(1);
         if self.in_flight == 0 {
             self.happened.clear();
-        }
-    }
-
-    /// Into a room, unless a plugin holds the pod back from being queued.
-    fn enter(&mut self, id: PodId, room: Room, event: &str, now: Time, gate: Gate<'_>) {
-        self.leave_room(id);
-        let queued = matches!(room, Room::Active | Room::Backoff | Room::ErrorBackoff);
-        let gated_by = if queued {
-            gate(id)
-        } else {
-            self.get(id).and_then(|entry| entry.gated_by)
-        };
-        self.change(id, |entry| {
-            entry.gated_by = gated_by;
-            if let Some(plugin) = gated_by {
-                entry.rejectors.insert(plugin);
-            } else if queued && entry.first_attempt.is_none() {
-                entry.first_attempt = Some(now);
-            }
-        });
-        let room = if gated_by.is_some() {
-            Room::Unschedulable
-        } else {
-            room
-        };
-        self.insert(id, room);
-        self.counters.count(room, event);
-    }
-
-    fn insert(&mut self, id: PodId, room: Room) {
-        let config = self.config.clone();
-        let Some(Some(entry)) = self.entries.get_mut(id.index()) else {
-            return;
-        };
-        entry.room = room;
-        let rank = priority_sort::rank(entry.priority, entry.timestamp);
-        let sequence = entry.sequence;
-        match room {
-            Room::Active => {
-                self.active.insert((rank, sequence, id));
-            }
-            Room::Backoff => {
-                let expiry = entry.backoff_expiry(&config).unwrap_or_default();
-                entry.expiry = expiry;
-                self.backoff.insert((expiry, rank, sequence, id));
-            }
-            Room::ErrorBackoff => {
-                let expiry = entry.backoff_expiry(&config).unwrap_or_default();
-                entry.expiry = expiry;
-                self.error_backoff.insert((expiry, rank, sequence, id));
-            }
-            Room::Unschedulable => {
-                let set = entry.rejectors.union(entry.pending);
-                entry.group = set.bits();
-                let (_, pods) = self
-                    .unschedulable
-                    .entry(set.bits())
-                    .or_insert_with(|| (set, BTreeSet::new()));
-                pods.insert(id);
-            }
-            Room::InFlight | Room::Settled => {}
-        }
-    }
-
-    fn leave_room(&mut self, id: PodId) {
-        let Some(entry) = self.get(id) else {
-            return;
-        };
-        let rank = priority_sort::rank(entry.priority, entry.timestamp);
-        let (sequence, expiry, group) = (entry.sequence, entry.expiry, entry.group);
-        match entry.room {
-            Room::Active => {
-                self.active.remove(&(rank, sequence, id));
-            }
-            Room::Backoff => {
-                self.backoff.remove(&(expiry, rank, sequence, id));
-            }
-            Room::ErrorBackoff => {
-                self.error_backoff.remove(&(expiry, rank, sequence, id));
-            }
-            Room::Unschedulable => {
-                if let Some((_, pods)) = self.unschedulable.get_mut(&group) {
-                    pods.remove(&id);
-                    if pods.is_empty() {
-                        self.unschedulable.remove(&group);
-                    }
-                }
-            }
-            Room::InFlight | Room::Settled => {}
         }
     }
 }
