@@ -36,6 +36,8 @@ pub struct Args {
 pub struct FitArgs {
     /// Extended resources that somebody else looks after.
     pub ignored: Vec<ResourceId>,
+    /// The same for all extended resources of a domain.
+    pub ignored_groups: Vec<Box<str>>,
     pub strategy: Strategy,
     pub resources: Vec<(ResourceId, i64)>,
 }
@@ -52,6 +54,7 @@ impl Default for FitArgs {
     fn default() -> Self {
         Self {
             ignored: Vec::new(),
+            ignored_groups: Vec::new(),
             strategy: Strategy::LeastAllocated,
             resources: vec![(ResourceId::CPU, 1), (ResourceId::MEMORY, 1)],
         }

@@ -2,10 +2,11 @@
 
 use crate::cluster::NodeId;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
-use crate::framework::profile::{FitArgs, Strategy};
+use crate::framework::profile::Strategy;
 use crate::framework::score::MAX_SCORE;
 use crate::framework::state::Context;
 use crate::framework::status::{Code, Reason, Refusal, Verdict};
+use crate::model::symbol::is_extended_resource;
 use crate::model::{Node, Pod, ResourceId};
 
 pub const EVENTS: &[ClusterEvent] = &[
@@ -21,9 +22,7 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
     let room =
         |resource: ResourceId| nodes.allocatable(resource, node) - nodes.requested(resource, node);
     let lacking = |(resource, amount): &(ResourceId, i64)| {
-        *amount > 0
-            && *amount > room(*resource)
-            && !is_ignored(*resource, &context.profile.args.fit)
+        *amount > 0 && *amount > room(*resource) && !is_ignored(context, *resource)
     };
     if !crowded && !requests.iter().any(|ask| lacking(&ask)) {
         return Ok(());
@@ -46,8 +45,19 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
     Err(Refusal { code, reasons })
 }
 
-fn is_ignored(resource: ResourceId, args: &FitArgs) -> bool {
-    !args.ignored.is_empty() && args.ignored.contains(&resource)
+fn is_ignored(context: &Context<'_>, resource: ResourceId) -> bool {
+    let args = &context.profile.args.fit;
+    if args.ignored.is_empty() && args.ignored_groups.is_empty() {
+        return false;
+    }
+    let name = context.cluster.names.resource_name(resource);
+    let group = name.split('/').next().unwrap_or_default();
+    is_extended_resource(name)
+        && (args.ignored.contains(&resource)
+            || args
+                .ignored_groups
+                .iter()
+                .any(|ignored| &**ignored == group))
 }
 
 fn is_scalar(resource: ResourceId) -> bool {
@@ -218,6 +228,17 @@ mod tests {
         let mut kit = Kit::with_nodes(&[&node("n", r#"{"cpu":"2","pods":"10"}"#)]);
         let gpu = kit.cluster.names.resource("example.com/gpu");
         kit.profile.args.fit.ignored.push(gpu);
+        kit.profile
+            .args
+            .fit
+            .ignored_groups
+            .push("other.example.com".into());
+        kit.check(
+            Plugin::NodeResourcesFit,
+            &pod(r#"{"other.example.com/fpga":"1"}"#),
+            "n",
+            "fits",
+        );
         kit.check(
             Plugin::NodeResourcesFit,
             &pod(r#"{"example.com/gpu":"1"}"#),

@@ -39,3 +39,51 @@ pub fn best(candidates: &[Arc<Candidate>], now: Time) -> usize {
         .min_by_key(|(_, candidate)| rank(candidate))
         .map_or(0, |(index, _)| index)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::NodeId;
+    use crate::plugins::testing::Kit;
+
+    /// Victims by priority and start, and how many budgets their end would break.
+    #[track_caller]
+    fn check(nodes: &[(&[(i32, i64)], usize)], expected: usize) {
+        let mut kit = Kit::default();
+        let candidates: Vec<_> = nodes
+            .iter()
+            .enumerate()
+            .map(|(index, (victims, violations))| {
+                let victims = victims
+                    .iter()
+                    .map(|(priority, started)| {
+                        let mut pod = kit.decode_pod("{}");
+                        pod.priority = *priority;
+                        pod.started = Some(Time(*started));
+                        Arc::new(pod)
+                    })
+                    .collect();
+                Arc::new(Candidate {
+                    node: NodeId(index as u32),
+                    victims,
+                    ids: Vec::new(),
+                    violations: *violations,
+                })
+            })
+            .collect();
+        assert_eq!(best(&candidates, Time(1000)), expected);
+    }
+
+    #[test]
+    fn budgets_then_importance_then_number_then_age() {
+        check(&[(&[(1, 0)], 1), (&[(9, 0), (9, 0)], 0)], 1);
+        check(&[(&[(5, 0)], 0), (&[(3, 0), (3, 0), (3, 0)], 0)], 1);
+        check(&[(&[(5, 0), (4, 0)], 0), (&[(5, 0), (1, 0)], 0)], 1);
+        // Two victims of negative priority are not better than one.
+        check(&[(&[(-5, 0), (-5, 0)], 0), (&[(-5, 0)], 0)], 1);
+        check(&[(&[(5, 10)], 0), (&[(5, 20)], 0)], 1);
+        // The oldest among the most important counts.
+        check(&[(&[(5, 10), (5, 99)], 0), (&[(5, 20), (5, 30)], 0)], 1);
+        check(&[(&[(5, 10)], 0), (&[(5, 10)], 0)], 0);
+    }
+}
