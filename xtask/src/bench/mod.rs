@@ -4,6 +4,7 @@ mod crowd;
 mod floor;
 mod observe;
 mod predict;
+mod sched;
 mod subject;
 mod tsdb;
 mod up;
@@ -15,6 +16,8 @@ use clap::Subcommand;
 pub enum Bench {
     /// The agent's cost per container-sample and per scrape, its memory, and how soon a new cgroup shows.
     Observe(observe::Options),
+    /// The scheduler's core in memory: pods a second, by workload.
+    Sched(sched::Options),
     /// How soon `up` is ready, and what its API server takes: objects, watchers, a kill in the middle of writes.
     Up(up::Options),
     /// The time-series store: appending, disk, reading, recovery.
@@ -27,6 +30,7 @@ impl Bench {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Observe(options) => observe::run(&options),
+            Self::Sched(options) => sched::run(&options),
             Self::Up(options) => up::run(&options),
             Self::Tsdb(options) => tsdb::run(&options),
             Self::Predict => predict::run(),

@@ -1,0 +1,439 @@
+//! From the choice of a node to the binding: what has to be awaited and written first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::failure::Nominating;
+use super::{Scheduler, UnderWay};
+use crate::action::{Action, ActionKind, ActionResult, NominatedNode};
+use crate::cluster::PodId;
+use crate::framework::diagnosis::Diagnosis;
+use crate::framework::events::{Change, ClusterEvent};
+use crate::framework::plugin::{Plugin, PluginSet};
+use crate::framework::state::{Context, CycleState};
+use crate::framework::status::{Code, Refusal};
+use crate::model::Key;
+use crate::model::devices::Allocation;
+use crate::plugins::dynamic_resources;
+use crate::plugins::gang_scheduling;
+use crate::plugins::volume_binding::{self, VolumePlan};
+use crate::time::Time;
+
+/// A pod that has a node and is on its way to be bound.
+#[derive(Debug)]
+pub(super) struct Binding {
+    plan: VolumePlan,
+    /// With the devices that it gets now, if it has none yet.
+    claims: Vec<(Key, Option<Allocation>)>,
+    stage: Stage,
+    profile: usize,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Others of its gang have to find nodes first.
+    Permit {
+        since: Time,
+        deadline: Time,
+    },
+    Writing {
+        left: usize,
+    },
+    /// Claims have to be bound by those who do that.
+    Claims {
+        keys: Vec<Key>,
+        deadline: Time,
+    },
+}
+
+impl Scheduler {
+    /// Takes what the pod needs at its node beside room. What is to be written, up to the binding itself.
+    pub(super) fn reserve(
+        &mut self,
+        id: PodId,
+        profile: usize,
+        state: &CycleState,
+        now: Time,
+    ) -> Vec<Action> {
+        let mut binding = Binding {
+            plan: self.volume_plan(id, profile, state, now),
+            claims: self.claim_plan(id, profile, state, now),
+            stage: Stage::Writing { left: 0 },
+            profile,
+        };
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        let Some(node) = record.place.map(|node| self.cluster.nodes.name(node)) else {
+            return Vec::new();
+        };
+        self.cluster.storage.assume(&binding.plan, node);
+        for (key, allocation) in &binding.claims {
+            if let Some(allocation) = allocation {
+                self.cluster
+                    .devices
+                    .assume(key.clone(), allocation.devices.clone());
+            }
+        }
+        if self.must_wait(id, profile) {
+            let timeout = gang_scheduling::PERMIT_TIMEOUT;
+            binding.stage = Stage::Permit {
+                since: now,
+                deadline: now.after(timeout),
+            };
+            self.bindings.insert(id, binding);
+            return vec![self.expect_node(id)].into_iter().flatten().collect();
+        }
+        self.queue.settle(id);
+        let mut actions = self.permit_gang(id);
+        actions.extend(self.write_volumes(id, binding));
+        actions
+    }
+
+    fn volume_plan(&self, id: PodId, profile: usize, state: &CycleState, now: Time) -> VolumePlan {
+        let (Some(volumes), Some(record)) = (&state.volumes, self.cluster.pods.get(id)) else {
+            return VolumePlan::default();
+        };
+        let profile = &self.engine.profiles[profile];
+        let node = record
+            .place
+            .and_then(|node| self.cluster.nodes.object(node));
+        let context = Context {
+            cluster: &self.cluster,
+            profile,
+            pod: &record.pod,
+            class: self.cluster.classes.get(record.class),
+            now,
+        };
+        match node {
+            Some(node) if profile.reserve.contains(&Plugin::VolumeBinding) => {
+                volume_binding::plan(&context, volumes, node).unwrap_or_default()
+            }
+            _ => VolumePlan::default(),
+        }
+    }
+
+    /// The claims that have to be written, with devices for those that have none.
+    fn claim_plan(
+        &self,
+        id: PodId,
+        profile: usize,
+        state: &CycleState,
+        now: Time,
+    ) -> Vec<(Key, Option<Allocation>)> {
+        let (Some(claims), Some(record)) = (&state.claims, self.cluster.pods.get(id)) else {
+            return Vec::new();
+        };
+        let profile = &self.engine.profiles[profile];
+        let Some(node) = record
+            .place
+            .filter(|_| profile.reserve.contains(&Plugin::DynamicResources))
+        else {
+            return Vec::new();
+        };
+        let context = Context {
+            cluster: &self.cluster,
+            profile,
+            pod: &record.pod,
+            class: self.cluster.classes.get(record.class),
+            now,
+        };
+        dynamic_resources::reserve(&context, claims, node)
+    }
+
+    fn must_wait(&self, id: PodId, profile: usize) -> bool {
+        self.engine.profiles[profile]
+            .permit
+            .contains(&Plugin::GangScheduling)
+            && gang_scheduling::lacks_company(&self.cluster, id)
+    }
+
+    /// The gang is complete: those of it that have been waiting may go on.
+    fn permit_gang(&mut self, id: PodId) -> Vec<Action> {
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        if record.pod.spec.group.is_none() {
+            return Vec::new();
+        }
+        let (namespace, group) = (record.pod.namespace(), record.pod.spec.group.clone());
+        let mut waiting: Vec<PodId> = self
+            .bindings
+            .iter()
+            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit { .. }))
+            .map(|(other, _)| *other)
+            .filter(|other| {
+                self.cluster.pods.get(*other).is_some_and(|record| {
+                    record.pod.namespace() == namespace && record.pod.spec.group == group
+                })
+            })
+            .collect();
+        waiting.sort_unstable();
+        let mut actions = Vec::new();
+        for other in waiting {
+            if let Some(binding) = self.bindings.remove(&other) {
+                self.queue.settle(other);
+                actions.extend(self.write_volumes(other, binding));
+            }
+        }
+        actions
+    }
+
+    /// Tells the API server which node it will be, as long as that is not for sure.
+    fn expect_node(&mut self, id: PodId) -> Option<Action> {
+        let record = self.cluster.pods.get(id)?;
+        let pod = Arc::clone(&record.pod);
+        let node = self.cluster.node_name(record.place?).into();
+        let pod = self.pod_ref(&pod);
+        Some(self.action(ActionKind::PatchStatus {
+            pod,
+            condition: None,
+            nominated: NominatedNode::Set(node),
+        }))
+    }
+
+    fn write_volumes(&mut self, id: PodId, mut binding: Binding) -> Vec<Action> {
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        let pod = Arc::clone(&record.pod);
+        let Some(node) = record.place else {
+            return Vec::new();
+        };
+        let node_name: Box<str> = self.cluster.node_name(node).into();
+        if binding.plan == VolumePlan::default() && binding.claims.is_empty() {
+            return vec![self.bind(&pod, node_name)];
+        }
+        let mut kinds = Vec::new();
+        for (volume, claim) in &binding.plan.bindings {
+            let found = self.cluster.storage.volumes.get(volume);
+            kinds.push(ActionKind::BindVolume {
+                volume: volume.clone(),
+                resource_version: found
+                    .map(|volume| volume.resource_version.clone())
+                    .unwrap_or_default(),
+                namespace: self.cluster.names.text(claim.namespace).into(),
+                claim: claim.name.clone(),
+                claim_uid: claim.uid.clone(),
+            });
+        }
+        for claim in &binding.plan.provisions {
+            kinds.push(ActionKind::SelectNode {
+                namespace: self.cluster.names.text(claim.namespace).into(),
+                claim: claim.name.clone(),
+                resource_version: claim.resource_version.clone(),
+                node: node_name.clone(),
+            });
+        }
+        let mut kinds: Vec<_> = kinds
+            .into_iter()
+            .map(|kind| (Plugin::VolumeBinding, kind))
+            .collect();
+        for (key, allocation) in &binding.claims {
+            if let Some(claim) = self.cluster.devices.claims.get(key) {
+                let kind = ActionKind::ReserveClaim {
+                    namespace: self.cluster.names.text(key.0).into(),
+                    claim: key.1.clone(),
+                    uid: claim.uid.clone(),
+                    resource_version: claim.resource_version.clone(),
+                    allocation: allocation.clone(),
+                    pod: self.pod_ref(&pod),
+                };
+                kinds.push((Plugin::DynamicResources, kind));
+            }
+        }
+        binding.stage = Stage::Writing { left: kinds.len() };
+        self.bindings.insert(id, binding);
+        let mut actions: Vec<Action> = self.expect_node(id).into_iter().collect();
+        for (plugin, kind) in kinds {
+            let action = self.action(kind);
+            let pod = Arc::clone(&pod.uid);
+            self.under_way
+                .insert(action.id, UnderWay::PreBind { pod, plugin });
+            actions.push(action);
+        }
+        actions
+    }
+
+    /// A write that binding waits for has ended.
+    pub(super) fn pre_bound(
+        &mut self,
+        id: PodId,
+        plugin: Plugin,
+        result: ActionResult,
+        now: Time,
+    ) -> Vec<Action> {
+        let Some(binding) = self.bindings.get_mut(&id) else {
+            return Vec::new();
+        };
+        match result {
+            ActionResult::Done => {}
+            ActionResult::Gone => return self.give_up(id, plugin, "not found", now),
+            ActionResult::Failed(error) => return self.give_up(id, plugin, &error, now),
+        }
+        let Stage::Writing { left } = &mut binding.stage else {
+            return Vec::new();
+        };
+        *left -= 1;
+        if *left > 0 {
+            return Vec::new();
+        }
+        let seconds = self.engine.profiles[binding.profile]
+            .args
+            .volume_binding
+            .bind_timeout_seconds;
+        let claims = binding
+            .plan
+            .bindings
+            .iter()
+            .map(|(_, claim)| claim)
+            .chain(&binding.plan.provisions);
+        binding.stage = Stage::Claims {
+            keys: claims
+                .map(|claim| (claim.namespace, claim.name.clone()))
+                .collect(),
+            deadline: now.after(Duration::from_secs(seconds)),
+        };
+        self.check_bindings(now);
+        self.take_actions()
+    }
+
+    /// Goes on with pods whose claims are bound by now, and gives up on those that have waited too long.
+    pub(super) fn check_bindings(&mut self, now: Time) {
+        if self.bindings.is_empty() {
+            return;
+        }
+        let mut ids: Vec<PodId> = self.bindings.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Some(binding) = self.bindings.get(&id) else {
+                continue;
+            };
+            match &binding.stage {
+                Stage::Writing { .. } => {}
+                Stage::Permit { since, deadline } if *deadline <= now => {
+                    let waited = deadline.since(*since);
+                    let actions = self.reject(id, waited, now);
+                    self.outbox.extend(actions);
+                }
+                Stage::Permit { .. } => {}
+                Stage::Claims { keys, deadline } => {
+                    let storage = &self.cluster.storage;
+                    let bound = keys.iter().all(|key| {
+                        storage
+                            .claims
+                            .get(key)
+                            .is_some_and(|claim| !claim.volume.is_empty() && claim.bind_completed)
+                    });
+                    if bound {
+                        if let Some(binding) = self.bindings.remove(&id) {
+                            self.cluster.storage.forget(&binding.plan);
+                        }
+                        let actions = self.bind_placed(id);
+                        self.outbox.extend(actions);
+                    } else if *deadline <= now {
+                        let actions = self.give_up(
+                            id,
+                            Plugin::VolumeBinding,
+                            "context deadline exceeded",
+                            now,
+                        );
+                        self.outbox.extend(actions);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next moment at which somebody will have waited too long.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        let deadlines = self
+            .bindings
+            .values()
+            .filter_map(|binding| match &binding.stage {
+                Stage::Permit { deadline, .. } | Stage::Claims { deadline, .. } => Some(*deadline),
+                Stage::Writing { .. } => None,
+            });
+        deadlines.min()
+    }
+
+    fn bind_placed(&mut self, id: PodId) -> Option<Action> {
+        let record = self.cluster.pods.get(id)?;
+        let pod = Arc::clone(&record.pod);
+        let node = self.cluster.node_name(record.place?).into();
+        Some(self.bind(&pod, node))
+    }
+
+    fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
+        self.release(id, now);
+        let doing = if plugin == Plugin::VolumeBinding {
+            "binding volumes: "
+        } else {
+            ""
+        };
+        let message = format!("running PreBind plugin {:?}: {doing}{error}", plugin.name());
+        let none = PluginSet::EMPTY;
+        self.fail(
+            id,
+            "SchedulerError",
+            &message,
+            Nominating::Clear,
+            none,
+            none,
+            now,
+        )
+    }
+
+    /// Its gang has not come together.
+    fn reject(&mut self, id: PodId, waited: Duration, now: Time) -> Vec<Action> {
+        let minutes = waited.as_secs() / 60;
+        let text =
+            format!("rejected due to timeout after waiting {minutes}m0s at plugin GangScheduling");
+        let refusal = Refusal::worded(Code::Unschedulable, text);
+        let status = self.engine.statuses.id(Plugin::GangScheduling, refusal);
+        let diagnosis = Diagnosis {
+            all_nodes: 1,
+            counts: vec![(status, 1)],
+            ..Diagnosis::default()
+        };
+        let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
+        self.release(id, now);
+        let rejectors = PluginSet::of(Plugin::GangScheduling);
+        self.fail(
+            id,
+            "Unschedulable",
+            &message,
+            Nominating::Clear,
+            rejectors,
+            PluginSet::EMPTY,
+            now,
+        )
+    }
+
+    /// Takes back what a pod was given.
+    pub(super) fn release(&mut self, id: PodId, now: Time) {
+        if let Some(binding) = self.bindings.remove(&id) {
+            self.cluster.storage.forget(&binding.plan);
+            for (key, _) in &binding.claims {
+                self.cluster.devices.forget(key);
+            }
+        }
+        let Some(record) = self.cluster.pods.get(id) else {
+            return;
+        };
+        if !record.assumed {
+            return;
+        }
+        let placed = self.as_placed(record);
+        self.cluster.unplace(id);
+        self.cluster.set_assumed(id, false);
+        let change = Change::Pod(Some(&placed), None);
+        self.wake(
+            ClusterEvent::ASSIGNED_POD_DELETE,
+            change,
+            None,
+            Some(id),
+            now,
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! One scheduling cycle.
+
+use std::sync::Arc;
+
+use super::failure::Nominating;
+use super::{Cycle, Outcome, Scheduler, UnderWay};
+use crate::action::{Action, ActionKind, EventType};
+use crate::cluster::PodId;
+use crate::framework::engine::{Attempt, Choice, Decision};
+use crate::framework::plugin::PluginSet;
+use crate::model::Pod;
+use crate::time::Time;
+
+impl Scheduler {
+    /// Takes the next pod and decides about it. `None`: nobody is ready; see [`Scheduler::next_wakeup`].
+    pub fn step(&mut self, now: Time) -> Option<Cycle> {
+        {
+            let (queue, gate) = self.queue_and_gate(now);
+            queue.flush(now, &gate);
+        }
+        self.check_bindings(now);
+        let id = self.queue.pop()?;
+        let record = self.cluster.pods.get(id)?;
+        let pod = Arc::clone(&record.pod);
+        let (attempts, waited) = self.queue.get(id).map_or((0, Default::default()), |entry| {
+            (
+                entry.attempts,
+                now.since(entry.first_attempt.unwrap_or(entry.added)),
+            )
+        });
+        let mut cycle = Cycle {
+            pod: self.pod_ref(&pod),
+            outcome: Outcome::Skipped,
+            actions: Vec::new(),
+            evaluated_nodes: 0,
+            feasible_nodes: 0,
+            scores: None,
+            attempts,
+            waited,
+        };
+        let Some(profile) = self.profile_of(&pod) else {
+            self.queue.done(id);
+            return Some(cycle);
+        };
+        if pod.terminating {
+            self.queue.done(id);
+            let note = format!(
+                "skip schedule deleting pod: {}/{}",
+                self.cluster.names.text(pod.namespace()),
+                pod.name
+            );
+            let event = self.event(
+                &pod,
+                EventType::Warning,
+                "FailedScheduling",
+                "Scheduling",
+                note,
+            );
+            cycle.actions.push(event);
+            return Some(cycle);
+        }
+        if record_is_assumed(self, id) {
+            self.queue.done(id);
+            return Some(cycle);
+        }
+        let attempt = Attempt {
+            pod: id,
+            profile,
+            now,
+        };
+        let (decision, mut state) =
+            self.engine
+                .decide(&mut self.cluster, attempt, &self.nominations);
+        match decision {
+            Decision::Chosen(choice) => {
+                self.chosen(id, choice, &mut cycle);
+                let actions = self.reserve(id, profile, &state, now);
+                cycle.actions.extend(actions);
+            }
+            Decision::NoNodes => {
+                let message = "no nodes available to schedule pods".to_owned();
+                let actions = self.fail(
+                    id,
+                    "Unschedulable",
+                    &message,
+                    Nominating::Clear,
+                    PluginSet::EMPTY,
+                    PluginSet::EMPTY,
+                    now,
+                );
+                cycle.actions.extend(actions);
+                cycle.outcome = Outcome::Unschedulable { message };
+            }
+            Decision::Failed(message) => {
+                let actions = self.fail(
+                    id,
+                    "SchedulerError",
+                    &message,
+                    Nominating::Clear,
+                    PluginSet::EMPTY,
+                    PluginSet::EMPTY,
+                    now,
+                );
+                cycle.actions.extend(actions);
+                cycle.outcome = Outcome::Error { message };
+            }
+            Decision::Unfit(mut diagnosis) => {
+                let nominating = self.post_filter(
+                    id,
+                    profile,
+                    &mut state,
+                    &mut diagnosis,
+                    now,
+                    &mut cycle.actions,
+                );
+                let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
+                let actions = self.fail(
+                    id,
+                    "Unschedulable",
+                    &message,
+                    nominating,
+                    diagnosis.rejectors,
+                    diagnosis.pending,
+                    now,
+                );
+                cycle.actions.extend(actions);
+                cycle.evaluated_nodes = diagnosis.counts.iter().map(|(_, nodes)| nodes).sum();
+                cycle.outcome = Outcome::Unschedulable { message };
+            }
+        }
+        Some(cycle)
+    }
+
+    fn chosen(&mut self, id: PodId, choice: Choice, cycle: &mut Cycle) {
+        let node: Box<str> = self.cluster.node_name(choice.node).into();
+        cycle.evaluated_nodes = choice.evaluated;
+        cycle.feasible_nodes = choice.feasible;
+        cycle.scores = choice.scores;
+        cycle.outcome = Outcome::Scheduled { node };
+        self.nominations.set(id, None);
+        self.cluster.place(id, choice.node);
+        self.cluster.set_assumed(id, true);
+    }
+
+    pub(super) fn bind(&mut self, pod: &Pod, node: Box<str>) -> Action {
+        let uid = Arc::clone(&pod.uid);
+        let pod = self.pod_ref(pod);
+        let action = self.action(ActionKind::Bind { pod, node });
+        self.under_way
+            .insert(action.id, UnderWay::Bind { pod: uid });
+        action
+    }
+}
+
+fn record_is_assumed(scheduler: &Scheduler, id: PodId) -> bool {
+    scheduler
+        .cluster
+        .pods
+        .get(id)
+        .is_some_and(|record| record.assumed)
+}

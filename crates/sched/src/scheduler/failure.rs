@@ -1,0 +1,301 @@
+//! What follows when a pod could not be placed.
+
+use std::sync::Arc;
+
+use super::{Preempting, Scheduler, UnderWay};
+use crate::action::{Action, ActionKind, EventType, NominatedNode, ScheduledCondition};
+use crate::cluster::PodId;
+use crate::framework::diagnosis::Diagnosis;
+use crate::framework::engine::Attempt;
+use crate::framework::judge::Subject;
+use crate::framework::plugin::{Plugin, PluginSet};
+use crate::framework::state::CycleState;
+use crate::model::Symbol;
+use crate::plugins::dynamic_resources;
+use crate::preemption::{self, Preemption};
+use crate::time::Time;
+
+/// What becomes of the node that the pod was promised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nominating {
+    Keep,
+    Clear,
+    Node(Symbol),
+}
+
+impl Scheduler {
+    /// Asks those who can change something about it.
+    pub(super) fn post_filter(
+        &mut self,
+        id: PodId,
+        profile: usize,
+        state: &mut CycleState,
+        diagnosis: &mut Diagnosis,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> Nominating {
+        let mut messages: Vec<String> = Vec::new();
+        let mut nominating = Nominating::Keep;
+        for plugin in self.engine.profiles[profile].post_filter.clone() {
+            match plugin {
+                Plugin::DynamicResources => {
+                    // Refused before it was asked, it knows nothing of the pod, and says so in these words.
+                    if diagnosis.pre_filter.is_some() && !state.claims_were_asked {
+                        messages = vec!["not found".to_owned()];
+                        break;
+                    }
+                    messages.push(self.deallocate(id, profile, state, now, actions).to_owned());
+                }
+                Plugin::DefaultPreemption => {
+                    let found = preemption::preempt(
+                        &mut self.engine,
+                        &mut self.cluster,
+                        &self.nominations,
+                        Attempt {
+                            pod: id,
+                            profile,
+                            now,
+                        },
+                        state,
+                        diagnosis,
+                    );
+                    match found {
+                        Preemption::Ineligible(text) => {
+                            messages.push(format!("preemption: {text}"))
+                        }
+                        Preemption::InVain(text) => {
+                            nominating = Nominating::Clear;
+                            messages.push(format!("preemption: {text}"));
+                        }
+                        Preemption::Node { node, victims } => {
+                            messages.clear();
+                            nominating = Nominating::Node(self.cluster.nodes.name(node));
+                            self.evict(id, node, &victims, actions);
+                            break;
+                        }
+                        Preemption::Failed(text) => {
+                            messages = vec![text];
+                            break;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        diagnosis.post_filter = Some(messages.join(", "));
+        nominating
+    }
+
+    /// Takes devices from a claim that are where the pod cannot go.
+    fn deallocate(
+        &mut self,
+        id: PodId,
+        profile: usize,
+        state: &CycleState,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> &'static str {
+        let (Some(claims), Some(subject)) = (
+            state
+                .claims
+                .as_ref()
+                .filter(|claims| !claims.keys.is_empty()),
+            Subject::new(
+                &self.cluster,
+                Attempt {
+                    pod: id,
+                    profile,
+                    now,
+                },
+            ),
+        ) else {
+            return "no new claims to deallocate";
+        };
+        let context = subject.context(&self.cluster, &self.engine.profiles);
+        let Some(key) = dynamic_resources::to_deallocate(&context, claims) else {
+            return "still not schedulable";
+        };
+        if let Some(claim) = self.cluster.devices.claims.get(&key) {
+            let kind = ActionKind::DeallocateClaim {
+                namespace: self.cluster.names.text(key.0).into(),
+                claim: key.1,
+                uid: claim.uid.clone(),
+                resource_version: claim.resource_version.clone(),
+            };
+            actions.push(self.action(kind));
+        }
+        "deallocation of ResourceClaim completed"
+    }
+
+    /// Puts the pod back, and tells the pod's condition and the world.
+    #[expect(clippy::too_many_arguments, reason = "all of it is about one failure")]
+    pub(super) fn fail(
+        &mut self,
+        id: PodId,
+        reason: &'static str,
+        message: &str,
+        nominating: Nominating,
+        rejectors: PluginSet,
+        pending: PluginSet,
+        now: Time,
+    ) -> Vec<Action> {
+        let Some(pod) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| Arc::clone(&record.pod))
+        else {
+            return Vec::new();
+        };
+        {
+            let (queue, gate) = self.queue_and_gate(now);
+            queue.put_back(id, rejectors, pending, now, &gate);
+        }
+        match nominating {
+            Nominating::Keep => {}
+            Nominating::Clear => self.nominations.set(id, None),
+            Nominating::Node(node) => self.nominations.set(id, Some(node)),
+        }
+        let mut actions = vec![self.event(
+            &pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            message.to_owned(),
+        )];
+        let condition = ScheduledCondition {
+            reason,
+            message: message.into(),
+            observed_generation: pod.generation,
+        };
+        let known = pod.unscheduled.as_ref().is_some_and(|known| {
+            &*known.reason == reason
+                && &*known.message == message
+                && known.observed_generation == pod.generation
+        });
+        let nominated = match nominating {
+            Nominating::Clear if pod.nominated.is_some() => NominatedNode::Clear,
+            Nominating::Node(node) if pod.nominated != Some(node) => {
+                NominatedNode::Set(self.cluster.names.text(node).into())
+            }
+            _ => NominatedNode::Keep,
+        };
+        if !known || nominated != NominatedNode::Keep {
+            let pod = self.pod_ref(&pod);
+            actions.push(self.action(ActionKind::PatchStatus {
+                pod,
+                condition: (!known).then_some(condition),
+                nominated,
+            }));
+        }
+        actions
+    }
+
+    /// Starts the evictions that make room for a pod.
+    fn evict(
+        &mut self,
+        id: PodId,
+        node: crate::cluster::NodeId,
+        victims: &[PodId],
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(preemptor) = self
+            .cluster
+            .pods
+            .get(id)
+            .map(|record| Arc::clone(&record.pod))
+        else {
+            return;
+        };
+        let living: Vec<_> = victims
+            .iter()
+            .filter_map(|victim| Some(Arc::clone(&self.cluster.pods.get(*victim)?.pod)))
+            .filter(|victim| !victim.terminating)
+            .collect();
+        if living.is_empty() {
+            return;
+        }
+        let node_symbol = self.cluster.nodes.name(node);
+        for rival in self.nominations.on(node_symbol).to_vec() {
+            let Some(pod) = self
+                .cluster
+                .pods
+                .get(rival)
+                .map(|record| Arc::clone(&record.pod))
+            else {
+                continue;
+            };
+            if pod.priority >= preemptor.priority {
+                continue;
+            }
+            self.nominations.set(rival, None);
+            let pod = self.pod_ref(&pod);
+            actions.push(self.action(ActionKind::PatchStatus {
+                pod,
+                condition: None,
+                nominated: NominatedNode::Clear,
+            }));
+        }
+        let scheduler = self.cluster.names.text(preemptor.spec.scheduler_name);
+        let message: Box<str> =
+            format!("{scheduler}: preempting to accommodate a higher priority pod").into();
+        let node: Box<str> = self.cluster.names.text(node_symbol).into();
+        let mut evictions: Vec<ActionKind> = living
+            .iter()
+            .map(|victim| ActionKind::Evict {
+                victim: self.pod_ref(victim),
+                preemptor: self.pod_ref(&preemptor),
+                message: message.clone(),
+            })
+            .collect();
+        let last = evictions.pop();
+        if evictions.is_empty() {
+            if let Some(last) = last {
+                actions.push(self.start_eviction(id, &node, last));
+            }
+            return;
+        }
+        self.preempting.insert(
+            id,
+            Preempting {
+                running: evictions.len(),
+                last,
+                node: node.clone(),
+                failed: false,
+            },
+        );
+        for eviction in evictions {
+            actions.push(self.start_eviction(id, &node, eviction));
+        }
+    }
+
+    pub(super) fn start_eviction(
+        &mut self,
+        preemptor: PodId,
+        node: &str,
+        kind: ActionKind,
+    ) -> Action {
+        let victim = match &kind {
+            ActionKind::Evict { victim, .. } => Some(victim.clone()),
+            _ => None,
+        };
+        let uid = self
+            .cluster
+            .pods
+            .get(preemptor)
+            .map(|record| Arc::clone(&record.pod.uid));
+        let action = self.action(kind);
+        if let (Some(victim), Some(preemptor)) = (victim, uid) {
+            let node = node.into();
+            self.under_way.insert(
+                action.id,
+                UnderWay::Evict {
+                    victim,
+                    preemptor,
+                    node,
+                },
+            );
+        }
+        action
+    }
+}

@@ -1,0 +1,242 @@
+//! The scheduler as a state machine.
+
+mod binding;
+mod cycle;
+mod failure;
+mod finish;
+mod observe;
+mod wake;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+
+pub use observe::Observation;
+
+use crate::action::{Action, ActionId, ActionKind, EventRecord, EventType, PodRef};
+use crate::cluster::{Cluster, PodId};
+use crate::framework::engine::{Engine, Scoreboard};
+use crate::framework::plugin::Plugin;
+use crate::framework::profile::Profile;
+use crate::model::{Names, Pod};
+use crate::queue::nominations::Nominations;
+use crate::queue::{Queue, QueueConfig};
+use crate::time::Time;
+
+#[derive(Debug)]
+pub struct Config {
+    pub profiles: Vec<Profile>,
+    pub queue: QueueConfig,
+    /// Decides between nodes that are equally good.
+    pub seed: u64,
+}
+
+/// Queue, cache and plugins, and what is under way.
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(crate) cluster: Cluster,
+    pub(crate) engine: Engine,
+    pub(crate) queue: Queue,
+    pub(crate) nominations: Nominations,
+    under_way: FxHashMap<ActionId, UnderWay>,
+    /// Pods whose victims are still being evicted.
+    preempting: FxHashMap<PodId, Preempting>,
+    /// Pods with a node that are not ready to be bound yet.
+    bindings: FxHashMap<PodId, binding::Binding>,
+    /// What came up otherwise than by a cycle or the end of an action.
+    outbox: Vec<Action>,
+    next_action: u64,
+}
+
+/// What an action was for. By UID: until it ends, a pod's number may have become another's.
+#[derive(Debug, Clone)]
+enum UnderWay {
+    Bind {
+        pod: Arc<str>,
+    },
+    /// Something that has to be there before the binding.
+    PreBind {
+        pod: Arc<str>,
+        plugin: Plugin,
+    },
+    Evict {
+        victim: PodRef,
+        preemptor: Arc<str>,
+        node: Box<str>,
+    },
+}
+
+/// Evictions of one preemption.
+#[derive(Debug)]
+struct Preempting {
+    running: usize,
+    /// Evicted when all others are, so that its end wakes the preemptor.
+    last: Option<ActionKind>,
+    node: Box<str>,
+    failed: bool,
+}
+
+/// One scheduling cycle.
+#[derive(Debug)]
+pub struct Cycle {
+    pub pod: PodRef,
+    pub outcome: Outcome,
+    pub actions: Vec<Action>,
+    pub evaluated_nodes: usize,
+    pub feasible_nodes: usize,
+    /// What won, if scores are recorded.
+    pub scores: Option<Box<Scoreboard>>,
+    pub attempts: u32,
+    /// Since the pod was first ready to be scheduled.
+    pub waited: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Scheduled {
+        node: Box<str>,
+    },
+    Unschedulable {
+        message: String,
+    },
+    Error {
+        message: String,
+    },
+    /// It was not for us, or not any more.
+    Skipped,
+}
+
+impl Scheduler {
+    /// `names` are those that the profiles were made with.
+    pub fn new(config: Config, names: Names) -> Self {
+        Self {
+            cluster: Cluster::new(names),
+            engine: Engine::new(config.profiles, config.seed),
+            queue: Queue::new(config.queue),
+            nominations: Nominations::default(),
+            under_way: FxHashMap::default(),
+            preempting: FxHashMap::default(),
+            bindings: FxHashMap::default(),
+            outbox: Vec::new(),
+            next_action: 0,
+        }
+    }
+
+    /// For decoding objects.
+    pub fn names_mut(&mut self) -> &mut Names {
+        &mut self.cluster.names
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Whether the scores of every cycle are kept in its outcome.
+    pub fn record_scores(&mut self, record: bool) {
+        self.engine.record_scores = record;
+    }
+
+    /// When time alone would change something. Asked after [`Scheduler::step`] has had nothing to do.
+    pub fn next_wakeup(&self) -> Option<Time> {
+        self.queue
+            .next_wakeup()
+            .into_iter()
+            .chain(self.next_deadline())
+            .min()
+    }
+
+    /// What is to be done because of something observed, or because time has passed. To be asked for after
+    /// [`Scheduler::observe`] and [`Scheduler::step`].
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.outbox)
+    }
+
+    /// Actions that have not been reported as finished.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    fn profile_of(&self, pod: &Pod) -> Option<usize> {
+        let name = pod.spec.scheduler_name;
+        self.engine
+            .profiles
+            .iter()
+            .position(|profile| profile.name == name)
+    }
+
+    fn action(&mut self, kind: ActionKind) -> Action {
+        self.next_action += 1;
+        Action {
+            id: ActionId(self.next_action),
+            kind,
+        }
+    }
+
+    fn pod_ref(&self, pod: &Pod) -> PodRef {
+        PodRef {
+            namespace: self.cluster.names.text(pod.namespace()).into(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            resource_version: pod.resource_version.clone(),
+        }
+    }
+
+    fn event(
+        &mut self,
+        pod: &Pod,
+        kind: EventType,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) -> Action {
+        let record = EventRecord {
+            regarding: self.pod_ref(pod),
+            related: None,
+            kind,
+            reason,
+            action,
+            note: crate::action::shorten(note),
+            controller: self.cluster.names.text(pod.spec.scheduler_name).into(),
+        };
+        self.action(ActionKind::Event(record))
+    }
+}
+
+/// Which plugin holds a pod back from being queued.
+fn gate(
+    cluster: &Cluster,
+    engine: &Engine,
+    preempting: &FxHashMap<PodId, Preempting>,
+    now: Time,
+    id: PodId,
+) -> Option<Plugin> {
+    let record = cluster.pods.get(id)?;
+    let name = record.pod.spec.scheduler_name;
+    let profile = engine
+        .profiles
+        .iter()
+        .find(|profile| profile.name == name)?;
+    let context = crate::framework::state::Context {
+        cluster,
+        profile,
+        pod: &record.pod,
+        class: cluster.classes.get(record.class),
+        now,
+    };
+    profile
+        .pre_enqueue
+        .iter()
+        .copied()
+        .find(|plugin| match plugin {
+            Plugin::DefaultPreemption => preempting.contains_key(&id),
+            other => crate::plugins::pre_enqueue(*other, &context).is_err(),
+        })
+}
+
+#[cfg(test)]
+mod tests;
