@@ -69,6 +69,7 @@ pub(super) fn conversion_error(why: &str) -> String {
         Some(match target {
             list if list.starts_with("[]") => format!("cannot restore slice from {found}"),
             map if map.starts_with("map[") => format!("cannot restore map from {found}"),
+            "string" if found == "int64" => "cannot convert int64 to string".to_owned(),
             of if of.contains('.') => format!("cannot restore struct from: {found}"),
             simple => format!("unrecognized type: {simple}"),
         })

@@ -50,6 +50,12 @@ impl Scaling<'_> {
         }
     }
 
+    /// The Scale that a write starts from: where there is no number yet, it is nought.
+    fn to_change(self, object: &Value) -> Result<Value, Failure> {
+        self.of(object)
+            .or_else(|_| self.of(&self.apply(object, &Value::Null)?))
+    }
+
     /// The object with the number that the Scale wants.
     fn apply(self, object: &Value, scale: &Value) -> Result<Value, Failure> {
         match self {
@@ -249,7 +255,7 @@ async fn write(
         if object.is_null() {
             return Err(call.not_found());
         }
-        let present = scaling.of(object)?;
+        let present = scaling.to_change(object)?;
         let entries = object["metadata"]["managedFields"].clone();
         let (wanted, entries) = tracked(call, scaling, &entries, &present, change(&present)?)?;
         check(call, scaling, object, &wanted)?;
