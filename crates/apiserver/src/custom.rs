@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::catalogue::Catalogue;
+use crate::codec::time::show_seconds;
 use crate::controllers;
 use crate::crd::{Definition, Version, names};
 use crate::field::FieldError;
 use crate::kinds::names::NameRule;
 use crate::kinds::{Kind, Lookup, metadata};
-use crate::managed::structural;
-use crate::rest::scale::ScalePaths;
+use crate::managed::{Reset, Tracking, structural};
+use crate::resource::builtin_type;
 use crate::rest::track::forget_what_it_is;
 use crate::rest::{is_being_deleted, meta};
 use crate::schema::{Shape, Types};
@@ -67,18 +68,6 @@ impl Custom {
         let mut shown = self.definition.present(object, self.version());
         forget_what_it_is(&mut shown);
         serde_json::to_vec(&shown).map_or_else(|_| stored.clone(), Bytes::from)
-    }
-
-    pub fn scale_paths(&self) -> ScalePaths {
-        let pointer = |path: &str| path.replace('.', "/");
-        match &self.version().scale {
-            None => ScalePaths::builtin(),
-            Some(scale) => ScalePaths {
-                spec_replicas: pointer(&scale.spec_replicas),
-                status_replicas: pointer(&scale.status_replicas),
-                selector: Some(scale.selector.as_deref().map(pointer).unwrap_or_default()),
-            },
-        }
     }
 
     /// With kind and version, which schemas may speak of.
@@ -155,6 +144,31 @@ pub fn mark_for_removal(definition: &mut Value, now: Timestamp) {
     }
 }
 
+/// The server itself owns what it writes into a definition's status.
+fn own_status(mut before: Value, after: &mut Value, now: Timestamp) {
+    const GROUP: &str = "apiextensions.k8s.io";
+    const KIND: &str = "CustomResourceDefinition";
+    let Some(id) = builtin_type(GROUP, "v1", KIND) else {
+        return;
+    };
+    let api_version = format!("{GROUP}/v1");
+    for definition in [&mut before, &mut *after] {
+        definition["kind"] = KIND.into();
+        definition["apiVersion"] = api_version.as_str().into();
+    }
+    let tracking = Tracking {
+        types: Types::builtin(),
+        shape: &Shape::Struct(id),
+        api_version: &api_version,
+        kind: KIND,
+        subresource: "status",
+        reset: &Reset::builtin(GROUP, "customresourcedefinitions", "status"),
+        versions: &[&api_version],
+    };
+    tracking.update(Some(&before), after, "kube-apiserver", &show_seconds(now));
+    forget_what_it_is(after);
+}
+
 impl Server {
     /// Accepts definitions' names, and serves what is accepted.
     pub(crate) fn settle_definitions(&self) {
@@ -171,7 +185,9 @@ impl Server {
                 .filter(|one| meta(one, "name") != name)
                 .cloned()
                 .collect();
+            let before = object.clone();
             if names::reconcile(&mut object, &others, now) {
+                own_status(before, &mut object, now);
                 let attributes = current.attributes.clone();
                 let expect = Expect::Revision(current.revision);
                 // Whoever was faster settles it in their turn.

@@ -101,6 +101,7 @@ impl Config {
         let bound = config.bind().await?;
         let server = Server::new(store, authority(&credentials)?, clients);
         server.announce(&credentials)?;
+        server.publish_address(bound.local_addr());
         Ok(ControlPlane {
             server,
             bound,

@@ -89,7 +89,10 @@ impl Server {
         old: Option<&Value>,
     ) -> Result<(), Failure> {
         match call.served.shelf.as_ref() {
-            "services" => services::complete(self, object, old),
+            "services" => {
+                let dry_run = call.query.get("dryRun").is_some();
+                services::complete(self, object, old, dry_run)
+            }
             _ => Ok(()),
         }
     }

@@ -10,10 +10,10 @@ use crate::codec::decode::{self, Decoded, TypeError};
 use crate::codec::json::Node;
 use crate::conversion::{self, Conversion};
 use crate::crd::Definition;
+use crate::crd::scale::Scale;
 use crate::custom::Custom;
 use crate::kinds::{self, Kind};
 use crate::resource::Resource;
-use crate::rest::scale::ScalePaths;
 use crate::schema::{Shape, TypeId, Types};
 use crate::store::Attributes;
 
@@ -267,11 +267,11 @@ impl Served {
         }
     }
 
-    /// Where its objects have what a Scale shows.
-    pub fn scale_paths(&self) -> ScalePaths {
+    /// Where a custom resource's objects have what a Scale shows.
+    pub fn custom_scale(&self) -> Option<&Scale> {
         match &self.model {
-            Model::Custom(custom) => custom.scale_paths(),
-            Model::Builtin { .. } => ScalePaths::builtin(),
+            Model::Custom(custom) => custom.version().scale.as_ref(),
+            Model::Builtin { .. } => None,
         }
     }
 

@@ -119,7 +119,15 @@ impl Server {
         let plain = |refused: &Failure| answer::failure(refused, &Format::JSON);
         let user = match self.admitted(&parts, &info) {
             Ok(user) => user,
-            Err(refused) => return plain(&refused),
+            Err(refused) => {
+                let mut answer = plain(&refused);
+                if refused.code == StatusCode::FORBIDDEN {
+                    let nosniff = http::HeaderValue::from_static("nosniff");
+                    let header = http::header::X_CONTENT_TYPE_OPTIONS;
+                    answer.headers_mut().insert(header, nosniff);
+                }
+                return answer;
+            }
         };
         if let Some(remote) = remote {
             let watches = info.verb == "watch";

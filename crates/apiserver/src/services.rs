@@ -2,24 +2,111 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::codec::time::show_seconds;
 use crate::kinds::Lookup;
 use crate::kinds::service::{Addresses, allocate, held};
 use crate::server::Server;
 use crate::status::Failure;
+use crate::store::Expect;
 
 /// As a real server's default is; the first address is the API server's own.
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 const LAST: Ipv4Addr = Ipv4Addr::new(10, 0, 255, 254);
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30_000..=32_767;
 
 /// Gives a service the addresses and ports that its type needs and that it does not have, and refuses taken ones.
-pub fn complete(server: &Server, service: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
+pub fn complete(
+    server: &Server,
+    service: &mut Value,
+    old: Option<&Value>,
+    dry_run: bool,
+) -> Result<(), Failure> {
+    if dry_run {
+        return allocate(service, old, &Pretence);
+    }
     let pool = Pool::without(server, old);
     allocate(service, old, &pool)
+}
+
+impl Server {
+    /// Where the service `kubernetes` leads: to this server.
+    pub(crate) fn publish_address(&self, address: SocketAddr) {
+        let (ip, port) = (address.ip().to_string(), address.port());
+        let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
+        let endpoints = json!({
+            "metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+            "subsets": [{"addresses": [{"ip": ip}], "ports": ports}],
+        });
+        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
+        let slice = json!({
+            "metadata": {"labels": {"kubernetes.io/service-name": "kubernetes"}, "generation": 1},
+            "addressType": family,
+            "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
+            "ports": ports,
+        });
+        self.publish("endpoints", endpoints);
+        self.publish("endpointslices.discovery.k8s.io", slice);
+    }
+
+    /// Writes an object `default/kubernetes`, whose earlier life may have been on another port.
+    fn publish(&self, shelf: &str, mut object: Value) {
+        let key = "default/kubernetes";
+        let current = self.store().get(shelf, key);
+        let old = current.as_ref().map(|current| current.value());
+        object["metadata"]["name"] = "kubernetes".into();
+        object["metadata"]["namespace"] = "default".into();
+        let (uid, since) = match &old {
+            Some(old) => {
+                let meta = &old["metadata"];
+                (meta["uid"].clone(), meta["creationTimestamp"].clone())
+            }
+            None => (
+                uuid::Uuid::new_v4().to_string().into(),
+                show_seconds(jiff::Timestamp::now()).into(),
+            ),
+        };
+        object["metadata"]["uid"] = uid;
+        object["metadata"]["creationTimestamp"] = since;
+        let expect = current
+            .as_ref()
+            .map_or(Expect::Absent, |current| Expect::Revision(current.revision));
+        let attributes = crate::served::attributes(shelf, &object);
+        // Nobody else writes yet.
+        let _ = self
+            .store()
+            .put(shelf, key, expect, &mut object, attributes);
+    }
+}
+
+/// Nothing is taken in a dry run, hence any wish is granted; who has none is shown the range itself.
+#[derive(Debug)]
+struct Pretence;
+
+impl Addresses for Pretence {
+    fn address(&self, wanted: Option<&str>) -> Result<String, String> {
+        match wanted {
+            Some(wanted) if !in_range(wanted) => Err(format!(
+                "the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {NETWORK}/16"
+            )),
+            Some(wanted) => Ok(wanted.to_owned()),
+            None => Ok(NETWORK.to_string()),
+        }
+    }
+
+    fn port(&self, wanted: Option<u16>) -> Result<u16, String> {
+        Ok(wanted.unwrap_or_else(|| fastrand::u16(NODE_PORTS)))
+    }
+}
+
+fn in_range(address: &str) -> bool {
+    address
+        .parse::<Ipv4Addr>()
+        .is_ok_and(|address| (FIRST..=LAST).contains(&address))
 }
 
 /// What is free.
@@ -51,10 +138,7 @@ impl Addresses for Pool {
         let mut taken = self.addresses.borrow_mut();
         let chosen = match wanted {
             Some(wanted) => {
-                let inside = wanted
-                    .parse::<Ipv4Addr>()
-                    .is_ok_and(|address| (FIRST..=LAST).contains(&address));
-                if !inside {
+                if !in_range(wanted) {
                     return Err("the provided network does not match the current range".to_owned());
                 }
                 if taken.contains(wanted) {

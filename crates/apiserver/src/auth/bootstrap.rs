@@ -11,11 +11,12 @@ const OBJECTS: &str = include_str!("../../data/bootstrap.jsonl");
 
 /// Namespaces first, then everything else, each with its qualified resource (`clusterroles.rbac.authorization.k8s.io`).
 /// Without uid, resourceVersion and creation time, which whoever writes them gives; the rules of aggregated roles are
-/// not computed yet ([`super::aggregate`]). `now` is when their conditions came true.
+/// not computed yet ([`super::aggregate`]). `now` is when their conditions came true and
+/// their fields were set.
 pub fn objects(now: Timestamp) -> impl Iterator<Item = (String, Value)> {
     OBJECTS.lines().filter_map(move |line| {
         let mut object: Value = serde_json::from_str(line).ok()?;
-        date_conditions(&mut object, now);
+        date(&mut object, now);
         Some((resource_of(&object)?, object))
     })
 }
@@ -31,7 +32,7 @@ pub fn authentication_config(data: Map<String, Value>) -> (String, Value) {
     ("configmaps".to_owned(), object)
 }
 
-fn date_conditions(object: &mut Value, now: Timestamp) {
+fn date(object: &mut Value, now: Timestamp) {
     let conditions = object.pointer_mut("/status/conditions");
     for condition in conditions
         .and_then(Value::as_array_mut)
@@ -39,6 +40,10 @@ fn date_conditions(object: &mut Value, now: Timestamp) {
         .flatten()
     {
         condition["lastTransitionTime"] = show_seconds(now).into();
+    }
+    let entries = object.pointer_mut("/metadata/managedFields");
+    for entry in entries.and_then(Value::as_array_mut).into_iter().flatten() {
+        entry["time"] = show_seconds(now).into();
     }
 }
 

@@ -18,11 +18,17 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::discovery::compare_versions;
+use crate::field::{FieldError, Path};
 use crate::resource::{Resource, Scope, Subresource};
 use crate::table;
 use crate::table::jsonpath::JsonPath;
 use scale::Scale;
 use schema::Schema;
+
+/// What a schema has against a value at `path`.
+pub fn objections(schema: &Value, value: &Value, path: &Path) -> Vec<FieldError> {
+    validate::validate(&Schema::read(schema), value, None, path)
+}
 
 /// A definition, ready to serve.
 #[derive(Debug)]

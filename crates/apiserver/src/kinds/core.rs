@@ -8,6 +8,7 @@ use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
 use super::{limits, metadata, node, pod, quota, service};
+use crate::codec::json::Node;
 use crate::field::{FieldError, Path};
 
 pub(super) static KINDS: &[&Rules] = &[
@@ -174,8 +175,8 @@ fn config_map(map: &At<'_>, errors: &mut Errors) {
     }
     if size > SIZE_LIMIT {
         let mut error = FieldError::too_long(&Path::root(), SIZE_LIMIT);
-        // Of the whole, which Kubernetes writes as nothing here.
-        error.field.clear();
+        // Of the whole, which Kubernetes writes as an element without a name here.
+        "[]".clone_into(&mut error.field);
         errors.push(error);
     }
 }
@@ -243,16 +244,17 @@ fn docker_config(config: &At<'_>, errors: &mut Errors) {
         return;
     }
     let bytes = STANDARD.decode(config.text()).unwrap_or_default();
-    if !matches!(serde_json::from_slice(&bytes), Ok(Value::Object(_))) {
-        let detail = match bytes.first() {
-            None => "unexpected end of JSON input".to_owned(),
-            Some(first) => format!(
-                "invalid character '{}' looking for beginning of value",
-                char::from(*first)
-            ),
-        };
-        errors.invalid(config, "<secret contents redacted>", detail);
-    }
+    let text = String::from_utf8_lossy(&bytes);
+    let complaint = match Node::parse(&text) {
+        Ok(Node::Object(_) | Node::Null) => return,
+        Ok(other) => format!(
+            "json: cannot unmarshal {} into Go value of type {}",
+            other.type_name(),
+            crate::golang::MAP
+        ),
+        Err(error) => error.to_string(),
+    };
+    errors.invalid(config, "<secret contents redacted>", complaint);
 }
 
 fn namespace(namespace: &At<'_>, errors: &mut Errors) {

@@ -49,7 +49,8 @@ impl Call<'_> {
         options: &WriteOptions,
         warnings: &mut Vec<String>,
     ) -> Result<Value, Failure> {
-        let node = parse(BodyFormat::of(self.headers)?, body, of.kind)?;
+        let parsed = parse(BodyFormat::of(self.headers)?, body, of.kind)?;
+        let node = &parsed.node;
         let text = |key: &str, default: &str| match node.get(key) {
             Some(crate::codec::json::Node::Text(text)) if !text.is_empty() => text.to_string(),
             _ => default.to_owned(),
@@ -72,14 +73,14 @@ impl Call<'_> {
         let id = builtin_type(of.group, of.version, of.kind)
             .ok_or_else(|| Failure::internal(format!("the facts about {} are missing", of.kind)))?;
         let decoded =
-            decode(Types::builtin(), id, &node).map_err(|error| refuse(error.to_string()))?;
-        if !decoded.objections.is_empty() {
-            let said = decoded.objections.join(", ");
+            decode(Types::builtin(), id, node).map_err(|error| refuse(error.to_string()))?;
+        if !decoded.objections.is_empty() || !parsed.repeated.is_empty() {
             match options.validation {
                 FieldValidation::Strict => {
+                    let said = parsed.strictly(&decoded.objections);
                     return Err(refuse(format!("strict decoding error: {said}")));
                 }
-                FieldValidation::Warn => warnings.extend(decoded.objections),
+                FieldValidation::Warn => warnings.extend(parsed.objections(decoded.objections)),
                 FieldValidation::Ignore => {}
             }
         }
@@ -322,10 +323,16 @@ const TOKEN_REQUEST: BodyKind = BodyKind {
 };
 
 /// POST to a service account's `token`.
+/// Of a token for which no other is asked, in seconds.
+const TOKEN_LIFETIME: u32 = 3600;
+
 pub fn token(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let mut warnings = Vec::new();
     let mut request = call.decode_as(TOKEN_REQUEST, body, &options, &mut warnings)?;
+    if request["spec"]["expirationSeconds"].is_null() {
+        request["spec"]["expirationSeconds"] = TOKEN_LIFETIME.into();
+    }
     call.track_foreign(TOKEN_REQUEST, &mut request);
     let answer = call.server.authority().token_request(
         &call.path.namespace,
@@ -355,7 +362,7 @@ pub fn review(call: &Call<'_>, review: Review, body: &[u8]) -> Result<Answer, Fa
         body,
         &call.served.resource.kind,
     )?;
-    let decoded = call.decode(&node, &options)?;
+    let decoded = call.decode(&node, body, &options)?;
     let mut object = decoded.object;
     call.track_new(&mut object);
     let answer = call.server.authority().review(

@@ -4,39 +4,46 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::Call;
-use super::body::{BodyFormat, parse};
+use super::body::go_unmarshal_errors;
 use super::create::{insert_new, settle_namespace};
 use super::options::{FieldValidation, WriteOptions, write_options};
 use super::track::forget_what_it_is;
 use super::update::change_tracked;
 use super::{meta, update};
 use crate::answer::Answer;
+use crate::codec::json::Node;
 use crate::codec::time::show_seconds;
+use crate::codec::yaml;
 use crate::status::Failure;
 
 pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "PatchOptions", true)?;
-    let node = parse(BodyFormat::Yaml, body, &call.served.resource.kind).map_err(|failure| {
-        Failure::bad_request(format!("error decoding YAML: {}", failure.message))
-    })?;
-    let mut warnings = Vec::new();
-    let applied = node.to_value();
+    let parsed = parse_applied(body)?;
+    let applied = parsed.node.to_value();
     let strict = call
         .served
-        .decode(&node)
+        .decode(&parsed.node)
         .map(|decoded| decoded.objections)
         .unwrap_or_default();
-    if !strict.is_empty() {
-        match options.validation {
-            FieldValidation::Strict => {
-                return Err(Failure::bad_request(format!(
-                    "strict decoding error: {}",
-                    strict.join(", ")
-                )));
-            }
-            FieldValidation::Warn => warnings = strict,
-            FieldValidation::Ignore => {}
+    let mut warnings = Vec::new();
+    match options.validation {
+        FieldValidation::Strict if !parsed.repeated.is_empty() => {
+            return Err(Failure::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {}",
+                go_unmarshal_errors(&parsed.repeated)
+            )));
         }
+        FieldValidation::Strict if !strict.is_empty() => {
+            return Err(Failure::bad_request(format!(
+                "strict decoding error: {}",
+                strict.join(", ")
+            )));
+        }
+        FieldValidation::Warn => {
+            warnings = parsed.repeated;
+            warnings.extend(strict);
+        }
+        _ => {}
     }
     check_identity(call, &applied)?;
     let key = call.key();
@@ -51,6 +58,21 @@ pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     })
     .await?;
     call.written_answer(StatusCode::OK, &written.object, &warnings)
+}
+
+/// Any YAML is read, and has to be an object.
+pub fn parse_applied(body: &[u8]) -> Result<yaml::Parsed, Failure> {
+    let refuse = |why: String| Failure::bad_request(format!("error decoding YAML: {why}"));
+    let parsed = yaml::parse(&String::from_utf8_lossy(body))
+        .map_err(|error| refuse(format!("error converting YAML to JSON: {error}")))?;
+    if !matches!(parsed.node, Node::Object(_) | Node::Null) {
+        return Err(refuse(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type {}",
+            parsed.node.type_name(),
+            crate::golang::MAP
+        )));
+    }
+    Ok(parsed)
 }
 
 async fn create(
@@ -103,6 +125,9 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
 
 fn check_identity(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {
     let name = meta(applied, "name");
+    if name.is_empty() && applied["metadata"].is_object() {
+        return Err(update::undeterminable(call));
+    }
     if !name.is_empty() && name != call.path.name {
         return Err(update::name_mismatch(call, name));
     }

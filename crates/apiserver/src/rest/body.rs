@@ -49,53 +49,89 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
-/// Reads a document, whatever it is of.
-pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Node<'a>, Failure> {
-    let text = String::from_utf8_lossy(body);
-    let unrecognised = |problem: String| {
-        Failure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): {problem} ({})",
-            excerpt(body)
-        ))
-    };
-    match format {
-        BodyFormat::Protobuf => {
-            protobuf::parse(body).map_err(|error| unrecognised(error.to_string()))
+/// A body, read but not understood.
+#[derive(Debug)]
+pub struct Parsed<'a> {
+    pub node: Node<'a>,
+    /// What YAML's reader has against it.
+    pub repeated: Vec<String>,
+}
+
+impl Parsed<'_> {
+    /// What a strict reader objects to, given what the decoder did.
+    pub fn objections(&self, decoded: Vec<String>) -> Vec<String> {
+        let mut all = self.repeated.clone();
+        all.extend(decoded);
+        all
+    }
+
+    /// The same as one text.
+    pub fn strictly(&self, decoded: &[String]) -> String {
+        let mut all = Vec::new();
+        if !self.repeated.is_empty() {
+            all.push(go_unmarshal_errors(&self.repeated));
         }
-        BodyFormat::Yaml => yaml::parse(&text).map_err(|error| {
-            unrecognised(format!(
-                "couldn't get version/kind; json parse error: {error}"
-            ))
-        }),
+        all.extend_from_slice(decoded);
+        all.join(", ")
+    }
+}
+
+pub fn go_unmarshal_errors(errors: &[String]) -> String {
+    format!("yaml: unmarshal errors:\n  {}", errors.join("\n  "))
+}
+
+/// Reads a document, whatever it is of.
+pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Parsed<'a>, Failure> {
+    let text = String::from_utf8_lossy(body);
+    let unrecognised = |problem: String| unrecognised(kind, &problem, body);
+    let mut repeated = Vec::new();
+    let node = match format {
+        BodyFormat::Protobuf => {
+            return protobuf::parse(body)
+                .map(|node| Parsed { node, repeated })
+                .map_err(|error| unrecognised(error.to_string()));
+        }
+        BodyFormat::Yaml => {
+            let parsed = yaml::parse(&text).map_err(unrecognised)?;
+            repeated = parsed.repeated;
+            parsed.node
+        }
         BodyFormat::Json => {
             let parsed = match &text {
                 Cow::Borrowed(text) => Node::parse(text),
                 Cow::Owned(text) => Node::parse(text).map(Node::into_owned),
             };
-            let node = parsed.map_err(|error| {
+            parsed.map_err(|error| {
                 unrecognised(format!(
                     "couldn't get version/kind; json parse error: {error}"
                 ))
-            })?;
-            for field in ["kind", "apiVersion"] {
-                if let Some(found) = node.get(field)
-                    && !matches!(found, Node::Text(_) | Node::Null)
-                {
-                    return Err(unrecognised(format!(
-                        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
-                        found.type_name()
-                    )));
-                }
-            }
-            if !matches!(node, Node::Object(_) | Node::Null) {
-                return Err(unrecognised(format!(
-                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                    node.type_name()
-                )));
-            }
-            Ok(node)
+            })?
+        }
+    };
+    for field in ["kind", "apiVersion"] {
+        if let Some(found) = node.get(field)
+            && !matches!(found, Node::Text(_) | Node::Null)
+        {
+            return Err(unrecognised(format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go struct field .{field} of type string",
+                found.type_name()
+            )));
         }
     }
+    if !matches!(node, Node::Object(_) | Node::Null) {
+        return Err(unrecognised(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            node.type_name()
+        )));
+    }
+    Ok(Parsed { node, repeated })
+}
+
+fn unrecognised(kind: &str, problem: &str, body: &[u8]) -> Failure {
+    Failure::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {problem} ({})",
+        excerpt(body)
+    ))
 }
 
 /// What Kubernetes shows of a body that it does not understand: short text, or the first bytes in hex.
@@ -119,11 +155,19 @@ fn excerpt(body: &[u8]) -> String {
 
 impl Call<'_> {
     /// Decodes a document of this resource's kind.
-    pub fn decode(&self, node: &Node<'_>, options: &WriteOptions) -> Result<Decoded, Failure> {
+    pub fn decode(
+        &self,
+        parsed: &Parsed<'_>,
+        body: &[u8],
+        options: &WriteOptions,
+    ) -> Result<Decoded, Failure> {
         let resource = &self.served.resource;
         // Nothing at all is an object of which nothing is said.
         let nothing = Node::Object(Vec::new());
-        let node = if *node == Node::Null { &nothing } else { node };
+        let node = match &parsed.node {
+            Node::Null => &nothing,
+            node => node,
+        };
         let text_of = |key: &str| match node.get(key) {
             Some(Node::Text(text)) => text.to_string(),
             _ => String::new(),
@@ -148,10 +192,14 @@ impl Call<'_> {
             ))
         };
         if version.matches('/').count() > 1 {
-            return Err(Failure::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): unexpected GroupVersion string: {version}",
-                resource.kind
-            )));
+            let problem = format!("unexpected GroupVersion string: {version}");
+            return Err(unrecognised(&resource.kind, &problem, body));
+        }
+        // Of a custom resource nothing is known but what it says itself.
+        if self.served.is_custom() && text_of("kind").is_empty() {
+            let text = String::from_utf8_lossy(body);
+            let problem = format!("Object 'Kind' is missing in '{text}'");
+            return Err(unrecognised(&resource.kind, &problem, body));
         }
         if self.served.is_custom() && version != own_version {
             return Err(Failure::bad_request(format!(
@@ -187,15 +235,13 @@ impl Call<'_> {
             .decode(node)
             .map_err(|error| refuse(error.to_string()))?;
         let mut warnings = Vec::new();
-        if !decoded.objections.is_empty() {
+        if !decoded.objections.is_empty() || !parsed.repeated.is_empty() {
             match options.validation {
                 FieldValidation::Strict => {
-                    return Err(refuse(format!(
-                        "strict decoding error: {}",
-                        decoded.objections.join(", ")
-                    )));
+                    let said = parsed.strictly(&decoded.objections);
+                    return Err(refuse(format!("strict decoding error: {said}")));
                 }
-                FieldValidation::Warn => warnings = decoded.objections,
+                FieldValidation::Warn => warnings = parsed.objections(decoded.objections),
                 FieldValidation::Ignore => {}
             }
         }

@@ -24,7 +24,7 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         body,
         &call.served.resource.kind,
     )?;
-    let decoded = call.decode(&node, &options)?;
+    let decoded = call.decode(&node, body, &options)?;
     let mut warnings = decoded.warnings;
     let object = create_object(call, decoded.object, &options, &mut warnings).await?;
     call.written_answer(StatusCode::CREATED, &object, &warnings)

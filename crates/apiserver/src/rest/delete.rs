@@ -220,6 +220,9 @@ fn plan(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Plan {
     }
     if call.served.shelf.as_ref() == crate::custom::DEFINITIONS && !is_being_deleted(object) {
         crate::custom::mark_for_removal(object, call.now);
+        // This and no more: the deletion of its objects is what it waits for.
+        metadata_of(object).insert("deletionTimestamp".into(), show_seconds(call.now).into());
+        return Plan::Wait;
     }
     let graceful = match grace(call, object, options) {
         Grace::None => None,
@@ -449,7 +452,7 @@ fn from_query(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
 }
 
 fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
-    let node =
+    let parsed =
         parse(BodyFormat::of(call.headers)?, body, "DeleteOptions").map_err(|mut failure| {
             // Here Kubernetes says less.
             if let Some(at) = failure.message.find("couldn't get version/kind") {
@@ -458,6 +461,7 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
             }
             failure
         })?;
+    let node = &parsed.node;
     if let Some(Node::Text(kind)) = node.get("kind")
         && kind != "DeleteOptions"
     {
@@ -476,7 +480,7 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
     let id = types
         .find("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
         .ok_or_else(|| Failure::internal("the facts about DeleteOptions are missing"))?;
-    let value = decode(types, id, &node)
+    let value = decode(types, id, node)
         .map_err(|error| Failure::bad_request(error.to_string()))?
         .value;
     let text = |value: &Value| value.as_str().map(str::to_owned);

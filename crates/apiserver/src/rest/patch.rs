@@ -11,7 +11,7 @@ use crate::answer::Answer;
 use crate::patch::{self, PatchKind, Patched};
 use crate::status::Failure;
 
-const APPLY: &str = "application/apply-patch+yaml";
+pub const APPLY: &str = "application/apply-patch+yaml";
 
 pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let media = call

@@ -272,6 +272,7 @@ fn page_answer(
     next: Option<&str>,
     remaining: Option<u64>,
 ) -> Result<Answer, Failure> {
+    call.check_list_form()?;
     let resource = &call.served.resource;
     let mut meta = list_meta(page, next, remaining);
     let items = page.items.iter().map(|item| &item.bytes);

@@ -7,17 +7,19 @@ use serde_json::{Value, json};
 
 use super::actions::{BodyKind, precondition_failed};
 use super::options::{FieldValidation, revision, write_options};
+use super::track::forget_what_it_is;
 use super::update::{change_tracked, name_mismatch};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::codec::decode::decode;
 use crate::codec::json::Node;
 use crate::codec::time::show_seconds;
+use crate::crd::scale::Scale;
 use crate::field::{FieldError, Path};
 use crate::managed::{Reset, ScaleDoor, Tracking};
 use crate::patch::{self, PatchKind};
 use crate::resource::builtin_type;
-use crate::schema::{Shape, Types};
+use crate::schema::{Shape, TypeId, Types};
 use crate::status::{Failure, Subject};
 use crate::table;
 
@@ -27,27 +29,59 @@ const SCALE: BodyKind = BodyKind {
     kind: "Scale",
 };
 
-/// Where an object has what a Scale shows.
-#[derive(Debug, Clone)]
-pub struct ScalePaths {
-    pub spec_replicas: String,
-    pub status_replicas: String,
-    /// Of a selector as text; built-in kinds have theirs as an object at `spec.selector`.
-    pub selector: Option<String>,
+/// How an object becomes a Scale and back.
+#[derive(Debug, Clone, Copy)]
+enum Scaling<'a> {
+    /// Built-in kinds have their numbers at `spec.replicas` and `status.replicas`, and their selector as an object.
+    Builtin,
+    /// As the definition says.
+    Custom(&'a Scale),
 }
 
-impl ScalePaths {
-    pub fn builtin() -> Self {
-        Self {
-            spec_replicas: "/spec/replicas".to_owned(),
-            status_replicas: "/status/replicas".to_owned(),
-            selector: None,
+impl Scaling<'_> {
+    fn of(self, object: &Value) -> Result<Value, Failure> {
+        match self {
+            Self::Builtin => Ok(shown(object)),
+            Self::Custom(scale) => {
+                let mut scale = scale.of(object)?;
+                forget_what_it_is(&mut scale);
+                Ok(scale)
+            }
+        }
+    }
+
+    /// The Scale that a write starts from: where there is no number yet, it is nought.
+    fn to_change(self, object: &Value) -> Result<Value, Failure> {
+        self.of(object)
+            .or_else(|_| self.of(&self.apply(object, &Value::Null)?))
+    }
+
+    /// The object with the number that the Scale wants.
+    fn apply(self, object: &Value, scale: &Value) -> Result<Value, Failure> {
+        match self {
+            Self::Builtin => {
+                let mut object = object.clone();
+                let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+                object["spec"]["replicas"] = replicas.into();
+                Ok(object)
+            }
+            Self::Custom(custom) => custom.apply(object, scale),
+        }
+    }
+
+    fn replicas_path(&self) -> &str {
+        match self {
+            Self::Builtin => "spec.replicas",
+            Self::Custom(scale) => scale.spec_replicas.trim_start_matches('.'),
         }
     }
 }
 
 pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
-    let paths = call.served.scale_paths();
+    let scaling = match call.served.custom_scale() {
+        Some(scale) => Scaling::Custom(scale),
+        None => Scaling::Builtin,
+    };
     match call.info.verb {
         "get" => {
             let stored = call
@@ -55,15 +89,15 @@ pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
                 .store()
                 .get(&call.served.shelf, &call.key())
                 .ok_or_else(|| call.not_found())?;
-            answer(call, StatusCode::OK, &shown(&paths, &stored.value()), &[])
+            answer(call, StatusCode::OK, &scaling.of(&stored.value())?, &[])
         }
-        "update" => update(call, &paths, body).await,
-        _ => patch_scale(call, &paths, body).await,
+        "update" => update(call, scaling, body).await,
+        _ => patch_scale(call, scaling, body).await,
     }
 }
 
-/// The Scale of an object.
-fn shown(paths: &ScalePaths, object: &Value) -> Value {
+/// The Scale of a built-in object.
+fn shown(object: &Value) -> Value {
     let mut meta = json!({});
     for field in [
         "name",
@@ -76,23 +110,14 @@ fn shown(paths: &ScalePaths, object: &Value) -> Value {
             meta[field] = value.clone();
         }
     }
-    let wanted = object.pointer(&paths.spec_replicas).and_then(Value::as_i64);
-    let present = object
-        .pointer(&paths.status_replicas)
-        .and_then(Value::as_i64);
     let mut spec = json!({});
-    if let Some(wanted @ 1..) = wanted {
+    if let Some(wanted @ 1..) = object["spec"]["replicas"].as_i64() {
         spec["replicas"] = wanted.into();
     }
-    let mut status = json!({"replicas": present.unwrap_or(0)});
-    let selector = match &paths.selector {
-        Some(path) => object
-            .pointer(path)
-            .and_then(Value::as_str)
-            .map(str::to_owned),
-        None => Some(selector_text(&object["spec"]["selector"])),
-    };
-    if let Some(selector) = selector.filter(|text| !text.is_empty()) {
+    let present = object["status"]["replicas"].as_i64().unwrap_or(0);
+    let mut status = json!({"replicas": present});
+    let selector = selector_text(&object["spec"]["selector"]);
+    if !selector.is_empty() {
         status["selector"] = selector.into();
     }
     json!({"metadata": meta, "spec": spec, "status": status})
@@ -154,7 +179,15 @@ fn answer(
     Ok(answer)
 }
 
-async fn update(call: &Call<'_>, paths: &ScalePaths, body: &[u8]) -> Result<Answer, Failure> {
+/// What a request makes of a Scale.
+enum Wanted {
+    /// This, and its sender owns what differs.
+    Scale(Value),
+    /// What the sender has an opinion on.
+    Applied(Value),
+}
+
+async fn update(call: &Call<'_>, scaling: Scaling<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "UpdateOptions", false)?;
     let mut warnings = Vec::new();
     let scale = call.decode_as(SCALE, body, &options, &mut warnings)?;
@@ -162,49 +195,57 @@ async fn update(call: &Call<'_>, paths: &ScalePaths, body: &[u8]) -> Result<Answ
     if name != call.path.name {
         return Err(name_mismatch(call, name));
     }
-    write(
-        call,
-        paths,
-        options.dry_run,
-        warnings,
-        |_| Ok(scale.clone()),
-    )
-    .await
+    let wanted = |_: &Value| Ok(Wanted::Scale(scale.clone()));
+    write(call, scaling, options.dry_run, warnings, wanted).await
 }
 
-async fn patch_scale(call: &Call<'_>, paths: &ScalePaths, body: &[u8]) -> Result<Answer, Failure> {
+async fn patch_scale(
+    call: &Call<'_>,
+    scaling: Scaling<'_>,
+    body: &[u8],
+) -> Result<Answer, Failure> {
     let media = call
         .headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
+    if media == super::patch::APPLY {
+        let options = write_options(call.query, "PatchOptions", true)?;
+        let applied = super::apply::parse_applied(body)?.node.to_value();
+        let wanted = |_: &Value| Ok(Wanted::Applied(applied.clone()));
+        return write(call, scaling, options.dry_run, Vec::new(), wanted).await;
+    }
     let kind = PatchKind::from_media_type(media).ok_or_else(|| super::patch::unsupported(call))?;
     let options = write_options(call.query, "PatchOptions", false)?;
     let types = Types::builtin();
-    let id = builtin_type("autoscaling", "v1", "Scale")
-        .ok_or_else(|| Failure::internal("the facts about Scale are missing"))?;
+    let id = scale_type()?;
     let shape = Shape::Struct(id);
     let strict = options.validation != FieldValidation::Ignore;
-    write(call, paths, options.dry_run, Vec::new(), |current| {
+    write(call, scaling, options.dry_run, Vec::new(), |current| {
         let mut whole = current.clone();
         whole["kind"] = "Scale".into();
         whole["apiVersion"] = "autoscaling/v1".into();
         let patched = patch::apply(kind, types, &shape, &whole, body, strict)?;
         let decoded = decode(types, id, &Node::of(&patched.object))
             .map_err(|error| patched.refuse(types, &shape, &error.to_string()))?;
-        Ok(decoded.value)
+        Ok(Wanted::Scale(decoded.value))
     })
     .await
+}
+
+fn scale_type() -> Result<TypeId, Failure> {
+    builtin_type("autoscaling", "v1", "Scale")
+        .ok_or_else(|| Failure::internal("the facts about Scale are missing"))
 }
 
 /// Writes the wanted number into the object behind.
 async fn write(
     call: &Call<'_>,
-    paths: &ScalePaths,
+    scaling: Scaling<'_>,
     dry_run: bool,
     mut warnings: Vec<String>,
-    change: impl Fn(&Value) -> Result<Value, Failure>,
+    change: impl Fn(&Value) -> Result<Wanted, Failure>,
 ) -> Result<Answer, Failure> {
     let options = super::options::WriteOptions {
         dry_run,
@@ -214,29 +255,35 @@ async fn write(
         if object.is_null() {
             return Err(call.not_found());
         }
-        let present = shown(paths, object);
-        let mut wanted = change(&present)?;
-        check(call, object, &wanted)?;
-        let mut new = object.clone();
-        let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
-        if let Some(place) = new.pointer_mut(&paths.spec_replicas) {
-            *place = replicas.into();
-        } else {
-            set_pointer(&mut new, &paths.spec_replicas, replicas.into());
+        let present = scaling.to_change(object)?;
+        let entries = object["metadata"]["managedFields"].clone();
+        let (wanted, entries) = tracked(call, scaling, &entries, &present, change(&present)?)?;
+        check(call, scaling, object, &wanted)?;
+        let mut new = scaling.apply(object, &wanted)?;
+        if let Some(meta) = new["metadata"].as_object_mut() {
+            if entries.is_null() {
+                meta.remove("managedFields");
+            } else {
+                meta.insert("managedFields".into(), entries);
+            }
         }
-        note_owner(call, paths, &present, &mut wanted, &mut new);
         Ok(new)
     })
     .await?;
     answer(
         call,
         StatusCode::OK,
-        &shown(paths, &written.object),
+        &scaling.of(&written.object)?,
         &warnings,
     )
 }
 
-fn check(call: &Call<'_>, object: &Value, scale: &Value) -> Result<(), Failure> {
+fn check(
+    call: &Call<'_>,
+    scaling: Scaling<'_>,
+    object: &Value,
+    scale: &Value,
+) -> Result<(), Failure> {
     let name = &call.path.name;
     let (uid, present) = (meta(scale, "uid"), meta(object, "uid"));
     if !uid.is_empty() && uid != present {
@@ -248,7 +295,8 @@ fn check(call: &Call<'_>, object: &Value, scale: &Value) -> Result<(), Failure> 
         return Err(super::update::modified(call));
     }
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
-    if replicas < 0 {
+    // A custom resource's own rules say what is wrong with it.
+    if replicas < 0 && matches!(scaling, Scaling::Builtin) {
         let subject = Subject {
             group: "autoscaling",
             kind: "Scale",
@@ -260,66 +308,50 @@ fn check(call: &Call<'_>, object: &Value, scale: &Value) -> Result<(), Failure> 
     Ok(())
 }
 
-/// The one who scales owns the number from now on.
-fn note_owner(
+/// The Scale that is wanted, and who owns the fields of the object behind from now on: the one who scales owns the
+/// number.
+fn tracked(
     call: &Call<'_>,
-    paths: &ScalePaths,
+    scaling: Scaling<'_>,
+    entries: &Value,
     present: &Value,
-    wanted: &mut Value,
-    object: &mut Value,
-) {
-    let Some(id) = builtin_type("autoscaling", "v1", "Scale") else {
-        return;
-    };
+    wanted: Wanted,
+) -> Result<(Value, Value), Failure> {
+    let id = scale_type()?;
     let api_version = call.served.resource.api_version();
-    let path = paths
-        .spec_replicas
-        .trim_start_matches('/')
-        .replace('/', ".");
-    let replicas = [(api_version.as_str(), Some(path.as_str()))];
+    let replicas = [(api_version.as_str(), Some(scaling.replicas_path()))];
     let door = ScaleDoor {
         api_version: &api_version,
         replicas: &replicas,
     };
-    let entries = object["metadata"]["managedFields"].clone();
-    let mut before = present.clone();
-    for scale in [&mut before, &mut *wanted] {
+    let whole = |mut scale: Value| {
         scale["kind"] = "Scale".into();
         scale["apiVersion"] = "autoscaling/v1".into();
-        scale["metadata"]["managedFields"] = door.to_scale(&entries);
-    }
-    let reset = Reset::nothing();
-    let shape = Shape::Struct(id);
+        scale["metadata"]["managedFields"] = door.to_scale(entries);
+        scale
+    };
     let tracking = Tracking {
         types: Types::builtin(),
-        shape: &shape,
+        shape: &Shape::Struct(id),
         api_version: "autoscaling/v1",
         kind: "Scale",
         subresource: "scale",
-        reset: &reset,
+        reset: &Reset::nothing(),
         versions: &["autoscaling/v1"],
     };
-    tracking.update(
-        Some(&before),
-        wanted,
-        &call.manager(),
-        &show_seconds(call.now),
-    );
-    let merged = door.to_parent(&entries, &wanted["metadata"]["managedFields"]);
-    if let Some(meta) = object["metadata"].as_object_mut() {
-        if merged.is_null() {
-            meta.remove("managedFields");
-        } else {
-            meta.insert("managedFields".into(), merged);
+    let before = whole(present.clone());
+    let (manager, now) = (call.manager(), show_seconds(call.now));
+    let scale = match wanted {
+        Wanted::Scale(scale) => {
+            let mut scale = whole(scale);
+            tracking.update(Some(&before), &mut scale, &manager, &now);
+            scale
         }
-    }
-}
-
-/// Puts a value where the pointer says, making the objects on the way.
-fn set_pointer(object: &mut Value, pointer: &str, value: Value) {
-    let mut place = object;
-    for part in pointer.split('/').skip(1) {
-        place = &mut place[part];
-    }
-    *place = value;
+        Wanted::Applied(applied) => {
+            let force = call.query.flag("force");
+            tracking.apply(Some(&before), &applied, &manager, force, &now)?
+        }
+    };
+    let merged = door.to_parent(entries, &scale["metadata"]["managedFields"]);
+    Ok((scale, merged))
 }

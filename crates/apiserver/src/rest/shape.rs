@@ -35,7 +35,7 @@ impl Shaper {
                 &self.options,
             )),
             Transform::Partial | Transform::PartialList => encoded(&table::partial_metadata(
-                &value(object),
+                &as_within(value(object)),
                 self.options.version,
             )),
         }
@@ -53,7 +53,7 @@ impl Shaper {
     fn whole(&self, object: &Bytes) -> Value {
         match self.options.include {
             Include::Object => value(&document(&self.resource.kind, &self.api_version, object)),
-            _ => value(object),
+            _ => as_within(value(object)),
         }
     }
 
@@ -76,7 +76,9 @@ impl Shaper {
                 Some(table::of_list(&self.resource, meta, &items, &self.options))
             }
             Transform::Partial | Transform::PartialList => {
-                let items: Vec<Value> = items.map(|item| value(&self.present(item))).collect();
+                let items: Vec<Value> = items
+                    .map(|item| as_within(value(&self.present(item))))
+                    .collect();
                 Some(table::partial_metadata_list(
                     meta,
                     &items,
@@ -85,6 +87,50 @@ impl Shaper {
             }
         }
     }
+}
+
+/// Annotations that stand for fields which a version does not have. Metadata alone comes without them.
+const STAND_INS: [&str; 4] = [
+    "deprecated.daemonset.template.generation",
+    "autoscaling.alpha.kubernetes.io/metrics",
+    "autoscaling.alpha.kubernetes.io/current-metrics",
+    "autoscaling.alpha.kubernetes.io/behavior",
+];
+
+fn as_within(mut object: Value) -> Value {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return object;
+    };
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.retain(|key, _| !STAND_INS.contains(&key.as_str()));
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    object
+}
+
+/// Metadata of one object is not that of a list, nor the other way round.
+fn wrong_number(resource: &Resource, asked_for: &str, list: bool) -> Failure {
+    let package = match resource.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        group => group.split('.').next().unwrap_or_default(),
+    };
+    let (which, kind) = if list {
+        ("a list", resource.list_kind())
+    } else {
+        ("not a list", resource.kind.clone())
+    };
+    Failure::new(
+        StatusCode::NOT_ACCEPTABLE,
+        "NotAcceptable",
+        format!(
+            "you requested {asked_for}, but the requested object is {which} (*{package}.{kind})"
+        ),
+    )
 }
 
 fn value(object: &[u8]) -> Value {
@@ -121,8 +167,21 @@ impl Call<'_> {
         })
     }
 
+    /// Refuses a list to a client that wants one object's metadata.
+    pub fn check_list_form(&self) -> Result<(), Failure> {
+        if self.format.transform == Transform::Partial && !self.served.is_custom() {
+            let resource = &self.served.resource;
+            return Err(wrong_number(resource, "PartialObjectMetadata", true));
+        }
+        Ok(())
+    }
+
     /// An object, in the form that the client asked for.
     pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Result<Answer, Failure> {
+        if self.format.transform == Transform::PartialList && !self.served.is_custom() {
+            let resource = &self.served.resource;
+            return Err(wrong_number(resource, "PartialObjectMetadataList", false));
+        }
         let json = self.shaper()?.one(object);
         Ok(self.document_answer(code, json))
     }

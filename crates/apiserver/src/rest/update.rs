@@ -23,16 +23,13 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         body,
         &call.served.resource.kind,
     )?;
-    let decoded = call.decode(&node, &options)?;
+    let decoded = call.decode(&node, body, &options)?;
     let mut warnings = decoded.warnings;
     let mut object = decoded.object;
     settle_namespace(call, &mut object)?;
     let name = meta(&object, "name");
     if name.is_empty() {
-        return Err(Failure::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.path.name
-        )));
+        return Err(undeterminable(call));
     }
     if name != call.path.name {
         return Err(name_mismatch(call, name));
@@ -52,6 +49,14 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         StatusCode::OK
     };
     call.written_answer(code, &written.object, &warnings)
+}
+
+/// The object does not say what it is called.
+pub fn undeterminable(call: &Call<'_>) -> Failure {
+    Failure::bad_request(format!(
+        "the name of the object ({} based on URL) was undeterminable: name must be provided",
+        call.path.name
+    ))
 }
 
 pub fn name_mismatch(call: &Call<'_>, name: &str) -> Failure {

@@ -230,6 +230,9 @@ impl Store {
             .shelf(shelf)
             .objects
             .insert(key.into(), stored.clone());
+        if unsettles(object, current.as_deref()) {
+            self.disturbed.send_replace(revision);
+        }
         let event = Event {
             change: if current.is_some() {
                 Change::Modified
@@ -415,6 +418,21 @@ impl Store {
             journal.flush().wait().await;
         }
     }
+}
+
+/// Whether somebody has to look after what is written: it is to go, or its owners are new.
+fn unsettles(object: &Value, before: Option<&Stored>) -> bool {
+    let metadata = &object["metadata"];
+    if !metadata["deletionTimestamp"].is_null() {
+        return true;
+    }
+    let owners = &metadata["ownerReferences"];
+    if owners.as_array().is_none_or(Vec::is_empty) {
+        return false;
+    }
+    // What is stored is written by the same writer, so the same owners are the same bytes.
+    let owners = to_bytes(owners);
+    before.is_none_or(|before| memchr::memmem::find(&before.bytes, &owners).is_none())
 }
 
 impl State {

@@ -144,3 +144,29 @@ async fn what_was_acknowledged_is_there_after_reopening() {
         Err(RevisionError::Expired { .. })
     ));
 }
+
+#[tokio::test]
+async fn what_somebody_has_to_look_after_disturbs() {
+    let store = Store::in_memory();
+    let write = |mut object: Value| {
+        let before = store.revision();
+        let expect = match store.get("pods", "a/x") {
+            Some(current) => Expect::Revision(current.revision),
+            None => Expect::Absent,
+        };
+        let written = store.put("pods", "a/x", expect, &mut object, Attributes::default());
+        assert!(written.is_ok());
+        let disturbed = store.disturbed_since(before);
+        futures::FutureExt::now_or_never(disturbed).is_some()
+    };
+    let owned = json!({"name": "x", "ownerReferences": [{"uid": "u"}]});
+    assert!(!write(json!({"metadata": {"name": "x"}})));
+    assert!(write(json!({"metadata": owned})));
+    assert!(!write(json!({"metadata": owned, "status": {}})));
+    assert!(write(
+        json!({"metadata": {"name": "x", "ownerReferences": [{"uid": "v"}]}})
+    ));
+    assert!(write(
+        json!({"metadata": {"name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+    ));
+}

@@ -232,7 +232,7 @@ pub fn scale_resource() -> Resource {
         verbs: Vec::new(),
         subresources: Vec::new(),
         columns: vec![
-            column("Name", "string", "name"),
+            column("Name", "string", ""),
             column("Desired", "integer", ""),
             column("Available", "integer", ""),
             column("Age", "string", ""),

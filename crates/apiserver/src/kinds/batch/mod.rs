@@ -22,12 +22,16 @@ static JOB: Rules = Rules {
     status: true,
     generation: true,
     prepare_create: |job| {
+        disown_unfilled_labels(job);
         if field(job, &["spec", "manualSelector"]) != true {
             generate_selector(job);
         }
         drop_unfilled_labels(job);
     },
-    prepare_update: |new, _| drop_unfilled_labels(new),
+    prepare_update: |new, _| {
+        disown_unfilled_labels(new);
+        drop_unfilled_labels(new);
+    },
     validate: |job, errors| {
         generated_selector(job, errors);
         job_spec(&job.get("spec"), errors);
@@ -73,6 +77,42 @@ fn warnings(new: &Value, old: Option<&Value>, spec: &[&'static str]) -> Vec<Stri
 /// The labels by which a job finds its pods: its name and identity, under old and new keys.
 pub(super) const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 pub(super) const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
+
+/// Nobody wrote the labels that wait for their values, hence nobody owns them.
+fn disown_unfilled_labels(job: &mut Value) {
+    let unfilled: Vec<&str> = [NAME_LABELS, UID_LABELS]
+        .concat()
+        .into_iter()
+        .filter(|key| field(job, &["metadata", "labels", key]) == "")
+        .collect();
+    let entries = job
+        .pointer_mut("/metadata/managedFields")
+        .and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten() {
+        let Some(fields) = entry
+            .pointer_mut("/fieldsV1")
+            .and_then(Value::as_object_mut)
+        else {
+            continue;
+        };
+        let labels = fields
+            .get_mut("f:metadata")
+            .and_then(|metadata| metadata.get_mut("f:labels"))
+            .and_then(Value::as_object_mut);
+        let Some(labels) = labels else { continue };
+        for key in &unfilled {
+            labels.remove(&format!("f:{key}"));
+        }
+        if !labels.keys().any(|key| key != ".")
+            && let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut)
+        {
+            metadata.remove("f:labels");
+            if metadata.is_empty() {
+                fields.remove("f:metadata");
+            }
+        }
+    }
+}
 
 fn generate_selector(job: &mut Value) {
     let [name, uid] = ["name", "uid"].map(|part| field(job, &["metadata", part]).clone());

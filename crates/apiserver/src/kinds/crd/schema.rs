@@ -43,8 +43,30 @@ pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
     let mut structural = Errors::default();
     invariants(&schema, Level::Root, &mut structural);
     structural.0.sort_by_key(ToString::to_string);
+    if structural.0.is_empty() {
+        defaults(&schema, errors);
+    }
     errors.0.append(&mut structural.0);
     standard(&schema, errors);
+}
+
+/// A default has to be what the schema allows.
+fn defaults(schema: &At<'_>, errors: &mut Errors) {
+    if !schema.value.is_object() {
+        return;
+    }
+    let default = schema.get("default");
+    if default.is_set() {
+        for error in crate::crd::objections(schema.value, default.value, &default.path()) {
+            errors.push(error);
+        }
+    }
+    for (_, property) in schema.get("properties").entries() {
+        defaults(&property, errors);
+    }
+    for part in ["items", "additionalProperties"] {
+        defaults(&schema.get(part), errors);
+    }
 }
 
 /// What every part of a structural schema must say.
