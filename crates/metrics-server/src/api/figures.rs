@@ -71,7 +71,7 @@ fn decimal(mut number: u64, mut suffix: usize) -> Short {
     if number == 0 {
         return joined(0, "");
     }
-    while number % 1000 == 0 && suffix + 1 < DECIMAL.len() {
+    while number.is_multiple_of(1000) && suffix + 1 < DECIMAL.len() {
         number /= 1000;
         suffix += 1;
     }
