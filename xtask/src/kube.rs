@@ -22,6 +22,8 @@ const KUBERNETES_PROGRAMS: &[&str] = &[
     "kubectl",
     "kubelet",
 ];
+/// What `plimsoll metrics-server` is held against.
+const METRICS_SERVER: &str = "0.9.0";
 /// What the cluster tests cannot do without.
 const NEEDED: &[&str] = &["kube-apiserver", "etcd"];
 
@@ -64,7 +66,8 @@ pub fn obtain() -> Result<PathBuf> {
         .filter(is_missing)
         .collect();
     let needs_etcd = is_missing(&"etcd");
-    if kubernetes.is_empty() && !needs_etcd {
+    let needs_metrics_server = is_missing(&"metrics-server");
+    if kubernetes.is_empty() && !needs_etcd && !needs_metrics_server {
         return Ok(folder);
     }
     fs::create_dir_all(&folder)?;
@@ -77,6 +80,10 @@ pub fn obtain() -> Result<PathBuf> {
     }
     if !kubernetes.is_empty() {
         build_kubernetes(&go, &kubernetes, &folder, &work)?;
+    }
+    // Only who records its answers anew cannot do without.
+    if needs_metrics_server && let Err(error) = build_metrics_server(&go, &folder, &work) {
+        println!("  without metrics-server: {error:#}");
     }
     fs::remove_dir_all(&work).context("remove Go's caches")?;
     Ok(folder)
@@ -95,6 +102,23 @@ fn build_etcd(go: &Go, folder: &Path, work: &Path) -> Result<()> {
         &finished,
         "-s -w",
         &["go.etcd.io/etcd/server/v3".to_owned()],
+    )?;
+    take(&finished, folder)
+}
+
+fn build_metrics_server(go: &Go, folder: &Path, work: &Path) -> Result<()> {
+    let module = format!(
+        "module rig\n\ngo {}\n\nrequire sigs.k8s.io/metrics-server v{METRICS_SERVER}\n",
+        go::NEEDED
+    );
+    let build = Build::new(work, "metrics-server", &module)?;
+    let finished = build.finished.join("metrics-server");
+    go.build(
+        "metrics-server (some 3 minutes)",
+        &build.module,
+        &finished,
+        "-s -w",
+        &["sigs.k8s.io/metrics-server/cmd/metrics-server".to_owned()],
     )?;
     take(&finished, folder)
 }

@@ -2,6 +2,7 @@
 
 mod about;
 mod access;
+mod aggregated;
 mod browsers;
 mod counted;
 mod discovery;
@@ -15,8 +16,10 @@ mod options;
 mod pages;
 mod past;
 mod protobuf;
+mod refusals;
 mod route;
 mod row;
+mod schemas;
 mod sheet;
 mod surface;
 mod version;

@@ -248,3 +248,7 @@ impl ProtobufSheet {
         (total, pieces)
     }
 }
+
+#[cfg(test)]
+#[path = "sheet_tests.rs"]
+mod tests;

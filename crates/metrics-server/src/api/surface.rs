@@ -13,10 +13,9 @@ use http_body_util::BodyExt;
 use plimsoll_ground::auth::{Gate, Refusal, UserInfo};
 use plimsoll_ground::health::{Class, Health, InFlight};
 use plimsoll_ground::reflect;
-use plimsoll_ground::rest::answer::{self, Answer, Format, Offer, Transform};
-use plimsoll_ground::rest::field;
+use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
 use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
-use plimsoll_ground::rest::status::{Failure, Subject};
+use plimsoll_ground::rest::status::Failure;
 use plimsoll_ground::serve::LastOnHttp2;
 
 use super::access::access;
@@ -25,11 +24,11 @@ use super::freshness::Freshness;
 use super::list::{self, Listing, Next, accepts_gzip};
 use super::objects::Common;
 use super::openapi::OpenApi;
+use super::refusals::{Wanted, form, no_metrics, no_watch, unknown};
 use super::route::Route;
 use super::row::{Kind, Row};
-use super::sheet::{Form, Include};
-use super::version::{Announced, GROUP, Version};
-use super::{counted, discovery, options, pages, past, route};
+use super::version::{Announced, Version};
+use super::{aggregated, counted, discovery, options, pages, past, route};
 use crate::history::History;
 use crate::own::OwnMetrics;
 use crate::own::process;
@@ -206,9 +205,9 @@ impl Surface {
             Route::Index => pages::index(StatusCode::OK, &inner.paths),
             Route::Nothing => pages::index(StatusCode::NOT_FOUND, &inner.paths),
             Route::Groups => {
-                if let Some(encoding) = discovery::wants_aggregated(headers) {
+                if let Some(encoding) = aggregated::wants_aggregated(headers) {
                     let pretty = answer::wants_pretty(headers, asked.query.get("pretty"));
-                    return Ok(discovery::aggregated(
+                    return Ok(aggregated::aggregated(
                         parts.announced,
                         encoding,
                         pretty,
@@ -378,84 +377,6 @@ fn common(version: Version, kind: Kind) -> Common {
         api_version: version.api_version(),
         asked_at: jiff::Timestamp::now().as_second(),
     }
-}
-
-enum Wanted {
-    One(Kind),
-    List(Kind),
-}
-
-/// What is asked for must fit what is there.
-fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Failure> {
-    let meta = match format.meta_version {
-        "v1beta1" => "meta.k8s.io/v1beta1",
-        _ => "meta.k8s.io/v1",
-    };
-    let misfit = |asked: &str, what: &str, kind: &str| {
-        Failure::new(
-            StatusCode::NOT_ACCEPTABLE,
-            "NotAcceptable",
-            format!("you requested {asked}, but the requested object is {what} (*metrics.{kind})"),
-        )
-    };
-    match (format.transform, wanted) {
-        (Transform::None, _) => Ok(Form::Object),
-        (Transform::Partial, Wanted::One(_)) | (Transform::PartialList, Wanted::List(_)) => {
-            Ok(Form::Metadata { meta })
-        }
-        (Transform::Partial, Wanted::List(kind)) => {
-            Err(misfit("PartialObjectMetadata", "a list", kind.list_name()))
-        }
-        (Transform::PartialList, Wanted::One(kind)) => Err(misfit(
-            "PartialObjectMetadataList",
-            "not a list",
-            kind.name(),
-        )),
-        (Transform::Table, _) => {
-            let include = match query.get("includeObject").unwrap_or_default() {
-                "" | "Metadata" => Include::Metadata,
-                "Object" => Include::Object,
-                "None" => Include::Nothing,
-                other => {
-                    return Err(Failure::bad_request(format!(
-                        "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
-                        field::quote(other)
-                    )));
-                }
-            };
-            Ok(Form::Table { meta, include })
-        }
-    }
-}
-
-fn unknown(kind: Kind, name: &str) -> Failure {
-    let kind = match kind {
-        Kind::Node => "node",
-        Kind::Pod => "pods",
-    };
-    Failure::not_found(Subject { group: "", kind }, name)
-}
-
-fn no_metrics(kind: Kind, namespace: &str, name: &str) -> Failure {
-    let (kind, name) = match kind {
-        Kind::Node => ("nodemetrics", name.to_owned()),
-        Kind::Pod => ("podmetrics", format!("{namespace}/{name}")),
-    };
-    Failure::not_found(Subject { group: GROUP, kind }, &name)
-}
-
-fn no_watch(kind: Kind) -> Failure {
-    let details = [("group", GROUP), ("kind", kind.resource())];
-    let details = details.map(|(key, text)| (key.to_owned(), text.into()));
-    Failure::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "MethodNotAllowed",
-        format!(
-            "watch is not supported on resources of kind \"{}.{GROUP}\"",
-            kind.resource()
-        ),
-    )
-    .with_details(details.into_iter().collect())
 }
 
 /// Those whom nobody knows, and those who may not.

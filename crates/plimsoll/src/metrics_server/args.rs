@@ -6,15 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use http::HeaderValue;
 use plimsoll_ground::auth::{DelegationConfig, FrontProxyFiles, FrontProxyRules};
 use plimsoll_ground::serve::{KeyPairFiles, NamedFiles};
-use plimsoll_metrics_server::api::{Announced, Browsers};
+use plimsoll_metrics_server::api::Announced;
 use plimsoll_metrics_server::config::{Authentication, Authorization, Config, Serving};
-use regex::Regex;
 
+use super::generic::GenericArgs;
 use super::inert::InertArgs;
 use super::kubelet::KubeletArgs;
 use super::sni;
@@ -234,57 +233,6 @@ struct AuthorizationArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Requests")]
-struct GenericArgs {
-    /// Reading requests at once; 0 is any number
-    #[arg(
-        long,
-        value_name = "N",
-        allow_hyphen_values = true,
-        default_value_t = 400
-    )]
-    max_requests_inflight: i64,
-    /// Other requests at once; 0 is any number
-    #[arg(
-        long,
-        value_name = "N",
-        allow_hyphen_values = true,
-        default_value_t = 200
-    )]
-    max_mutating_requests_inflight: i64,
-    /// How long to go on serving after a signal to stop, while it says that it is not ready
-    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s")]
-    shutdown_delay_duration: go::Span,
-    /// Share of requests, at most 0.02, after which HTTP/2 clients are asked to connect anew
-    #[arg(
-        long,
-        value_name = "SHARE",
-        allow_hyphen_values = true,
-        default_value_t = 0.0
-    )]
-    goaway_chance: f64,
-    /// Patterns of the web pages that may ask
-    #[arg(long, value_name = "REGEXES", value_delimiter = ',')]
-    cors_allowed_origins: Vec<String>,
-    /// Tell browsers to stay with HTTPS: max-age=SECONDS, includeSubDomains, preload
-    #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
-    strict_transport_security_directives: Vec<String>,
-    /// Longest time for a request
-    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s", hide = true)]
-    request_timeout: go::Span,
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        allow_hyphen_values = true,
-        default_value_t = 1800,
-        hide = true
-    )]
-    min_request_timeout: i64,
-    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s", hide = true)]
-    livez_grace_period: go::Span,
-}
-
-#[derive(Debug, Args)]
 #[command(next_help_heading = "Beyond metrics-server")]
 pub struct AdditionArgs {
     /// Show a pod even if some of its containers have no figures yet; those are left out
@@ -460,60 +408,5 @@ impl AuthenticationArgs {
             },
             tokens_last: self.authentication_token_webhook_cache_ttl,
         }
-    }
-}
-
-impl GenericArgs {
-    fn validate(&self) -> Result<()> {
-        for (flag, is_negative) in [
-            ("max-requests-inflight", self.max_requests_inflight < 0),
-            (
-                "max-mutating-requests-inflight",
-                self.max_mutating_requests_inflight < 0,
-            ),
-            ("request-timeout", self.request_timeout.nanos() < 0),
-            ("livez-grace-period", self.livez_grace_period.nanos() < 0),
-            ("min-request-timeout", self.min_request_timeout < 0),
-            (
-                "shutdown-delay-duration",
-                self.shutdown_delay_duration.nanos() < 0,
-            ),
-        ] {
-            ensure!(!is_negative, "--{flag} can not be negative value");
-        }
-        ensure!(
-            (0.0..=0.02).contains(&self.goaway_chance),
-            "--goaway-chance can not be less than 0 or greater than 0.02"
-        );
-        for directive in &self.strict_transport_security_directives {
-            let known = matches!(directive.as_str(), "includeSubDomains" | "preload");
-            let age = directive.strip_prefix("max-age=");
-            let is_age = age.is_some_and(|age| age.parse::<u64>().is_ok());
-            ensure!(
-                known || is_age,
-                "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, \
-                 includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"
-            );
-        }
-        Ok(())
-    }
-
-    fn browsers(&self) -> Result<Browsers> {
-        let origins = self.cors_allowed_origins.iter();
-        let origins = origins
-            .filter(|pattern| !pattern.is_empty())
-            .map(|pattern| {
-                Regex::new(pattern)
-                    .map_err(|error| anyhow!("--cors-allowed-origins {pattern:?}: {error}"))
-            });
-        let strict = self.strict_transport_security_directives.join("; ");
-        Ok(Browsers {
-            origins: origins.collect::<Result<_>>()?,
-            strict_transport: match strict.as_str() {
-                "" => None,
-                strict => Some(HeaderValue::from_str(strict)?),
-            },
-            goaway_chance: self.goaway_chance,
-        })
     }
 }

@@ -1,6 +1,7 @@
 //! `plimsoll metrics-server`.
 
 mod args;
+mod generic;
 mod inert;
 mod kubelet;
 mod sni;

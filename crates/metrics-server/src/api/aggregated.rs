@@ -1,0 +1,242 @@
+//! Discovery of everything in one document, which clients keep by its tag.
+
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Response, StatusCode};
+use plimsoll_ground::rest::answer::{Answer, Encoding, Format, full};
+use plimsoll_ground::rest::fingerprint::{is_known, quoted_fingerprint};
+use plimsoll_ground::rest::protobuf::{Message, enveloped};
+use serde::Serialize;
+
+use super::discovery::{Document, VERBS, answer_with};
+use super::past;
+use super::row::Kind;
+use super::version::{Announced, GROUP};
+
+const AGGREGATED: &str = "APIGroupDiscoveryList";
+const AGGREGATED_GROUP: &str = "apidiscovery.k8s.io";
+const AGGREGATED_VERSION: &str = "v2";
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Aggregated {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Empty,
+    items: Vec<AggregatedGroup>,
+}
+
+#[derive(Debug, Serialize)]
+struct Empty {}
+
+#[derive(Debug, Serialize)]
+struct AggregatedGroup {
+    metadata: Named,
+    versions: Vec<AggregatedVersion>,
+}
+
+#[derive(Debug, Serialize)]
+struct Named {
+    name: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct AggregatedVersion {
+    version: &'static str,
+    resources: Vec<AggregatedResource>,
+    freshness: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AggregatedResource {
+    resource: &'static str,
+    response_kind: GroupVersionKind,
+    scope: &'static str,
+    singular_resource: &'static str,
+    verbs: [&'static str; 2],
+}
+
+#[derive(Debug, Serialize)]
+struct GroupVersionKind {
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+}
+
+/// Whether everything is wanted in one document, and in which encoding.
+pub fn wants_aggregated(headers: &HeaderMap) -> Option<Encoding> {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .find_map(|clause| {
+            let mut parts = clause.split(';').map(str::trim);
+            let encoding = match parts.next()? {
+                "application/json" => Encoding::Json,
+                "application/yaml" => Encoding::Yaml,
+                "application/vnd.kubernetes.protobuf" => Encoding::Protobuf,
+                _ => return None,
+            };
+            let has = |key: &str, value: &str| {
+                clause
+                    .split(';')
+                    .filter_map(|part| part.trim().split_once('='))
+                    .any(|pair| pair == (key, value))
+            };
+            let wanted =
+                has("g", AGGREGATED_GROUP) && has("v", AGGREGATED_VERSION) && has("as", AGGREGATED);
+            wanted.then_some(encoding)
+        })
+}
+
+/// `GET /apis`, everything at once.
+pub fn aggregated(
+    announced: Announced,
+    encoding: Encoding,
+    pretty: bool,
+    headers: &HeaderMap,
+) -> Answer {
+    let document = Aggregated::new(announced);
+    let json = Format::JSON.encode_value(&document);
+    // One fingerprint for all encodings: of the document as it is told without a new line at its end.
+    let etag = quoted_fingerprint(json.strip_suffix(b"\n").unwrap_or(&json));
+    let mut response = if is_known(&etag, headers) {
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let format = Format {
+            encoding,
+            pretty,
+            ..Format::JSON
+        };
+        let mut response = answer_with(&document, &format);
+        let kind = format!(
+            "{};g={AGGREGATED_GROUP};v={AGGREGATED_VERSION};as={AGGREGATED}",
+            format.content_type()
+        );
+        if let Ok(kind) = HeaderValue::from_str(&kind) {
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        }
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    response
+}
+
+impl Aggregated {
+    fn new(announced: Announced) -> Self {
+        let versions = announced
+            .versions()
+            .iter()
+            .map(|version| AggregatedVersion {
+                version: version.name(),
+                resources: Kind::ALL
+                    .map(|kind| AggregatedResource {
+                        resource: kind.resource(),
+                        response_kind: GroupVersionKind {
+                            group: "",
+                            version: "",
+                            kind: kind.name(),
+                        },
+                        scope: match kind {
+                            Kind::Node => "Cluster",
+                            Kind::Pod => "Namespaced",
+                        },
+                        singular_resource: "",
+                        verbs: VERBS,
+                    })
+                    .into(),
+                freshness: "Current",
+            });
+        Self {
+            kind: AGGREGATED,
+            api_version: "apidiscovery.k8s.io/v2",
+            metadata: Empty {},
+            items: std::iter::once(AggregatedGroup {
+                metadata: Named { name: GROUP },
+                versions: versions.collect(),
+            })
+            .chain(announced.past.then(Self::past))
+            .collect(),
+        }
+    }
+
+    fn past() -> AggregatedGroup {
+        AggregatedGroup {
+            metadata: Named { name: past::GROUP },
+            versions: vec![AggregatedVersion {
+                version: past::VERSION,
+                resources: vec![AggregatedResource {
+                    resource: past::RESOURCE,
+                    response_kind: GroupVersionKind {
+                        group: "",
+                        version: "",
+                        kind: past::KIND,
+                    },
+                    scope: "Namespaced",
+                    singular_resource: "",
+                    verbs: VERBS,
+                }],
+                freshness: "Current",
+            }],
+        }
+    }
+}
+
+impl Document for Aggregated {
+    fn protobuf(&self) -> Vec<u8> {
+        let texts = |fields: std::ops::RangeInclusive<u64>, named: &str| {
+            let mut out = Message::default();
+            for field in fields {
+                out.text(field, if field == 1 { named } else { "" });
+            }
+            out
+        };
+        let mut out = Message::default();
+        out.message(1, &texts(1..=3, ""));
+        for group in &self.items {
+            let mut metadata = texts(1..=6, group.metadata.name);
+            metadata.integer(7, 0);
+            // When it was made: never.
+            metadata.message(8, &Message::default());
+            let mut message = Message::default();
+            message.message(1, &metadata);
+            for version in &group.versions {
+                let mut one = Message::default();
+                one.text(1, version.version);
+                for resource in &version.resources {
+                    one.message(2, &resource.message());
+                }
+                one.text(3, version.freshness);
+                message.message(2, &one);
+            }
+            out.message(2, &message);
+        }
+        enveloped(self.api_version, self.kind, &out.0)
+    }
+}
+
+impl AggregatedResource {
+    fn message(&self) -> Message {
+        let mut kind = Message::default();
+        kind.text(1, self.response_kind.group);
+        kind.text(2, self.response_kind.version);
+        kind.text(3, self.response_kind.kind);
+        let mut out = Message::default();
+        out.text(1, self.resource);
+        out.message(2, &kind);
+        out.text(3, self.scope);
+        out.text(4, self.singular_resource);
+        for verb in self.verbs {
+            out.text(5, verb);
+        }
+        out
+    }
+}
