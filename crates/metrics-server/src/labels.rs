@@ -19,8 +19,13 @@ impl Labels {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut texts = self.0.split_terminator(END);
-        std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+        let mut rest = &*self.0;
+        let mut next = move || {
+            let (text, after) = rest.split_at(memchr::memchr(END as u8, rest.as_bytes())?);
+            rest = &after[1..];
+            Some(text)
+        };
+        std::iter::from_fn(move || Some((next()?, next()?)))
     }
 
     pub fn is_empty(&self) -> bool {

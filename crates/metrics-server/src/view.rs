@@ -167,7 +167,7 @@ where
     'a: 'c,
 {
     let labels = pod.labels.as_ref()?;
-    let (namespace, name) = (pod.key.namespace(), pod.key.name());
+    let (namespace, name) = pod.key.parts();
     let shown = selects(selector, labels, namespace, name) && pod.usage(lenient, containers);
     shown.then_some(PodRow {
         namespace,

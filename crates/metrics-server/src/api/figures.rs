@@ -22,6 +22,17 @@ impl Short {
         }
     }
 
+    /// A number below a hundred, and what follows it.
+    fn two_digits(&mut self, number: i64, then: &[u8]) {
+        let digits = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        for byte in digits.iter().chain(then) {
+            if let Some(place) = self.bytes.get_mut(usize::from(self.length)) {
+                *place = *byte;
+                self.length += 1;
+            }
+        }
+    }
+
     pub fn as_str(&self) -> &str {
         // Nothing but whole texts is ever added.
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
@@ -99,13 +110,17 @@ pub fn time(seconds: i64) -> Short {
     let rest = seconds.rem_euclid(86_400);
     let (year, month, day) = date(days);
     let mut out = Short::new();
-    let _ = write!(
-        out,
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    );
+    if (0..10_000).contains(&year) {
+        out.two_digits(year / 100, b"");
+        out.two_digits(year % 100, b"-");
+    } else {
+        let _ = write!(out, "{year:04}-");
+    }
+    out.two_digits(month, b"-");
+    out.two_digits(day, b"T");
+    out.two_digits(rest / 3600, b":");
+    out.two_digits(rest / 60 % 60, b":");
+    out.two_digits(rest % 60, b"Z");
     out
 }
 

@@ -70,16 +70,34 @@ impl Json {
         self.new_line();
     }
 
-    pub fn key(&mut self, key: &str) -> &mut Self {
+    /// One of our own keys, which needs no escaping.
+    pub fn key(&mut self, key: &'static str) -> &mut Self {
+        self.element();
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out
+            .extend_from_slice(if self.indented { b"\": " } else { b"\":" });
+        self
+    }
+
+    pub fn field(&mut self, key: &'static str, text: &str) {
+        self.key(key).text(text);
+    }
+
+    /// Of a map whose keys are not ours.
+    pub fn entry(&mut self, key: &str, text: &str) {
         self.element();
         self.text(key);
         self.out
             .extend_from_slice(if self.indented { b": " } else { b":" });
-        self
+        self.text(text);
     }
 
-    pub fn field(&mut self, key: &str, text: &str) {
-        self.key(key).text(text);
+    /// A text of our own making, which needs no escaping.
+    pub fn plain(&mut self, key: &'static str, text: &str) {
+        self.key(key).out.push(b'"');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.push(b'"');
     }
 
     pub fn text(&mut self, text: &str) {
@@ -118,8 +136,23 @@ impl Json {
     }
 }
 
-fn needs_escape(byte: u8) -> bool {
+const fn is_special(byte: u8) -> bool {
     byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')
+}
+
+/// Looked up, for all bytes of a list.
+const SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = is_special(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
+fn needs_escape(byte: u8) -> bool {
+    SPECIAL[usize::from(byte)]
 }
 
 #[cfg(test)]

@@ -13,11 +13,17 @@ pub struct Common {
     pub api_version: &'static str,
     /// When they were asked for, in whole seconds since the epoch: they are made in that moment.
     pub asked_at: i64,
+    created: Short,
 }
 
 impl Common {
-    fn created(&self) -> Short {
-        figures::time(self.asked_at)
+    pub fn new(kind: Kind, api_version: &'static str, asked_at: i64) -> Self {
+        Self {
+            kind,
+            api_version,
+            asked_at,
+            created: figures::time(asked_at),
+        }
     }
 }
 
@@ -31,10 +37,10 @@ pub fn object(json: &mut Json, row: &Row<'_>, common: &Common, alone: bool) {
         json.key("metadata");
         metadata(json, row, common);
         match row.seconds() {
-            Some(at) => json.field("timestamp", figures::time(at).as_str()),
+            Some(at) => json.plain("timestamp", figures::time(at).as_str()),
             None => json.key("timestamp").literal("null"),
         }
-        json.field("window", figures::span(row.window()).as_str());
+        json.plain("window", figures::span(row.window()).as_str());
         match row {
             Row::Node(node) => usage(json, &node.usage),
             Row::Pod(pod) => json.key("containers").list(|json| {
@@ -52,8 +58,8 @@ pub fn object(json: &mut Json, row: &Row<'_>, common: &Common, alone: bool) {
 
 fn usage(json: &mut Json, usage: &Usage) {
     json.key("usage").object(|json| {
-        json.field("cpu", figures::cpu(usage.nanocores).as_str());
-        json.field("memory", figures::memory(usage.memory).as_str());
+        json.plain("cpu", figures::cpu(usage.nanocores).as_str());
+        json.plain("memory", figures::memory(usage.memory).as_str());
     });
 }
 
@@ -63,11 +69,11 @@ pub fn metadata(json: &mut Json, row: &Row<'_>, common: &Common) {
         if !row.namespace().is_empty() {
             json.field("namespace", row.namespace());
         }
-        json.field("creationTimestamp", common.created().as_str());
+        json.plain("creationTimestamp", common.created.as_str());
         if !row.labels().is_empty() {
             json.key("labels").object(|json| {
                 for (key, value) in row.labels().iter() {
-                    json.field(key, value);
+                    json.entry(key, value);
                 }
             });
         }

@@ -5,7 +5,6 @@ use plimsoll_ground::rest::protobuf::{LENGTH_DELIMITED, VARINT, bytes_size, vari
 use super::figures;
 use super::objects::Common;
 use super::row::Row;
-use crate::labels::Labels;
 use crate::points::Usage;
 
 /// Field numbers of ObjectMeta's texts: name, generateName, namespace, selfLink, uid, resourceVersion.
@@ -57,25 +56,13 @@ fn label_size(key: &str, value: &str) -> usize {
     framed(key.len()) + framed(value.len())
 }
 
-fn labels_size(labels: &Labels) -> usize {
-    labels
-        .iter()
-        .map(|(key, value)| framed(label_size(key, value)))
-        .sum()
-}
-
-fn metadata_size(row: &Row<'_>, asked_at: i64) -> usize {
-    let empty = usize::from(LAST_TEXT - 2) * framed(0);
-    framed(row.name().len())
-        + framed(row.namespace().len())
-        + empty
-        + integer_size(0)
-        + framed(time_size(asked_at))
-        + labels_size(row.labels())
-}
-
+/// Labels are walked once: how long the message is, is written when it is there.
 fn metadata(out: &mut Vec<u8>, row: &Row<'_>, asked_at: i64) {
-    message(out, 1, metadata_size(row, asked_at));
+    tag(out, 1, LENGTH_DELIMITED);
+    let length_at = out.len();
+    // Most are this long.
+    out.extend([0; 2]);
+    let start = out.len();
     for field in 1..=LAST_TEXT {
         text(
             out,
@@ -93,6 +80,18 @@ fn metadata(out: &mut Vec<u8>, row: &Row<'_>, asked_at: i64) {
         message(out, 11, label_size(key, value));
         text(out, 1, key);
         text(out, 2, value);
+    }
+    let size = (out.len() - start) as u64;
+    match varint_size(size) {
+        2 => {
+            out[length_at] = size as u8 | 0x80;
+            out[length_at + 1] = (size >> 7) as u8;
+        }
+        _ => {
+            let mut length = Vec::new();
+            varint(&mut length, size);
+            out.splice(length_at..start, length);
+        }
     }
 }
 

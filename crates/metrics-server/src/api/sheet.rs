@@ -122,7 +122,7 @@ impl JsonSheet {
 }
 
 /// The head of a list, up to what `items` are.
-fn open_list(json: &mut Json, kind: &str, api_version: &str, items: &str) {
+fn open_list(json: &mut Json, kind: &str, api_version: &str, items: &'static str) {
     json.open(b'{');
     json.field("kind", kind);
     json.field("apiVersion", api_version);

@@ -20,11 +20,7 @@ fn usage(nanocores: u64, memory: u64, at: i64) -> Usage {
 }
 
 fn common(kind: Kind) -> Common {
-    Common {
-        kind,
-        api_version: "metrics.k8s.io/v1beta1",
-        asked_at: 1_763_237_056,
-    }
+    Common::new(kind, "metrics.k8s.io/v1beta1", 1_763_237_056)
 }
 
 fn labels() -> Labels {

@@ -372,11 +372,8 @@ impl Surface {
 }
 
 fn common(version: Version, kind: Kind) -> Common {
-    Common {
-        kind,
-        api_version: version.api_version(),
-        asked_at: jiff::Timestamp::now().as_second(),
-    }
+    let now = jiff::Timestamp::now().as_second();
+    Common::new(kind, version.api_version(), now)
 }
 
 /// Those whom nobody knows, and those who may not.

@@ -30,8 +30,12 @@ impl PodKey {
         self.parts().1
     }
 
-    fn parts(&self) -> (&str, &str) {
-        self.0.split_once(BETWEEN).unwrap_or_default()
+    /// Namespace and name.
+    pub(crate) fn parts(&self) -> (&str, &str) {
+        let Some(at) = memchr::memchr(BETWEEN as u8, self.0.as_bytes()) else {
+            return Default::default();
+        };
+        (&self.0[..at], &self.0[at + 1..])
     }
 
     pub(super) fn compare(&self, namespace: &str, name: &str) -> Ordering {
