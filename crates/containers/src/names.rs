@@ -1,6 +1,8 @@
 //! What a cgroup's path alone says: the runtime's container id, the pod, and whether the original would report it.
 //!
-//! Everything here is a pure function of a string.
+//! Everything here is a pure function of a string, but that [`Rules`] look whether CRI-O is there.
+
+use std::path::PathBuf;
 
 /// Directories with this ending are systemd's mount units. They come and go with every volume and hold no processes
 /// worth a series, so they are neither watched nor reported.
@@ -167,8 +169,9 @@ pub struct Rules {
     pub docker_only: bool,
     /// `--raw_cgroup_prefix_whitelist`, split at commas. No entry is the same as one empty entry: everything.
     pub raw_prefixes: Vec<String>,
-    /// CRI-O runs on this machine: its own leftovers are not reported as plain cgroups.
-    pub crio: bool,
+    /// Where one of these is, CRI-O runs, and its own leftovers are not reported as plain cgroups. Looked at anew each
+    /// time: it may start later.
+    pub crio_sockets: Vec<PathBuf>,
 }
 
 impl Rules {
@@ -193,7 +196,7 @@ impl Rules {
         if identified {
             return true;
         }
-        if self.crio && swallowed_by_crio(path) {
+        if swallowed_by_crio(path) && self.crio_sockets.iter().any(|one| one.exists()) {
             return false;
         }
         let first = self.raw_prefixes.first().map_or("", String::as_str);
@@ -335,7 +338,7 @@ mod tests {
         Rules {
             docker_only,
             raw_prefixes: prefixes.split(',').map(str::to_owned).collect(),
-            crio: false,
+            crio_sockets: vec![PathBuf::from("/nowhere/crio.sock")],
         }
     }
 
@@ -358,7 +361,7 @@ mod tests {
     #[test]
     fn where_crio_runs() {
         let crio = Rules {
-            crio: true,
+            crio_sockets: vec![PathBuf::from("/")],
             ..Rules::default()
         };
         let template = "/system.slice/system-systemd\\x2dfsck.slice";

@@ -450,7 +450,9 @@ impl AgentArgs {
                 .map(str::to_owned)
                 .collect(),
             // Its quirks only matter where it runs.
-            crio: list(&containers.cri).any(|cri| socket_path(&cri).is_some_and(|s| s.exists())),
+            crio_sockets: list(&containers.cri)
+                .filter_map(|cri| socket_path(&cri))
+                .collect(),
         };
         Ok(Config {
             sampling: sampler::Config {
