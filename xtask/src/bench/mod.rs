@@ -3,6 +3,7 @@
 mod crowd;
 mod floor;
 mod observe;
+mod scrape;
 mod subject;
 mod up;
 
@@ -13,6 +14,8 @@ use clap::Subcommand;
 pub enum Bench {
     /// The agent's cost per container-sample and per scrape, its memory, and how soon a new cgroup shows.
     Observe(observe::Options),
+    /// What the metrics-server takes to scrape many simulated kubelets, and to list what it knows.
+    Scrape(scrape::Options),
     /// How soon `up` is ready, and what its API server takes: objects, watchers, a kill in the middle of writes.
     Up(up::Options),
 }
@@ -21,6 +24,7 @@ impl Bench {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Observe(options) => observe::run(&options),
+            Self::Scrape(options) => scrape::run(&options),
             Self::Up(options) => up::run(&options),
         }
     }

@@ -27,8 +27,10 @@ fn sample(name: &str, container: &str, at: i64, nanocores: u64) -> Sample {
     }
 }
 
-/// Begin, samples, least, mean and most of each bucket.
-fn shown(history: &History) -> Vec<(String, Vec<(i64, u32, f64, f64, f64)>)> {
+/// Begin, samples, least, mean and most.
+type Shown = (i64, u32, f64, f64, f64);
+
+fn shown(history: &History) -> Vec<(String, Vec<Shown>)> {
     let mut rows = Vec::new();
     history.visit(None, &|_| true, &mut |row| {
         let buckets = row.buckets.iter();
