@@ -1,12 +1,14 @@
 //! The data half of the server: watches, scrapes, keeps.
 
 use std::time::Duration;
+use std::{io, thread};
 
 use plimsoll_ground::reflect::{Gate, Rounds};
 use plimsoll_ground::rest::selector::Requirement;
 use plimsoll_ground::shutdown::{self, Stopper};
+use tokio::runtime;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::task::JoinHandle;
+use tokio::sync::oneshot;
 
 use crate::history::{self, History};
 use crate::metadata;
@@ -50,7 +52,7 @@ impl Default for Config {
                 trust: Trust::default(),
                 request_timeout: Duration::from_secs(10),
                 concurrency: 128,
-                page_limit: 16 << 20,
+                page_limit: 8 << 20,
                 user_agent: concat!("plimsoll-metrics-server/", env!("CARGO_PKG_VERSION"))
                     .to_owned(),
             },
@@ -121,16 +123,30 @@ impl Collector {
     }
 
     /// Begins to watch, and to scrape each node as soon as it is known.
-    pub fn spawn(self) -> Running {
+    ///
+    /// Scraping has a thread of its own: it is many small steps, which would wake one worker after another, and whoever
+    /// lists pods meanwhile does not get in its way.
+    pub fn spawn(self) -> io::Result<Running> {
         let (stopper, shutdown) = shutdown::channel();
         let (changes, told) = unbounded_channel();
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let (ends, ended) = oneshot::channel();
+        let (scraper, until) = (self.scraper, shutdown.clone());
+        thread::Builder::new()
+            .name("scrape".to_owned())
+            .spawn(move || {
+                runtime.block_on(scraper.run(told, until));
+                // Whoever waited may have gone.
+                let _ = ends.send(());
+            })?;
         let watches = metadata::spawn(&self.client, &self.store, changes, &self.gate, &shutdown);
-        let scraping = tokio::spawn(self.scraper.run(told, shutdown));
-        Running {
+        Ok(Running {
             stopper,
             watches,
-            scraping,
-        }
+            scraping: ended,
+        })
     }
 }
 
@@ -138,7 +154,7 @@ impl Collector {
 pub struct Running {
     stopper: Stopper,
     watches: [Rounds; 2],
-    scraping: JoinHandle<()>,
+    scraping: oneshot::Receiver<()>,
 }
 
 impl Running {
@@ -155,3 +171,7 @@ impl Running {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "collector_tests.rs"]
+mod tests;

@@ -154,10 +154,8 @@ impl<'a> Parser<'a> {
 }
 
 fn skip_space(text: &str) -> &str {
-    match text.as_bytes().first() {
-        Some(b' ' | b'\t') => text.trim_start_matches([' ', '\t']),
-        _ => text,
-    }
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    &text[text.bytes().take_while(blank).count()..]
 }
 
 /// What a name may consist of: 1 anywhere, 2 anywhere but at the beginning.
@@ -303,6 +301,13 @@ fn read_numbers(rest: &str) -> Result<(f64, Option<i64>), Fault> {
         false => Fault::Value,
     })?;
     let rest = &rest.as_bytes()[length..];
+    // Nearly all lines end so, or with the value.
+    if let Some((b' ', digits)) = rest.split_first()
+        && let Some((timestamp, length)) = number::leading_integer(digits)
+        && length == digits.len()
+    {
+        return Ok((value, Some(timestamp)));
+    }
     let Some(start) = rest.iter().position(|byte| !matches!(byte, b' ' | b'\t')) else {
         return Ok((value, None));
     };

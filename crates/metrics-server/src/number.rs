@@ -77,12 +77,17 @@ fn quick(text: &[u8]) -> Option<(f64, usize)> {
 
 /// Decimal digits, and how many.
 pub fn leading_integer(text: &[u8]) -> Option<(i64, usize)> {
+    /// So many digits fit, whatever they are.
+    const SAFE: usize = 18;
     let mut value = 0_i64;
     let mut at = 0;
     while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
         && digit < 10
     {
-        value = value.checked_mul(10)?.checked_add(digit.into())?;
+        value = match at < SAFE {
+            true => value * 10 + i64::from(digit),
+            false => value.checked_mul(10)?.checked_add(digit.into())?,
+        };
         at += 1;
     }
     (at > 0).then_some((value, at))

@@ -5,6 +5,7 @@ mod floor;
 mod observe;
 mod predict;
 mod sched;
+mod scrape;
 mod subject;
 mod tsdb;
 mod up;
@@ -18,6 +19,8 @@ pub enum Bench {
     Observe(observe::Options),
     /// The scheduler's core in memory: pods a second, by workload.
     Sched(sched::Options),
+    /// What the metrics-server takes to scrape many simulated kubelets, and to list what it knows.
+    Scrape(scrape::Options),
     /// How soon `up` is ready, and what its API server takes: objects, watchers, a kill in the middle of writes.
     Up(up::Options),
     /// The time-series store: appending, disk, reading, recovery.
@@ -31,6 +34,7 @@ impl Bench {
         match self {
             Self::Observe(options) => observe::run(&options),
             Self::Sched(options) => sched::run(&options),
+            Self::Scrape(options) => scrape::run(&options),
             Self::Up(options) => up::run(&options),
             Self::Tsdb(options) => tsdb::run(&options),
             Self::Predict => predict::run(),

@@ -40,7 +40,7 @@ impl Buffers {
 
     pub fn give(&self, buffer: Vec<u8>) {
         let mut kept = self.0.lock();
-        if buffer.capacity() <= KEPT_BUFFER && kept.len() < 16 {
+        if buffer.capacity() <= KEPT_BUFFER && kept.len() < 64 {
             kept.push(buffer);
         }
     }
@@ -141,12 +141,11 @@ impl Client {
         request: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Result<Answer, Fault> {
-        if let Some(mut kept) = connection.take()
-            && kept.is_quiet()
-        {
+        if let Some(mut kept) = connection.take() {
+            kept.lend(self.buffers.take());
             match kept.exchange(request, buffer, self.limit).await {
                 Ok(answer) => {
-                    keep(kept, &answer, connection);
+                    *connection = self.keep(kept, &answer);
                     return Ok(answer);
                 }
                 Err(HttpError::Closed(_)) => {}
@@ -155,9 +154,17 @@ impl Client {
         }
         // Boxed: handshakes are rare, and would make every scrape large.
         let mut new = Box::pin(Connection::open(target, self.identity.tls())).await?;
+        new.lend(self.buffers.take());
         let answer = new.exchange(request, buffer, self.limit).await?;
-        keep(new, &answer, connection);
+        *connection = self.keep(new, &answer);
         Ok(answer)
+    }
+
+    /// A connection that is of further use stays.
+    fn keep(&self, mut used: Connection, answer: &Answer) -> Option<Connection> {
+        let (room, quiet) = used.rest();
+        self.buffers.give(room);
+        (answer.reusable && quiet).then_some(used)
     }
 
     fn request(&self, target: &Target, token: Option<&HeaderValue>) -> Vec<u8> {
@@ -196,13 +203,6 @@ impl Client {
         };
         self.buffers.give(plain);
         Err(fault)
-    }
-}
-
-/// A connection that is of further use stays.
-fn keep(mut used: Connection, answer: &Answer, connection: &mut Option<Connection>) {
-    if answer.reusable && used.is_quiet() {
-        *connection = Some(used);
     }
 }
 

@@ -14,12 +14,13 @@ use tokio_rustls::client::TlsStream;
 
 use super::http::{Answer, HttpError, exchange};
 use super::target::Target;
+use super::wire::Wire;
 
 #[derive(Debug)]
 pub(super) enum Connection {
-    Plain(TcpStream),
+    Plain(Wire),
     /// Boxed: most of the time it is kept rather than used.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Wire>>),
 }
 
 #[derive(Debug, Error)]
@@ -56,11 +57,11 @@ impl Connection {
             Err(source) => return Err(ConnectError::Tcp { to, source }),
         };
         if target.plain {
-            return Ok(Self::Plain(tcp));
+            return Ok(Self::Plain(Wire::new(tcp)));
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| ConnectError::Name(target.host.clone()))?;
-        match TlsConnector::from(tls).connect(name, tcp).await {
+        match TlsConnector::from(tls).connect(name, Wire::new(tcp)).await {
             Ok(stream) => Ok(Self::Tls(Box::new(stream))),
             Err(source) => Err(ConnectError::Tls { to, source }),
         }
@@ -78,13 +79,26 @@ impl Connection {
         }
     }
 
-    /// Is there nothing to be read, as there should not be? Reading also makes the TLS library let go of the room that
-    /// the last answer took.
-    pub fn is_quiet(&mut self) -> bool {
+    /// Lends it room to read in large pieces.
+    pub fn lend(&mut self, room: Vec<u8>) {
+        self.wire().lend(room);
+    }
+
+    /// After an answer: takes the room back, and says whether there is nothing more to be read, as there should not be.
+    /// Looking also makes the TLS library let go of the room that the answer took.
+    pub fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut byte = [0];
-        match self {
+        let quiet = match self {
             Self::Plain(stream) => stream.read(&mut byte).now_or_never().is_none(),
             Self::Tls(stream) => stream.read(&mut byte).now_or_never().is_none(),
+        };
+        (self.wire().reclaim(), quiet)
+    }
+
+    fn wire(&mut self) -> &mut Wire {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_mut().0,
         }
     }
 }

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::target::{NoAddress, Target};
 
-/// Turns fall on multiples of this, so that one awakening serves several nodes.
-const GRID: Duration = Duration::from_millis(20);
+/// Turns fall on as many moments of the interval, so that one awakening serves several nodes.
+const MOMENTS: u32 = 60;
 /// A node without a rate is asked again this soon: kubelets take figures every ten seconds or so.
 const WARM_UP: Duration = Duration::from_secs(10);
 /// And then this soon, if there was nothing new.
@@ -240,10 +240,10 @@ impl Fleet {
 
     /// Each node's own moment of the interval.
     fn phase(&self, name: &str) -> Duration {
-        let steps = (self.resolution.as_micros() / GRID.as_micros()).max(1) as u64;
         let hash = FxBuildHasher.hash_one(name);
         // The upper bits are the good ones.
-        GRID * u32::try_from((hash >> 32) % steps).unwrap_or(0)
+        let moment = (hash >> 32) % u64::from(MOMENTS);
+        self.resolution * u32::try_from(moment).unwrap_or(0) / MOMENTS
     }
 
     /// When the oldest scrape was due that has not ended, of those who answered the last time: that others take long is

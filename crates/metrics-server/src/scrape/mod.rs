@@ -13,6 +13,7 @@ mod identity;
 mod scraper;
 mod target;
 mod telemetry;
+mod wire;
 
 #[cfg(test)]
 mod tests;

@@ -100,7 +100,10 @@ impl Scraper {
                 _ = upkeep.tick() => this.upkeep(&mut round),
             }
             let now = Instant::now();
-            while let Some(job) = this.fleet.lock().take_due(now) {
+            loop {
+                let Some(job) = this.fleet.lock().take_due(now) else {
+                    break;
+                };
                 scrapes.spawn(Arc::clone(&this).scrape(job));
             }
             while scrapes.try_join_next().is_some() {}
@@ -116,7 +119,8 @@ impl Scraper {
                 fleet.put(node.name, target, node.ready, now);
             }
             NodeChange::Gone(name) => {
-                self.fleet.lock().remove(&name);
+                let mut fleet = self.fleet.lock();
+                fleet.remove(&name);
                 self.telemetry.forget(&name);
             }
         }
@@ -169,16 +173,15 @@ impl Scraper {
                 Outcome::Failed
             }
         };
-        if !turn.end(outcome, connection, now) {
-            // The node went while it was scraped.
-            return;
-        }
         let told = asked
             .map(|(_, unlabelled)| unlabelled)
             .map_err(|fault| fault.reason());
         let took = now.saturating_duration_since(began);
         let at = since_epoch().as_secs_f64();
-        self.telemetry.ended(&job.name, took, at, told);
+        // Nothing is counted of a node that went meanwhile.
+        turn.end(outcome, connection, now, || {
+            self.telemetry.ended(&job.name, took, at, told);
+        });
     }
 
     /// Whether there is a rate now, and how many series belonged to nobody.
@@ -208,23 +211,31 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn end(&mut self, outcome: Outcome, connection: Option<Connection>, now: Instant) -> bool {
+    /// Calls `known` if the node is still there.
+    fn end(
+        &mut self,
+        outcome: Outcome,
+        connection: Option<Connection>,
+        now: Instant,
+        known: impl FnOnce(),
+    ) {
         let Some(ticket) = self.ticket.take() else {
-            return false;
+            return;
         };
         let mut fleet = self.scraper.fleet.lock();
         let before = fleet.next_due();
-        let expected = fleet.ended(ticket, outcome, connection, now);
+        if fleet.ended(ticket, outcome, connection, now) {
+            known();
+        }
         if fleet.next_due() != before {
             self.scraper.sooner.notify_one();
         }
-        expected
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.end(Outcome::Failed, None, Instant::now());
+        self.end(Outcome::Failed, None, Instant::now(), || {});
     }
 }
 

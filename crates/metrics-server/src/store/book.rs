@@ -160,9 +160,15 @@ impl Book {
 
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         if let Some(slot) = self.order.get(&PodKey::new(namespace, name)).copied() {
-            self.pod_mut(slot).labels = None;
-            self.tidy(slot);
+            self.unlist(slot);
         }
+    }
+
+    /// The API server has it no more.
+    fn unlist(&mut self, slot: Slot) {
+        let pod = self.pod_mut(slot);
+        (pod.labels, pod.workload) = (None, None);
+        self.tidy(slot);
     }
 
     pub fn begin_pods(&mut self) {
@@ -175,8 +181,7 @@ impl Book {
         for slot in slots {
             let pod = self.pod_mut(slot);
             if pod.labels.is_some() && pod.listed != list {
-                pod.labels = None;
-                self.tidy(slot);
+                self.unlist(slot);
             }
         }
         self.labels.tidy();

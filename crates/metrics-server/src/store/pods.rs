@@ -39,7 +39,13 @@ impl PodKey {
     }
 
     pub(super) fn compare(&self, namespace: &str, name: &str) -> Ordering {
-        self.parts().cmp(&(namespace, name))
+        // Mostly it is the same one, which is seen without looking for where the name begins.
+        let rest = self.0.strip_prefix(namespace);
+        let rest = rest.and_then(|rest| rest.strip_prefix(BETWEEN));
+        match rest.is_some_and(|rest| rest == name) {
+            true => Ordering::Equal,
+            false => self.parts().cmp(&(namespace, name)),
+        }
     }
 
     /// Where the pods of a namespace begin.

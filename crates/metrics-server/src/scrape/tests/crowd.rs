@@ -57,8 +57,11 @@ async fn lists_stay_complete_while_one_in_twenty_fails() {
     assert_eq!(world.pods().len(), MANY);
     assert!(world.telemetry.is_timely(Instant::now()));
     // Hung ones are asked ever less often.
-    let hung = &kubelets[0];
-    assert!(hung.requests() < kubelets[1].requests(), "{hung:?}");
+    let (hung, well) = (&kubelets[0], &kubelets[1]);
+    soon("the difference shows", || {
+        well.requests() > hung.requests() + 3
+    })
+    .await;
 }
 
 fn now() -> i64 {
