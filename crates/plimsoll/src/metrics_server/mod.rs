@@ -126,7 +126,7 @@ impl Roles {
         };
         let gate = collector.gate();
         let server = config.build(clients, figures).await?;
-        let collecting = collector.spawn();
+        let collecting = collector.spawn().context("start scraping")?;
         tokio::spawn(tell_what_is_missing(gate));
         Ok(Self {
             collecting,
