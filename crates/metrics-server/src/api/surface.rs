@@ -354,7 +354,7 @@ impl Surface {
                 ages.observe(at);
             }
             let form = form.clone()?;
-            Ok(list::single(&row, &format, form, common))
+            Ok::<_, Failure>(list::single(&row, &format, form, common))
         };
         let view = &self.0.parts.view;
         let found = match kind {
