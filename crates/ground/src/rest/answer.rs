@@ -48,7 +48,7 @@ pub enum Encoding {
 impl Encoding {
     fn of(media_type: &str) -> Option<Self> {
         match media_type {
-            "*/*" | "application/json" => Some(Self::Json),
+            "*/*" | "application/*" | "application/json" => Some(Self::Json),
             "application/yaml" => Some(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
             _ => None,

@@ -43,19 +43,24 @@ async fn lists_stay_complete_while_one_in_twenty_fails() {
         world.telemetry.totals().failed >= before.failed + 15
     })
     .await;
-    // What is well is fresh, and what is not is still there as it was.
-    let fresh_after = now() - 4 * RESOLUTION.as_nanos() as i64;
-    let mut stale = Vec::new();
-    let mut seen = 0;
-    world.view.visit_nodes(&Selector::default(), &mut |row| {
-        seen += 1;
-        if row.usage.at < fresh_after && !failing.contains(row.name) {
-            stale.push(row.name.to_owned());
-        }
-    });
-    assert_eq!((seen, stale), (MANY, Vec::new()));
+    // What is well is fresh again and again, and what is not is still there as it was.
+    let stale = || {
+        let fresh_after = now() - 4 * RESOLUTION.as_nanos() as i64;
+        let (mut seen, mut stale) = (0, 0);
+        world.view.visit_nodes(&Selector::default(), &mut |row| {
+            seen += 1;
+            stale += usize::from(row.usage.at < fresh_after && !failing.contains(row.name));
+        });
+        assert_eq!(seen, MANY);
+        stale
+    };
+    soon("what is well is fresh", || stale() == 0).await;
     assert_eq!(world.pods().len(), MANY);
-    assert!(world.telemetry.is_timely(Instant::now()));
+    // On a busy machine a round may be late, but not for ever.
+    soon("rounds end in time", || {
+        world.telemetry.is_timely(Instant::now())
+    })
+    .await;
     // Hung ones are asked ever less often.
     let (hung, well) = (&kubelets[0], &kubelets[1]);
     soon("the difference shows", || {
