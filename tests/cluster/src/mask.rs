@@ -336,7 +336,7 @@ fn mask_ages(fields: &mut Map<String, Value>) {
                 .is_none_or(|ages| ages.get(index) == Some(&true));
             if let (true, Value::String(text)) = (is_age, &cell)
                 && text.starts_with(|letter: char| letter.is_ascii_digit())
-                && text.ends_with(|letter: char| "smhd".contains(letter))
+                && text.ends_with(|letter: char| "smhdy".contains(letter))
                 && Placeholder::any(Kind::Age).extent(text) == Some(text.len())
             {
                 *cell = Placeholder::any(Kind::Age).text().into();
@@ -347,9 +347,11 @@ fn mask_ages(fields: &mut Map<String, Value>) {
 
 fn is_age(column: &Value) -> bool {
     let ages = ["Age", "Last Seen", "First Seen", "Last Schedule"];
-    column["name"]
+    let by_name = column["name"]
         .as_str()
-        .is_some_and(|name| ages.contains(&name))
+        .is_some_and(|name| ages.contains(&name));
+    // Definitions name their columns as they like.
+    by_name || column["type"] == "date"
 }
 
 #[cfg(test)]

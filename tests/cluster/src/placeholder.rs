@@ -97,7 +97,7 @@ impl Placeholder {
             Kind::Ip => run(|letter| letter.is_ascii_hexdigit() || ".:".contains(letter)),
             Kind::Token => token(text),
             Kind::Host => run(|letter| letter.is_ascii_alphanumeric() || ".:-".contains(letter)),
-            Kind::Age => run(|letter| letter.is_ascii_digit() || "smhd".contains(letter)),
+            Kind::Age => run(|letter| letter.is_ascii_digit() || "smhdy".contains(letter)),
         }
     }
 }
