@@ -131,7 +131,7 @@ impl Tsdb {
             let window = millis(self.config.window);
             let complete = (now - millis(self.config.late)).div_euclid(window) * window;
             self.seal(folder, complete, &mut done);
-            if self.state.write().memory_bytes() > self.config.memory_bytes {
+            if self.state.read().memory_bytes() > self.config.memory_bytes {
                 let all = self.state.read().newest.saturating_add(1);
                 self.seal(folder, all, &mut done);
             }

@@ -308,8 +308,9 @@ impl State {
         (self.newest, self.sealed_to, self.memory_from) = (at, at, at);
     }
 
-    pub fn memory_bytes(&mut self) -> usize {
-        self.all_series().map(|(_, series)| series.bytes()).sum()
+    pub fn memory_bytes(&self) -> usize {
+        let series = self.slots.iter().filter_map(|slot| slot.series.as_ref());
+        series.map(Series::bytes).sum()
     }
 }
 
@@ -431,7 +432,7 @@ impl Tsdb {
     }
 
     pub fn stats(&self) -> Stats {
-        let mut state = self.state.write();
+        let state = self.state.read();
         Stats {
             series: state.by_key.len(),
             blocks: state.blocks.len(),

@@ -14,6 +14,22 @@ pub struct Scale {
     pub selector: Option<String>,
 }
 
+/// What a Scale says of the object it is of.
+pub fn metadata(object: &Value) -> Value {
+    let fields = [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ];
+    let kept = fields.into_iter().filter_map(|field| {
+        let value = object["metadata"].get(field)?;
+        Some((field.to_owned(), value.clone()))
+    });
+    Value::Object(kept.collect())
+}
+
 impl Scale {
     pub fn read(scale: &Value) -> Option<Self> {
         Some(Self {
@@ -50,22 +66,10 @@ impl Scale {
         };
         let current =
             nested(object, &self.status_replicas, "int64").map_err(Failure::server_error)?;
-        let mut metadata = json!({});
-        for field in [
-            "name",
-            "namespace",
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-        ] {
-            if let Some(value) = object["metadata"].get(field) {
-                metadata[field] = value.clone();
-            }
-        }
         let mut scale = json!({
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
-            "metadata": metadata,
+            "metadata": metadata(object),
             "spec": {},
             "status": {"replicas": current.cloned().unwrap_or_else(|| 0.into())},
         });

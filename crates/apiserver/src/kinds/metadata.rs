@@ -241,30 +241,38 @@ fn managed_fields(entries: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// Whether values go with one of the operators that labels and nodes are selected by; `false`: it is another one.
+pub(super) fn set_operator(operator: &str, values: &At<'_>, errors: &mut Errors) -> bool {
+    match operator {
+        "In" | "NotIn" => {
+            if values.is_empty() {
+                errors.required(
+                    values,
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                );
+            }
+        }
+        "Exists" | "DoesNotExist" => {
+            if !values.is_empty() {
+                errors.forbidden(
+                    values,
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                );
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
 /// A label selector as workloads and policies have it.
 pub(super) fn selector(selector: &At<'_>, errors: &mut Errors) {
     labels(&selector.get("matchLabels"), errors);
     for requirement in selector.get("matchExpressions").items() {
         let values = requirement.get("values");
         let operator = requirement.get("operator");
-        match operator.text() {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    errors.required(
-                        &values,
-                        "must be specified when `operator` is 'In' or 'NotIn'",
-                    );
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    errors.forbidden(
-                        &values,
-                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                    );
-                }
-            }
-            other => errors.invalid(&operator, other, "not a valid selector operator"),
+        if !set_operator(operator.text(), &values, errors) {
+            errors.invalid(&operator, operator.text(), "not a valid selector operator");
         }
         errors.format(&requirement.get("key"), names::qualified_name);
         for value in values.items() {

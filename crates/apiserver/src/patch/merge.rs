@@ -70,7 +70,7 @@ fn merge_fields(fields: &mut Map<String, Value>, patch: Map<String, Value>) {
 }
 
 /// Fields that are null; elements of lists stay.
-fn drop_nulls(value: &mut Value) {
+pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.retain(|_, value| !value.is_null());

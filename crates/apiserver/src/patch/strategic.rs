@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use scope::{Problem, Scope};
 
+use super::merge::drop_nulls;
 use super::order::{Identity, arrange, check_requested};
 use super::{Evidence, Patched, parse_object};
 use crate::golang;
@@ -372,17 +373,6 @@ fn without_directives(value: Value) -> Option<Value> {
             values.into_iter().filter_map(without_directives).collect(),
         )),
         other => Some(other),
-    }
-}
-
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.retain(|_, value| !value.is_null());
-            fields.values_mut().for_each(drop_nulls);
-        }
-        Value::Array(values) => values.iter_mut().for_each(drop_nulls),
-        _ => {}
     }
 }
 

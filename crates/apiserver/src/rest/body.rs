@@ -154,6 +154,13 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 impl Call<'_> {
+    /// The body of the request: a document of this resource's kind.
+    pub fn decode_body(&self, body: &[u8], options: &WriteOptions) -> Result<Decoded, Failure> {
+        let format = BodyFormat::of(self.headers)?;
+        let parsed = parse(format, body, &self.served.resource.kind)?;
+        self.decode(&parsed, body, options)
+    }
+
     /// Decodes a document of this resource's kind.
     pub fn decode(
         &self,

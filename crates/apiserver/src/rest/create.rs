@@ -3,7 +3,6 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::body::{BodyFormat, parse};
 use super::options::{WriteOptions, write_options};
 use super::write::{Stopped, metadata_of};
 use super::{Call, is_being_deleted, meta};
@@ -19,12 +18,7 @@ const NAME_TRIES: usize = 8;
 
 pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "CreateOptions", false)?;
-    let node = parse(
-        BodyFormat::of(call.headers)?,
-        body,
-        &call.served.resource.kind,
-    )?;
-    let decoded = call.decode(&node, body, &options)?;
+    let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
     let object = create_object(call, decoded.object, &options, &mut warnings).await?;
     call.written_answer(StatusCode::CREATED, &object, &warnings)

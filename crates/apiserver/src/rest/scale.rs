@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::codec::decode::decode;
 use crate::codec::json::Node;
 use crate::codec::time::show_seconds;
-use crate::crd::scale::Scale;
+use crate::crd::scale::{self, Scale};
 use crate::field::{FieldError, Path};
 use crate::managed::{Reset, ScaleDoor, Tracking};
 use crate::patch::{self, PatchKind};
@@ -98,18 +98,7 @@ pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
 
 /// The Scale of a built-in object.
 fn shown(object: &Value) -> Value {
-    let mut meta = json!({});
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-    ] {
-        if let Some(value) = object["metadata"].get(field) {
-            meta[field] = value.clone();
-        }
-    }
+    let meta = scale::metadata(object);
     let mut spec = json!({});
     if let Some(wanted @ 1..) = object["spec"]["replicas"].as_i64() {
         spec["replicas"] = wanted.into();

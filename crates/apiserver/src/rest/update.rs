@@ -4,7 +4,6 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::actions::precondition_failed;
-use super::body::{BodyFormat, parse};
 use super::create::{insert_new, settle_namespace};
 use super::options::{WriteOptions, revision, write_options};
 use super::write::{RETRIES, Stopped, Written, metadata_of};
@@ -18,12 +17,7 @@ use crate::status::Failure;
 
 pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "UpdateOptions", false)?;
-    let node = parse(
-        BodyFormat::of(call.headers)?,
-        body,
-        &call.served.resource.kind,
-    )?;
-    let decoded = call.decode(&node, body, &options)?;
+    let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
     let mut object = decoded.object;
     settle_namespace(call, &mut object)?;

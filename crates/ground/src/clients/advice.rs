@@ -16,8 +16,8 @@ pub fn explain(error: &kube::Error) -> String {
     text
 }
 
-/// Each cause once: many errors tell their cause's text as well.
-fn chain(error: &dyn Error) -> String {
+/// An error with its causes, each once: many errors tell their cause's text as well.
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -12,6 +12,6 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use advice::explain;
+pub use advice::{chain, explain};
 pub use reload::{Clients, Config};
 pub use source::{ConfigError, Source};

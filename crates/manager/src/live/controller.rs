@@ -82,7 +82,7 @@ impl Controller {
 
     fn follow(&self, marked: &Marked, gate: &Gate, shutdown: &Shutdown) -> Cluster {
         let client = || self.client.clone();
-        let config = Arc::new(Mutex::new(Config::default()));
+        let config = Arc::new(Mutex::new(Arc::new(Config::default())));
         let nodes = {
             let marked = marked.clone();
             Reflector::<Node>::all("nodes", client())
@@ -150,12 +150,12 @@ fn named<K: kube::Resource>(change: &Change<K>) -> String {
 }
 
 /// A bad key is said once, where the operator looks; what held before still does.
-fn take_config(config: &Mutex<Config>, change: &Change<ConfigMap>, recorder: &Recorder) {
+fn take_config(config: &Mutex<Arc<Config>>, change: &Change<ConfigMap>, recorder: &Recorder) {
     let (map, data) = match change {
         Change::Added(map) | Change::Updated { new: map, .. } => (map, map.data.clone()),
         Change::Deleted(map) => (map, None),
     };
-    for refused in config.lock().update(&data.unwrap_or_default()) {
+    for refused in Arc::make_mut(&mut config.lock()).update(&data.unwrap_or_default()) {
         let text = format!(
             "{} is not taken, what it said before still holds: {}",
             refused.key, refused.problem
@@ -227,7 +227,7 @@ struct Cluster {
     metrics: Reader<NodeMetric>,
     slos: Reader<NodeSlo>,
     on_node: PodsByNode,
-    config: Arc<Mutex<Config>>,
+    config: Arc<Mutex<Arc<Config>>>,
 }
 
 struct Worker {
@@ -277,7 +277,7 @@ impl Worker {
             node,
         };
         let now = Timestamp::now();
-        let config = self.cluster.config.lock().clone();
+        let config = Arc::clone(&self.cluster.config.lock());
         let (steps, complaints) = steps(&known, &config, now);
         self.complain(&known.node, name, complaints);
         for step in steps {

@@ -1,9 +1,9 @@
 //! Why a scrape came to nothing, and what somebody could do about it.
 
-use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use plimsoll_ground::clients::chain;
 use thiserror::Error;
 
 use super::connection::ConnectError;
@@ -52,19 +52,9 @@ impl Fault {
         }
     }
 
-    /// Each cause once.
+    /// With its causes.
     pub fn text(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let more = error.to_string();
-            if !text.contains(&more) {
-                text.push_str(": ");
-                text.push_str(&more);
-            }
-            cause = error.source();
-        }
-        text
+        chain(self)
     }
 
     pub fn advice(&self) -> Option<&'static str> {

@@ -62,22 +62,7 @@ fn node_selector_term(term: &At<'_>, check_values: bool, errors: &mut Errors) {
         let values = requirement.get("values");
         let operator = requirement.get("operator");
         match operator.text() {
-            "In" | "NotIn" => {
-                if values.is_empty() {
-                    errors.required(
-                        &values,
-                        "must be specified when `operator` is 'In' or 'NotIn'",
-                    );
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if !values.is_empty() {
-                    errors.forbidden(
-                        &values,
-                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                    );
-                }
-            }
+            known if metadata::set_operator(known, &values, errors) => {}
             "Gt" | "Lt" => {
                 if values.len() != 1 {
                     errors.required(

@@ -1,0 +1,234 @@
+//! What pods wait for before they are bound: volumes, each other, devices.
+
+use super::*;
+
+fn claim(volume: &str, more: &str) -> String {
+    format!(
+        r#"{{"metadata":{{"name":"c","namespace":"d","uid":"c","annotations":{{{more}}}}},"spec":{{"storageClassName":"late","volumeName":"{volume}",
+            "resources":{{"requests":{{"storage":"1Gi"}}}}}}}}"#
+    )
+}
+
+impl World {
+    fn claim(&mut self, json: &str) {
+        let claim = decode::volume_claim(json.as_bytes(), self.scheduler.names_mut()).unwrap();
+        self.scheduler
+            .observe(Observation::Claim(Box::new(claim)), self.now);
+    }
+
+    fn with_late_class(provisioner: &str) -> Self {
+        let mut world = world();
+        world.node("n", "2");
+        let json = format!(
+            r#"{{"metadata":{{"name":"late"}},"provisioner":"{provisioner}","volumeBindingMode":"WaitForFirstConsumer"}}"#
+        );
+        let class = decode::storage_class(json.as_bytes(), world.scheduler.names_mut()).unwrap();
+        world
+            .scheduler
+            .observe(Observation::StorageClass(class), world.now);
+        world.claim(&claim("", ""));
+        world
+    }
+
+    fn user(&mut self, name: &str) {
+        self.asking(
+            name,
+            "1",
+            r#","volumes":[{"persistentVolumeClaim":{"claimName":"c"}}]"#,
+        );
+    }
+}
+
+#[test]
+fn a_pod_is_bound_when_its_claims_are() {
+    let mut world = World::with_late_class("x");
+    world.user("p");
+    world
+        .run()
+        .check(&["p nominated Set(\"n\")", "provide c at n"]);
+    world.claim(&claim("v", r#""pv.kubernetes.io/bind-completed":"yes""#));
+    world.run().check(&["bind p n"]);
+}
+
+#[test]
+fn claims_that_do_not_come_are_not_awaited_for_ever() {
+    let mut world = World::with_late_class("x");
+    world.user("p");
+    world
+        .run()
+        .check(&["p nominated Set(\"n\")", "provide c at n"]);
+    world.now = world.now.after(Duration::from_secs(600));
+    world.run();
+    let failed = "p SchedulerError: running PreBind plugin \"VolumeBinding\": binding volumes: context deadline exceeded";
+    assert_eq!(
+        world.log.iter().filter(|line| *line == failed).count(),
+        1,
+        "{:?}",
+        world.log
+    );
+}
+
+#[test]
+fn two_pods_do_not_get_the_same_volume() {
+    let mut world = World::with_late_class("kubernetes.io/no-provisioner");
+    let json = br#"{"metadata":{"name":"v"},"spec":{"capacity":{"storage":"1Gi"},"storageClassName":"late"},"status":{"phase":"Available"}}"#;
+    let volume = decode::persistent_volume(json, world.scheduler.names_mut()).unwrap();
+    world
+        .scheduler
+        .observe(Observation::Volume(Box::new(volume)), world.now);
+    world.claim(&claim("", "").replace(r#""name":"c""#, r#""name":"other""#));
+    world.user("p");
+    world.asking(
+        "q",
+        "1",
+        r#","volumes":[{"persistentVolumeClaim":{"claimName":"other"}}]"#,
+    );
+    world.run();
+    let bound: Vec<_> = world
+        .log
+        .iter()
+        .filter(|line| line.starts_with("volume"))
+        .collect();
+    assert_eq!(bound, ["volume v for c"]);
+    assert!(world.log.iter().any(|line| {
+        line.starts_with(
+            "q Unschedulable: 0/1 nodes are available: 1 node(s) didn't find available",
+        )
+    }));
+}
+
+#[test]
+fn a_gang_is_bound_together() {
+    let mut world = world_with(Profile::with_gangs);
+    world.node("n", "3");
+    let group = decode::pod_group(
+        br#"{"metadata":{"name":"g","namespace":"d"},"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}"#,
+        world.scheduler.names_mut(),
+    );
+    let member = r#","schedulingGroup":{"podGroupName":"g"}"#;
+    world.asking("a", "1", member);
+    world.run().check(&[]);
+    world
+        .scheduler
+        .observe(Observation::Group(group.unwrap()), world.now);
+    world.run().check(&[]);
+    world.asking("b", "1", member);
+    let first = world.scheduler.step(world.now).unwrap();
+    assert!(
+        !first
+            .actions
+            .iter()
+            .any(|action| matches!(action.kind, ActionKind::Bind { .. }))
+    );
+    world.execute(first.actions);
+    world.run();
+    world.log.retain(|line| line.starts_with("bind"));
+    world.check(&["bind a n", "bind b n"]);
+}
+
+#[test]
+fn half_a_gang_gives_its_room_back() {
+    let mut world = world_with(Profile::with_gangs);
+    world.node("n", "1");
+    let group = decode::pod_group(
+        br#"{"metadata":{"name":"g","namespace":"d"},"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}"#,
+        world.scheduler.names_mut(),
+    );
+    world
+        .scheduler
+        .observe(Observation::Group(group.unwrap()), world.now);
+    for name in ["a", "b"] {
+        world.asking(name, "1", r#","schedulingGroup":{"podGroupName":"g"}"#);
+    }
+    world.run();
+    assert!(!world.log.iter().any(|line| line.starts_with("bind")));
+    world.log.clear();
+    world.now = world.now.after(Duration::from_secs(300));
+    world.run();
+    let rejected = "a Unschedulable: 0/1 nodes are available: 1 rejected due to timeout after waiting 5m0s at plugin GangScheduling.";
+    assert!(world.log.contains(&rejected.to_owned()), "{:?}", world.log);
+}
+
+impl World {
+    fn with_devices() -> Self {
+        let mut world = world();
+        world.node("n", "4");
+        let class = decode::device_class(br#"{"metadata":{"name":"gpu"}}"#).unwrap();
+        world
+            .scheduler
+            .observe(Observation::DeviceClass(class), world.now);
+        let slice = decode::resource_slice(
+            br#"{"metadata":{"name":"s"},"spec":{"driver":"d.io","nodeName":"n","pool":{"name":"n","generation":1,"resourceSliceCount":1},
+                "devices":[{"name":"one"}]}}"#,
+            world.scheduler.names_mut(),
+        );
+        world.scheduler.observe(
+            Observation::ResourceSlice(Box::new(slice.unwrap())),
+            world.now,
+        );
+        world
+    }
+
+    fn resource_claim(&mut self, name: &str, status: &str) {
+        let json = format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"d","uid":"{name}"}},"status":{status},
+                "spec":{{"devices":{{"requests":[{{"name":"q","exactly":{{"deviceClassName":"gpu"}}}}]}}}}}}"#
+        );
+        let claim = decode::resource_claim(json.as_bytes(), self.scheduler.names_mut()).unwrap();
+        self.scheduler
+            .observe(Observation::ResourceClaim(Box::new(claim)), self.now);
+    }
+
+    fn claiming(&mut self, name: &str, claim: &str) {
+        self.asking(
+            name,
+            "1",
+            &format!(r#","resourceClaims":[{{"name":"r","resourceClaimName":"{claim}"}}]"#),
+        );
+    }
+}
+
+#[test]
+fn a_device_goes_to_one_claim_only() {
+    let mut world = World::with_devices();
+    world.claiming("p", "a");
+    // Without its claim, a pod is not even queued.
+    world.run().check(&[]);
+    world.resource_claim("a", "{}");
+    world.resource_claim("b", "{}");
+    world
+        .run()
+        .check(&["p nominated Set(\"n\")", "reserve a [one]", "bind p n"]);
+    world.claiming("q", "b");
+    world.run();
+    let refused = "q Unschedulable: 0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, \
+                   preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    assert!(world.log.contains(&refused.to_owned()), "{:?}", world.log);
+}
+
+#[test]
+fn a_claim_that_is_elsewhere_is_taken_back() {
+    let mut world = World::with_devices();
+    world.resource_claim(
+        "a",
+        r#"{"allocation":{"devices":{},"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["gone"]}]}]}}}"#,
+    );
+    world.claiming("p", "a");
+    world.run();
+    assert!(
+        world.log.contains(&"deallocate a".to_owned()),
+        "{:?}",
+        world.log
+    );
+    assert!(world.log.iter().any(|line| {
+        line.starts_with("p Unschedulable: 0/1 nodes are available: 1 resourceclaim not available on the node. deallocation of ResourceClaim completed, ")
+    }));
+    world.log.clear();
+    world.resource_claim("a", "{}");
+    world.run();
+    assert!(
+        world.log.contains(&"bind p n".to_owned()),
+        "{:?}",
+        world.log
+    );
+}
