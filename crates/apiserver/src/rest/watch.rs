@@ -273,7 +273,7 @@ impl EventShape {
     }
 
     /// A bookmark is an object of which nothing but the version is known.
-    fn put_bookmark(&self, out: &mut BytesMut, revision: u64, initial_end: bool) {
+    fn put_bookmark(&mut self, out: &mut BytesMut, revision: u64, initial_end: bool) {
         let mut object = json!({
             "kind": self.kind,
             "apiVersion": self.api_version,
@@ -283,8 +283,8 @@ impl EventShape {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         self.fill(&mut object);
-        put_value(out, &json!({"type": "BOOKMARK", "object": object}));
-        out.put_u8(b'\n');
+        let object = serde_json::to_vec(&object).unwrap_or_default();
+        self.put(out, "BOOKMARK", &object.into());
     }
 
     /// Go writes the empty struct of a kind with its empty parts.
@@ -303,8 +303,4 @@ impl EventShape {
             }
         }
     }
-}
-
-fn put_value(out: &mut BytesMut, value: &Value) {
-    out.put_slice(&serde_json::to_vec(value).unwrap_or_default());
 }
