@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Call;
 use super::options::{integer, invalid_options, revision};
 use super::shape::Shaper;
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Encoding, only_accepted};
 use crate::field::{FieldError, Path};
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -20,6 +20,9 @@ use crate::store::{Change, Event, RevisionError, Stored, Subscription};
 
 /// Without a wish of the client, watches end after this and twice this.
 const DEFAULT_MINUTES: u64 = 30;
+/// In what events can be had, as others know it.
+const STREAMS: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a client that wants them gets bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Watches shorter than this get none.
@@ -54,6 +57,9 @@ struct EventShape {
 }
 
 pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
+    if call.format.encoding == Encoding::Yaml {
+        return Err(only_accepted(STREAMS));
+    }
     let selector = call.selector()?;
     let bookmarks = call.query.flag("allowWatchBookmarks");
     let initial_events = call
