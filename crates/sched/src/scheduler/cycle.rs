@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use super::failure::Nominating;
+use super::asking::Asking;
+use super::failure::{Nominating, PostFilter};
 use super::{Cycle, Outcome, Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, EventType};
 use crate::cluster::PodId;
+use crate::framework::diagnosis::Diagnosis;
 use crate::framework::engine::{Attempt, Choice, Decision};
 use crate::framework::plugin::PluginSet;
+use crate::framework::state::CycleState;
 use crate::model::Pod;
 use crate::time::Time;
 
@@ -19,6 +22,9 @@ impl Scheduler {
             queue.flush(now, &gate);
         }
         self.check_bindings(now);
+        if self.asking.is_some() {
+            return None;
+        }
         let id = self.queue.pop()?;
         let record = self.cluster.pods.get(id)?;
         let pod = Arc::clone(&record.pod);
@@ -28,8 +34,10 @@ impl Scheduler {
                 now.since(entry.first_attempt.unwrap_or(entry.added)),
             )
         });
+        let profile = self.profile_of(&pod);
         let mut cycle = Cycle {
             pod: self.pod_ref(&pod),
+            profile,
             outcome: Outcome::Skipped,
             actions: Vec::new(),
             evaluated_nodes: 0,
@@ -38,7 +46,7 @@ impl Scheduler {
             attempts,
             waited,
         };
-        let Some(profile) = self.profile_of(&pod) else {
+        let Some(profile) = profile else {
             self.queue.done(id);
             return Some(cycle);
         };
@@ -68,10 +76,27 @@ impl Scheduler {
             profile,
             now,
         };
-        let (decision, mut state) =
-            self.engine
-                .decide(&mut self.cluster, attempt, &self.nominations);
+        let (decision, state) = self
+            .engine
+            .decide(&mut self.cluster, attempt, &self.nominations);
+        Some(self.conclude(decision, state, attempt, cycle))
+    }
+
+    /// What follows from a decision.
+    pub(super) fn conclude(
+        &mut self,
+        decision: Decision,
+        mut state: CycleState,
+        attempt: Attempt,
+        mut cycle: Cycle,
+    ) -> Cycle {
+        let Attempt {
+            pod: id,
+            profile,
+            now,
+        } = attempt;
         match decision {
+            Decision::Asking(paused) => return self.ask_about_nodes(paused, state, cycle),
             Decision::Chosen(choice) => {
                 self.chosen(id, choice, &mut cycle);
                 let actions = self.reserve(id, profile, &state, now);
@@ -105,7 +130,7 @@ impl Scheduler {
                 cycle.outcome = Outcome::Error { message };
             }
             Decision::Unfit(mut diagnosis) => {
-                let nominating = self.post_filter(
+                let found = self.post_filter(
                     id,
                     profile,
                     &mut state,
@@ -113,22 +138,43 @@ impl Scheduler {
                     now,
                     &mut cycle.actions,
                 );
-                let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
-                let actions = self.fail(
-                    id,
-                    "Unschedulable",
-                    &message,
-                    nominating,
-                    diagnosis.rejectors,
-                    diagnosis.pending,
-                    now,
-                );
-                cycle.actions.extend(actions);
-                cycle.evaluated_nodes = diagnosis.counts.iter().map(|(_, nodes)| nodes).sum();
-                cycle.outcome = Outcome::Unschedulable { message };
+                let nominating = match found {
+                    PostFilter::Done(nominating) => nominating,
+                    PostFilter::Ask(candidates, messages) => {
+                        return self.ask_about_victims(Asking::about_victims(
+                            attempt, state, cycle, diagnosis, candidates, messages,
+                        ));
+                    }
+                };
+                return self.unfit(id, &diagnosis, nominating, now, cycle);
             }
         }
-        Some(cycle)
+        cycle
+    }
+
+    /// No node will do.
+    pub(super) fn unfit(
+        &mut self,
+        id: PodId,
+        diagnosis: &Diagnosis,
+        nominating: Nominating,
+        now: Time,
+        mut cycle: Cycle,
+    ) -> Cycle {
+        let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
+        let actions = self.fail(
+            id,
+            "Unschedulable",
+            &message,
+            nominating,
+            diagnosis.rejectors,
+            diagnosis.pending,
+            now,
+        );
+        cycle.actions.extend(actions);
+        cycle.evaluated_nodes = diagnosis.counts.iter().map(|(_, nodes)| nodes).sum();
+        cycle.outcome = Outcome::Unschedulable { message };
+        cycle
     }
 
     fn chosen(&mut self, id: PodId, choice: Choice, cycle: &mut Cycle) {
