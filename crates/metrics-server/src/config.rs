@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_ground::auth::{AuthorizerConfig, DelegationConfig};
-use plimsoll_ground::serve::{KeyPairFiles, NamedFiles};
+use plimsoll_ground::serve::{KeyPairFiles, NamedFiles, Suites};
 
 use crate::api::{Announced, Browsers};
 
@@ -19,6 +19,8 @@ pub struct Config {
     pub announced: Announced,
     /// Requests at once, reading and changing; zero: any number.
     pub max_in_flight: (usize, usize),
+    /// The longest that a request may take, whatever it asks for.
+    pub request_timeout: Duration,
     /// How long to go on serving after a signal, while others are told.
     pub shutdown_delay: Duration,
 }
@@ -38,6 +40,8 @@ pub struct Serving {
     pub streams: u32,
     /// Nothing older than TLS 1.3.
     pub tls13_only: bool,
+    /// Of TLS 1.2; `None`: all that are good.
+    pub suites: Option<Suites>,
 }
 
 #[derive(Debug, Clone)]
@@ -68,6 +72,7 @@ impl Config {
                 http2: true,
                 streams: 100,
                 tls13_only: false,
+                suites: None,
             },
             authentication: Authentication {
                 kubeconfig: None,
@@ -81,6 +86,7 @@ impl Config {
             browsers: Browsers::default(),
             announced: Announced::default(),
             max_in_flight: (400, 200),
+            request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,
         }
     }

@@ -123,6 +123,7 @@ impl Config {
             known: figures.known.clone(),
             gate,
             in_flight: InFlight::new(self.max_in_flight.0, self.max_in_flight.1),
+            request_timeout: self.request_timeout,
             health: health(&figures, shutdown),
             own: OwnMetrics {
                 view: figures.view,
@@ -161,6 +162,7 @@ fn tls(serving: &Serving, delegation: &Delegation) -> Tls {
     tls.named.clone_from(&serving.named);
     tls.http2 = serving.http2;
     tls.tls13_only = serving.tls13_only;
+    tls.suites.clone_from(&serving.suites);
     tls.clients = serve::Clients::Requested(vec![
         delegation.client_ca.clone(),
         delegation.front_proxy.trust.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use plimsoll_ground::auth::{DelegationConfig, FrontProxyFiles, FrontProxyRules};
-use plimsoll_ground::serve::{KeyPairFiles, NamedFiles};
+use plimsoll_ground::serve::{KeyPairFiles, NamedFiles, Suites};
 use plimsoll_metrics_server::api::Announced;
 use plimsoll_metrics_server::config::{Authentication, Authorization, Config, Serving};
 
@@ -56,6 +56,10 @@ pub struct MetricsServerArgs {
     pub additions: AdditionArgs,
     #[command(flatten)]
     pub inert: InertArgs,
+    /// The original passes over words that belong to no flag, and so do we: `--kubelet-insecure-tls true` is often meant
+    /// to be `--kubelet-insecure-tls=true`.
+    #[arg(value_name = "WORD", hide = true)]
+    pub words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -129,6 +133,9 @@ struct ServingArgs {
         hide_default_value = true
     )]
     tls_min_version: String,
+    /// Cipher suites of TLS 1.2 to speak, by Go's names; those of TLS 1.3 are always spoken
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
     /// Speak HTTP/1.1 only
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     disable_http2_serving: bool,
@@ -285,6 +292,7 @@ impl MetricsServerArgs {
             "metric-resolution should be larger than kubelet-request-timeout, but metric-resolution value {resolution} \
              kubelet-request-timeout value {timeout} provided"
         );
+        self.inert.validate()?;
         self.generic.validate()
     }
 
@@ -325,6 +333,7 @@ impl MetricsServerArgs {
             count(self.generic.max_requests_inflight),
             count(self.generic.max_mutating_requests_inflight),
         );
+        config.request_timeout = self.generic.request_timeout();
         config.shutdown_delay = self
             .generic
             .shutdown_delay_duration
@@ -382,6 +391,10 @@ impl ServingArgs {
                 streams => streams,
             },
             tls13_only,
+            suites: match filled(&self.tls_cipher_suites).as_slice() {
+                [] => None,
+                names => Some(Suites::named(names)?),
+            },
         })
     }
 }
