@@ -13,7 +13,6 @@ const VALUES: [&str; 13] = [
     "disabled-metrics",
     "allow-metric-labels",
     "allow-metric-labels-manifest",
-    "tls-cipher-suites",
     "tls-curve-preferences",
     "log-flush-frequency",
     "log-json-info-buffer-size",
