@@ -6,6 +6,7 @@ mod manager;
 mod metrics_server;
 mod perf_config;
 mod signals;
+mod simulate;
 mod up;
 
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ use tracing_subscriber::EnvFilter;
 use agent_args::AgentArgs;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
+use simulate::SimulateArgs;
 use up::UpArgs;
 
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
@@ -94,6 +96,8 @@ enum Role {
     Manager(ManagerArgs),
     #[command(args_override_self = true)]
     Up(UpArgs),
+    #[command(args_override_self = true)]
+    Simulate(SimulateArgs),
 }
 
 /// What the command line asks for.
@@ -123,7 +127,7 @@ fn main() -> ExitCode {
         Role::MetricsServer(server) if server.verbosity() >= 4 => "debug",
         Role::MetricsServer(_) | Role::Manager(_) => "info",
         // A person reads what it prints; the log is for trouble.
-        Role::Up(_) => "warn",
+        Role::Up(_) | Role::Simulate(_) => "warn",
     };
     let json = matches!(&asked.role, Role::MetricsServer(server) if server.wants_json_log());
     start_logging(&asked.logging, unless_told, json);
@@ -132,6 +136,7 @@ fn main() -> ExitCode {
         Role::MetricsServer(server) => metrics_server::run(server),
         Role::Manager(manager) => manager::run(manager),
         Role::Up(up) => up::run(up),
+        Role::Simulate(simulate) => simulate::run(simulate),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -300,7 +305,9 @@ mod tests {
         fn agent(&self) -> &AgentArgs {
             match &self.role {
                 Role::Agent(agent) => agent,
-                Role::MetricsServer(_) | Role::Manager(_) | Role::Up(_) => panic!("not the agent"),
+                Role::MetricsServer(_) | Role::Manager(_) | Role::Up(_) | Role::Simulate(_) => {
+                    panic!("not the agent")
+                }
             }
         }
     }
