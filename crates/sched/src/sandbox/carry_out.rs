@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::{ObjectKey, Sandbox, SandboxError, text};
 use crate::action::{ActionKind, NominatedNode, PodRef, ScheduledCondition};
-use crate::model::devices::Allocation;
-use crate::model::{NodeTerm, Operator, Requirement};
+use crate::model::devices::{AllocatedDevice, Allocation, DeviceRequest, DeviceToleration};
+use crate::model::{Effect, NodeTerm, Operator, Requirement};
+use crate::plugins::dynamic_resources::extended::Mapping;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const BOUND_BY: &str = "pv.kubernetes.io/bound-by-controller";
@@ -89,6 +90,18 @@ impl Sandbox {
                     }
                 })
             }
+            ActionKind::CreateClaim {
+                pod,
+                requests,
+                allocation,
+                mappings,
+            } => self.create_claim(&pod, &requests, &allocation, &mappings),
+            ActionKind::DeleteClaim {
+                namespace, claim, ..
+            } => {
+                self.remove(&ObjectKey::new("ResourceClaim", &namespace, &claim));
+                Ok(())
+            }
             ActionKind::DeallocateClaim {
                 namespace, claim, ..
             } => {
@@ -111,19 +124,46 @@ impl Sandbox {
         self.put(object)
     }
 
+    fn create_claim(
+        &mut self,
+        pod: &PodRef,
+        requests: &[DeviceRequest],
+        allocation: &Allocation,
+        mappings: &[Mapping],
+    ) -> Result<(), SandboxError> {
+        let requests = requests.iter().filter_map(|request| {
+            let only = request.alternatives.first()?;
+            Some(
+                json!({"name": request.name, "exactly": {"deviceClassName": only.class,
+                "allocationMode": "ExactCount", "count": only.count}}),
+            )
+        });
+        let requests: Vec<Value> = requests.collect();
+        // A server would choose a suffix that nobody has.
+        let name = format!("{}-extended-resources-made", pod.name);
+        self.put(json!({
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": pod.namespace,
+                "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": *pod.uid,
+                    "controller": true}]},
+            "spec": {"devices": {"requests": requests}},
+            "status": {"allocation": self.written(allocation),
+                "reservedFor": [{"resource": "pods", "name": pod.name, "uid": *pod.uid}]},
+        }))?;
+        let mappings = mappings.iter().map(|mapping| {
+            json!({"containerName": mapping.container, "resourceName": mapping.resource,
+                "requestName": mapping.request})
+        });
+        let mappings: Vec<Value> = mappings.collect();
+        self.change(&pod_key(pod), |object| {
+            object["status"]["extendedResourceClaimStatus"] =
+                json!({"resourceClaimName": name, "requestMappings": mappings});
+        })
+    }
+
     fn written(&self, allocation: &Allocation) -> Value {
-        let results: Vec<Value> = allocation
-            .devices
-            .iter()
-            .map(|device| {
-                let mut result = json!({"request": device.request, "driver": *device.id.driver,
-                    "pool": *device.id.pool, "device": *device.id.device});
-                if device.admin_access {
-                    result["adminAccess"] = json!(true);
-                }
-                result
-            })
-            .collect();
+        let results: Vec<Value> = allocation.devices.iter().map(written_device).collect();
         let mut written = json!({"devices": {"results": results}});
         if let Some(terms) = &allocation.nodes {
             let terms: Vec<Value> = terms.iter().map(|term| self.written_term(term)).collect();
@@ -168,6 +208,53 @@ impl Sandbox {
         }
         written
     }
+}
+
+/// A device as it stands in the status of a claim.
+fn written_device(device: &AllocatedDevice) -> Value {
+    let mut result = json!({"request": device.request, "driver": *device.id.driver,
+        "pool": *device.id.pool, "device": *device.id.device});
+    if device.admin_access {
+        result["adminAccess"] = json!(true);
+    }
+    if let Some(share) = &device.share {
+        result["shareID"] = json!(share.id);
+        let consumed = share.consumed.iter();
+        let consumed = consumed.map(|(name, amount)| (name.to_string(), json!(amount.to_string())));
+        result["consumedCapacity"] = Value::Object(consumed.collect());
+    }
+    for (name, list) in [
+        ("bindingConditions", &device.readiness.wanted),
+        ("bindingFailureConditions", &device.readiness.fatal),
+    ] {
+        if !list.is_empty() {
+            result[name] = json!(list);
+        }
+    }
+    if !device.tolerations.is_empty() {
+        result["tolerations"] = device.tolerations.iter().map(written_toleration).collect();
+    }
+    result
+}
+
+fn written_toleration(toleration: &DeviceToleration) -> Value {
+    let mut written = json!({"operator": "Exists"});
+    if let Some(key) = &toleration.key {
+        written["key"] = json!(key);
+    }
+    if let Some(value) = &toleration.value {
+        written["operator"] = json!("Equal");
+        written["value"] = json!(value);
+    }
+    let effect = toleration.effect.map(|effect| match effect {
+        Effect::NoSchedule => "NoSchedule",
+        Effect::PreferNoSchedule => "PreferNoSchedule",
+        Effect::NoExecute => "NoExecute",
+    });
+    if let Some(effect) = effect {
+        written["effect"] = json!(effect);
+    }
+    written
 }
 
 fn pod_key(pod: &PodRef) -> ObjectKey {

@@ -78,6 +78,7 @@ pub fn observed(object: &Value, names: &mut Names) -> Result<Option<Observation>
             Observation::ResourceSlice(Box::new(decode::resource_slice(json, names)?))
         }
         "DeviceClass" => Observation::DeviceClass(decode::device_class(json)?),
+        "DeviceTaintRule" => Observation::TaintRule(Box::new(decode::taint_rule(json)?)),
         "NodeMetric" => Observation::NodeMetric(Box::new(decode::node_metric(json, names)?)),
         other => match controller(other) {
             Some(kind) => Observation::Workload(decode::workload(kind, json, names)?),
@@ -107,6 +108,7 @@ pub fn gone(key: &ObjectKey, uid: &str, names: &mut Names) -> Option<Observation
         "ResourceClaim" => Observation::ResourceClaimGone((namespace, name)),
         "ResourceSlice" => Observation::ResourceSliceGone(name),
         "DeviceClass" => Observation::DeviceClassGone(name),
+        "DeviceTaintRule" => Observation::TaintRuleGone(name),
         "NodeMetric" => Observation::NodeMetricGone(names.intern(&name)),
         other => Observation::WorkloadGone(controller(other)?, namespace, names.intern(&name)),
     })
@@ -139,6 +141,7 @@ mod tests {
             "ResourceClaim",
             "ResourceSlice",
             "DeviceClass",
+            "DeviceTaintRule",
         ] {
             let object =
                 json!({"kind": kind, "metadata": {"name": "x", "namespace": "n", "uid": "u"}});

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::failure::Nominating;
 use super::{Scheduler, UnderWay};
-use crate::action::{Action, ActionKind, ActionResult, NominatedNode};
+use crate::action::{Action, ActionKind, ActionResult, EventType, NominatedNode};
 use crate::cluster::PodId;
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::events::{Change, ClusterEvent};
@@ -14,7 +14,7 @@ use crate::framework::state::{Context, CycleState};
 use crate::framework::status::{Code, Refusal};
 use crate::model::Key;
 use crate::model::devices::Allocation;
-use crate::plugins::dynamic_resources;
+use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
 use crate::time::Time;
@@ -25,6 +25,8 @@ pub(super) struct Binding {
     plan: VolumePlan,
     /// With the devices that it gets now, if it has none yet.
     claims: Vec<(Key, Option<Allocation>)>,
+    /// A claim that is still to be made.
+    extended: Option<ExtendedClaim>,
     stage: Stage,
     profile: usize,
 }
@@ -44,7 +46,14 @@ enum Stage {
         keys: Vec<Key>,
         deadline: Time,
     },
+    /// Devices have to be made ready by those who do that.
+    Devices {
+        deadline: Time,
+    },
 }
+
+/// That long, devices may take to become ready.
+const DEVICES_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Scheduler {
     /// Takes what the pod needs at its node beside room. What is to be written, up to the binding itself.
@@ -55,9 +64,11 @@ impl Scheduler {
         state: &CycleState,
         now: Time,
     ) -> Vec<Action> {
+        let ClaimPlan { claims, extended } = self.claim_plan(id, profile, state, now);
         let mut binding = Binding {
             plan: self.volume_plan(id, profile, state, now),
-            claims: self.claim_plan(id, profile, state, now),
+            claims,
+            extended,
             stage: Stage::Writing { left: 0 },
             profile,
         };
@@ -74,6 +85,10 @@ impl Scheduler {
                     .devices
                     .assume(key.clone(), allocation.devices.clone());
             }
+        }
+        if let Some(extended) = &binding.extended {
+            let devices = extended.allocation.devices.clone();
+            self.cluster.devices.assume(extended.key.clone(), devices);
         }
         if self.must_wait(id, profile) {
             let timeout = gang_scheduling::PERMIT_TIMEOUT;
@@ -114,22 +129,16 @@ impl Scheduler {
     }
 
     /// The claims that have to be written, with devices for those that have none.
-    fn claim_plan(
-        &self,
-        id: PodId,
-        profile: usize,
-        state: &CycleState,
-        now: Time,
-    ) -> Vec<(Key, Option<Allocation>)> {
+    fn claim_plan(&self, id: PodId, profile: usize, state: &CycleState, now: Time) -> ClaimPlan {
         let (Some(claims), Some(record)) = (&state.claims, self.cluster.pods.get(id)) else {
-            return Vec::new();
+            return ClaimPlan::default();
         };
         let profile = &self.engine.profiles[profile];
         let Some(node) = record
             .place
             .filter(|_| profile.reserve.contains(&Plugin::DynamicResources))
         else {
-            return Vec::new();
+            return ClaimPlan::default();
         };
         let context = Context {
             cluster: &self.cluster,
@@ -201,7 +210,8 @@ impl Scheduler {
             return Vec::new();
         };
         let node_name: Box<str> = self.cluster.node_name(node).into();
-        if binding.plan == VolumePlan::default() && binding.claims.is_empty() {
+        let no_claims = binding.claims.is_empty() && binding.extended.is_none();
+        if binding.plan == VolumePlan::default() && no_claims {
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();
@@ -241,6 +251,15 @@ impl Scheduler {
                 };
                 kinds.push((Plugin::DynamicResources, kind));
             }
+        }
+        if let Some(extended) = &binding.extended {
+            let kind = ActionKind::CreateClaim {
+                pod: self.pod_ref(&pod),
+                requests: extended.requests.clone(),
+                allocation: extended.allocation.clone(),
+                mappings: extended.mappings.clone(),
+            };
+            kinds.push((Plugin::DynamicResources, kind));
         }
         binding.stage = Stage::Writing { left: kinds.len() };
         self.bindings.insert(id, binding);
@@ -317,6 +336,10 @@ impl Scheduler {
                     self.outbox.extend(actions);
                 }
                 Stage::Permit { .. } => {}
+                Stage::Devices { .. } => {
+                    let actions = self.check_devices(id, now);
+                    self.outbox.extend(actions);
+                }
                 Stage::Claims { keys, deadline } => {
                     let storage = &self.cluster.storage;
                     let bound = keys.iter().all(|key| {
@@ -326,10 +349,7 @@ impl Scheduler {
                             .is_some_and(|claim| !claim.volume.is_empty() && claim.bind_completed)
                     });
                     if bound {
-                        if let Some(binding) = self.bindings.remove(&id) {
-                            self.cluster.storage.forget(&binding.plan);
-                        }
-                        let actions = self.bind_placed(id);
+                        let actions = self.await_devices(id, now);
                         self.outbox.extend(actions);
                     } else if *deadline <= now {
                         let actions = self.give_up(
@@ -345,13 +365,93 @@ impl Scheduler {
         }
     }
 
+    /// Its volumes are there. Its devices may have to become ready yet.
+    fn await_devices(&mut self, id: PodId, now: Time) -> Vec<Action> {
+        let Some(binding) = self.bindings.get(&id) else {
+            return Vec::new();
+        };
+        let waits = binding.claims.iter().any(|(key, _)| {
+            let claim = self.cluster.devices.claims.get(key);
+            claim.is_some_and(|claim| claim.has_conditions())
+        });
+        if !waits {
+            return self.all_is_there(id);
+        }
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        let pod = Arc::clone(&record.pod);
+        let node = record.place.map_or("", |node| self.cluster.node_name(node));
+        let note = format!("waiting for binding conditions for device on node {node}");
+        let event = self.event(
+            &pod,
+            EventType::Normal,
+            "BindingConditionsPending",
+            "Scheduling",
+            note,
+        );
+        if let Some(binding) = self.bindings.get_mut(&id) {
+            binding.stage = Stage::Devices {
+                deadline: now.after(DEVICES_TIMEOUT),
+            };
+        }
+        let mut actions = vec![event];
+        actions.extend(self.check_devices(id, now));
+        actions
+    }
+
+    fn check_devices(&mut self, id: PodId, now: Time) -> Vec<Action> {
+        let Some(Binding {
+            claims,
+            stage: Stage::Devices { deadline },
+            ..
+        }) = self.bindings.get(&id)
+        else {
+            return Vec::new();
+        };
+        let late = *deadline <= now;
+        let mut waiting = None;
+        for (key, _) in claims {
+            match self
+                .cluster
+                .devices
+                .claims
+                .get(key)
+                .map(|claim| claim.is_ready())
+            {
+                Some(Ok(true)) => {}
+                Some(Err(error)) => {
+                    return self.give_up(id, Plugin::DynamicResources, &error, now);
+                }
+                Some(Ok(false)) | None => waiting = Some(key.1.clone()),
+            }
+        }
+        match waiting {
+            None => self.all_is_there(id),
+            Some(claim) if late => {
+                let error = format!("device binding timeout: claim={claim}");
+                self.give_up(id, Plugin::DynamicResources, &error, now)
+            }
+            Some(_) => Vec::new(),
+        }
+    }
+
+    fn all_is_there(&mut self, id: PodId) -> Vec<Action> {
+        if let Some(binding) = self.bindings.remove(&id) {
+            self.cluster.storage.forget(&binding.plan);
+        }
+        self.bind_placed(id).into_iter().collect()
+    }
+
     /// The next moment at which somebody will have waited too long.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let deadlines = self
             .bindings
             .values()
             .filter_map(|binding| match &binding.stage {
-                Stage::Permit { deadline, .. } | Stage::Claims { deadline, .. } => Some(*deadline),
+                Stage::Permit { deadline, .. }
+                | Stage::Claims { deadline, .. }
+                | Stage::Devices { deadline } => Some(*deadline),
                 Stage::Writing { .. } => None,
             });
         deadlines.min()
@@ -414,7 +514,8 @@ impl Scheduler {
     pub(super) fn release(&mut self, id: PodId, now: Time) {
         if let Some(binding) = self.bindings.remove(&id) {
             self.cluster.storage.forget(&binding.plan);
-            for (key, _) in &binding.claims {
+            let made = binding.extended.iter().map(|extended| &extended.key);
+            for key in binding.claims.iter().map(|(key, _)| key).chain(made) {
                 self.cluster.devices.forget(key);
             }
         }

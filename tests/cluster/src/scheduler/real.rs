@@ -14,7 +14,7 @@ use super::kinds::{Kind, short_key};
 use super::replay::{operation_key, with_uids};
 use super::scenario::{Operation, Scenario, Setup};
 use super::seen::{self, Scores, Seen, Uids};
-use super::stored::{clean, difference, merge};
+use super::stored::{clean, difference, has_status_of_its_own, merge};
 use crate::certificates::Authority;
 use crate::client::{Request, Server};
 use crate::process::{Process, Scratch, free_address};
@@ -79,8 +79,9 @@ impl Rig {
         };
         run.log_read = run.log_length()?;
         let played = run.all(scenario);
+        let in_flight = run.is_in_flight();
         let cleaned = run.clean_up();
-        if cleaned.is_err() {
+        if cleaned.is_err() || !matches!(in_flight, Ok(false)) {
             // The next scenario starts with a scheduler that knows nothing of this one.
             self.scheduler = None;
         }
@@ -222,7 +223,11 @@ impl Run<'_> {
         for (word, count) in after.attempts {
             let new = count - before.attempts.get(&word).copied().unwrap_or(0);
             if new > 0 {
-                let new = if word == "error" { 1 } else { new };
+                let new = if word == "error" {
+                    1
+                } else {
+                    new.min(seen::ENDLESS)
+                };
                 seen.attempts.insert(word, new);
             }
         }
@@ -251,6 +256,10 @@ impl Run<'_> {
     /// Does it, and says what the server made of it.
     fn operate(&mut self, operation: &Operation) -> Result<Option<(ObjectKey, Value)>> {
         match operation {
+            Operation::Pause(time) => {
+                std::thread::sleep(*time);
+                Ok(None)
+            }
             Operation::Create(object) => self.create(object),
             Operation::Patch {
                 key,
@@ -294,9 +303,7 @@ impl Run<'_> {
         let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
         self.uids.insert(uid.unwrap_or_default(), &key);
         let status = &object["status"];
-        let silent =
-            status.is_null() || *status == json!({}) || *status == json!({"phase": "Pending"});
-        if !silent && key.kind != "Node" {
+        if has_status_of_its_own(&object) {
             let path = format!("{}/status", kind.path(&key));
             answer = self.ask("PATCH", &path, Some(&json!({"status": status})))?;
         }
@@ -306,15 +313,16 @@ impl Run<'_> {
 
     /// Classes stay: no scheduler looks at them.
     fn priority_class(&mut self, name: &str) -> Result<()> {
-        let value = match name.strip_prefix("minus-") {
-            Some(number) => -number.parse::<i64>()?,
-            None => match name.strip_prefix("p-") {
-                Some(number) => number.parse()?,
-                None => return Ok(()),
-            },
+        let mut class = json!({"metadata": {"name": name}});
+        let Some((word, number)) = name.split_once('-') else {
+            return Ok(());
         };
+        let number: i64 = number.parse()?;
+        class["value"] = json!(if word == "minus" { -number } else { number });
+        if word == "never" {
+            class["preemptionPolicy"] = json!("Never");
+        }
         if self.rig.classes.insert(name.to_owned()) {
-            let class = json!({"metadata": {"name": name}, "value": value});
             self.ask(
                 "POST",
                 "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -405,7 +413,7 @@ impl Run<'_> {
                 item["kind"] = json!(name);
                 let key = ObjectKey::of(&item).context("an object without a name")?;
                 if let Some(digest) = seen::digest(&key, &item, &self.uids) {
-                    seen.objects.insert(short_key(&key), digest);
+                    seen.objects.insert(seen::title(&key, &item), digest);
                 }
             }
         }
@@ -416,6 +424,10 @@ impl Run<'_> {
                     .and_then(Value::as_str)
                     .unwrap_or_default()
             };
+            // An earlier scenario may have had a pod of the same name.
+            if !self.uids.has(text("/regarding/uid")) {
+                continue;
+            }
             let key = ObjectKey::new(
                 text("/regarding/kind"),
                 text("/regarding/namespace"),
@@ -465,6 +477,20 @@ impl Run<'_> {
             }
         }
         Ok(scores)
+    }
+
+    /// Whether some pod has got its node, but is not bound: the scheduler would go on with it.
+    fn is_in_flight(&self) -> Result<bool> {
+        let list = self.ask("GET", "/api/v1/pods", None)?;
+        Ok(list["items"].as_array().into_iter().flatten().any(|pod| {
+            let refused = pod["status"]["conditions"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["type"] == "PodScheduled");
+            let promised = !pod["status"]["nominatedNodeName"].is_null();
+            pod["spec"]["nodeName"].is_null() && (!refused || promised)
+        }))
     }
 
     fn clean_up(&mut self) -> Result<()> {

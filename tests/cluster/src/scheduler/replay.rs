@@ -14,7 +14,7 @@ use super::kinds::short_key;
 use super::profiles;
 use super::scenario::{Operation, Scenario};
 use super::seen::{self, Seen, Uids};
-use super::stored::merge;
+use super::stored::{has_status_of_its_own, merge};
 
 /// Back-offs are over by the next step.
 const BETWEEN_STEPS: Duration = Duration::from_secs(20);
@@ -82,6 +82,12 @@ impl Play {
                     merge(&mut object, change);
                 }
                 let is_pod = key.kind == "Pod";
+                if has_status_of_its_own(&object) {
+                    let mut bare = object.clone();
+                    bare["status"] = serde_json::json!({});
+                    self.sandbox.put(bare)?;
+                    self.sandbox.settle()?;
+                }
                 self.sandbox.put(object)?;
                 let uid = self
                     .sandbox
@@ -108,7 +114,24 @@ impl Play {
             Operation::Delete { key, grace } if key.kind == "Pod" => {
                 self.sandbox.delete_pod(key, Some(*grace))?;
             }
-            Operation::Delete { key, .. } => self.sandbox.remove(key),
+            Operation::Delete { key, .. } => {
+                let held = self.sandbox.get(key).cloned();
+                let held = held.filter(|object| object.pointer("/metadata/finalizers").is_some());
+                match held {
+                    Some(mut object) => {
+                        object["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z".into();
+                        self.sandbox.put(object)?;
+                    }
+                    None => self.sandbox.remove(key),
+                }
+            }
+            Operation::Pause(time) => {
+                // In small steps, for what is due in between is done then.
+                for _ in 0..time.as_secs() {
+                    self.sandbox.settle()?;
+                    self.sandbox.advance(Duration::from_secs(1));
+                }
+            }
         }
         Ok(())
     }
@@ -117,7 +140,7 @@ impl Play {
         let mut seen = Seen::default();
         for (key, object) in self.sandbox.objects() {
             if let Some(digest) = seen::digest(key, object, &self.uids) {
-                seen.objects.insert(short_key(key), digest);
+                seen.objects.insert(seen::title(key, object), digest);
             }
         }
         for record in &self.sandbox.events[self.told..] {
@@ -134,6 +157,15 @@ impl Play {
                 &record.note,
                 &record.controller,
             ];
+            // Cycles count when they are over, which may be long after a node was chosen.
+            let over = match record.reason {
+                "Scheduled" => Some("scheduled"),
+                "FailedScheduling" if record.note.starts_with("running ") => Some("error"),
+                _ => None,
+            };
+            if let Some(word) = over {
+                count(&mut seen, word);
+            }
             let line = seen::event(&key, parts, &self.uids);
             if self.events.insert(line.clone()) {
                 seen.events.insert(line);
@@ -142,14 +174,9 @@ impl Play {
         self.told = self.sandbox.events.len();
         let names = &self.sandbox.scheduler().cluster().names;
         for cycle in &self.sandbox.cycles[self.tried..] {
-            let word = match cycle.outcome {
-                Outcome::Scheduled { .. } => "scheduled",
-                Outcome::Unschedulable { .. } => "unschedulable",
-                Outcome::Error { .. } => "error",
-                Outcome::Skipped => continue,
-            };
-            let count = seen.attempts.entry(word.to_owned()).or_default();
-            *count = if word == "error" { 1 } else { *count + 1 };
+            if matches!(cycle.outcome, Outcome::Unschedulable { .. }) {
+                count(&mut seen, "unschedulable");
+            }
             if let Some(board) = &cycle.scores {
                 let totals = board.nodes.iter().enumerate().map(|(index, node)| {
                     let columns = board.columns.iter();
@@ -165,6 +192,11 @@ impl Play {
         self.tried = self.sandbox.cycles.len();
         seen
     }
+}
+
+fn count(seen: &mut Seen, word: &str) {
+    let count = seen.attempts.entry(word.to_owned()).or_default();
+    *count = if word == "error" { 1 } else { *count + 1 };
 }
 
 /// Under which key the server's additions to an operation are recorded.

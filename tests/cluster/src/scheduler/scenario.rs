@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_sched::sandbox::ObjectKey;
@@ -78,6 +79,8 @@ pub enum Operation {
         key: ObjectKey,
         grace: i64,
     },
+    /// Time passes, where the original only looks now and then.
+    Pause(Duration),
 }
 
 impl Scenario {
@@ -211,6 +214,9 @@ fn operation(value: &Value) -> Result<Operation> {
                 patch: patch.clone(),
             });
         }
+    }
+    if let Some(seconds) = value.get("pause").and_then(Value::as_u64) {
+        return Ok(Operation::Pause(Duration::from_secs(seconds)));
     }
     if let Some(key) = text("delete") {
         ensure!(value.get("with").is_none(), "`delete` takes no `with`");

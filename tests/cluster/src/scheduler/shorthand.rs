@@ -148,6 +148,9 @@ fn pod(short: &mut Short) -> Value {
     if let Some(priority) = short.take("priority") {
         spec["priorityClassName"] = json!(priority_class(priority.as_i64().unwrap_or(0)));
     }
+    if let Some(priority) = short.take("never") {
+        spec["priorityClassName"] = json!(format!("never-{priority}"));
+    }
     for (name, field) in [
         ("selector", "nodeSelector"),
         ("tolerations", "tolerations"),

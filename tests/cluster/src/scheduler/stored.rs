@@ -47,6 +47,13 @@ pub fn difference(before: &Value, after: &Value) -> Option<Value> {
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
+/// Whether an object comes into the world in two steps: the server takes its status only by a request of its own.
+pub fn has_status_of_its_own(object: &Value) -> bool {
+    let status = &object["status"];
+    let silent = status.is_null() || *status == json!({}) || *status == json!({"phase": "Pending"});
+    !silent && object["kind"] != "Node"
+}
+
 const POD_DEFAULTS: &[(&str, &str)] = &[
     ("restartPolicy", "\"Always\""),
     ("dnsPolicy", "\"ClusterFirst\""),
