@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::model::GroupCondition;
 use crate::model::devices::{Allocation, DeviceRequest};
 use crate::plugins::dynamic_resources::extended::Mapping;
 
@@ -73,6 +74,14 @@ pub enum ActionKind {
         claim: Box<str>,
         uid: Box<str>,
         resource_version: Box<str>,
+    },
+    /// PATCH `podgroups/NAME/status`: the condition `PodGroupScheduled`.
+    PatchGroup {
+        namespace: Box<str>,
+        name: Box<str>,
+        uid: Box<str>,
+        observed_generation: i64,
+        condition: GroupCondition,
     },
     Event(EventRecord),
     /// PATCH the victim's condition `DisruptionTarget`, then DELETE it.

@@ -96,6 +96,20 @@ impl Sandbox {
                 allocation,
                 mappings,
             } => self.create_claim(&pod, &requests, &allocation, &mappings),
+            ActionKind::PatchGroup {
+                namespace,
+                name,
+                condition,
+                ..
+            } => {
+                let key = ObjectKey::new("PodGroup", &namespace, &name);
+                self.change(&key, |object| {
+                    let status = if condition.holds { "True" } else { "False" };
+                    let condition = json!({"type": "PodGroupScheduled", "status": status,
+                        "reason": condition.reason, "message": condition.message});
+                    set_condition(object, condition);
+                })
+            }
             ActionKind::DeleteClaim {
                 namespace, claim, ..
             } => {

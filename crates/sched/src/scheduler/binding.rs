@@ -7,11 +7,9 @@ use super::failure::Nominating;
 use super::{Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, ActionResult, EventType, NominatedNode};
 use crate::cluster::PodId;
-use crate::framework::diagnosis::Diagnosis;
 use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
-use crate::framework::status::{Code, Refusal};
 use crate::model::Key;
 use crate::model::devices::Allocation;
 use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
@@ -27,17 +25,14 @@ pub(super) struct Binding {
     claims: Vec<(Key, Option<Allocation>)>,
     /// A claim that is still to be made.
     extended: Option<ExtendedClaim>,
-    stage: Stage,
+    pub(super) stage: Stage,
     profile: usize,
 }
 
 #[derive(Debug)]
-enum Stage {
-    /// Others of its gang have to find nodes first.
-    Permit {
-        since: Time,
-        deadline: Time,
-    },
+pub(super) enum Stage {
+    /// Others of its gang have to find nodes in the same cycle.
+    Permit,
     Writing {
         left: usize,
     },
@@ -91,13 +86,9 @@ impl Scheduler {
             self.cluster.devices.assume(extended.key.clone(), devices);
         }
         if self.must_wait(id, profile) {
-            let timeout = gang_scheduling::PERMIT_TIMEOUT;
-            binding.stage = Stage::Permit {
-                since: now,
-                deadline: now.after(timeout),
-            };
+            binding.stage = Stage::Permit;
             self.bindings.insert(id, binding);
-            return vec![self.expect_node(id)].into_iter().flatten().collect();
+            return Vec::new();
         }
         self.queue.settle(id);
         let mut actions = self.permit_gang(id);
@@ -169,7 +160,7 @@ impl Scheduler {
         let mut waiting: Vec<PodId> = self
             .bindings
             .iter()
-            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit { .. }))
+            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit))
             .map(|(other, _)| *other)
             .filter(|other| {
                 self.cluster.pods.get(*other).is_some_and(|record| {
@@ -330,12 +321,7 @@ impl Scheduler {
             };
             match &binding.stage {
                 Stage::Writing { .. } => {}
-                Stage::Permit { since, deadline } if *deadline <= now => {
-                    let waited = deadline.since(*since);
-                    let actions = self.reject(id, waited, now);
-                    self.outbox.extend(actions);
-                }
-                Stage::Permit { .. } => {}
+                Stage::Permit => {}
                 Stage::Devices { .. } => {
                     let actions = self.check_devices(id, now);
                     self.outbox.extend(actions);
@@ -449,10 +435,8 @@ impl Scheduler {
             .bindings
             .values()
             .filter_map(|binding| match &binding.stage {
-                Stage::Permit { deadline, .. }
-                | Stage::Claims { deadline, .. }
-                | Stage::Devices { deadline } => Some(*deadline),
-                Stage::Writing { .. } => None,
+                Stage::Claims { deadline, .. } | Stage::Devices { deadline } => Some(*deadline),
+                Stage::Permit | Stage::Writing { .. } => None,
             });
         deadlines.min()
     }
@@ -484,41 +468,9 @@ impl Scheduler {
         )
     }
 
-    /// Its gang has not come together.
-    fn reject(&mut self, id: PodId, waited: Duration, now: Time) -> Vec<Action> {
-        let minutes = waited.as_secs() / 60;
-        let text =
-            format!("rejected due to timeout after waiting {minutes}m0s at plugin GangScheduling");
-        let refusal = Refusal::worded(Code::Unschedulable, text);
-        let status = self.engine.statuses.id(Plugin::GangScheduling, refusal);
-        let diagnosis = Diagnosis {
-            all_nodes: 1,
-            counts: vec![(status, 1)],
-            ..Diagnosis::default()
-        };
-        let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
-        self.release(id, now);
-        let rejectors = PluginSet::of(Plugin::GangScheduling);
-        self.fail(
-            id,
-            "Unschedulable",
-            &message,
-            Nominating::Clear,
-            rejectors,
-            PluginSet::EMPTY,
-            now,
-        )
-    }
-
     /// Takes back what a pod was given.
     pub(super) fn release(&mut self, id: PodId, now: Time) {
-        if let Some(binding) = self.bindings.remove(&id) {
-            self.cluster.storage.forget(&binding.plan);
-            let made = binding.extended.iter().map(|extended| &extended.key);
-            for key in binding.claims.iter().map(|(key, _)| key).chain(made) {
-                self.cluster.devices.forget(key);
-            }
-        }
+        self.forget_reserved(id);
         let Some(record) = self.cluster.pods.get(id) else {
             return;
         };
@@ -536,5 +488,16 @@ impl Scheduler {
             Some(id),
             now,
         );
+    }
+
+    /// Volumes and devices that nobody has been told about.
+    pub(super) fn forget_reserved(&mut self, id: PodId) {
+        if let Some(binding) = self.bindings.remove(&id) {
+            self.cluster.storage.forget(&binding.plan);
+            let made = binding.extended.iter().map(|extended| &extended.key);
+            for key in binding.claims.iter().map(|(key, _)| key).chain(made) {
+                self.cluster.devices.forget(key);
+            }
+        }
     }
 }

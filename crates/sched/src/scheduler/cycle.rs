@@ -8,6 +8,7 @@ use crate::action::{Action, ActionKind, EventType};
 use crate::cluster::PodId;
 use crate::framework::engine::{Attempt, Choice, Decision};
 use crate::framework::plugin::PluginSet;
+use crate::framework::state::CycleState;
 use crate::model::Pod;
 use crate::time::Time;
 
@@ -19,25 +20,12 @@ impl Scheduler {
             queue.flush(now, &gate);
         }
         self.check_bindings(now);
+        if let Some(cycle) = self.more.pop_front() {
+            return Some(cycle);
+        }
         let id = self.queue.pop()?;
-        let record = self.cluster.pods.get(id)?;
-        let pod = Arc::clone(&record.pod);
-        let (attempts, waited) = self.queue.get(id).map_or((0, Default::default()), |entry| {
-            (
-                entry.attempts,
-                now.since(entry.first_attempt.unwrap_or(entry.added)),
-            )
-        });
-        let mut cycle = Cycle {
-            pod: self.pod_ref(&pod),
-            outcome: Outcome::Skipped,
-            actions: Vec::new(),
-            evaluated_nodes: 0,
-            feasible_nodes: 0,
-            scores: None,
-            attempts,
-            waited,
-        };
+        let mut cycle = self.begin(id, now)?;
+        let pod = Arc::clone(&self.cluster.pods.get(id)?.pod);
         let Some(profile) = self.profile_of(&pod) else {
             self.queue.done(id);
             return Some(cycle);
@@ -63,14 +51,33 @@ impl Scheduler {
             self.queue.done(id);
             return Some(cycle);
         }
+        if let Some(group) = self.group_of(id, profile) {
+            return self.try_group(id, &group, profile, now);
+        }
         let attempt = Attempt {
             pod: id,
             profile,
             now,
         };
-        let (decision, mut state) =
-            self.engine
-                .decide(&mut self.cluster, attempt, &self.nominations);
+        let (decision, state) = self
+            .engine
+            .decide(&mut self.cluster, attempt, &self.nominations);
+        Some(self.conclude(decision, state, attempt, cycle))
+    }
+
+    /// What follows from a decision.
+    pub(super) fn conclude(
+        &mut self,
+        decision: Decision,
+        mut state: CycleState,
+        attempt: Attempt,
+        mut cycle: Cycle,
+    ) -> Cycle {
+        let Attempt {
+            pod: id,
+            profile,
+            now,
+        } = attempt;
         match decision {
             Decision::Chosen(choice) => {
                 self.chosen(id, choice, &mut cycle);
@@ -128,7 +135,7 @@ impl Scheduler {
                 cycle.outcome = Outcome::Unschedulable { message };
             }
         }
-        Some(cycle)
+        cycle
     }
 
     fn chosen(&mut self, id: PodId, choice: Choice, cycle: &mut Cycle) {

@@ -4,9 +4,11 @@ mod binding;
 mod cycle;
 mod failure;
 mod finish;
+mod gang;
 mod observe;
 mod wake;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +46,8 @@ pub struct Scheduler {
     preempting: FxHashMap<PodId, Preempting>,
     /// Pods with a node that are not ready to be bound yet.
     bindings: FxHashMap<PodId, binding::Binding>,
+    /// Cycles that are over and have not been told yet.
+    more: VecDeque<Cycle>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -118,6 +122,7 @@ impl Scheduler {
             under_way: FxHashMap::default(),
             preempting: FxHashMap::default(),
             bindings: FxHashMap::default(),
+            more: VecDeque::new(),
             outbox: Vec::new(),
             next_action: 0,
         }

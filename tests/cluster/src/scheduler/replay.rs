@@ -63,8 +63,8 @@ impl Play {
     fn step(&mut self, step: &[Operation], stored: &BTreeMap<String, Value>) -> Result<Seen> {
         for (index, operation) in step.iter().enumerate() {
             self.operate(index, operation, stored)?;
+            self.sandbox.settle()?;
         }
-        self.sandbox.settle()?;
         Ok(self.look())
     }
 
@@ -81,7 +81,6 @@ impl Play {
                 if let Some(change) = stored.get(&operation_key(index, &key)) {
                     merge(&mut object, change);
                 }
-                let is_pod = key.kind == "Pod";
                 if has_status_of_its_own(&object) {
                     let mut bare = object.clone();
                     bare["status"] = serde_json::json!({});
@@ -95,9 +94,6 @@ impl Play {
                     .and_then(|object| object.pointer("/metadata/uid"));
                 let uid = uid.and_then(Value::as_str).unwrap_or_default().to_owned();
                 self.uids.insert(&uid, &key);
-                if is_pod {
-                    self.sandbox.settle()?;
-                }
             }
             Operation::Patch { key, patch, .. } => {
                 let mut object = self
