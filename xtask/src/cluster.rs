@@ -50,6 +50,56 @@ pub struct Check {
     brief: bool,
 }
 
+#[derive(Subcommand, Debug)]
+pub enum Scenarios {
+    /// Plays scenarios to a real kube-scheduler and writes down what it does.
+    Record {
+        /// Only scenarios whose name (FAMILY/NAME) contains this.
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// Only those that have no recording yet.
+        #[arg(long)]
+        new: bool,
+    },
+    /// Plays scenarios to the core and shows every difference.
+    Check {
+        /// Only scenarios whose name (FAMILY/NAME) contains this.
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+        /// To a real kube-scheduler instead: proves the recordings.
+        #[arg(long)]
+        real: bool,
+    },
+}
+
+/// `false` when something differs.
+pub fn scenarios(command: &Scenarios) -> Result<bool> {
+    let (Scenarios::Record { filter, .. } | Scenarios::Check { filter, .. }) = command;
+    let mut tests = program(filter.as_deref(), false)?;
+    if matches!(
+        command,
+        Scenarios::Record { .. } | Scenarios::Check { real: true, .. }
+    ) {
+        tests.arg("--kube-bin").arg(kube::programs()?);
+    }
+    tests.arg("scenarios");
+    match command {
+        Scenarios::Record { new, .. } => {
+            tests.arg("record");
+            if *new {
+                tests.arg("--new");
+            }
+        }
+        Scenarios::Check { real, .. } => {
+            tests.arg("check");
+            if *real {
+                tests.arg("--real");
+            }
+        }
+    }
+    Ok(tests.status().context("start the cluster tests")?.success())
+}
+
 /// `false` when something differs.
 pub fn cases(command: &Cases) -> Result<bool> {
     let mut tests = match command {

@@ -38,6 +38,11 @@ enum Command {
         #[command(subcommand)]
         cases: cluster::Cases,
     },
+    /// Scenarios for schedulers and what kube-scheduler made of them.
+    Scenarios {
+        #[command(subcommand)]
+        scenarios: cluster::Scenarios,
+    },
 }
 
 fn main() -> ExitCode {
@@ -63,5 +68,6 @@ fn run(command: Command) -> Result<bool> {
             Ok(true)
         }
         Command::Cases { cases } => cluster::cases(&cases),
+        Command::Scenarios { scenarios } => cluster::scenarios(&scenarios),
     }
 }

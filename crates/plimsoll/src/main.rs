@@ -9,6 +9,7 @@ mod metrics_server;
 mod perf_config;
 mod scheduler;
 mod signals;
+mod simulate;
 mod up;
 
 use std::ffi::OsString;
@@ -30,6 +31,7 @@ use explain::ExplainArgs;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
 use scheduler::SchedulerArgs;
+use simulate::SimulateArgs;
 use up::UpArgs;
 
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
@@ -104,6 +106,8 @@ enum Role {
     Explain(ExplainArgs),
     #[command(args_override_self = true)]
     Up(UpArgs),
+    #[command(args_override_self = true)]
+    Simulate(SimulateArgs),
 }
 
 /// What the command line asks for.
@@ -134,7 +138,7 @@ fn main() -> ExitCode {
         Role::Scheduler(scheduler) if scheduler.verbosity() >= 4 => "debug",
         Role::MetricsServer(_) | Role::Manager(_) | Role::Scheduler(_) => "info",
         // A person reads what it prints; the log is for trouble.
-        Role::Up(_) | Role::Explain(_) => "warn",
+        Role::Up(_) | Role::Explain(_) | Role::Simulate(_) => "warn",
     };
     let json = match &asked.role {
         Role::MetricsServer(server) => server.wants_json_log(),
@@ -149,6 +153,7 @@ fn main() -> ExitCode {
         Role::Manager(manager) => manager::run(manager),
         Role::Explain(explain) => explain::run(explain),
         Role::Up(up) => up::run(up),
+        Role::Simulate(simulate) => simulate::run(simulate),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

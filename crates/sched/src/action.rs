@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::model::devices::Allocation;
+use crate::model::GroupCondition;
+use crate::model::devices::{Allocation, DeviceRequest};
+use crate::plugins::dynamic_resources::extended::Mapping;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ActionId(pub u64);
@@ -51,12 +53,35 @@ pub enum ActionKind {
         allocation: Option<Allocation>,
         pod: PodRef,
     },
+    /// POST a claim with the name `POD-extended-resources-` and something to it, owned by the pod, with the annotation
+    /// `resource.kubernetes.io/extended-resource-claim: true`; then as with [`Self::ReserveClaim`]; then PATCH the pod's
+    /// `status.extendedResourceClaimStatus`.
+    CreateClaim {
+        pod: PodRef,
+        requests: Box<[DeviceRequest]>,
+        allocation: Allocation,
+        mappings: Vec<Mapping>,
+    },
+    /// DELETE a claim that was made for extended resources, its finalizer first.
+    DeleteClaim {
+        namespace: Box<str>,
+        claim: Box<str>,
+        uid: Box<str>,
+    },
     /// PUT the claim's status without devices and without reservations.
     DeallocateClaim {
         namespace: Box<str>,
         claim: Box<str>,
         uid: Box<str>,
         resource_version: Box<str>,
+    },
+    /// PATCH `podgroups/NAME/status`: the condition `PodGroupScheduled`.
+    PatchGroup {
+        namespace: Box<str>,
+        name: Box<str>,
+        uid: Box<str>,
+        observed_generation: i64,
+        condition: GroupCondition,
     },
     Event(EventRecord),
     /// PATCH the victim's condition `DisruptionTarget`, then DELETE it.

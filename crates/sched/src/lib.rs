@@ -13,7 +13,9 @@ pub mod model;
 pub mod plugins;
 pub mod preemption;
 pub mod queue;
+pub mod sandbox;
 mod scheduler;
+pub mod what_if;
 
 mod time;
 

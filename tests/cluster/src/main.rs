@@ -21,6 +21,7 @@ mod process;
 mod real;
 mod record;
 mod run;
+mod scheduler;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -61,11 +62,31 @@ enum Command {
     Record,
     /// Holds a server against the recordings and shows every difference.
     Check(CheckArguments),
+    /// Scenarios of the scheduler.
+    Scenarios {
+        #[command(subcommand)]
+        command: Scenarios,
+    },
     /// The same as one test a case, on each server that can be had.
     Test {
         /// The plimsoll binary.
         #[arg(long)]
         program: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+enum Scenarios {
+    /// Plays them to a real kube-scheduler and writes down what it does.
+    Record {
+        /// Only those that have no recording yet.
+        #[arg(long)]
+        new: bool,
+    },
+    /// Plays them to the core, or again to a real scheduler, and shows every difference.
+    Check {
+        #[arg(long)]
+        real: bool,
     },
 }
 
@@ -116,6 +137,9 @@ fn main() -> ExitCode {
 }
 
 fn run_command(arguments: &Arguments) -> Result<bool> {
+    if let Command::Scenarios { command } = &arguments.command {
+        return play_scenarios(arguments, command);
+    }
     let recordings = arguments.folder.join("recorded");
     let filter = arguments.filter.as_deref();
     let cases = case::load(&arguments.folder.join("cases"), filter)?;
@@ -131,6 +155,7 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     );
     match &arguments.command {
         Command::Record => record_all(&cases, &recordings, kube_bin, &arguments.folder, filter),
+        Command::Scenarios { command } => play_scenarios(arguments, command),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
         Command::Test { program } => {
             let open = Open::load(&arguments.folder.join("open.txt"))?;
@@ -143,6 +168,24 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
                 filter,
             };
             Ok(test(&plan, kube_bin, program))
+        }
+    }
+}
+
+fn play_scenarios(arguments: &Arguments, command: &Scenarios) -> Result<bool> {
+    let folder = arguments.folder.join(scheduler::FOLDER);
+    let filter = arguments.filter.as_deref();
+    let programs = || {
+        let programs = arguments.kube_bin.as_deref();
+        programs.context("a real scheduler needs --kube-bin")
+    };
+    match command {
+        Scenarios::Record { new } => scheduler::record(&folder, filter, *new, programs()?),
+        Scenarios::Check { real: true } => {
+            scheduler::check(&folder, filter, scheduler::Player::Real(programs()?))
+        }
+        Scenarios::Check { real: false } => {
+            scheduler::check(&folder, filter, scheduler::Player::Core)
         }
     }
 }

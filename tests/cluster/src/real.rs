@@ -32,12 +32,17 @@ pub struct RealCluster {
 impl RealCluster {
     /// `programs` is a folder with kube-apiserver and etcd.
     pub fn start(programs: &Path) -> Result<Self> {
+        Self::start_with(programs, &[])
+    }
+
+    /// With further flags of the API server.
+    pub fn start_with(programs: &Path, flags: &[&str]) -> Result<Self> {
         let mut scratch = Scratch::make()?;
         let path = scratch.path().to_owned();
         let path = path.as_path();
         let (etcd, etcd_url) = start_etcd(programs, path)?;
         scratch.process(&etcd)?;
-        let (mut apiserver, server) = start_apiserver(programs, path, &etcd_url)?;
+        let (mut apiserver, server) = start_apiserver(programs, path, &etcd_url, flags)?;
         scratch.process(&apiserver)?;
         wait_ready(&server, &mut apiserver)?;
         Ok(Self {
@@ -67,7 +72,12 @@ fn start_etcd(programs: &Path, folder: &Path) -> Result<(Process, String)> {
     Ok((process, client))
 }
 
-fn start_apiserver(programs: &Path, folder: &Path, etcd: &str) -> Result<(Process, Server)> {
+fn start_apiserver(
+    programs: &Path,
+    folder: &Path,
+    etcd: &str,
+    flags: &[&str],
+) -> Result<(Process, Server)> {
     let address = free_address()?;
     let authority = Authority::make(folder, "authority")?;
     let serving = authority.server("apiserver")?;
@@ -117,6 +127,7 @@ fn start_apiserver(programs: &Path, folder: &Path, etcd: &str) -> Result<(Proces
     flag("--proxy-client-cert-file", &front_proxy.certificate);
     flag("--proxy-client-key-file", &front_proxy.key);
     command.args(["--enable-aggregator-routing=true", "--profiling=false"]);
+    command.args(flags);
     let process = Process::start("kube-apiserver", command, &folder.join("apiserver.log"))?;
 
     let authorities = fs::read(authority.certificate())?;

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use plimsoll_api::quantity::Quantity;
+
 use super::pod::Effect;
 use super::selector::NodeTerm;
 use super::symbol::Symbol;
+use crate::time::Time;
 
 /// Driver, pool and name: what makes a device itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +28,15 @@ pub struct ResourceSlice {
     pub slices: usize,
     pub nodes: NodeScope,
     pub devices: Box<[Device]>,
+    /// What devices of the pool take parts of.
+    pub counters: Box<[CounterSet]>,
+}
+
+/// Amounts in thousandths, by the name of the counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CounterSet {
+    pub name: Box<str>,
+    pub counters: BTreeMap<Box<str>, i64>,
 }
 
 /// From which nodes devices can be used.
@@ -42,10 +54,40 @@ pub struct Device {
     pub name: Arc<str>,
     /// By qualified name.
     pub attributes: BTreeMap<Box<str>, Attribute>,
-    /// In thousandths.
-    pub capacity: BTreeMap<Box<str>, i64>,
+    pub capacity: BTreeMap<Box<str>, Capacity>,
     pub taints: Box<[DeviceTaint]>,
     pub nodes: Option<NodeScope>,
+    /// Several claims may share it, each with a part of its capacity.
+    pub is_shared: bool,
+    /// Parts of the pool's counters that are gone when it is given away.
+    pub consumes: Box<[CounterSet]>,
+    /// Whoever gets it has to stay on the node.
+    pub binds_to_node: bool,
+    pub readiness: Readiness,
+}
+
+/// Conditions of a device that has been given away which decide whether its pod may be bound.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Readiness {
+    pub wanted: Box<[Box<str>]>,
+    pub fatal: Box<[Box<str>]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capacity {
+    pub value: Quantity,
+    pub policy: CapacityPolicy,
+}
+
+/// Which parts of a capacity may be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CapacityPolicy {
+    pub default: Option<Quantity>,
+    pub min: Option<Quantity>,
+    pub max: Option<Quantity>,
+    pub step: Option<Quantity>,
+    /// Ascending.
+    pub values: Box<[Quantity]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,6 +103,27 @@ pub struct DeviceTaint {
     pub key: Box<str>,
     pub value: Box<str>,
     pub effect: Effect,
+}
+
+/// A taint that an administrator puts on devices; what is not said is whatever.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaintRule {
+    pub name: Box<str>,
+    pub driver: Option<Box<str>>,
+    pub pool: Option<Box<str>>,
+    pub device: Option<Box<str>>,
+    pub taint: DeviceTaint,
+}
+
+impl TaintRule {
+    pub fn concerns(&self, slice: &ResourceSlice, device: &str) -> bool {
+        let fits = |wanted: &Option<Box<str>>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        fits(&self.driver, &slice.driver)
+            && fits(&self.pool, &slice.pool)
+            && fits(&self.device, device)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +149,9 @@ impl DeviceToleration {
 pub struct DeviceClass {
     pub name: Box<str>,
     pub selectors: Box<[Box<str>]>,
+    /// The extended resource that its devices stand for.
+    pub resource: Option<Box<str>>,
+    pub created: Option<Time>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -97,11 +163,14 @@ pub struct ResourceClaim {
     pub terminating: bool,
     /// The UID of the pod that it was made for.
     pub owner: Option<Box<str>>,
+    /// It was made for extended resources of its owner.
+    pub is_extended: bool,
     pub requests: Box<[DeviceRequest]>,
     pub constraints: Box<[DeviceConstraint]>,
     pub allocation: Option<Allocation>,
     /// UIDs of pods.
     pub reserved_for: Box<[Box<str>]>,
+    pub conditions: Box<[DeviceCondition]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +191,7 @@ pub struct Alternative {
     pub count: Option<usize>,
     pub admin_access: bool,
     pub tolerations: Box<[DeviceToleration]>,
+    pub capacity: BTreeMap<Box<str>, Quantity>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,4 +217,64 @@ pub struct AllocatedDevice {
     pub id: DeviceId,
     /// It does not keep others from using the device.
     pub admin_access: bool,
+    /// It is a part of a device that others may have parts of, too.
+    pub share: Option<Share>,
+    pub tolerations: Box<[DeviceToleration]>,
+    pub readiness: Readiness,
+}
+
+/// A part of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// A UUID.
+    pub id: Box<str>,
+    pub consumed: BTreeMap<Box<str>, Quantity>,
+}
+
+/// A condition that a driver reports of a device that has been given away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceCondition {
+    pub id: DeviceId,
+    pub kind: Box<str>,
+    pub holds: bool,
+    pub reason: Box<str>,
+    pub message: Box<str>,
+}
+
+impl ResourceClaim {
+    /// Whether its devices are ready to be used. `Err`: they never will be.
+    pub fn is_ready(&self) -> Result<bool, String> {
+        let Some(allocation) = &self.allocation else {
+            return Ok(false);
+        };
+        for device in &allocation.devices {
+            let Readiness { wanted, fatal } = &device.readiness;
+            if wanted.is_empty() {
+                continue;
+            }
+            let holding = |kind: &str| {
+                self.conditions.iter().find(|condition| {
+                    condition.id == device.id && &*condition.kind == kind && condition.holds
+                })
+            };
+            if let Some(failed) = fatal.iter().find_map(|kind| holding(kind)) {
+                return Err(format!(
+                    "device binding failed: claim={}, reason={}, message={:?}",
+                    self.name, failed.reason, failed.message
+                ));
+            }
+            if wanted.iter().any(|kind| holding(kind).is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether its devices have to become ready.
+    pub fn has_conditions(&self) -> bool {
+        let devices = self.allocation.iter().flat_map(|given| &given.devices);
+        devices
+            .into_iter()
+            .any(|device| !device.readiness.wanted.is_empty())
+    }
 }

@@ -148,6 +148,16 @@ pub struct PodGroup {
     /// `None`: its pods are scheduled one by one.
     pub min_count: Option<u32>,
     pub priority: i32,
+    pub generation: i64,
+    /// `PodGroupScheduled`, once somebody has said so.
+    pub scheduled: Option<GroupCondition>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupCondition {
+    pub holds: bool,
+    pub reason: Box<str>,
+    pub message: Box<str>,
 }
 
 /// What a node and its pods really use, as the node agent reports it.

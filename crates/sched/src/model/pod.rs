@@ -54,6 +54,8 @@ pub struct PodSpec {
     pub affinity: PodAffinity,
     pub volumes: Box<[Volume]>,
     pub claims: Box<[ClaimRef]>,
+    /// In case that devices stand for them.
+    pub extended: Box<[ExtendedAsk]>,
     pub controller: Option<Controller>,
     pub group: Option<Box<str>>,
     /// What it takes on its node.
@@ -206,6 +208,20 @@ pub enum Volume {
         image: Box<str>,
         read_only: bool,
     },
+}
+
+/// What a container asks of an extended resource.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ExtendedAsk {
+    pub container: Box<str>,
+    /// Among init containers and containers.
+    pub index: u16,
+    /// Among the container's requests, by name.
+    pub order: u16,
+    /// It is done before others start.
+    pub ends_early: bool,
+    pub resource: crate::model::ResourceId,
+    pub amount: i64,
 }
 
 /// An entry of `spec.resourceClaims`.

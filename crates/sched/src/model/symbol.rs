@@ -148,6 +148,14 @@ pub fn is_extended_resource(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
+/// Resources of this prefix are device classes.
+pub const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+
+/// Whether devices can stand for it.
+pub fn may_be_devices(name: &str) -> bool {
+    is_extended_resource(name) || name.starts_with(DEVICE_CLASS_PREFIX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

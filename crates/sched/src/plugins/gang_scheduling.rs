@@ -1,7 +1,5 @@
 //! `GangScheduling`: pods of a group are bound together or not at all.
 
-use std::time::Duration;
-
 use crate::cluster::{Cluster, PodId};
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::state::Context;
@@ -10,11 +8,8 @@ use crate::model::{Pod, PodGroup};
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(Resource::Pod, Action::ADD),
-    ClusterEvent::new(Resource::PodGroup, Action::ADD.or(Action::UPDATE)),
+    ClusterEvent::new(Resource::PodGroup, Action::ADD),
 ];
-
-/// How long a pod with a node waits for the rest of its gang.
-pub const PERMIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn group_of<'a>(cluster: &'a Cluster, pod: &Pod) -> Option<&'a PodGroup> {
     let name = pod.spec.group.clone()?;

@@ -27,10 +27,10 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
 
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
     match change {
-        Change::Node(old, Some(new)) => {
-            has_all(context, new) && !old.is_some_and(|old| has_all(context, old))
+        Change::Node(old, Some(new)) => old.is_none_or(|old| old.features != new.features),
+        Change::Pod(Some(old), Some(new)) => {
+            new.uid == context.pod.uid && old.spec.local.features != new.spec.local.features
         }
-        Change::Pod(_, Some(new)) => new.uid == context.pod.uid,
         _ => true,
     }
 }

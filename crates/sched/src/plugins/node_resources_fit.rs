@@ -8,6 +8,7 @@ use crate::framework::state::Context;
 use crate::framework::status::{Code, Reason, Refusal, Verdict};
 use crate::model::symbol::is_extended_resource;
 use crate::model::{Node, Pod, ResourceId};
+use crate::plugins::dynamic_resources::extended;
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(Resource::Pod, Action::DELETE.or(Action::POD_SCALE_DOWN)),
@@ -22,7 +23,10 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
     let room =
         |resource: ResourceId| nodes.allocatable(resource, node) - nodes.requested(resource, node);
     let lacking = |(resource, amount): &(ResourceId, i64)| {
-        *amount > 0 && *amount > room(*resource) && !is_ignored(context, *resource)
+        *amount > 0
+            && *amount > room(*resource)
+            && !is_ignored(context, *resource)
+            && !extended::is_delegated(context, *resource, node)
     };
     if !crowded && !requests.iter().any(|ask| lacking(&ask)) {
         return Ok(());

@@ -163,6 +163,11 @@ impl Queue {
             }
         };
         self.in_flight += 1;
+        self.attempted(id);
+        Some(id)
+    }
+
+    fn attempted(&mut self, id: PodId) {
         let since = self.happened.len();
         self.change(id, |entry| {
             entry.room = Room::InFlight;
@@ -172,7 +177,13 @@ impl Queue {
             entry.gated_by = None;
             entry.in_flight_since = since;
         });
-        Some(id)
+    }
+
+    /// A pod that waits, wherever it does, is tried now.
+    pub fn take(&mut self, id: PodId) {
+        self.leave_room(id);
+        self.in_flight += 1;
+        self.attempted(id);
     }
 
     /// A node has been chosen: what happens from now on cannot make the pod's attempt look different. Should binding

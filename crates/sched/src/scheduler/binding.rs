@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use super::failure::Nominating;
 use super::{Scheduler, UnderWay};
-use crate::action::{Action, ActionKind, ActionResult, NominatedNode};
+use crate::action::{Action, ActionKind, ActionResult, EventType, NominatedNode};
 use crate::cluster::PodId;
-use crate::framework::diagnosis::Diagnosis;
 use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
-use crate::framework::status::{Code, Refusal};
 use crate::model::Key;
 use crate::model::devices::Allocation;
-use crate::plugins::dynamic_resources;
+use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
 use crate::time::Time;
@@ -25,17 +23,16 @@ pub(super) struct Binding {
     plan: VolumePlan,
     /// With the devices that it gets now, if it has none yet.
     claims: Vec<(Key, Option<Allocation>)>,
-    stage: Stage,
+    /// A claim that is still to be made.
+    extended: Option<ExtendedClaim>,
+    pub(super) stage: Stage,
     profile: usize,
 }
 
 #[derive(Debug)]
-enum Stage {
-    /// Others of its gang have to find nodes first.
-    Permit {
-        since: Time,
-        deadline: Time,
-    },
+pub(super) enum Stage {
+    /// Others of its gang have to find nodes in the same cycle.
+    Permit,
     Writing {
         left: usize,
     },
@@ -44,7 +41,14 @@ enum Stage {
         keys: Vec<Key>,
         deadline: Time,
     },
+    /// Devices have to be made ready by those who do that.
+    Devices {
+        deadline: Time,
+    },
 }
+
+/// That long, devices may take to become ready.
+const DEVICES_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Scheduler {
     /// Takes what the pod needs at its node beside room. What is to be written, up to the binding itself.
@@ -55,9 +59,11 @@ impl Scheduler {
         state: &CycleState,
         now: Time,
     ) -> Vec<Action> {
+        let ClaimPlan { claims, extended } = self.claim_plan(id, profile, state, now);
         let mut binding = Binding {
             plan: self.volume_plan(id, profile, state, now),
-            claims: self.claim_plan(id, profile, state, now),
+            claims,
+            extended,
             stage: Stage::Writing { left: 0 },
             profile,
         };
@@ -75,14 +81,14 @@ impl Scheduler {
                     .assume(key.clone(), allocation.devices.clone());
             }
         }
+        if let Some(extended) = &binding.extended {
+            let devices = extended.allocation.devices.clone();
+            self.cluster.devices.assume(extended.key.clone(), devices);
+        }
         if self.must_wait(id, profile) {
-            let timeout = gang_scheduling::PERMIT_TIMEOUT;
-            binding.stage = Stage::Permit {
-                since: now,
-                deadline: now.after(timeout),
-            };
+            binding.stage = Stage::Permit;
             self.bindings.insert(id, binding);
-            return vec![self.expect_node(id)].into_iter().flatten().collect();
+            return Vec::new();
         }
         self.queue.settle(id);
         let mut actions = self.permit_gang(id);
@@ -114,22 +120,16 @@ impl Scheduler {
     }
 
     /// The claims that have to be written, with devices for those that have none.
-    fn claim_plan(
-        &self,
-        id: PodId,
-        profile: usize,
-        state: &CycleState,
-        now: Time,
-    ) -> Vec<(Key, Option<Allocation>)> {
+    fn claim_plan(&self, id: PodId, profile: usize, state: &CycleState, now: Time) -> ClaimPlan {
         let (Some(claims), Some(record)) = (&state.claims, self.cluster.pods.get(id)) else {
-            return Vec::new();
+            return ClaimPlan::default();
         };
         let profile = &self.engine.profiles[profile];
         let Some(node) = record
             .place
             .filter(|_| profile.reserve.contains(&Plugin::DynamicResources))
         else {
-            return Vec::new();
+            return ClaimPlan::default();
         };
         let context = Context {
             cluster: &self.cluster,
@@ -160,7 +160,7 @@ impl Scheduler {
         let mut waiting: Vec<PodId> = self
             .bindings
             .iter()
-            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit { .. }))
+            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit))
             .map(|(other, _)| *other)
             .filter(|other| {
                 self.cluster.pods.get(*other).is_some_and(|record| {
@@ -201,7 +201,8 @@ impl Scheduler {
             return Vec::new();
         };
         let node_name: Box<str> = self.cluster.node_name(node).into();
-        if binding.plan == VolumePlan::default() && binding.claims.is_empty() {
+        let no_claims = binding.claims.is_empty() && binding.extended.is_none();
+        if binding.plan == VolumePlan::default() && no_claims {
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();
@@ -241,6 +242,15 @@ impl Scheduler {
                 };
                 kinds.push((Plugin::DynamicResources, kind));
             }
+        }
+        if let Some(extended) = &binding.extended {
+            let kind = ActionKind::CreateClaim {
+                pod: self.pod_ref(&pod),
+                requests: extended.requests.clone(),
+                allocation: extended.allocation.clone(),
+                mappings: extended.mappings.clone(),
+            };
+            kinds.push((Plugin::DynamicResources, kind));
         }
         binding.stage = Stage::Writing { left: kinds.len() };
         self.bindings.insert(id, binding);
@@ -311,12 +321,11 @@ impl Scheduler {
             };
             match &binding.stage {
                 Stage::Writing { .. } => {}
-                Stage::Permit { since, deadline } if *deadline <= now => {
-                    let waited = deadline.since(*since);
-                    let actions = self.reject(id, waited, now);
+                Stage::Permit => {}
+                Stage::Devices { .. } => {
+                    let actions = self.check_devices(id, now);
                     self.outbox.extend(actions);
                 }
-                Stage::Permit { .. } => {}
                 Stage::Claims { keys, deadline } => {
                     let storage = &self.cluster.storage;
                     let bound = keys.iter().all(|key| {
@@ -326,10 +335,7 @@ impl Scheduler {
                             .is_some_and(|claim| !claim.volume.is_empty() && claim.bind_completed)
                     });
                     if bound {
-                        if let Some(binding) = self.bindings.remove(&id) {
-                            self.cluster.storage.forget(&binding.plan);
-                        }
-                        let actions = self.bind_placed(id);
+                        let actions = self.await_devices(id, now);
                         self.outbox.extend(actions);
                     } else if *deadline <= now {
                         let actions = self.give_up(
@@ -345,14 +351,92 @@ impl Scheduler {
         }
     }
 
+    /// Its volumes are there. Its devices may have to become ready yet.
+    fn await_devices(&mut self, id: PodId, now: Time) -> Vec<Action> {
+        let Some(binding) = self.bindings.get(&id) else {
+            return Vec::new();
+        };
+        let waits = binding.claims.iter().any(|(key, _)| {
+            let claim = self.cluster.devices.claims.get(key);
+            claim.is_some_and(|claim| claim.has_conditions())
+        });
+        if !waits {
+            return self.all_is_there(id);
+        }
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        let pod = Arc::clone(&record.pod);
+        let node = record.place.map_or("", |node| self.cluster.node_name(node));
+        let note = format!("waiting for binding conditions for device on node {node}");
+        let event = self.event(
+            &pod,
+            EventType::Normal,
+            "BindingConditionsPending",
+            "Scheduling",
+            note,
+        );
+        if let Some(binding) = self.bindings.get_mut(&id) {
+            binding.stage = Stage::Devices {
+                deadline: now.after(DEVICES_TIMEOUT),
+            };
+        }
+        let mut actions = vec![event];
+        actions.extend(self.check_devices(id, now));
+        actions
+    }
+
+    fn check_devices(&mut self, id: PodId, now: Time) -> Vec<Action> {
+        let Some(Binding {
+            claims,
+            stage: Stage::Devices { deadline },
+            ..
+        }) = self.bindings.get(&id)
+        else {
+            return Vec::new();
+        };
+        let late = *deadline <= now;
+        let mut waiting = None;
+        for (key, _) in claims {
+            match self
+                .cluster
+                .devices
+                .claims
+                .get(key)
+                .map(|claim| claim.is_ready())
+            {
+                Some(Ok(true)) => {}
+                Some(Err(error)) => {
+                    return self.give_up(id, Plugin::DynamicResources, &error, now);
+                }
+                Some(Ok(false)) | None => waiting = Some(key.1.clone()),
+            }
+        }
+        match waiting {
+            None => self.all_is_there(id),
+            Some(claim) if late => {
+                let error = format!("device binding timeout: claim={claim}");
+                self.give_up(id, Plugin::DynamicResources, &error, now)
+            }
+            Some(_) => Vec::new(),
+        }
+    }
+
+    fn all_is_there(&mut self, id: PodId) -> Vec<Action> {
+        if let Some(binding) = self.bindings.remove(&id) {
+            self.cluster.storage.forget(&binding.plan);
+        }
+        self.bind_placed(id).into_iter().collect()
+    }
+
     /// The next moment at which somebody will have waited too long.
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let deadlines = self
             .bindings
             .values()
             .filter_map(|binding| match &binding.stage {
-                Stage::Permit { deadline, .. } | Stage::Claims { deadline, .. } => Some(*deadline),
-                Stage::Writing { .. } => None,
+                Stage::Claims { deadline, .. } | Stage::Devices { deadline } => Some(*deadline),
+                Stage::Permit | Stage::Writing { .. } => None,
             });
         deadlines.min()
     }
@@ -384,40 +468,9 @@ impl Scheduler {
         )
     }
 
-    /// Its gang has not come together.
-    fn reject(&mut self, id: PodId, waited: Duration, now: Time) -> Vec<Action> {
-        let minutes = waited.as_secs() / 60;
-        let text =
-            format!("rejected due to timeout after waiting {minutes}m0s at plugin GangScheduling");
-        let refusal = Refusal::worded(Code::Unschedulable, text);
-        let status = self.engine.statuses.id(Plugin::GangScheduling, refusal);
-        let diagnosis = Diagnosis {
-            all_nodes: 1,
-            counts: vec![(status, 1)],
-            ..Diagnosis::default()
-        };
-        let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
-        self.release(id, now);
-        let rejectors = PluginSet::of(Plugin::GangScheduling);
-        self.fail(
-            id,
-            "Unschedulable",
-            &message,
-            Nominating::Clear,
-            rejectors,
-            PluginSet::EMPTY,
-            now,
-        )
-    }
-
     /// Takes back what a pod was given.
     pub(super) fn release(&mut self, id: PodId, now: Time) {
-        if let Some(binding) = self.bindings.remove(&id) {
-            self.cluster.storage.forget(&binding.plan);
-            for (key, _) in &binding.claims {
-                self.cluster.devices.forget(key);
-            }
-        }
+        self.forget_reserved(id);
         let Some(record) = self.cluster.pods.get(id) else {
             return;
         };
@@ -435,5 +488,16 @@ impl Scheduler {
             Some(id),
             now,
         );
+    }
+
+    /// Volumes and devices that nobody has been told about.
+    pub(super) fn forget_reserved(&mut self, id: PodId) {
+        if let Some(binding) = self.bindings.remove(&id) {
+            self.cluster.storage.forget(&binding.plan);
+            let made = binding.extended.iter().map(|extended| &extended.key);
+            for key in binding.claims.iter().map(|(key, _)| key).chain(made) {
+                self.cluster.devices.forget(key);
+            }
+        }
     }
 }

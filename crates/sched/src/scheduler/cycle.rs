@@ -25,28 +25,13 @@ impl Scheduler {
         if self.asking.is_some() {
             return None;
         }
+        if let Some(cycle) = self.more.pop_front() {
+            return Some(cycle);
+        }
         let id = self.queue.pop()?;
-        let record = self.cluster.pods.get(id)?;
-        let pod = Arc::clone(&record.pod);
-        let (attempts, waited) = self.queue.get(id).map_or((0, Default::default()), |entry| {
-            (
-                entry.attempts,
-                now.since(entry.first_attempt.unwrap_or(entry.added)),
-            )
-        });
-        let profile = self.profile_of(&pod);
-        let mut cycle = Cycle {
-            pod: self.pod_ref(&pod),
-            profile,
-            outcome: Outcome::Skipped,
-            actions: Vec::new(),
-            evaluated_nodes: 0,
-            feasible_nodes: 0,
-            scores: None,
-            attempts,
-            waited,
-        };
-        let Some(profile) = profile else {
+        let mut cycle = self.begin(id, now)?;
+        let pod = Arc::clone(&self.cluster.pods.get(id)?.pod);
+        let Some(profile) = cycle.profile else {
             self.queue.done(id);
             return Some(cycle);
         };
@@ -70,6 +55,9 @@ impl Scheduler {
         if record_is_assumed(self, id) {
             self.queue.done(id);
             return Some(cycle);
+        }
+        if let Some(group) = self.group_of(id, profile) {
+            return self.try_group(id, &group, profile, now);
         }
         let attempt = Attempt {
             pod: id,

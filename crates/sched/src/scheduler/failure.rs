@@ -123,10 +123,7 @@ impl Scheduler {
         actions: &mut Vec<Action>,
     ) -> &'static str {
         let (Some(claims), Some(subject)) = (
-            state
-                .claims
-                .as_ref()
-                .filter(|claims| !claims.keys.is_empty()),
+            state.claims.as_ref().filter(|claims| !claims.is_empty()),
             Subject::new(
                 &self.cluster,
                 Attempt {
@@ -140,7 +137,18 @@ impl Scheduler {
         };
         let context = subject.context(&self.cluster, &self.engine.profiles);
         let Some(key) = dynamic_resources::to_deallocate(&context, claims) else {
-            return "still not schedulable";
+            let Some(key) = claims.left_behind.clone() else {
+                return "still not schedulable";
+            };
+            if let Some(claim) = self.cluster.devices.claims.get(&key) {
+                let kind = ActionKind::DeleteClaim {
+                    namespace: self.cluster.names.text(key.0).into(),
+                    claim: key.1,
+                    uid: claim.uid.clone(),
+                };
+                actions.push(self.action(kind));
+            }
+            return "deletion of ResourceClaim completed";
         };
         if let Some(claim) = self.cluster.devices.claims.get(&key) {
             let kind = ActionKind::DeallocateClaim {

@@ -5,9 +5,11 @@ mod binding;
 mod cycle;
 mod failure;
 mod finish;
+mod gang;
 mod observe;
 mod wake;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +50,8 @@ pub struct Scheduler {
     bindings: FxHashMap<PodId, binding::Binding>,
     /// The cycle that waits for the word of extenders.
     asking: Option<asking::Asking>,
+    /// Cycles that are over and have not been told yet.
+    more: VecDeque<Cycle>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -127,6 +131,7 @@ impl Scheduler {
             preempting: FxHashMap::default(),
             bindings: FxHashMap::default(),
             asking: None,
+            more: VecDeque::new(),
             outbox: Vec::new(),
             next_action: 0,
         }

@@ -3,7 +3,7 @@
 use super::Scheduler;
 use crate::cluster::PodId;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource, node_changes, pod_changes};
-use crate::model::devices::{DeviceClass, ResourceClaim, ResourceSlice};
+use crate::model::devices::{DeviceClass, ResourceClaim, ResourceSlice, TaintRule};
 use crate::model::{
     ControllerKind, CsiDriver, CsiNode, CsiStorageCapacity, DisruptionBudget, Key, Namespace, Node,
     NodeMetric, PersistentVolume, Pod, PodGroup, Service, StorageClass, Symbol, VolumeAttachment,
@@ -49,6 +49,8 @@ pub enum Observation {
     ResourceSliceGone(Box<str>),
     DeviceClass(DeviceClass),
     DeviceClassGone(Box<str>),
+    TaintRule(Box<TaintRule>),
+    TaintRuleGone(Box<str>),
     NodeMetric(Box<NodeMetric>),
     NodeMetricGone(Symbol),
 }
@@ -167,9 +169,14 @@ impl Scheduler {
                 let key = (claim.namespace, claim.name.clone());
                 if claim.allocation.is_some() {
                     self.cluster.devices.forget(&key);
+                    if let Some(owner) = claim.owner.as_deref().filter(|_| claim.is_extended) {
+                        let name = format!("<extended-resources>/{owner}").into();
+                        self.cluster.devices.forget(&(claim.namespace, name));
+                    }
                 }
                 let known = self.cluster.devices.claims.insert(key, *claim).is_some();
                 self.set(Resource::ResourceClaim, known, Change::Unknown, now);
+                self.check_bindings(now);
             }
             Observation::ResourceClaimGone(key) => {
                 self.cluster.devices.claims.remove(&key);
@@ -190,10 +197,22 @@ impl Scheduler {
                     .classes
                     .insert(class.name.clone(), class)
                     .is_some();
+                self.cluster.forget_verdicts();
                 self.set(Resource::DeviceClass, known, Change::Unknown, now);
             }
             Observation::DeviceClassGone(name) => {
                 self.cluster.devices.classes.remove(&name);
+                self.cluster.forget_verdicts();
+            }
+            // Devices are told of with their taints, whoever put them there.
+            Observation::TaintRule(rule) => {
+                let devices = &mut self.cluster.devices;
+                devices.rules.insert(rule.name.clone(), *rule);
+                self.set(Resource::ResourceSlice, true, Change::Unknown, now);
+            }
+            Observation::TaintRuleGone(name) => {
+                self.cluster.devices.rules.remove(&name);
+                self.set(Resource::ResourceSlice, true, Change::Unknown, now);
             }
             Observation::NodeMetric(metric) => {
                 let old = self.cluster.metrics.insert(metric.node, *metric);

@@ -1,9 +1,9 @@
 //! What is written about volumes, their claims, and claims for devices.
 
 use plimsoll_sched::action::PodRef;
-use plimsoll_sched::model::devices::Allocation;
-use plimsoll_sched::model::{Names, NodeTerm, Operator, Requirement};
-use serde_json::{Map, Value, json};
+use plimsoll_sched::model::encode;
+use plimsoll_sched::plugins::dynamic_resources::extended::Mapping;
+use serde_json::{Value, json};
 
 use super::request::{Refused, Verb, ask, ask_json};
 
@@ -85,70 +85,6 @@ fn claim_path(namespace: &str, name: &str) -> String {
     format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}")
 }
 
-/// A node selector's term as the API has it.
-fn term(term: &NodeTerm, names: &Names) -> Value {
-    let requirements = |list: &[Requirement]| -> Vec<Value> {
-        list.iter()
-            .map(|requirement| {
-                let values: Vec<&str> = requirement
-                    .values
-                    .iter()
-                    .map(|value| names.text(*value))
-                    .collect();
-                let operator = match requirement.operator {
-                    Operator::In => "In",
-                    Operator::NotIn => "NotIn",
-                    Operator::Exists => "Exists",
-                    Operator::DoesNotExist => "DoesNotExist",
-                    Operator::Gt => "Gt",
-                    Operator::Lt => "Lt",
-                };
-                let mut written = json!({"key": names.text(requirement.key), "operator": operator});
-                if !values.is_empty() {
-                    written["values"] = json!(values);
-                }
-                written
-            })
-            .collect()
-    };
-    let mut written = Map::new();
-    for (key, list) in [
-        ("matchExpressions", &term.expressions),
-        ("matchFields", &term.fields),
-    ] {
-        if !list.is_empty() {
-            written.insert(key.to_owned(), requirements(list).into());
-        }
-    }
-    Value::Object(written)
-}
-
-/// `status.allocation`, but for what the claim itself says about its devices.
-pub fn allocation(allocation: &Allocation, names: &Names) -> Value {
-    let results: Vec<Value> = allocation
-        .devices
-        .iter()
-        .map(|device| {
-            let mut result = json!({
-                "request": device.request,
-                "driver": &*device.id.driver,
-                "pool": &*device.id.pool,
-                "device": &*device.id.device,
-            });
-            if device.admin_access {
-                result["adminAccess"] = true.into();
-            }
-            result
-        })
-        .collect();
-    let mut written = json!({"devices": {"results": results}});
-    if let Some(terms) = &allocation.nodes {
-        let terms: Vec<Value> = terms.iter().map(|one| term(one, names)).collect();
-        written["nodeSelector"] = json!({"nodeSelectorTerms": terms});
-    }
-    written
-}
-
 #[derive(Debug, Clone)]
 pub struct Reservation {
     pub namespace: Box<str>,
@@ -215,7 +151,7 @@ fn has_protection(claim: &Value) -> bool {
 }
 
 fn reserve_for(claim: &mut Value, pod: &PodRef) {
-    let consumer = json!({"resource": "pods", "name": &*pod.name, "uid": &*pod.uid});
+    let consumer = encode::consumer(pod);
     let reserved = &mut claim["status"]["reservedFor"];
     match reserved.as_array_mut() {
         Some(list) => {
@@ -290,6 +226,65 @@ pub async fn deallocate(
     let status = format!("{path}/status");
     let body = bytes::Bytes::from(claim.to_string());
     ask(client, Verb::Put, &status, body, false).await?;
+    Ok(())
+}
+
+/// A claim that is made for a pod's extended resources.
+#[derive(Debug)]
+pub struct NewClaim {
+    pub pod: PodRef,
+    pub claim: Value,
+    pub allocation: Value,
+    pub mappings: Vec<Mapping>,
+}
+
+/// Makes the claim, gives it its devices, and tells the pod its name.
+pub async fn create(client: &kube::Client, wish: &NewClaim) -> Result<(), Refused> {
+    let path = format!(
+        "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims",
+        wish.pod.namespace
+    );
+    let made = ask_json(client, Verb::Post, &path, Some(&wish.claim)).await?;
+    let text = |field: &str| made["metadata"][field].as_str().unwrap_or_default();
+    let reservation = Reservation {
+        namespace: wish.pod.namespace.clone(),
+        claim: text("name").into(),
+        uid: text("uid").into(),
+        allocation: Some(wish.allocation.clone()),
+        pod: wish.pod.clone(),
+    };
+    reserve(client, &reservation).await?;
+    let told = encode::extended_claim_status(text("name"), &wish.mappings);
+    let patch = json!({
+        "metadata": {"uid": &*wish.pod.uid},
+        "status": {"extendedResourceClaimStatus": told},
+    });
+    super::pods::write_status(client, &wish.pod, &patch).await
+}
+
+/// Removes a claim that was made for extended resources; its protection would keep it.
+pub async fn delete(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> Result<(), Refused> {
+    let path = claim_path(namespace, name);
+    let mut claim = ask_json(client, Verb::Get, &path, None).await?;
+    if claim["metadata"]["uid"] != *uid {
+        return Ok(());
+    }
+    if has_protection(&claim) {
+        let finalizers = claim["metadata"]["finalizers"].as_array_mut();
+        if let Some(list) = finalizers {
+            list.retain(|one| one != DELETE_PROTECTION);
+        }
+        ask_json(client, Verb::Put, &path, Some(&claim)).await?;
+    }
+    let options =
+        json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+    let body = bytes::Bytes::from(options.to_string());
+    ask(client, Verb::Delete, &path, body, false).await?;
     Ok(())
 }
 

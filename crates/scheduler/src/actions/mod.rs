@@ -4,6 +4,7 @@
 //! in which the core wanted them. A condition of an earlier attempt must not overtake a binding.
 
 mod claims;
+mod groups;
 mod pods;
 mod request;
 
@@ -15,13 +16,14 @@ use plimsoll_ground::events::{Kind, Note, Recorder, Reference};
 use plimsoll_sched::action::{
     Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef,
 };
-use plimsoll_sched::model::Names;
+use plimsoll_sched::model::{Names, encode};
 use rustc_hash::FxHashMap;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::extender::Extender;
-use claims::Reservation;
+use claims::{NewClaim, Reservation};
+use groups::Group;
 use request::Refused;
 
 /// How an action ended.
@@ -57,6 +59,7 @@ enum Work {
     /// By somebody else than the API server.
     BindBy(Arc<Extender>, PodRef, Box<str>),
     Reserve(Reservation),
+    Create(NewClaim),
 }
 
 /// Runs actions. There is one, owned by whoever owns the core.
@@ -134,8 +137,19 @@ impl Executor {
                 namespace,
                 claim,
                 uid,
-                allocation: allocation.map(|given| claims::allocation(&given, names)),
+                allocation: allocation.map(|given| encode::allocation(&given, names)),
                 pod,
+            }),
+            ActionKind::CreateClaim {
+                pod,
+                requests,
+                allocation,
+                mappings,
+            } => Work::Create(NewClaim {
+                claim: encode::extended_claim(&pod, &requests),
+                allocation: encode::allocation(&allocation, names),
+                pod,
+                mappings,
             }),
             ActionKind::Bind { pod, node } => match binder {
                 Some(binder) => Work::BindBy(binder, pod, node),
@@ -250,6 +264,7 @@ impl Work {
     async fn perform(&self, client: &kube::Client) -> Result<(), Refused> {
         match self {
             Self::Reserve(wish) => claims::reserve(client, wish).await,
+            Self::Create(wish) => claims::create(client, wish).await,
             Self::BindBy(binder, pod, node) => {
                 match binder.bind(pod, node).await {
                     // The next in turn is the API server.
@@ -293,8 +308,32 @@ impl Work {
                 uid,
                 ..
             }) => claims::deallocate(client, namespace, claim, uid).await,
+            Self::Kind(ActionKind::DeleteClaim {
+                namespace,
+                claim,
+                uid,
+            }) => claims::delete(client, namespace, claim, uid).await,
+            Self::Kind(ActionKind::PatchGroup {
+                namespace,
+                name,
+                uid,
+                observed_generation,
+                condition,
+            }) => {
+                let group = Group {
+                    namespace,
+                    name,
+                    uid,
+                    generation: *observed_generation,
+                };
+                groups::patch_status(client, group, condition).await
+            }
             // Recorded and taken apart before.
-            Self::Kind(ActionKind::Event(_) | ActionKind::ReserveClaim { .. }) => Ok(()),
+            Self::Kind(
+                ActionKind::Event(_)
+                | ActionKind::ReserveClaim { .. }
+                | ActionKind::CreateClaim { .. },
+            ) => Ok(()),
         }
     }
 }

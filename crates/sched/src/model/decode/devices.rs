@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::quantity::Quantity;
 use serde::Deserialize;
 
 use super::meta::{Amount, Meta, Place};
@@ -9,12 +10,13 @@ use super::node::effect;
 use super::selectors::{WireNodeSelector, node_terms};
 use super::{Result, parse};
 use crate::model::devices::{
-    AllocatedDevice, Allocation, Alternative, Attribute, Device, DeviceClass, DeviceConstraint,
-    DeviceId, DeviceRequest, DeviceTaint, DeviceToleration, NodeScope, ResourceClaim,
-    ResourceSlice,
+    AllocatedDevice, Allocation, Alternative, Attribute, Capacity, CapacityPolicy, CounterSet,
+    Device, DeviceClass, DeviceCondition, DeviceConstraint, DeviceId, DeviceRequest, DeviceTaint,
+    DeviceToleration, NodeScope, Readiness, ResourceClaim, ResourceSlice, Share, TaintRule,
 };
 use crate::model::pod::Effect;
 use crate::model::symbol::Names;
+use crate::time::Time;
 
 macro_rules! wire {
     ($($name:ident { $($field:ident: $type:ty $(= $wire:literal)?),* $(,)? })*) => {
@@ -35,7 +37,7 @@ wire! {
     WireToleration { key: String, operator: String, value: String, effect: String }
 
     WireClass { metadata: Meta, spec: WireClassSpec }
-    WireClassSpec { selectors: Option<Vec<WireSelector>> }
+    WireClassSpec { selectors: Option<Vec<WireSelector>>, extended_resource_name: Option<String> }
 
     WireSlice { metadata: Meta, spec: WireSliceSpec }
     WireSliceSpec {
@@ -46,7 +48,12 @@ wire! {
         node_selector: Option<WireNodeSelector>,
         per_device_node_selection: Option<bool>,
         devices: Option<Vec<WireDevice>>,
+        shared_counters: Option<Vec<WireCounters>>,
     }
+    WireCounters { name: String, counter_set: String, counters: BTreeMap<String, WireCapacity> }
+    WireRule { metadata: Meta, spec: WireRuleSpec }
+    WireRuleSpec { device_selector: WireDeviceSelector, taint: WireTaint }
+    WireDeviceSelector { driver: Option<String>, pool: Option<String>, device: Option<String> }
     WirePool { name: String, generation: i64, resource_slice_count: usize }
     WireDevice {
         name: String,
@@ -56,6 +63,11 @@ wire! {
         node_name: Option<String>,
         all_nodes: Option<bool>,
         node_selector: Option<WireNodeSelector>,
+        allow_multiple_allocations: Option<bool>,
+        consumes_counters: Option<Vec<WireCounters>>,
+        binds_to_node: Option<bool>,
+        binding_conditions: Option<Vec<String>>,
+        binding_failure_conditions: Option<Vec<String>>,
     }
     WireAttribute {
         int_value: Option<i64> = "int",
@@ -63,7 +75,10 @@ wire! {
         text: Option<String> = "string",
         version: Option<String>,
     }
-    WireCapacity { value: Option<Amount> }
+    WireCapacity { value: Option<Amount>, request_policy: Option<WirePolicy> }
+    WirePolicy { default: Option<Amount>, valid_values: Option<Vec<Amount>>, valid_range: Option<WireRange> }
+    WireRange { min: Option<Amount>, max: Option<Amount>, step: Option<Amount> }
+    WireCapacityAsk { requests: Option<BTreeMap<String, Amount>> }
 
     WireClaim { metadata: Meta, spec: WireClaimSpec, status: WireClaimStatus }
     WireClaimSpec { devices: WireAsk }
@@ -77,18 +92,38 @@ wire! {
         count: Option<usize>,
         admin_access: Option<bool>,
         tolerations: Option<Vec<WireToleration>>,
+        capacity: Option<WireCapacityAsk>,
     }
     WireConstraint {
         requests: Option<Vec<String>>,
         match_attribute: Option<String>,
         distinct_attribute: Option<String>,
     }
-    WireClaimStatus { allocation: Option<WireAllocation>, reserved_for: Option<Vec<WireConsumer>> }
+    WireClaimStatus {
+        allocation: Option<WireAllocation>,
+        reserved_for: Option<Vec<WireConsumer>>,
+        devices: Option<Vec<WireDeviceStatus>>,
+    }
+    WireDeviceStatus { driver: String, pool: String, device: String, conditions: Option<Vec<WireCondition>> }
+    WireCondition { kind: String = "type", status: String, reason: String, message: String }
     WireConsumer { uid: String }
     WireAllocation { devices: WireResults, node_selector: Option<WireNodeSelector> }
     WireResults { results: Option<Vec<WireResult>> }
-    WireResult { request: String, driver: String, pool: String, device: String, admin_access: Option<bool> }
+    WireResult {
+        request: String,
+        driver: String,
+        pool: String,
+        device: String,
+        admin_access: Option<bool>,
+        share_id: Option<String> = "shareID",
+        consumed_capacity: Option<BTreeMap<String, Amount>>,
+        tolerations: Option<Vec<WireToleration>>,
+        binding_conditions: Option<Vec<String>>,
+        binding_failure_conditions: Option<Vec<String>>,
+    }
 }
+
+const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
 fn expressions(list: Option<&Vec<WireSelector>>) -> Box<[Box<str>]> {
     list.into_iter()
@@ -102,6 +137,12 @@ pub fn device_class(json: &[u8]) -> Result<DeviceClass> {
     let wire: WireClass = parse("DeviceClass", json)?;
     Ok(DeviceClass {
         selectors: expressions(wire.spec.selectors.as_ref()),
+        resource: wire.spec.extended_resource_name.map(Into::into),
+        created: wire
+            .metadata
+            .creation_timestamp
+            .as_deref()
+            .and_then(Time::parse),
         name: wire.metadata.name.into(),
     })
 }
@@ -140,14 +181,12 @@ pub fn resource_slice(json: &[u8], names: &mut Names) -> Result<ResourceSlice> {
         let mut capacity = BTreeMap::new();
         for (name, wire) in device.capacity.iter().flatten() {
             if let Some(amount) = &wire.value {
-                capacity.insert(name.as_str().into(), place.quantity(name, amount)?.milli());
+                let value = place.quantity(name, amount)?;
+                let policy = policy(wire.request_policy.as_ref(), place)?;
+                capacity.insert(name.as_str().into(), Capacity { value, policy });
             }
         }
-        let taints = device.taints.iter().flatten().map(|taint| DeviceTaint {
-            key: taint.key.as_str().into(),
-            value: taint.value.as_str().into(),
-            effect: effect(&taint.effect).unwrap_or(Effect::PreferNoSchedule),
-        });
+        let taints = device.taints.iter().flatten().map(taint);
         devices.push(Device {
             name: device.name.as_str().into(),
             attributes: device
@@ -165,9 +204,17 @@ pub fn resource_slice(json: &[u8], names: &mut Names) -> Result<ResourceSlice> {
                 place,
                 names,
             )?,
+            is_shared: device.allow_multiple_allocations == Some(true),
+            consumes: counters(device.consumes_counters.as_ref(), place)?,
+            binds_to_node: device.binds_to_node == Some(true),
+            readiness: readiness(
+                device.binding_conditions.as_ref(),
+                device.binding_failure_conditions.as_ref(),
+            ),
         });
     }
     Ok(ResourceSlice {
+        counters: counters(spec.shared_counters.as_ref(), place)?,
         driver: spec.driver.as_str().into(),
         pool: spec.pool.name.as_str().into(),
         generation: spec.pool.generation,
@@ -176,6 +223,97 @@ pub fn resource_slice(json: &[u8], names: &mut Names) -> Result<ResourceSlice> {
         devices: devices.into(),
         name: wire.metadata.name.into(),
     })
+}
+
+fn taint(wire: &WireTaint) -> DeviceTaint {
+    DeviceTaint {
+        key: wire.key.as_str().into(),
+        value: wire.value.as_str().into(),
+        effect: effect(&wire.effect).unwrap_or(Effect::PreferNoSchedule),
+    }
+}
+
+pub fn taint_rule(json: &[u8]) -> Result<TaintRule> {
+    let wire: WireRule = parse("DeviceTaintRule", json)?;
+    let selector = wire.spec.device_selector;
+    let boxed = |text: Option<String>| text.map(Into::into);
+    Ok(TaintRule {
+        name: wire.metadata.name.into(),
+        driver: boxed(selector.driver),
+        pool: boxed(selector.pool),
+        device: boxed(selector.device),
+        taint: taint(&wire.spec.taint),
+    })
+}
+
+/// A set that devices take from is named otherwise than the set itself.
+fn counters(list: Option<&Vec<WireCounters>>, place: Place<'_>) -> Result<Box<[CounterSet]>> {
+    list.into_iter()
+        .flatten()
+        .map(|wire| {
+            let mut counters = BTreeMap::new();
+            for (name, counter) in &wire.counters {
+                if let Some(amount) = &counter.value {
+                    let amount = place.quantity(name, amount)?.milli();
+                    counters.insert(name.as_str().into(), amount);
+                }
+            }
+            let name = if wire.name.is_empty() {
+                &wire.counter_set
+            } else {
+                &wire.name
+            };
+            Ok(CounterSet {
+                name: name.as_str().into(),
+                counters,
+            })
+        })
+        .collect()
+}
+
+fn readiness(wanted: Option<&Vec<String>>, fatal: Option<&Vec<String>>) -> Readiness {
+    let boxed = |list: Option<&Vec<String>>| -> Box<[Box<str>]> {
+        let list = list.into_iter().flatten();
+        list.map(|text| text.as_str().into()).collect()
+    };
+    Readiness {
+        wanted: boxed(wanted),
+        fatal: boxed(fatal),
+    }
+}
+
+fn policy(wire: Option<&WirePolicy>, place: Place<'_>) -> Result<CapacityPolicy> {
+    let Some(wire) = wire else {
+        return Ok(CapacityPolicy::default());
+    };
+    let one = |amount: Option<&Amount>| -> Result<Option<Quantity>> {
+        amount
+            .map(|amount| place.quantity("requestPolicy", amount))
+            .transpose()
+    };
+    let range = wire.valid_range.as_ref();
+    Ok(CapacityPolicy {
+        default: one(wire.default.as_ref())?,
+        min: one(range.and_then(|range| range.min.as_ref()))?,
+        max: one(range.and_then(|range| range.max.as_ref()))?,
+        step: one(range.and_then(|range| range.step.as_ref()))?,
+        values: wire
+            .valid_values
+            .iter()
+            .flatten()
+            .map(|amount| place.quantity("requestPolicy", amount))
+            .collect::<Result<_>>()?,
+    })
+}
+
+fn amounts(
+    list: Option<&BTreeMap<String, Amount>>,
+    place: Place<'_>,
+) -> Result<BTreeMap<Box<str>, Quantity>> {
+    list.into_iter()
+        .flatten()
+        .map(|(name, amount)| Ok((name.as_str().into(), place.quantity(name, amount)?)))
+        .collect()
 }
 
 fn attribute(wire: &WireAttribute) -> Option<Attribute> {
@@ -194,24 +332,28 @@ fn attribute(wire: &WireAttribute) -> Option<Attribute> {
         .or(version)
 }
 
-fn alternative(wire: &WireExact) -> Alternative {
-    let tolerations = wire
-        .tolerations
-        .iter()
+fn tolerations(list: Option<&Vec<WireToleration>>) -> Box<[DeviceToleration]> {
+    list.into_iter()
         .flatten()
         .map(|wire| DeviceToleration {
             key: (!wire.key.is_empty()).then(|| wire.key.as_str().into()),
             value: (wire.operator != "Exists").then(|| wire.value.as_str().into()),
             effect: effect(&wire.effect),
-        });
-    Alternative {
+        })
+        .collect()
+}
+
+fn alternative(wire: &WireExact, place: Place<'_>) -> Result<Alternative> {
+    let capacity = wire.capacity.as_ref();
+    Ok(Alternative {
         name: wire.name.as_str().into(),
         class: wire.device_class_name.as_str().into(),
         selectors: expressions(wire.selectors.as_ref()),
         count: (wire.allocation_mode != "All").then(|| wire.count.unwrap_or(1)),
         admin_access: wire.admin_access == Some(true),
-        tolerations: tolerations.collect(),
-    }
+        tolerations: tolerations(wire.tolerations.as_ref()),
+        capacity: amounts(capacity.and_then(|ask| ask.requests.as_ref()), place)?,
+    })
 }
 
 pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
@@ -221,15 +363,18 @@ pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
         object: &wire.metadata.name,
     };
     let ask = &wire.spec.devices;
-    let requests = ask.requests.iter().flatten().map(|wire| DeviceRequest {
-        name: wire.name.as_str().into(),
-        alternatives: wire
+    let requests = ask.requests.iter().flatten().map(|wire| {
+        let alternatives = wire
             .exactly
             .iter()
-            .chain(wire.first_available.iter().flatten())
-            .map(alternative)
-            .collect(),
-        has_subrequests: wire.exactly.is_none(),
+            .chain(wire.first_available.iter().flatten());
+        Ok(DeviceRequest {
+            name: wire.name.as_str().into(),
+            alternatives: alternatives
+                .map(|wire| alternative(wire, place))
+                .collect::<Result<_>>()?,
+            has_subrequests: wire.exactly.is_none(),
+        })
     });
     let constraints = ask.constraints.iter().flatten().filter_map(|wire| {
         Some(DeviceConstraint {
@@ -255,24 +400,29 @@ pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
                 .results
                 .iter()
                 .flatten()
-                .map(|result| AllocatedDevice {
-                    request: result.request.as_str().into(),
-                    id: DeviceId {
-                        driver: result.driver.as_str().into(),
-                        pool: result.pool.as_str().into(),
-                        device: result.device.as_str().into(),
-                    },
-                    admin_access: result.admin_access == Some(true),
-                })
-                .collect(),
+                .map(|result| allocated(result, place))
+                .collect::<Result<_>>()?,
             nodes: match &allocation.node_selector {
                 Some(selector) => Some(node_terms(selector, place, names)?),
                 None => None,
             },
         }),
     };
+    let statuses = wire.status.devices.iter().flatten();
+    let conditions = statuses.flat_map(|status| {
+        let conditions = status.conditions.iter().flatten();
+        conditions.map(|condition| DeviceCondition {
+            id: id(&status.driver, &status.pool, &status.device),
+            kind: condition.kind.as_str().into(),
+            holds: condition.status == "True",
+            reason: condition.reason.as_str().into(),
+            message: condition.message.as_str().into(),
+        })
+    });
     Ok(ResourceClaim {
-        requests: requests.collect(),
+        conditions: conditions.collect(),
+        is_extended: wire.metadata.annotation(EXTENDED) == Some("true"),
+        requests: requests.collect::<Result<_>>()?,
         constraints: constraints.collect(),
         allocation,
         reserved_for: wire
@@ -291,5 +441,34 @@ pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
             .controller()
             .map(|owner| owner.uid.as_str().into()),
         name: wire.metadata.name.into(),
+    })
+}
+
+fn id(driver: &str, pool: &str, device: &str) -> DeviceId {
+    DeviceId {
+        driver: driver.into(),
+        pool: pool.into(),
+        device: device.into(),
+    }
+}
+
+fn allocated(wire: &WireResult, place: Place<'_>) -> Result<AllocatedDevice> {
+    let share = match &wire.share_id {
+        None => None,
+        Some(id) => Some(Share {
+            id: id.as_str().into(),
+            consumed: amounts(wire.consumed_capacity.as_ref(), place)?,
+        }),
+    };
+    Ok(AllocatedDevice {
+        request: wire.request.as_str().into(),
+        id: id(&wire.driver, &wire.pool, &wire.device),
+        admin_access: wire.admin_access == Some(true),
+        share,
+        tolerations: tolerations(wire.tolerations.as_ref()),
+        readiness: readiness(
+            wire.binding_conditions.as_ref(),
+            wire.binding_failure_conditions.as_ref(),
+        ),
     })
 }

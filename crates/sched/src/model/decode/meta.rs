@@ -22,6 +22,7 @@ pub struct Meta {
     pub generation: i64,
     pub labels: Option<Strings>,
     pub annotations: Option<Strings>,
+    pub creation_timestamp: Option<String>,
     pub deletion_timestamp: Option<String>,
     pub owner_references: Option<Vec<OwnerReference>>,
 }

@@ -8,7 +8,7 @@ mod selectors;
 mod volumes;
 mod workloads;
 
-pub use devices::{device_class, resource_claim, resource_slice};
+pub use devices::{device_class, resource_claim, resource_slice, taint_rule};
 pub use node::{node, node_metric};
 pub use pod::{node_affinity, pod};
 pub use volumes::{

@@ -13,12 +13,12 @@ use super::selectors::{
 use super::{Result, parse};
 use crate::model::amounts::{Amounts, Ask};
 use crate::model::pod::{
-    AffinityTerm, ClaimRef, Condition, Controller, ControllerKind, HostPort, LocalSpec, Pod,
-    PodAffinity, PodMatcher, PodSpec, SpreadConstraint, Toleration, Volume,
+    AffinityTerm, ClaimRef, Condition, Controller, ControllerKind, ExtendedAsk, HostPort,
+    LocalSpec, Pod, PodAffinity, PodMatcher, PodSpec, SpreadConstraint, Toleration, Volume,
 };
 use crate::model::selector::{Labels, NodeSelector, NodeTerm, Requirement};
 use crate::model::sizing::{Container, Sizing};
-use crate::model::symbol::{Names, ResourceId, Symbol};
+use crate::model::symbol::{Names, ResourceId, Symbol, may_be_devices};
 use crate::time::Time;
 
 mod wire;
@@ -81,6 +81,7 @@ pub fn pod(json: &[u8], names: &mut Names) -> Result<Pod> {
                 claim: claim.resource_claim_name.as_deref().map(Into::into),
             })
             .collect(),
+        extended: extended(&wire.spec, place, names)?,
         controller: controller(&wire.metadata, names),
         group: wire
             .spec
@@ -206,6 +207,36 @@ fn ask(wire: Option<&WireResources>, place: Place<'_>, names: &mut Names) -> Res
         requests: place.amounts(wire.and_then(|wire| wire.requests.as_ref()), names)?,
         limits: place.amounts(wire.and_then(|wire| wire.limits.as_ref()), names)?,
     })
+}
+
+fn extended(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result<Box<[ExtendedAsk]>> {
+    let mut asks = Vec::new();
+    let inits = spec.init_containers.iter().flatten().map(|init| {
+        let stays = init.restart_policy.as_deref() == Some("Always");
+        (init, !stays)
+    });
+    let others = spec.containers.iter().map(|container| (container, false));
+    for (index, (container, ends_early)) in inits.chain(others).enumerate() {
+        let requests = container.resources.as_ref();
+        let requests = requests.and_then(|wire| wire.requests.as_ref());
+        for (order, (name, amount)) in requests.into_iter().flatten().enumerate() {
+            if !may_be_devices(name) {
+                continue;
+            }
+            let amount = place.quantity(name, amount)?.value();
+            if amount > 0 {
+                asks.push(ExtendedAsk {
+                    container: container.name.as_str().into(),
+                    index: index as u16,
+                    order: order as u16,
+                    ends_early,
+                    resource: names.resource(name),
+                    amount,
+                });
+            }
+        }
+    }
+    Ok(asks.into())
 }
 
 fn node_selector(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result<NodeSelector> {

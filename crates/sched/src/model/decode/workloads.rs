@@ -5,7 +5,9 @@ use serde::Deserialize;
 use super::meta::{Meta, Place, Strings, labels};
 use super::selectors::{WireSelector, selector};
 use super::{Result, parse};
-use crate::model::objects::{DisruptionBudget, Namespace, PodGroup, Service, Workload};
+use crate::model::objects::{
+    DisruptionBudget, GroupCondition, Namespace, PodGroup, Service, Workload,
+};
 use crate::model::pod::ControllerKind;
 use crate::model::selector::{Requirement, Selector};
 use crate::model::symbol::Names;
@@ -138,9 +140,40 @@ struct WireGang {
     min_count: u32,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireWholeGroup {
+    metadata: Meta,
+    spec: WireGroup,
+    status: WireGroupStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireGroupStatus {
+    conditions: Option<Vec<WireCondition>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireCondition {
+    r#type: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
 pub fn pod_group(json: &[u8], names: &mut Names) -> Result<PodGroup> {
-    let wire: Wire<WireGroup> = parse("PodGroup", json)?;
+    let wire: WireWholeGroup = parse("PodGroup", json)?;
+    let mut conditions = wire.status.conditions.iter().flatten();
+    let scheduled = conditions.find(|condition| condition.r#type == "PodGroupScheduled");
     Ok(PodGroup {
+        generation: wire.metadata.generation,
+        scheduled: scheduled.map(|condition| GroupCondition {
+            holds: condition.status == "True",
+            reason: condition.reason.as_str().into(),
+            message: condition.message.as_str().into(),
+        }),
         namespace: names.intern(&wire.metadata.namespace),
         name: wire.metadata.name.as_str().into(),
         uid: wire.metadata.uid.as_str().into(),

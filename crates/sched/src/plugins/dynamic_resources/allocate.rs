@@ -1,13 +1,16 @@
 //! The search for devices: claim by claim, request by request, device by device, back where it does not work out.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
-use super::selector;
+use rustc_hash::{FxHashMap, FxHasher};
+
+use super::{capacity, selector};
 use crate::cluster::Cluster;
-use crate::cluster::devices::Pool;
+use crate::cluster::devices::{Given, Pool};
 use crate::model::devices::{
-    AllocatedDevice, Alternative, Attribute, Device, DeviceConstraint, DeviceId, ResourceClaim,
-    ResourceSlice,
+    AllocatedDevice, Alternative, Attribute, Device, DeviceConstraint, DeviceId, DeviceTaint,
+    ResourceClaim, ResourceSlice, Share,
 };
 use crate::model::{Effect, Node};
 
@@ -28,11 +31,13 @@ pub fn allocate(
     node: &Node,
 ) -> Result<Option<Solution>, String> {
     let pools = cluster.devices.pools(node, &cluster.names);
+    let given = cluster.devices.given();
     let mut search = Search {
         cluster,
         claims,
         pools: &pools,
-        taken: cluster.devices.taken(),
+        left: pools.iter().map(|pool| left(pool, &given)).collect(),
+        given,
         chosen: vec![Vec::new(); claims.len()],
         matched: FxHashMap::default(),
         score: 0,
@@ -51,11 +56,49 @@ pub fn allocate(
     Ok(None)
 }
 
+/// By set and counter, in thousandths.
+type Counters = BTreeMap<(Box<str>, Box<str>), i64>;
+
+/// What devices that are given away leave of a pool's counters.
+fn left(pool: &Pool<'_>, given: &Given) -> Counters {
+    let mut left = Counters::new();
+    for set in pool.slices.iter().flat_map(|slice| &slice.counters) {
+        for (counter, amount) in &set.counters {
+            left.insert((set.name.clone(), counter.clone()), *amount);
+        }
+    }
+    if left.is_empty() {
+        return left;
+    }
+    for slice in &pool.slices {
+        for device in &slice.devices {
+            let id = id_of(slice, device);
+            if given.whole.contains(&id) || given.parts.contains_key(&id) {
+                take(&mut left, device, 1);
+            }
+        }
+    }
+    left
+}
+
+/// Takes what a device consumes so many times.
+fn take(left: &mut Counters, device: &Device, times: i64) {
+    for set in &device.consumes {
+        for (counter, amount) in &set.counters {
+            if let Some(left) = left.get_mut(&(set.name.clone(), counter.clone())) {
+                *left -= amount * times;
+            }
+        }
+    }
+}
+
 struct Search<'a> {
     cluster: &'a Cluster,
     claims: &'a [&'a ResourceClaim],
     pools: &'a [Pool<'a>],
-    taken: FxHashSet<DeviceId>,
+    given: Given,
+    /// By pool: what is left of its counters.
+    left: Vec<Counters>,
     chosen: Vec<Vec<(AllocatedDevice, &'a Device)>>,
     /// Whether a device matches an alternative, once that is known.
     matched: FxHashMap<(usize, usize, usize, DeviceId), bool>,
@@ -113,21 +156,29 @@ impl<'a> Search<'a> {
         let pools = self.pools;
         let usable = pools
             .iter()
-            .filter(|pool| !pool.incomplete)
-            .flat_map(|pool| pool.devices.iter());
-        for (position, (slice, device)) in usable.enumerate().skip(from) {
-            let id = id_of(slice, device);
-            if !at.alternative.admin_access && self.taken.contains(&id) {
+            .enumerate()
+            .filter(|(_, pool)| !pool.incomplete)
+            .flat_map(|(index, pool)| pool.devices.iter().map(move |device| (index, device)));
+        for (position, (pool, (slice, device))) in usable.enumerate().skip(from) {
+            let candidate = Candidate {
+                pool,
+                slice,
+                device,
+                id: id_of(slice, device),
+            };
+            if !self.is_free(at, &candidate) || !self.selected(at, &candidate)? {
                 continue;
             }
-            if !self.suits(at, slice, device, &id)? {
+            if !self.is_usable(at, &candidate) || !self.is_agreed(at, &candidate) {
                 continue;
             }
-            self.choose(at, device, id.clone());
+            let Some(undo) = self.choose(at, &candidate) else {
+                continue;
+            };
             if self.devices(at, left - 1, position + 1)? {
                 return Ok(true);
             }
-            self.unchoose(at, &id);
+            self.unchoose(at, &candidate, undo);
         }
         Ok(false)
     }
@@ -145,89 +196,175 @@ impl<'a> Search<'a> {
                 pool.name
             ));
         }
-        let before = self.chosen[at.claim].len();
         let mut given = Vec::new();
         let mut complete = true;
-        for (slice, device) in pools.iter().flat_map(|pool| pool.devices.iter()) {
-            let id = id_of(slice, device);
-            if !self.selected(at, slice, device, &id)? {
+        let all = pools
+            .iter()
+            .enumerate()
+            .flat_map(|(index, pool)| pool.devices.iter().map(move |device| (index, device)));
+        for (pool, (slice, device)) in all {
+            let candidate = Candidate {
+                pool,
+                slice,
+                device,
+                id: id_of(slice, device),
+            };
+            if !self.selected(at, &candidate)? {
                 continue;
             }
-            let free = at.alternative.admin_access || !self.taken.contains(&id);
-            if !free
-                || !self.suits(at, slice, device, &id)?
-                || self.chosen[at.claim].len() >= MOST_DEVICES
-            {
+            let fits = self.is_free(at, &candidate)
+                && self.is_usable(at, &candidate)
+                && self.chosen[at.claim].len() < MOST_DEVICES;
+            if fits && !self.is_agreed(at, &candidate) {
+                return Err(format!(
+                    "claim {}, request {}: cannot add device {}/{}/{} because a claim constraint would not be satisfied",
+                    self.full_name(claim),
+                    at.name,
+                    candidate.id.driver,
+                    candidate.id.pool,
+                    candidate.id.device
+                ));
+            }
+            let Some(undo) = fits.then(|| self.choose(at, &candidate)).flatten() else {
                 complete = false;
                 break;
-            }
-            self.choose(at, device, id.clone());
-            given.push(id);
+            };
+            given.push((candidate, undo));
         }
-        let any = self.chosen[at.claim].len() > before;
-        if complete && any && self.request(at.claim, at.request + 1)? {
+        if complete && !given.is_empty() && self.request(at.claim, at.request + 1)? {
             return Ok(true);
         }
-        for id in given.iter().rev() {
-            self.unchoose(at, id);
+        for (candidate, undo) in given.into_iter().rev() {
+            self.unchoose(at, &candidate, undo);
         }
         Ok(false)
     }
 
-    fn choose(&mut self, at: &At<'_>, device: &'a Device, id: DeviceId) {
-        if !at.alternative.admin_access {
-            self.taken.insert(id.clone());
+    /// Nobody has it, or that does not matter.
+    fn is_free(&self, at: &At<'_>, candidate: &Candidate<'_>) -> bool {
+        if at.alternative.admin_access {
+            let chosen = &self.chosen[at.claim];
+            return candidate.device.is_shared
+                || chosen.iter().all(|(other, _)| other.id != candidate.id);
         }
-        let allocated = AllocatedDevice {
-            request: at.name.into(),
-            id,
-            admin_access: at.alternative.admin_access,
-        };
-        self.chosen[at.claim].push((allocated, device));
+        !self.given.whole.contains(&candidate.id)
     }
 
-    fn unchoose(&mut self, at: &At<'_>, id: &DeviceId) {
-        if !at.alternative.admin_access {
-            self.taken.remove(id);
+    /// Its taints are tolerated, and there is enough of the counters that it takes from.
+    fn is_usable(&self, at: &At<'_>, candidate: &Candidate<'_>) -> bool {
+        let tolerated = |taint: &DeviceTaint| {
+            let mut tolerations = at.alternative.tolerations.iter();
+            taint.effect == Effect::PreferNoSchedule
+                || tolerations.any(|toleration| toleration.tolerates(taint))
+        };
+        let device = candidate.device;
+        let rules = self.cluster.devices.rules.values();
+        let ruled = rules
+            .filter(|rule| rule.concerns(candidate.slice, &device.name))
+            .map(|rule| &rule.taint);
+        if !device.taints.iter().chain(ruled).all(tolerated) {
+            return false;
+        }
+        let in_use = device.is_shared && self.given.parts.contains_key(&candidate.id);
+        in_use || {
+            let left = &self.left[candidate.pool];
+            device.consumes.iter().all(|set| {
+                set.counters.iter().all(|(counter, amount)| {
+                    let key = (set.name.clone(), counter.clone());
+                    left.get(&key).is_none_or(|left| left >= amount)
+                })
+            })
+        }
+    }
+
+    /// The claim's constraints allow it beside what has been chosen.
+    fn is_agreed(&self, at: &At<'_>, candidate: &Candidate<'_>) -> bool {
+        let chosen = &self.chosen[at.claim];
+        let constraints = &self.claims[at.claim].constraints;
+        constraints.iter().all(|constraint| {
+            agrees(
+                constraint,
+                at,
+                candidate.device,
+                &candidate.slice.driver,
+                chosen,
+            )
+        })
+    }
+
+    /// `None`: it has not as much as is asked for.
+    fn choose(&mut self, at: &At<'_>, candidate: &Candidate<'a>) -> Option<Undo> {
+        let device = candidate.device;
+        let before = self.given.parts.get(&candidate.id).cloned();
+        let consumed = capacity::consumed(device, &at.alternative.capacity, before.as_ref())?;
+        let undo = Undo {
+            takes: before.is_none() || !device.is_shared,
+            parts: before,
+        };
+        if undo.takes {
+            take(&mut self.left[candidate.pool], device, 1);
+        }
+        let share = device.is_shared.then(|| Share {
+            id: self.share_id(at, &candidate.id),
+            consumed,
+        });
+        let allocated = AllocatedDevice {
+            request: at.name.into(),
+            id: candidate.id.clone(),
+            admin_access: at.alternative.admin_access,
+            share,
+            tolerations: at.alternative.tolerations.clone(),
+            readiness: device.readiness.clone(),
+        };
+        if device.is_shared {
+            self.given.add_part(&allocated);
+            self.given.parts.entry(candidate.id.clone()).or_default();
+        } else if !at.alternative.admin_access {
+            self.given.whole.insert(candidate.id.clone());
+        }
+        self.chosen[at.claim].push((allocated, device));
+        Some(undo)
+    }
+
+    fn unchoose(&mut self, at: &At<'_>, candidate: &Candidate<'_>, undo: Undo) {
+        if candidate.device.is_shared {
+            match undo.parts {
+                Some(parts) => self.given.parts.insert(candidate.id.clone(), parts),
+                None => self.given.parts.remove(&candidate.id),
+            };
+        } else if !at.alternative.admin_access {
+            self.given.whole.remove(&candidate.id);
+        }
+        if undo.takes {
+            take(&mut self.left[candidate.pool], candidate.device, -1);
         }
         self.chosen[at.claim].pop();
     }
 
-    fn suits(
-        &mut self,
-        at: &At<'_>,
-        slice: &ResourceSlice,
-        device: &Device,
-        id: &DeviceId,
-    ) -> Result<bool, String> {
-        let bothers = device.taints.iter().any(|taint| {
-            taint.effect != Effect::PreferNoSchedule
-                && !at
-                    .alternative
-                    .tolerations
-                    .iter()
-                    .any(|toleration| toleration.tolerates(taint))
-        });
-        if bothers || !self.selected(at, slice, device, id)? {
-            return Ok(false);
-        }
-        let claim = self.claims[at.claim];
-        let chosen = &self.chosen[at.claim];
-        Ok(claim
-            .constraints
-            .iter()
-            .all(|constraint| agrees(constraint, at, device, &slice.driver, chosen)))
+    /// Nobody else's: made of what it is a share of, for whom, and how much of it there was.
+    fn share_id(&self, at: &At<'_>, id: &DeviceId) -> Box<str> {
+        let hash = |salt: u64| {
+            let mut hasher = FxHasher::default();
+            (salt, &self.claims[at.claim].uid, at.name, id).hash(&mut hasher);
+            self.chosen[at.claim].len().hash(&mut hasher);
+            hasher.finish()
+        };
+        let (high, low) = (hash(1), hash(2));
+        format!(
+            "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0xfff,
+            (low >> 48) & 0xfff,
+            low & 0xffff_ffff_ffff
+        )
+        .into()
     }
 
     /// Whether the class's selectors and the request's hold.
-    fn selected(
-        &mut self,
-        at: &At<'_>,
-        slice: &ResourceSlice,
-        device: &Device,
-        id: &DeviceId,
-    ) -> Result<bool, String> {
-        let key = (at.claim, at.request, at.index, id.clone());
+    fn selected(&mut self, at: &At<'_>, candidate: &Candidate<'_>) -> Result<bool, String> {
+        let Candidate { slice, device, .. } = candidate;
+        let key = (at.claim, at.request, at.index, candidate.id.clone());
         if let Some(known) = self.matched.get(&key) {
             return Ok(*known);
         }
@@ -261,6 +398,22 @@ impl<'a> Search<'a> {
             claim.name
         )
     }
+}
+
+/// A device that might do.
+struct Candidate<'a> {
+    pool: usize,
+    slice: &'a ResourceSlice,
+    device: &'a Device,
+    id: DeviceId,
+}
+
+/// How to take a choice back.
+struct Undo {
+    /// It has taken from the pool's counters.
+    takes: bool,
+    /// What was gone of a shared device before.
+    parts: Option<BTreeMap<Box<str>, i64>>,
 }
 
 /// Where in the search.

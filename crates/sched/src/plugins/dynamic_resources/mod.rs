@@ -1,6 +1,8 @@
 //! `DynamicResources`: devices for claims, with structured parameters.
 
 pub mod allocate;
+mod capacity;
+pub mod extended;
 pub mod selector;
 
 use self::allocate::Solution;
@@ -10,7 +12,7 @@ use crate::framework::score;
 use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Code, Refusal, Verdict};
 use crate::model::Key;
-use crate::model::devices::{Allocation, ResourceClaim};
+use crate::model::devices::{Allocation, DeviceRequest, ResourceClaim};
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(
@@ -32,6 +34,16 @@ const MOST_CONSUMERS: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub struct ClaimState {
     pub keys: Vec<Key>,
+    /// Devices may have to stand for extended resources.
+    pub extended: bool,
+    /// What is left of an earlier attempt to do so.
+    pub left_behind: Option<Key>,
+}
+
+impl ClaimState {
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && !self.extended
+    }
 }
 
 /// Resolves the names in the pod's spec. `Err`: one is not there, or not as it should be.
@@ -93,12 +105,18 @@ pub fn pre_enqueue(context: &Context<'_>) -> Result<(), Refusal> {
 
 pub fn pre_filter(context: &Context<'_>, state: &mut CycleState) -> PreFilter {
     state.claims_were_asked = true;
-    if context.pod.spec.claims.is_empty() {
+    let extended = extended::concerns(context);
+    if context.pod.spec.claims.is_empty() && !extended {
         return PreFilter::Skip;
     }
     match checked(context) {
         Ok(keys) => {
-            state.claims = Some(ClaimState { keys });
+            let left_behind = extended::left_behind(context).filter(|_| extended);
+            state.claims = Some(ClaimState {
+                keys,
+                extended,
+                left_behind: left_behind.map(|claim| (claim.namespace, claim.name.clone())),
+            });
             PreFilter::Pass
         }
         Err(text) => PreFilter::Reject(Refusal::worded(Code::Unresolvable, text)),
@@ -159,17 +177,23 @@ fn is_usable(context: &Context<'_>, claim: &ResourceClaim, node: NodeId) -> bool
     else {
         return true;
     };
-    allocation.nodes.as_ref().is_none_or(|terms| {
+    let reached = allocation.nodes.as_ref().is_none_or(|terms| {
         terms
             .iter()
             .any(|term| term.matches(node.name, &node.labels, &context.cluster.names))
-    })
+    });
+    reached && claim.is_ready().is_ok()
 }
 
 pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdict {
     let Some(state) = &state.claims else {
         return Ok(());
     };
+    if state.left_behind.is_some() {
+        return Err(Refusal::unschedulable(
+            "cannot schedule extended resource claim",
+        ));
+    }
     if solve(context, state, node)?.is_none() {
         return Err(Refusal::unresolvable("cannot allocate all claims"));
     }
@@ -189,7 +213,12 @@ pub fn solve(
     state: &ClaimState,
     node: NodeId,
 ) -> Result<Option<Solution>, Refusal> {
-    let open = unallocated(context, state);
+    let mut open = unallocated(context, state);
+    let made = state
+        .extended
+        .then(|| extended::claim(context, node))
+        .flatten();
+    open.extend(made.as_ref().map(|(claim, _)| claim));
     let Some(object) = context
         .cluster
         .nodes
@@ -203,17 +232,30 @@ pub fn solve(
 }
 
 /// What has to be written for the pod to use its claims on a node.
-pub fn reserve(
-    context: &Context<'_>,
-    state: &ClaimState,
-    node: NodeId,
-) -> Vec<(Key, Option<Allocation>)> {
+#[derive(Debug, Default)]
+pub struct ClaimPlan {
+    /// With devices for those that have none yet.
+    pub claims: Vec<(Key, Option<Allocation>)>,
+    /// A claim to be made.
+    pub extended: Option<ExtendedClaim>,
+}
+
+/// A claim for extended resources of a pod, with its devices.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExtendedClaim {
+    pub key: Key,
+    pub requests: Box<[DeviceRequest]>,
+    pub mappings: Vec<extended::Mapping>,
+    pub allocation: Allocation,
+}
+
+pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> ClaimPlan {
     let claims = &context.cluster.devices.claims;
     let mut given = match solve(context, state, node) {
         Ok(Some(solution)) => solution.claims.into_iter(),
         _ => Vec::new().into_iter(),
     };
-    let mut plan = Vec::new();
+    let mut plan = ClaimPlan::default();
     for key in &state.keys {
         let Some(claim) = claims.get(key) else {
             continue;
@@ -224,14 +266,30 @@ pub fn reserve(
                 .cluster
                 .devices
                 .nodes_of(&devices, context.cluster.nodes.name(node));
-            plan.push((key.clone(), Some(Allocation { devices, nodes })));
+            plan.claims
+                .push((key.clone(), Some(Allocation { devices, nodes })));
         } else if !claim
             .reserved_for
             .iter()
             .any(|uid| **uid == *context.pod.uid)
         {
-            plan.push((key.clone(), None));
+            plan.claims.push((key.clone(), None));
         }
+    }
+    if let Some((claim, mappings)) = state
+        .extended
+        .then(|| extended::claim(context, node))
+        .flatten()
+    {
+        let devices = given.next().unwrap_or_default();
+        let name = context.cluster.nodes.name(node);
+        let nodes = context.cluster.devices.nodes_of(&devices, name);
+        plan.extended = Some(ExtendedClaim {
+            key: extended::key(context),
+            requests: claim.requests,
+            mappings,
+            allocation: Allocation { devices, nodes },
+        });
     }
     plan
 }

@@ -40,6 +40,15 @@ pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, 
         own > other
     });
     let _ = context.add_function("isLessThan", |This(own): This<i64>, other: i64| own < other);
+    let _ = context.add_function(
+        "matches",
+        |This(own): This<Arc<String>>, pattern: Arc<String>| -> Result<bool, ExecutionError> {
+            let pattern = regex::Regex::new(&pattern);
+            pattern
+                .map(|pattern| pattern.is_match(&own))
+                .map_err(|error| ExecutionError::function_error("matches", error))
+        },
+    );
     match program.execute(&context) {
         Ok(Value::Bool(holds)) => Ok(holds),
         Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
@@ -78,11 +87,16 @@ fn value(expression: &str, driver: &str, device: &Device) -> Value {
         insert(&mut attributes, name, driver, value);
     }
     for (name, amount) in &device.capacity {
-        insert(&mut capacity, name, driver, Value::Int(*amount));
+        insert(
+            &mut capacity,
+            name,
+            driver,
+            Value::Int(amount.value.milli()),
+        );
     }
     map([
         ("driver", Value::String(Arc::new(driver.to_owned()))),
-        ("allowMultipleAllocations", Value::Bool(false)),
+        ("allowMultipleAllocations", Value::Bool(device.is_shared)),
         ("attributes", nested(attributes)),
         ("capacity", nested(capacity)),
     ])

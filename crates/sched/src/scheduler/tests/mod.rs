@@ -158,6 +158,15 @@ impl World {
                 self.log
                     .push(format!("reserve {claim} [{}]", devices.join(" ")));
             }
+            ActionKind::CreateClaim { pod, .. } => {
+                self.log.push(format!("make a claim for {}", pod.name));
+            }
+            ActionKind::DeleteClaim { claim, .. } => self.log.push(format!("delete {claim}")),
+            ActionKind::PatchGroup {
+                name, condition, ..
+            } => {
+                self.log.push(format!("group {name} {}", condition.reason));
+            }
             ActionKind::DeallocateClaim { claim, .. } => {
                 self.log.push(format!("deallocate {claim}"))
             }

@@ -1,0 +1,189 @@
+//! `plimsoll simulate`: what the scheduler would do.
+
+mod live;
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use plimsoll_sched::framework::Profile;
+use plimsoll_sched::model::Names;
+use plimsoll_sched::queue::QueueConfig;
+use plimsoll_sched::what_if::{self, Answer, Question};
+use plimsoll_sched::{Config, Time};
+use serde_json::Value;
+
+use crate::Failure;
+
+/// Show what the scheduler would do with a cluster, without touching it
+///
+/// Takes a cluster as it is, adds pods or empties nodes, and schedules every pod that has no node, with the scheduler's
+/// own code and at full speed. Prints where pods go, which fail and why, who is evicted, and how full nodes are. Nothing
+/// is written to any cluster. The same input and seed give the same output.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+
+  # Would these pods fit?
+  kubectl get nodes,pods,pv,pvc,sc,pdb,svc,rs,sts,priorityclasses -A -o yaml > cluster.yaml
+  plimsoll simulate --from cluster.yaml --add pods.yaml
+
+  # Can two nodes be taken away for an afternoon?
+  plimsoll simulate --kubeconfig ~/.kube/config --drain node-7 --drain node-8
+
+  # For a program
+  plimsoll simulate --from cluster.yaml --add pods.yaml -o json | jq '.failed[].message'
+
+Files are YAML or JSON: documents, or lists as kubectl writes them. --add takes pods, and Deployments, ReplicaSets,
+StatefulSets, ReplicationControllers and Jobs, of which it adds as many pods as they ask for.
+
+A drained node is cordoned, and its pods have to find another one; those of daemon sets stay. Volumes that wait for a
+first consumer count as provisioned where their pod goes. Pods that are evicted are gone, as after their grace period.
+
+It ends with 0 if every pod has a node, and with 1 if not.")]
+pub struct SimulateArgs {
+    /// The cluster: files of objects, as `kubectl get -o yaml` writes them
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "kubeconfig",
+        conflicts_with = "kubeconfig"
+    )]
+    from: Vec<PathBuf>,
+    /// The cluster: one that runs, of which everything that scheduling looks at is read once
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Pods to add
+    #[arg(long, value_name = "FILE")]
+    add: Vec<PathBuf>,
+    /// A node to empty
+    #[arg(long, value_name = "NODE")]
+    drain: Vec<String>,
+    /// Decides between nodes that are equally good
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// How to print
+    #[arg(long, short, value_name = "FORMAT", default_value = "text")]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
+    let question = question(args).map_err(Failure::Run)?;
+    let answer = answer(&question, args.seed).map_err(Failure::Run)?;
+    match args.output {
+        Output::Text => print!("{}", report::text(&answer)),
+        Output::Json => println!("{}", report::json(&answer)),
+    }
+    if answer.failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Run(anyhow::anyhow!(
+        "{} of {} pods have no node",
+        answer.failed.len(),
+        answer.failed.len() + answer.placed.len()
+    )))
+}
+
+fn question(args: &SimulateArgs) -> Result<Question> {
+    let objects = match &args.kubeconfig {
+        Some(kubeconfig) => live::read(kubeconfig)?,
+        None => read_all(&args.from)?,
+    };
+    ensure!(
+        objects.iter().any(|object| object["kind"] == "Node"),
+        "there is no node in the cluster; was it `kubectl get nodes,pods -A -o yaml`?"
+    );
+    Ok(Question {
+        objects,
+        add: read_all(&args.add)?,
+        drain: args.drain.clone(),
+    })
+}
+
+fn answer(question: &Question, seed: u64) -> Result<Answer> {
+    let mut names = Names::default();
+    let profile = Profile::standard(names.intern("default-scheduler"));
+    let config = Config {
+        profiles: vec![profile],
+        queue: QueueConfig::default(),
+        seed,
+    };
+    // The same moment every time: the answer is to depend on nothing but the question.
+    let now = Time::from_secs(1_800_000_000);
+    Ok(what_if::ask(question, config, names, now)?)
+}
+
+fn read_all(files: &[PathBuf]) -> Result<Vec<Value>> {
+    let mut objects = Vec::new();
+    for file in files {
+        objects.extend(read(file)?);
+    }
+    Ok(objects)
+}
+
+fn read(file: &Path) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+    parse(&text).with_context(|| format!("{} is not a file of objects", file.display()))
+}
+
+fn parse(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = match serde_json::from_str(text) {
+        Ok(document) => vec![document],
+        Err(_) => serde_saphyr::from_multiple(text)?,
+    };
+    let mut objects = Vec::new();
+    for document in documents {
+        flatten(document, &mut objects)?;
+    }
+    Ok(objects)
+}
+
+fn flatten(document: Value, objects: &mut Vec<Value>) -> Result<()> {
+    if document.is_null() {
+        return Ok(());
+    }
+    let kind = document["kind"].as_str().unwrap_or_default().to_owned();
+    let Some(item) = kind.strip_suffix("List") else {
+        if kind.is_empty() {
+            bail!("a document has no kind");
+        }
+        objects.push(document);
+        return Ok(());
+    };
+    let Some(Value::Array(items)) = document.get("items") else {
+        return Ok(());
+    };
+    for object in items {
+        let mut object = object.clone();
+        // Items of a typed list do not say what they are.
+        if object["kind"].is_null() && !item.is_empty() {
+            object["kind"] = Value::String(item.to_owned());
+        }
+        flatten(object, objects)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_and_lists_become_objects() {
+        let text = "kind: Node\nmetadata: {name: a}\n---\nkind: List\nitems:\n- {kind: Pod, metadata: {name: p}}\n---\n\
+            kind: PodList\nitems:\n- {metadata: {name: q}}\n";
+        let objects = parse(text).unwrap();
+        let kinds: Vec<_> = objects.iter().map(|object| &object["kind"]).collect();
+        assert_eq!(kinds, ["Node", "Pod", "Pod"]);
+        assert!(parse("metadata: {name: a}").is_err());
+        assert!(parse("a: [").is_err());
+    }
+}

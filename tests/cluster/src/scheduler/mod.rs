@@ -1,0 +1,202 @@
+//! Scenarios played to a real kube-scheduler, written down, and played to our core.
+
+mod book;
+mod kinds;
+mod profiles;
+mod real;
+mod replay;
+mod scenario;
+mod seen;
+mod shorthand;
+mod stored;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+use self::book::Family;
+use self::real::Rig;
+use self::scenario::Scenario;
+use self::seen::Seen;
+
+/// The folder of scenarios and recordings, below that of the cases.
+pub const FOLDER: &str = "scheduler";
+
+fn load(folder: &Path, filter: Option<&str>) -> Result<Vec<Scenario>> {
+    let mut scenarios = scenario::load(&folder.join("scenarios"), filter)?;
+    ensure!(!scenarios.is_empty(), "no scenario has such a name");
+    // A scheduler is started anew for each setup.
+    scenarios.sort_by(|one, other| (&one.setup, &one.name).cmp(&(&other.setup, &other.name)));
+    Ok(scenarios)
+}
+
+/// Plays scenarios to a real scheduler and writes down what it did; `new`: only those without a recording.
+pub fn record(folder: &Path, filter: Option<&str>, new: bool, programs: &Path) -> Result<bool> {
+    let recordings = folder.join("recorded");
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut scenarios = load(folder, filter)?;
+    for scenario in &scenarios {
+        let family = scenario.family();
+        if !families.contains_key(family) {
+            families.insert(family.to_owned(), book::load(&recordings, family)?);
+        }
+    }
+    if new {
+        scenarios.retain(|scenario| {
+            let family = families.get(scenario.family());
+            family.is_none_or(|family| !family.contains_key(scenario.short_name()))
+        });
+    }
+    let mut rig = Rig::start(programs)?;
+    let mut failed = 0;
+    for scenario in &scenarios {
+        match rig.play(scenario) {
+            Ok(steps) => {
+                let family = families.entry(scenario.family().to_owned()).or_default();
+                family.insert(scenario.short_name().to_owned(), steps);
+                book::write(&recordings, scenario.family(), family)?;
+                println!("{}", scenario.name);
+            }
+            Err(error) => {
+                println!("{}: FAILED: {error:#}", scenario.name);
+                failed += 1;
+            }
+        }
+    }
+    println!(
+        "{} scenarios recorded, {failed} failed",
+        scenarios.len() - failed
+    );
+    Ok(failed == 0)
+}
+
+/// Who is held against the recordings.
+#[derive(Debug, Clone, Copy)]
+pub enum Player<'a> {
+    Core,
+    /// The folder with kube-scheduler.
+    Real(&'a Path),
+}
+
+/// Plays scenarios again and shows every difference.
+pub fn check(folder: &Path, filter: Option<&str>, player: Player<'_>) -> Result<bool> {
+    let open = book::open(&folder.join("open.txt"))?;
+    let mut rig = match player {
+        Player::Core => None,
+        Player::Real(programs) => Some(Rig::start(programs)?),
+    };
+    let mut counts: BTreeMap<String, (usize, usize, usize)> = BTreeMap::new();
+    for scenario in &load(folder, filter)? {
+        let recorded = match recorded(folder, scenario) {
+            Ok(recorded) => recorded,
+            Err(error) => {
+                println!("{error}");
+                counts.entry(scenario.family().to_owned()).or_default().2 += 1;
+                continue;
+            }
+        };
+        let outcome = match &mut rig {
+            Some(rig) => rig.play(scenario),
+            None => replay::replay(scenario, &recorded),
+        };
+        let found = outcome.map(|steps| compare(&recorded, &steps));
+        let known = rig.is_none() && open.contains(&scenario.name);
+        let count = counts.entry(scenario.family().to_owned()).or_default();
+        match found {
+            Ok(found) if found.is_empty() => {
+                count.0 += 1;
+                if known {
+                    println!("{}: equal, though listed as open", scenario.name);
+                }
+                continue;
+            }
+            Ok(found) => println!(
+                "{}: {}\n{}",
+                scenario.name,
+                scenario.about,
+                found.join("\n")
+            ),
+            Err(error) => println!("{}: {error:#}", scenario.name),
+        }
+        if known {
+            count.1 += 1;
+        } else {
+            count.2 += 1;
+        }
+    }
+    println!(
+        "{:<24} {:>6} {:>6} {:>8}",
+        "family", "equal", "open", "differs"
+    );
+    let mut all = (0, 0, 0);
+    for (family, (equal, open, differs)) in &counts {
+        println!("{family:<24} {equal:>6} {open:>6} {differs:>8}");
+        all = (all.0 + equal, all.1 + open, all.2 + differs);
+    }
+    println!("{:<24} {:>6} {:>6} {:>8}", "all", all.0, all.1, all.2);
+    Ok(all.2 == 0)
+}
+
+fn recorded(folder: &Path, scenario: &Scenario) -> Result<Vec<Seen>> {
+    let family = book::load(&folder.join("recorded"), scenario.family())?;
+    let steps = family.get(scenario.short_name());
+    steps
+        .cloned()
+        .with_context(|| format!("{} was never recorded", scenario.name))
+}
+
+fn compare(recorded: &[Seen], ours: &[Seen]) -> Vec<String> {
+    let mut found = Vec::new();
+    if recorded.len() != ours.len() {
+        found.push("the recording is of other steps: record it again".to_owned());
+    }
+    for (index, (theirs, mine)) in recorded.iter().zip(ours).enumerate() {
+        let differences = seen::differences(theirs, mine);
+        found.extend(
+            differences
+                .into_iter()
+                .map(|difference| format!("  step {index}: {difference}")),
+        );
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every scenario comes out as it was recorded, but for those that are listed.
+    #[test]
+    fn the_core_does_as_the_original_did() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
+        let open = book::open(&folder.join("open.txt")).unwrap();
+        let mut differing = Vec::new();
+        let mut equal = 0;
+        let mut families: BTreeMap<String, Family> = BTreeMap::new();
+        for scenario in &load(&folder, None).unwrap() {
+            let family = families
+                .entry(scenario.family().to_owned())
+                .or_insert_with(|| {
+                    book::load(&folder.join("recorded"), scenario.family()).unwrap()
+                });
+            let recorded = family
+                .get(scenario.short_name())
+                .unwrap_or_else(|| panic!("{} was never recorded", scenario.name));
+            let found = match replay::replay(scenario, recorded) {
+                Ok(steps) => compare(recorded, &steps),
+                Err(error) => vec![format!("{error:#}")],
+            };
+            match (found.is_empty(), open.contains(&scenario.name)) {
+                (true, false) => equal += 1,
+                (false, true) => {}
+                (true, true) => differing.push(format!("{} is not open any more", scenario.name)),
+                (false, false) => {
+                    differing.push(format!("{}:\n{}", scenario.name, found.join("\n")));
+                }
+            }
+        }
+        assert!(differing.is_empty(), "{}", differing.join("\n"));
+        assert!(equal >= 250, "only {equal} scenarios are equal");
+    }
+}
