@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use plimsoll_containers::{Change, Containers};
+use plimsoll_containers::{Change, Containers, names};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::stat::ProcStat;
@@ -19,6 +19,7 @@ use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
+use crate::states::Doorbell;
 use crate::{Config, View};
 
 /// Everything the agent may touch beyond its own memory.
@@ -191,9 +192,10 @@ impl Agent {
         let sampler = sampler::spawn(sampler)?;
         let (containers, changes) = self.containers.spawn(&tokio::runtime::Handle::current())?;
         let forward = sampler.sender();
+        let bell = self.config.bell.clone();
         std::thread::Builder::new()
             .name("changes".into())
-            .spawn(move || forward_changes(&changes, &forward))?;
+            .spawn(move || forward_changes(&changes, &forward, &bell))?;
         let kernel_log = oom_watch::spawn(
             &self.world.root,
             self.world.clock.clone(),
@@ -240,8 +242,17 @@ impl Agent {
     }
 }
 
-fn forward_changes(changes: &Receiver<Change>, sampler: &std::sync::mpsc::Sender<Message>) {
+fn forward_changes(
+    changes: &Receiver<Change>,
+    sampler: &std::sync::mpsc::Sender<Message>,
+    bell: &Doorbell,
+) {
     while let Ok(change) = changes.recv() {
+        if let Change::Appeared { path, .. } = &change
+            && names::is_pod(path)
+        {
+            bell.ring();
+        }
         if sampler.send(Message::Change(change)).is_err() {
             return;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::json;
 use plimsoll_api::label_selector::LabelSelector;
 use plimsoll_api::names;
 use plimsoll_api::node_metric::{
@@ -9,8 +10,6 @@ use plimsoll_api::node_metric::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::json;
 
 /// How a kind of resource is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

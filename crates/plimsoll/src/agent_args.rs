@@ -496,6 +496,7 @@ impl AgentArgs {
             },
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
+            bell: plimsoll_agent::states::Doorbell::default(),
         })
     }
 

@@ -8,6 +8,7 @@
 
 mod gate;
 mod reflector;
+pub mod slim;
 mod store;
 
 #[cfg(test)]
