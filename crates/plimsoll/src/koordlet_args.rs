@@ -248,12 +248,18 @@ impl CollectArgs {
             window: seconds("collect-cpi-timewindow", self.collect_cpi_timewindow)?,
         };
         let pressure = seconds("psi-collector-interval", self.psi_collector_interval)?;
-        let cold = seconds("coldpage-collector-interval", self.coldpage_collector_interval)?;
+        let cold = seconds(
+            "coldpage-collector-interval",
+            self.coldpage_collector_interval,
+        )?;
         let storage = seconds(
             "collect-node-storage-info-interval",
             self.collect_node_storage_info_interval,
         )?;
-        let resctrl = seconds("resctrl-collector-interval", self.resctrl_collector_interval)?;
+        let resctrl = seconds(
+            "resctrl-collector-interval",
+            self.resctrl_collector_interval,
+        )?;
         let wants_resctrl = self.enable_resctrl_collector && gates.on("ResctrlCollector");
         Ok(memory::Collect {
             node_info_every: seconds(
@@ -334,7 +340,9 @@ impl Gates {
         let parts = lists.iter().flat_map(|list| list.split(','));
         for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
             let Some((name, value)) = part.split_once('=') else {
-                bail!("--feature-gates: {part:?} is not a gate and what to do with it, like PSICollector=true");
+                bail!(
+                    "--feature-gates: {part:?} is not a gate and what to do with it, like PSICollector=true"
+                );
             };
             if !GATES.iter().any(|(known, _)| *known == name) {
                 bail!("--feature-gates: there is no gate {name:?}");

@@ -82,11 +82,7 @@ pub fn encode(subject: &Subject, model: &Model) -> Vec<u8> {
     serde_json::to_vec(&document).unwrap_or_default()
 }
 
-pub fn decode(
-    subject: &Subject,
-    bytes: &[u8],
-    half_lives: HalfLives,
-) -> Result<Model, Unreadable> {
+pub fn decode(subject: &Subject, bytes: &[u8], half_lives: HalfLives) -> Result<Model, Unreadable> {
     let document: Document = serde_json::from_slice(bytes)?;
     if document.version > VERSION {
         return Err(Unreadable::Newer(document.version));

@@ -97,11 +97,13 @@ mod tests {
         for count in 0..120 {
             let values: Vec<f64> = (0..count).map(|n| f64::from(n * 37 % 101)).collect();
             let shares = [0.5, 0.9, 0.95, 0.99];
-            let alone = shares.map(|share| {
-                aggregate(&mut values.clone(), Aggregation::Percentile(share))
-            });
+            let alone =
+                shares.map(|share| aggregate(&mut values.clone(), Aggregation::Percentile(share)));
             let together = percentiles(&mut values.clone(), shares);
-            assert_eq!(together.map(|all| all.map(Some)).unwrap_or([None; 4]), alone);
+            assert_eq!(
+                together.map(|all| all.map(Some)).unwrap_or([None; 4]),
+                alone
+            );
         }
     }
 

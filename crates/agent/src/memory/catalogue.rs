@@ -21,11 +21,7 @@ const CONTAINER_GPU: &[&str] = &["container_id", "gpu_minor", "gpu_device_uuid"]
 const HOST_APP: &[&str] = &["host_app_name"];
 const NUMA: &[&str] = &["numa_node_id"];
 
-const fn metric(
-    name: &'static str,
-    steps: u32,
-    properties: &'static [&'static str],
-) -> Metric {
+const fn metric(name: &'static str, steps: u32, properties: &'static [&'static str]) -> Metric {
     Metric {
         name,
         steps,

@@ -110,7 +110,12 @@ impl Forecasts {
         }
     }
 
-    pub fn reclaimable(&self, known: &Known, now: Timestamp, config: &reclaim::Config) -> Forecasted {
+    pub fn reclaimable(
+        &self,
+        known: &Known,
+        now: Timestamp,
+        config: &reclaim::Config,
+    ) -> Forecasted {
         let pods: Vec<reclaim::Pod<'_>> = known
             .pods
             .iter()

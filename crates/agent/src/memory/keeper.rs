@@ -121,16 +121,22 @@ impl Keeper {
                     self.round.set_cpus(cpus);
                 }
             }
-            Err(error) => tracing::warn!(%error, "cannot read the processors' facts, keeping the last ones"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the processors' facts, keeping the last ones")
+            }
         }
         match numa {
             Ok(mut numa) => {
                 if !memory.config().collect.hugepages {
-                    numa.nodes.iter_mut().for_each(|node| node.hugepages.clear());
+                    numa.nodes
+                        .iter_mut()
+                        .for_each(|node| node.hugepages.clear());
                 }
                 memory.facts().set(facts::NODE_NUMA_INFO, numa);
             }
-            Err(error) => tracing::warn!(%error, "cannot read the NUMA nodes' facts, keeping the last ones"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the NUMA nodes' facts, keeping the last ones")
+            }
         }
     }
 
@@ -157,7 +163,9 @@ impl Keeper {
             node: p90(catalogue_pair::NODE, &[]),
             pods: pods
                 .iter()
-                .filter_map(|(uid, class)| Some((&**uid, *class, p90(catalogue_pair::POD, &[uid])?)))
+                .filter_map(|(uid, class)| {
+                    Some((&**uid, *class, p90(catalogue_pair::POD, &[uid])?))
+                })
                 .collect(),
         };
         memory
@@ -206,7 +214,11 @@ impl Handle {
 }
 
 /// Runs the keeper on a thread of its own.
-pub fn spawn(memory: Arc<Memory>, observer: Arc<Observer>, clock: Clock) -> std::io::Result<Handle> {
+pub fn spawn(
+    memory: Arc<Memory>,
+    observer: Arc<Observer>,
+    clock: Clock,
+) -> std::io::Result<Handle> {
     let (stop, stopped) = channel();
     let thread = std::thread::Builder::new()
         .name("memory".into())

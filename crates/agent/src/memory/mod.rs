@@ -16,8 +16,8 @@ mod round;
 mod series;
 
 pub use config::{Collect, Config, Cpi, Forecast};
-pub use plimsoll_predict::{Config as ModelsConfig, HalfLives};
 pub use plimsoll_predict::reclaim::Config as ReclaimConfig;
+pub use plimsoll_predict::{Config as ModelsConfig, HalfLives};
 pub use plimsoll_tsdb::Config as StoreConfig;
 pub use remember::{Counters, Memory};
 pub use series::{Metric, Series, Summary};

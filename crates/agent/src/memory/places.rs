@@ -65,13 +65,21 @@ impl Places {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        let same_slo = self.slo.as_ref().is_some_and(|slo| Arc::ptr_eq(slo, &known.slo));
+        let same_slo = self
+            .slo
+            .as_ref()
+            .is_some_and(|slo| Arc::ptr_eq(slo, &known.slo));
         if same_pods && same_slo && self.generation == Some(generation) {
             return;
         }
         let mut before: FxHashMap<(Arc<str>, Role), Place> = std::mem::take(&mut self.list)
             .into_iter()
-            .map(|place| ((Arc::clone(place.container.path()), place.role.clone()), place))
+            .map(|place| {
+                (
+                    (Arc::clone(place.container.path()), place.role.clone()),
+                    place,
+                )
+            })
             .collect();
         self.list = found(store, known)
             .into_iter()

@@ -59,8 +59,12 @@ impl Memory {
             Ok((store, _)) if config.store.folder.is_some() => store,
             outcome => {
                 match outcome {
-                    Err(error) => tracing::warn!(%error, "what the node uses is kept in memory only, and lost with the process"),
-                    Ok(_) => tracing::info!("what the node uses is kept in memory only, and lost with the process; --data-dir keeps it"),
+                    Err(error) => {
+                        tracing::warn!(%error, "what the node uses is kept in memory only, and lost with the process")
+                    }
+                    Ok(_) => tracing::info!(
+                        "what the node uses is kept in memory only, and lost with the process; --data-dir keeps it"
+                    ),
                 }
                 config.store.folder = None;
                 config.store.memory_bytes = config.store.memory_bytes.min(MEMORY_WITHOUT_DISK);
@@ -201,7 +205,10 @@ impl Memory {
         count(&self.counters.sealed, done.sealed_samples);
         count(&self.counters.lost, done.lost_samples);
         count(&self.counters.problems, usize::from(done.problem.is_some()));
-        count(&self.counters.clock_jumps, usize::from(done.clock_went_back));
+        count(
+            &self.counters.clock_jumps,
+            usize::from(done.clock_went_back),
+        );
     }
 
     /// Writes what the disk still lacks. For an orderly end.

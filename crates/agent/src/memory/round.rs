@@ -6,9 +6,9 @@ use std::time::Duration;
 use plimsoll_api::names::BATCH_CPU;
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_containers::names::Qos;
+use plimsoll_host::Timestamp;
 use plimsoll_host::machine::CpuFacts;
 use plimsoll_host::proc::stat::ticks_per_second;
-use plimsoll_host::Timestamp;
 use plimsoll_observe::store::State;
 use plimsoll_observe::usage::{
     Dated, MachineCpu, MemoryUse, NumaCpu, cpus_in, machine_memory, memory_use, numa_memory,
@@ -33,7 +33,14 @@ pub struct Batch {
 
 impl Batch {
     /// A figure of something that comes and goes with its place, whose series is found once.
-    fn of_place(&mut self, memory: &Memory, known: &mut Vec<Option<SeriesId>>, position: usize, value: f64, series: impl FnOnce() -> Series) {
+    fn of_place(
+        &mut self,
+        memory: &Memory,
+        known: &mut Vec<Option<SeriesId>>,
+        position: usize,
+        value: f64,
+        series: impl FnOnce() -> Series,
+    ) {
         if known.len() <= position {
             known.resize(position + 1, None);
         }

@@ -91,11 +91,7 @@ fn numbered_through(topology: &Topology) -> Vec<Processor> {
                 found.push(Found {
                     cpu,
                     node: id,
-                    socket: (
-                        core.drawer_id.clone(),
-                        core.book_id.clone(),
-                        core.socket_id,
-                    ),
+                    socket: (core.drawer_id.clone(), core.book_id.clone(), core.socket_id),
                     core: first,
                     l3: cache,
                 });
@@ -142,10 +138,15 @@ impl NumaFacts {
             });
         }
         nodes.sort_by_key(|node| node.id);
-        if nodes.iter().zip(0..).any(|(node, expected)| node.id != expected) {
+        if nodes
+            .iter()
+            .zip(0..)
+            .any(|(node, expected)| node.id != expected)
+        {
             let ids: Vec<u32> = nodes.iter().map(|node| node.id).collect();
             return Err(HostError::Unsupported(
-                format!("NUMA nodes are numbered {ids:?}, with gaps that nobody reckons with").into(),
+                format!("NUMA nodes are numbered {ids:?}, with gaps that nobody reckons with")
+                    .into(),
             ));
         }
         Ok(Self { nodes })
@@ -189,7 +190,11 @@ mod tests {
             put(&format!("{at}/cache/index3/level"), "3\n");
             put(&format!("{at}/cache/index3/type"), "Unified\n");
             put(&format!("{at}/cache/index3/id"), &format!("{socket}\n"));
-            let sharers = if socket == 0 { "0-1,4-5\n" } else { "2-3,6-7\n" };
+            let sharers = if socket == 0 {
+                "0-1,4-5\n"
+            } else {
+                "2-3,6-7\n"
+            };
             put(&format!("{at}/cache/index3/shared_cpu_list"), sharers);
             let node = format!("sys/devices/system/node/node{socket}");
             put(&format!("{node}/cpu{cpu}/x"), "");
@@ -200,7 +205,10 @@ mod tests {
                 &format!("{at}/meminfo"),
                 &format!("Node {node} MemTotal: {} kB\n", 1000 + node),
             );
-            put(&format!("{at}/hugepages/hugepages-2048kB/nr_hugepages"), "3\n");
+            put(
+                &format!("{at}/hugepages/hugepages-2048kB/nr_hugepages"),
+                "3\n",
+            );
         }
         dir
     }

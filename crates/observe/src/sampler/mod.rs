@@ -393,7 +393,8 @@ impl Sampler {
         }
         let skip = self.config.no_root_stats && tracked.is_root();
         if skip {
-            self.collector.read_machine(tracked, now, &self.observer.clock);
+            self.collector
+                .read_machine(tracked, now, &self.observer.clock);
             return true;
         }
         self.collector

@@ -81,7 +81,13 @@ mod tests {
             with_page_cache: 391,
         };
         assert_eq!(memory_use(&memory), Some(expected));
-        assert_eq!(memory_use(&Memory { lru: None, ..memory }), None);
+        assert_eq!(
+            memory_use(&Memory {
+                lru: None,
+                ..memory
+            }),
+            None
+        );
     }
 
     #[test]

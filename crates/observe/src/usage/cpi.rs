@@ -66,8 +66,18 @@ mod tests {
 
     #[test]
     fn what_was_counted_in_between() {
-        let begin = [reading(0, 0, 10), reading(1, 0, 5), reading(0, 1, 100), reading(1, 1, 50)];
-        let end = [reading(0, 0, 30), reading(1, 0, 15), reading(0, 1, 400), reading(1, 1, 75)];
+        let begin = [
+            reading(0, 0, 10),
+            reading(1, 0, 5),
+            reading(0, 1, 100),
+            reading(1, 1, 50),
+        ];
+        let end = [
+            reading(0, 0, 30),
+            reading(1, 0, 15),
+            reading(0, 1, 400),
+            reading(1, 1, 75),
+        ];
         let expected = Cpi {
             cycles: 320,
             instructions: 35,

@@ -43,8 +43,7 @@ mod tests {
         ];
         let owner = |pid: u32| (pid < 12).then_some("a");
         let sums = by_owner(processes, owner);
-        let expected: BTreeMap<_, _> =
-            [(("a", 0), used(50, 150)), (("a", 1), used(5, 7))].into();
+        let expected: BTreeMap<_, _> = [(("a", 0), used(50, 150)), (("a", 1), used(5, 7))].into();
         assert_eq!(sums, expected);
     }
 }

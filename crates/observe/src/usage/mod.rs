@@ -10,7 +10,6 @@ mod device;
 mod machine;
 mod pressure;
 mod rate;
-mod resctrl;
 mod system;
 
 pub use best_effort::{cpus_in, real_limit};
@@ -21,5 +20,4 @@ pub use device::{DeviceUse, by_owner};
 pub use machine::{MachineCpu, NumaCpu, machine_memory, numa_memory};
 pub use pressure::{PressureFigure, pressure_figures};
 pub use rate::Rate;
-pub use resctrl::{Bandwidth, bandwidth};
 pub use system::{Dated, numa_rest, rest};

@@ -60,6 +60,9 @@ mod tests {
         check(&[(5.0, 0), (4.0, 9)], None);
         check(&[(1.0, 9), (2.0, 3)], None);
         // What could not be compared is what the next look is compared with.
-        check(&[(1.0, 9_000_000_000), (2.0, 0), (3.0, 250_000_000)], Some(0.25));
+        check(
+            &[(1.0, 9_000_000_000), (2.0, 0), (3.0, 250_000_000)],
+            Some(0.25),
+        );
     }
 }

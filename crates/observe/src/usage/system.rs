@@ -54,7 +54,11 @@ mod tests {
 
     #[test]
     fn the_whole_less_its_parts() {
-        check(dated(100, 4.0), &[dated(99, 1.0), dated(100, 0.5)], Some(2.5));
+        check(
+            dated(100, 4.0),
+            &[dated(99, 1.0), dated(100, 0.5)],
+            Some(2.5),
+        );
         check(dated(100, 1.0), &[dated(100, 3.0)], Some(0.0));
         check(dated(100, 1.0), &[], Some(1.0));
         check(dated(90, 4.0), &[dated(90, 1.0)], Some(3.0));
@@ -64,7 +68,10 @@ mod tests {
 
     #[test]
     fn nodes_share_it_by_their_work() {
-        assert_eq!(numa_rest(1.0, &[(0, 3.0), (1, 1.0)]), [(0, 0.75), (1, 0.25)]);
+        assert_eq!(
+            numa_rest(1.0, &[(0, 3.0), (1, 1.0)]),
+            [(0, 0.75), (1, 0.25)]
+        );
         assert_eq!(numa_rest(1.0, &[(0, 0.0)]), [(0, 0.0)]);
         assert_eq!(numa_rest(1.0, &[]), []);
     }
