@@ -11,7 +11,7 @@ use plimsoll_observe::events::Limits;
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
-use crate::states::Doorbell;
+use crate::memory;
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -33,6 +33,6 @@ pub struct Config {
     pub node_name: Option<String>,
     /// Where counts live that outlast the process; `None`: in memory only.
     pub data_dir: Option<PathBuf>,
-    /// Rung when a pod's cgroup appears.
-    pub bell: Doorbell,
+    /// What the node used is remembered; `None`: it is not.
+    pub memory: Option<memory::Config>,
 }

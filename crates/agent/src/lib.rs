@@ -8,6 +8,7 @@ mod config;
 pub mod http;
 pub mod memory;
 pub mod node;
+pub mod report;
 mod self_metrics;
 pub mod states;
 mod surface;

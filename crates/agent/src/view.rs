@@ -19,7 +19,9 @@ use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::store::Container;
 use plimsoll_observe::{Group, Observer, oom_watch};
 
+use crate::memory::Memory;
 use crate::self_metrics;
+use crate::states::{Board, Doorbell};
 
 /// The release of cAdvisor whose interfaces these are, so that clients which compare versions find one, and ours.
 const VERSION: &str = concat!("v0.60.6+plimsoll.", env!("CARGO_PKG_VERSION"));
@@ -39,9 +41,31 @@ pub struct View {
     /// The root has no figures, so pages do not show it.
     pub(crate) hide_root: bool,
     pub(crate) node_name: Option<String>,
+    pub(crate) board: Board,
+    pub(crate) memory: Option<Arc<Memory>>,
+    pub(crate) bell: Doorbell,
 }
 
 impl View {
+    /// Rung when a pod's cgroup appears.
+    pub fn bell(&self) -> Doorbell {
+        self.bell.clone()
+    }
+
+    pub fn hierarchies(&self) -> Arc<Hierarchies> {
+        Arc::clone(&self.hierarchies)
+    }
+
+    /// Where what the cluster says is put, and looked for.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What the node used; `None`: nobody remembers.
+    pub fn memory(&self) -> Option<&Arc<Memory>> {
+        self.memory.as_ref()
+    }
+
     pub fn machine_info(&self) -> Arc<MachineInfo> {
         self.observer.machine.info()
     }

@@ -17,6 +17,7 @@ use plimsoll_observe::events::{EventType, Limits};
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
+use crate::koordlet_args::KoordletArgs;
 use crate::{go, perf_config};
 
 /// Watches every container on this machine and serves what it sees.
@@ -30,6 +31,8 @@ pub struct AgentArgs {
     containers: ContainerArgs,
     #[command(flatten)]
     machine: MachineArgs,
+    #[command(flatten)]
+    koordlet: KoordletArgs,
     #[command(flatten)]
     accepted: AcceptedArgs,
 }
@@ -257,9 +260,9 @@ pub struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
     /// What the cluster calls this machine, for /stats/summary [default: the host name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
-    /// Keep here what outlasts a restart (out of memory counts)
+    /// Keep here what outlasts a restart: what the node used, forecasts, out of memory counts
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Read the machine's facts again this often
@@ -339,6 +342,11 @@ impl AgentArgs {
 
     pub fn serving(&self) -> &ServingArgs {
         &self.serving
+    }
+
+    /// Whether anything was asked of the memory, which the original does not have.
+    pub fn wants_memory(&self) -> bool {
+        self.koordlet.asked_interval().is_some()
     }
 
     pub fn verbosity(&self) -> i32 {
@@ -456,7 +464,13 @@ impl AgentArgs {
         };
         Ok(Config {
             sampling: sampler::Config {
-                interval: sampling.housekeeping_interval,
+                // What is remembered that often has to be read that often.
+                interval: self
+                    .koordlet
+                    .asked_interval()
+                    .map_or(sampling.housekeeping_interval, |asked| {
+                        asked.min(sampling.housekeeping_interval)
+                    }),
                 max_interval: sampling.max_housekeeping_interval,
                 back_off: sampling.allow_dynamic_housekeeping,
                 // The original takes a negative factor for its default of one.
@@ -496,7 +510,7 @@ impl AgentArgs {
             },
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
-            bell: plimsoll_agent::states::Doorbell::default(),
+            memory: self.koordlet.memory(sampling.housekeeping_interval)?,
         })
     }
 

@@ -2,6 +2,7 @@
 
 mod agent_args;
 mod go;
+mod koordlet_args;
 mod manager;
 mod metrics_server;
 mod perf_config;
