@@ -243,6 +243,10 @@ impl Agent {
             Some(memory) => Some(keeper::spawn(
                 Arc::clone(memory),
                 Arc::clone(&self.observer),
+                keeper::Tools {
+                    hierarchies: Arc::clone(&self.hierarchies),
+                    descriptors: Arc::clone(&descriptors),
+                },
                 self.world.clock.clone(),
             )?),
             None => None,

@@ -18,7 +18,7 @@ use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
 use crate::koordlet_args::KoordletArgs;
-use crate::{go, perf_config};
+use crate::{Called, go, perf_config};
 
 /// Watches every container on this machine and serves what it sees.
 #[derive(Debug, Args)]
@@ -40,7 +40,8 @@ pub struct AgentArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
-    /// Address to serve on [default: 127.0.0.1:9120; under the name cadvisor: port 8080 of all addresses]
+    /// Address to serve on [default: 127.0.0.1:9120; under the names cadvisor and koordlet: port 8080 or 9316 of all
+    /// addresses]
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<SocketAddr>,
     /// cAdvisor's way to say where: serve on this port (all addresses unless --listen_ip says otherwise)
@@ -357,20 +358,24 @@ impl AgentArgs {
         &self.machine
     }
 
-    /// Where to listen. `as_cadvisor`: the program was started under that name, and has its defaults.
-    pub fn listen(&self, as_cadvisor: bool) -> Result<SocketAddr> {
+    /// Where to listen, by the flags or the defaults of whoever has that name.
+    pub fn listen(&self, called: Called) -> Result<SocketAddr> {
         let serving = &self.serving;
+        if let Some(address) = self.koordlet.address()? {
+            return Ok(address);
+        }
         if let Some(listen) = serving.listen {
             if serving.port.is_some() || !serving.listen_ip.is_empty() {
                 bail!("--listen and --port/--listen_ip say the same thing; give one of them");
             }
             return Ok(listen);
         }
-        let port = match (serving.port, as_cadvisor) {
+        let port = match (serving.port, called) {
             (Some(port), _) => port,
-            (None, true) => 8080,
-            (None, false) if !serving.listen_ip.is_empty() => 9120,
-            (None, false) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 9120))),
+            (None, Called::Cadvisor) => 8080,
+            (None, Called::Koordlet) => 9316,
+            (None, Called::Plimsoll) if !serving.listen_ip.is_empty() => 9120,
+            (None, Called::Plimsoll) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 9120))),
         };
         let ip: IpAddr = match serving.listen_ip.as_str() {
             "" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),

@@ -1,5 +1,6 @@
 //! Flags of Koordinator's agent, under its names and with its meaning.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,6 +57,9 @@ const GATES: [(&str, bool); 40] = [
 
 #[derive(Debug, Args)]
 pub struct KoordletArgs {
+    /// Koordinator's way to say where to serve: `:9316` is that port of all addresses
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "listen")]
+    addr: Option<String>,
     #[command(flatten)]
     collect: CollectArgs,
     #[command(flatten)]
@@ -207,6 +211,20 @@ pub struct AcceptedArgs {
 }
 
 impl KoordletArgs {
+    pub fn address(&self) -> Result<Option<SocketAddr>> {
+        let Some(text) = &self.addr else {
+            return Ok(None);
+        };
+        let whole = match text.strip_prefix(':') {
+            Some(port) => format!("[::]:{port}"),
+            None => text.clone(),
+        };
+        let address = whole
+            .parse()
+            .with_context(|| format!("--addr {text:?} is not an address and port"))?;
+        Ok(Some(address))
+    }
+
     /// How often to take notes, if that was said, and if it is to be done.
     pub fn asked_interval(&self) -> Option<Duration> {
         let asked = self.collect.collect_res_used_interval;

@@ -102,7 +102,15 @@ enum Role {
 struct Asked {
     logging: LogArgs,
     role: Role,
-    as_cadvisor: bool,
+    called: Called,
+}
+
+/// The name that the program was started under, which decides about defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Called {
+    Plimsoll,
+    Cadvisor,
+    Koordlet,
 }
 
 fn main() -> ExitCode {
@@ -129,7 +137,7 @@ fn main() -> ExitCode {
     let json = matches!(&asked.role, Role::MetricsServer(server) if server.wants_json_log());
     start_logging(&asked.logging, unless_told, json);
     let outcome = match &asked.role {
-        Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
+        Role::Agent(agent) => run_agent(agent, asked.called),
         Role::MetricsServer(server) => metrics_server::run(server),
         Role::Manager(manager) => manager::run(manager),
         Role::Up(up) => up::run(up),
@@ -152,7 +160,7 @@ enum Failure {
     Run(anyhow::Error),
 }
 
-fn called(given: &[OsString], name: &str) -> bool {
+fn is_called(given: &[OsString], name: &str) -> bool {
     let program = given.first().and_then(|path| Path::new(path).file_name());
     program.is_some_and(|program| program == name)
 }
@@ -160,13 +168,21 @@ fn called(given: &[OsString], name: &str) -> bool {
 /// Started under that name, or with that role.
 fn is_metrics_server(given: impl Iterator<Item = OsString>) -> bool {
     let given: Vec<OsString> = given.collect();
-    called(&given, METRICS_SERVER) || given.iter().skip(1).any(|one| one == METRICS_SERVER)
+    is_called(&given, METRICS_SERVER) || given.iter().skip(1).any(|one| one == METRICS_SERVER)
 }
 
-/// Go's single dashes become double ones; under the names `cadvisor` and `metrics-server` the role goes without saying.
+/// Go's single dashes become double ones; under the names `cadvisor`, `koordlet` and `metrics-server` the role goes
+/// without saying.
 fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
-    let as_cadvisor = called(&given, "cadvisor");
-    if called(&given, METRICS_SERVER) {
+    let called = match is_called(&given, "cadvisor") {
+        true => Called::Cadvisor,
+        false if is_called(&given, "koordlet") => Called::Koordlet,
+        false => Called::Plimsoll,
+    };
+    if called == Called::Koordlet {
+        given.insert(1, "agent".into());
+    }
+    if is_called(&given, METRICS_SERVER) {
         given.insert(1, METRICS_SERVER.into());
     }
     // The original knows double dashes only, and short flags with their value behind them.
@@ -180,19 +196,19 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
             Err(raw) => raw,
         })
         .collect::<Vec<OsString>>();
-    if as_cadvisor {
+    if called == Called::Cadvisor {
         let line = CadvisorLine::try_parse_from(arguments)?;
         return Ok(Asked {
             logging: line.logging,
             role: Role::Agent(Box::new(line.agent)),
-            as_cadvisor,
+            called,
         });
     }
     let line = CommandLine::try_parse_from(arguments)?;
     Ok(Asked {
         logging: line.logging,
         role: line.role,
-        as_cadvisor,
+        called,
     })
 }
 
@@ -215,9 +231,12 @@ fn start_logging(line: &LogArgs, unless_told: &str, json: bool) {
     }
 }
 
-fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
-    let config = args.config().map_err(Failure::Usage)?;
-    let listen = args.listen(as_cadvisor).map_err(Failure::Usage)?;
+fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
+    let mut config = args.config().map_err(Failure::Usage)?;
+    if called == Called::Cadvisor && !args.wants_memory() {
+        config.memory = None;
+    }
+    let listen = args.listen(called).map_err(Failure::Usage)?;
     let http = args.http(listen);
     raise_descriptor_limit();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -309,7 +328,7 @@ mod tests {
     #[track_caller]
     fn check_listen(line: &str, expected: &str) {
         let asked = asked(line).unwrap();
-        let listen = asked.agent().listen(asked.as_cadvisor).unwrap();
+        let listen = asked.agent().listen(asked.called).unwrap();
         assert_eq!(listen.to_string(), expected);
     }
 
@@ -324,6 +343,9 @@ mod tests {
             "10.0.0.1:80",
         );
         check_listen("/usr/bin/cadvisor -logtostderr", "[::]:8080");
+        check_listen("/koordlet --feature-gates=PSICollector=true", "[::]:9316");
+        check_listen("/koordlet --addr=:9317", "[::]:9317");
+        check_listen("koordlet --addr 127.0.0.1:1 -v=4", "127.0.0.1:1");
     }
 
     #[test]

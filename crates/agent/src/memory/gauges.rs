@@ -1,6 +1,8 @@
 //! What was noted last, for pages that show it.
 
+use super::cpi::CpiGauge;
 use super::forecast::Forecasted;
+use super::resctrl::ResctrlGauge;
 
 #[derive(Debug, Default)]
 pub struct Gauges {
@@ -10,6 +12,8 @@ pub struct Gauges {
     pub cpu_info: Attempts,
     pub numa_info: Attempts,
     pub storage_info: Attempts,
+    pub cpi: Vec<CpiGauge>,
+    pub resctrl: Vec<ResctrlGauge>,
 }
 
 /// How often something was tried.

@@ -7,13 +7,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::fs::LocalStorage;
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
-use plimsoll_host::{Clock, ReadBuf, Timestamp};
+use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::Observer;
 use plimsoll_predict::{Amount, Round as Training};
 
+use super::cpi::CpiCollector;
+#[cfg(feature = "gpu")]
+use super::gpu::GpuCollector;
+use super::resctrl::ResctrlCollector;
 use super::round::Round;
-use super::{Memory, catalogue, facts};
+use super::{Memory, catalogue, cold, facts, pressure};
 use crate::states::Known;
 
 /// How often the store is looked after.
@@ -29,7 +35,24 @@ pub struct Keeper {
     train: Due,
     tidy: Due,
     node_info: Due,
+    storage_info: Option<Due>,
+    storage_failed: bool,
+    pressure: Option<Due>,
+    cpi: Option<CpiCollector>,
+    cold: Option<Due>,
+    resctrl: Option<(Due, ResctrlCollector)>,
+    #[cfg(feature = "gpu")]
+    gpu: Option<GpuCollector>,
+    tools: Tools,
+    root: HostRoot,
     buf: ReadBuf,
+}
+
+/// What it takes to read what the sampling round does not.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    pub hierarchies: Arc<Hierarchies>,
+    pub descriptors: Arc<Descriptors>,
 }
 
 /// Something that is to be done every so often.
@@ -68,9 +91,33 @@ impl Due {
 
 impl Keeper {
     /// `now` is monotonic.
-    pub fn new(memory: Arc<Memory>, observer: Arc<Observer>, now: Duration) -> Self {
+    pub fn new(memory: Arc<Memory>, observer: Arc<Observer>, tools: Tools, now: Duration) -> Self {
         let config = memory.config();
+        let collect = &config.collect;
+        let root = observer.root.clone();
+        #[cfg(not(feature = "gpu"))]
+        if collect.gpu {
+            tracing::warn!("GPUs are asked for, but this program was built without them");
+        }
         Self {
+            storage_info: collect.storage_info_every.map(Due::now),
+            storage_failed: false,
+            pressure: collect.pressure_every.map(|every| Due::later(every, now)),
+            cpi: collect.cpi.map(CpiCollector::new),
+            cold: collect
+                .cold_pages_every
+                .filter(|_| cold::start(&root))
+                .map(|every| Due::later(every, now)),
+            resctrl: collect
+                .resctrl_every
+                .map(|every| (Due::now(every), ResctrlCollector::default())),
+            #[cfg(feature = "gpu")]
+            gpu: match collect.gpu {
+                true => GpuCollector::open(&root, &memory),
+                false => None,
+            },
+            tools,
+            root,
             round: Round::new(observer),
             maintain: Due::later(MAINTAIN_EVERY, now),
             train: Due::later(config.forecast.train_every, now),
@@ -88,6 +135,7 @@ impl Keeper {
             self.read_node_info();
         }
         self.round.collect(&self.memory, &known, now);
+        self.collect_more(monotonic);
         if !self.round.batch.append(&self.memory, now) {
             self.round.places.forget_series();
         }
@@ -104,9 +152,71 @@ impl Keeper {
         }
     }
 
+    /// What not every node has, or not every round.
+    fn collect_more(&mut self, monotonic: Duration) {
+        let memory = &self.memory;
+        if self
+            .storage_info
+            .as_mut()
+            .is_some_and(|due| due.is_due(monotonic))
+        {
+            let storage = LocalStorage::read(&self.root, &mut self.buf);
+            memory.gauges().lock().storage_info.count(&storage);
+            match storage {
+                Ok(storage) => {
+                    memory.facts().set(facts::NODE_LOCAL_STORAGE_INFO, storage);
+                    self.storage_failed = false;
+                }
+                Err(error) if !self.storage_failed => {
+                    tracing::warn!(%error, "cannot read which disks there are, keeping the last ones");
+                    self.storage_failed = true;
+                }
+                Err(_) => {}
+            }
+        }
+        let Round { places, batch, .. } = &mut self.round;
+        if self
+            .pressure
+            .as_mut()
+            .is_some_and(|due| due.is_due(monotonic))
+        {
+            pressure::note(batch, memory, places.iter());
+        }
+        if let Some(cpi) = &mut self.cpi {
+            cpi.note(monotonic, batch, memory);
+        }
+        let observer = Arc::clone(self.round.observer());
+        let cpus = self.round.cpus().cloned();
+        let Round { places, batch, .. } = &mut self.round;
+        if let Some(cpi) = &mut self.cpi {
+            let cpus = cpus.as_deref();
+            cpi.step(
+                monotonic,
+                places.iter(),
+                cpus,
+                &self.tools,
+                &self.root,
+                &mut self.buf,
+            );
+        }
+        if self.cold.as_mut().is_some_and(|due| due.is_due(monotonic)) {
+            let (tools, buf) = (&self.tools, &mut self.buf);
+            cold::note(batch, memory, places.iter(), &observer, tools, buf);
+        }
+        if let Some((due, resctrl)) = &mut self.resctrl
+            && due.is_due(monotonic)
+        {
+            resctrl.note(batch, memory, &self.root, &mut self.buf);
+        }
+        #[cfg(feature = "gpu")]
+        if let Some(gpu) = &mut self.gpu {
+            gpu.note(batch, memory, places.iter(), &self.root, &mut self.buf);
+        }
+    }
+
     fn read_node_info(&mut self) {
         let memory = &self.memory;
-        let root = &self.round.observer().root;
+        let root = &self.root;
         let cpus = CpuFacts::read(root, &mut self.buf);
         let numa = NumaFacts::read(root, &mut self.buf);
         {
@@ -217,21 +327,22 @@ impl Handle {
 pub fn spawn(
     memory: Arc<Memory>,
     observer: Arc<Observer>,
+    tools: Tools,
     clock: Clock,
 ) -> std::io::Result<Handle> {
     let (stop, stopped) = channel();
+    let keeper = Keeper::new(memory, observer, tools, clock.monotonic());
     let thread = std::thread::Builder::new()
         .name("memory".into())
-        .spawn(move || run(memory, observer, &clock, &stopped))?;
+        .spawn(move || run(keeper, &clock, &stopped))?;
     Ok(Handle {
         stop,
         thread: Some(thread),
     })
 }
 
-fn run(memory: Arc<Memory>, observer: Arc<Observer>, clock: &Clock, stopped: &Receiver<()>) {
-    let interval = memory.config().interval;
-    let mut keeper = Keeper::new(memory, observer, clock.monotonic());
+fn run(mut keeper: Keeper, clock: &Clock, stopped: &Receiver<()>) {
+    let interval = keeper.memory.config().interval;
     let mut beat = Due::later(interval, clock.monotonic());
     loop {
         let wait = beat.next.saturating_sub(clock.monotonic());

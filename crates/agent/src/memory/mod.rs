@@ -5,13 +5,19 @@
 //! [`Memory`]. Reports and policies ask the memory. What the cluster says about pods comes from the board.
 
 pub mod catalogue;
+mod cold;
 mod config;
+mod cpi;
 pub mod facts;
 mod forecast;
 mod gauges;
+#[cfg(feature = "gpu")]
+mod gpu;
 pub(crate) mod keeper;
 mod places;
+mod pressure;
 mod remember;
+mod resctrl;
 mod round;
 mod series;
 

@@ -23,6 +23,9 @@ use super::places::{Place, Places, Role, kube_qos};
 use super::{Memory, Metric, Series};
 use crate::states::Known;
 
+/// So many series are known without asking the store.
+const MOST_IDS: usize = 1 << 14;
+
 /// The figures of one round, on their way into the memory.
 #[derive(Debug, Default)]
 pub struct Batch {
@@ -65,7 +68,8 @@ impl Batch {
     pub fn append(&mut self, memory: &Memory, at: Timestamp) -> bool {
         let taken = memory.append(at.millis(), &self.values);
         self.values.clear();
-        if !taken {
+        // Of what has come and gone nobody asks again.
+        if !taken || self.ids.len() > MOST_IDS {
             self.ids.clear();
         }
         taken
@@ -113,6 +117,10 @@ impl Round {
 
     pub fn observer(&self) -> &Arc<Observer> {
         &self.observer
+    }
+
+    pub fn cpus(&self) -> Option<&Arc<CpuFacts>> {
+        self.cpus.as_ref()
     }
 
     pub fn set_cpus(&mut self, cpus: Arc<CpuFacts>) {
