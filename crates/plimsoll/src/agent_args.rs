@@ -17,6 +17,7 @@ use plimsoll_observe::events::{EventType, Limits};
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
+use crate::cluster_args::{self, ClusterArgs};
 use crate::koordlet_args::KoordletArgs;
 use crate::{Called, go, perf_config};
 
@@ -33,6 +34,8 @@ pub struct AgentArgs {
     machine: MachineArgs,
     #[command(flatten)]
     koordlet: KoordletArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
     #[command(flatten)]
     accepted: AcceptedArgs,
 }
@@ -345,6 +348,26 @@ impl AgentArgs {
         &self.serving
     }
 
+    pub fn cluster(&self) -> &ClusterArgs {
+        &self.cluster
+    }
+
+    /// What the cluster knows this node by.
+    pub fn node_name(&self) -> Result<&str> {
+        let name = self.machine.node_name.as_deref();
+        name.filter(|name| !name.is_empty())
+            .context("in a cluster the node's name must be told: --node-name, or NODE_NAME in the environment")
+    }
+
+    pub fn gates(&self) -> Result<cluster_args::Gates> {
+        Ok(cluster_args::Gates {
+            topology: self.koordlet.gate("NodeTopologyReport")?,
+            hugepages: self.koordlet.gate("HugePageReport")?,
+            volumes: self.koordlet.gate("BlkIOReconcile")?,
+            devices: self.koordlet.gate("Accelerators")?,
+        })
+    }
+
     /// Whether anything was asked of the memory, which the original does not have.
     pub fn wants_memory(&self) -> bool {
         self.koordlet.asked_interval().is_some()
@@ -451,6 +474,7 @@ impl AgentArgs {
             bail!("--cpu-budget is a share of one core, 0.05 for five per cent");
         }
         self.serving.check_endpoint()?;
+        self.cluster.check()?;
         let enable = Some(sampling.enable_metrics.as_str());
         let disable = sampling.disable_metrics.as_deref();
         let groups = GroupSet::from_flags(enable, disable)?;

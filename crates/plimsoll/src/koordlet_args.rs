@@ -185,7 +185,7 @@ pub struct AcceptedArgs {
         aliases = [
             "configmap-name", "configmap-namespace", "cgroup-root-dir", "sys-root-dir", "sys-fs-root-dir",
             "proc-root-dir", "var-run-root-dir", "run-root-dir", "cgroup-kube-dir", "containerd-endpoint",
-            "docker-endpoint", "pouch-endpoint", "default-runtime-type", "var-lib-kubelet-dir",
+            "docker-endpoint", "pouch-endpoint", "default-runtime-type",
             "hami-core-library-directory-path", "pod-resources-proxy-path", "xpu-device-infos-dir",
             "report-interval", "reconcile-interval-seconds", "cpu-suppress-interval-seconds",
             "cpu-evict-interval-seconds", "memory-evict-interval-seconds", "memory-evict-cool-time-seconds",
@@ -223,6 +223,11 @@ impl KoordletArgs {
             .parse()
             .with_context(|| format!("--addr {text:?} is not an address and port"))?;
         Ok(Some(address))
+    }
+
+    /// Whether something is switched on.
+    pub fn gate(&self, name: &str) -> Result<bool> {
+        Ok(Gates::parse(&self.collect.feature_gates)?.on(name))
     }
 
     /// How often to take notes, if that was said, and if it is to be done.

@@ -1,6 +1,7 @@
 //! Plimsoll: one binary, one subcommand a role.
 
 mod agent_args;
+mod cluster_args;
 mod go;
 mod koordlet_args;
 mod manager;
@@ -24,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use cluster_args::Member;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
 use up::UpArgs;
@@ -236,6 +238,16 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     if called == Called::Cadvisor && !args.wants_memory() {
         config.memory = None;
     }
+    let cluster = match args.cluster().source(called) {
+        Some(source) => {
+            let name = args.node_name().map_err(Failure::Usage)?.to_owned();
+            Some((source, name, args.gates().map_err(Failure::Usage)?))
+        }
+        None => None,
+    };
+    if let Some(memory) = &mut config.memory {
+        memory.alone = cluster.is_none();
+    }
     let listen = args.listen(called).map_err(Failure::Usage)?;
     let http = args.http(listen);
     raise_descriptor_limit();
@@ -255,12 +267,22 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     };
     let drain = args.serving().drain_timeout;
     let outcome = runtime.block_on(async {
-        let agent = config.build(world)?;
+        let agent = config.build(world.clone())?;
         let server = http.bind().await?;
         let running = agent.spawn().context("cannot start the agent's threads")?;
         let serving = server.spawn(running.view());
+        let member = match cluster {
+            Some((source, name, gates)) => {
+                let (args, view) = (args.cluster(), running.view());
+                Some(Member::by_flags(args, source, &name, gates, &view, &world).await?)
+            }
+            None => None,
+        };
         wait_for_signal().await?;
         tracing::info!("stopping");
+        if let Some(member) = member {
+            member.drain(drain).await;
+        }
         serving.drain(drain).await;
         running.drain(drain).await;
         anyhow::Ok(())

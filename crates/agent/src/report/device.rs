@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use plimsoll_api::quantity::Quantity;
+use plimsoll_host::gpu::Device as Gpu;
 use serde_json::{Map, Value, json};
 
-use super::figures::Gpu;
 use super::node_metric::{GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO};
 use super::send::owner;
 
@@ -89,9 +89,13 @@ fn devices(gpus: &[Gpu], now: Timestamp) -> Vec<Value> {
 }
 
 fn condition(gpu: &Gpu, now: Timestamp) -> Value {
-    let (status, reason, message) = match &gpu.fault {
-        None => ("True", "DeviceHealthy", "device is healthy"),
-        Some((code, message)) => ("False", code.as_str(), message.as_str()),
+    let (status, reason, message) = match gpu.fault {
+        None => ("True", "DeviceHealthy".to_owned(), "device is healthy".to_owned()),
+        Some(number) => (
+            "False",
+            format!("Xid{number}"),
+            format!("the driver has reported the fatal error Xid {number}"),
+        ),
     };
     json!({
         "type": HEALTHY, "status": status, "reason": reason, "message": message,
@@ -201,7 +205,7 @@ mod tests {
             at("2026-01-01T00:00:00Z"),
         );
         let mut broken = gpu(1, "T4");
-        broken.fault = Some(("Xid79".into(), "fell off the bus".into()));
+        broken.fault = Some(79);
         let gpus = [gpu(0, "T4"), broken];
         let now = device("n1", "u1", &gpus, at("2026-01-02T00:00:00Z"));
         let mut present = before.clone();
@@ -213,6 +217,10 @@ mod tests {
         });
         assert_eq!(times, ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]);
         assert_eq!(merged["spec"]["devices"][1].get("health"), None);
+        assert_eq!(
+            merged["spec"]["devices"][1]["conditions"][0]["reason"],
+            "Xid79"
+        );
         assert_eq!(merged["metadata"]["labels"]["mine"], "1");
         assert_eq!(super::merged(&merged, &now), None);
     }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use plimsoll_host::gpu::Device;
 use plimsoll_predict::reclaim::Reclaimable;
 
-use crate::memory::{Memory, Series, Summary};
+use crate::memory::{Memory, Series, Summary, facts};
 use crate::states::Known;
 
 /// What has been remembered, and what it lets us foresee.
@@ -15,6 +16,9 @@ pub trait Figures: Send + Sync {
 
     /// `None`: nothing can be foreseen.
     fn forecast(&self, known: &Known, now: Timestamp) -> Option<Reclaimable>;
+
+    /// The GPUs that were found, if any were looked for.
+    fn gpus(&self) -> Vec<Device>;
 }
 
 impl Figures for Memory {
@@ -25,23 +29,9 @@ impl Figures for Memory {
     fn forecast(&self, known: &Known, now: Timestamp) -> Option<Reclaimable> {
         Some(self.forecast(known, now))
     }
-}
 
-/// A GPU as its driver tells it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Gpu {
-    pub minor: u32,
-    pub uuid: String,
-    /// `NVIDIA A100-SXM4-80GB`.
-    pub model: String,
-    pub driver: String,
-    /// Bytes.
-    pub memory: u64,
-    /// `None`: the machine has no NUMA nodes.
-    pub numa_node: Option<i32>,
-    /// The root it hangs below, `pci0000:3a`, and its own address, `0000:3b:00.0`.
-    pub pcie: String,
-    pub bus: String,
-    /// The fatal error that it had, if it had one: a code and what it means.
-    pub fault: Option<(String, String)>,
+    fn gpus(&self) -> Vec<Device> {
+        let found = self.facts().get::<Vec<Device>>(facts::GPU_DEVICES);
+        found.map(|found| found.to_vec()).unwrap_or_default()
+    }
 }

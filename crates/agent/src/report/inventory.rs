@@ -6,11 +6,11 @@ use kube::api::Api;
 use kube::core::DynamicObject;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_host::gpu::Device as Gpu;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::device;
-use super::figures::Gpu;
 use super::live::{Config, Sources};
 use super::send::{Wanted, keep, objects};
 
@@ -67,7 +67,7 @@ impl Inventory {
             let Some(node) = self.sources.board.now().node else {
                 continue;
             };
-            let gpus = (self.sources.gpus)();
+            let gpus = self.sources.figures.gpus();
             let fresh = kept
                 .as_ref()
                 .is_some_and(|(before, at)| *before == gpus && at.elapsed() < REPAIR);

@@ -8,7 +8,7 @@ use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::{Clock, HostRoot};
 use tokio::task::JoinSet;
 
-use super::figures::{Figures, Gpu};
+use super::figures::Figures;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::reporter::Reporter;
@@ -38,7 +38,6 @@ pub struct Sources {
     pub figures: Arc<dyn Figures>,
     pub clock: Clock,
     pub root: HostRoot,
-    pub gpus: Arc<dyn Fn() -> Vec<Gpu> + Send + Sync>,
 }
 
 impl std::fmt::Debug for Sources {
@@ -79,6 +78,19 @@ pub struct Running {
 }
 
 impl Config {
+    /// As the flags' defaults have it.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            early: 0.05,
+            metrics: true,
+            topology: Some(Duration::from_secs(3)),
+            hugepages: false,
+            devices: false,
+            kubelet_folder: "/var/lib/kubelet".to_owned(),
+        }
+    }
+
     pub fn build(self, client: kube::Client, sources: Sources) -> Reports {
         Reports {
             config: self,

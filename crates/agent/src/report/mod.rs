@@ -18,7 +18,7 @@ mod topology;
 
 pub use cpus::CpuSet;
 pub use device::device;
-pub use figures::{Figures, Gpu};
+pub use figures::Figures;
 pub use live::{Config, Counters, Reports, Running, Sources};
 pub use node_metric::{Input, status};
 pub use topology::{Facts, Told, told};

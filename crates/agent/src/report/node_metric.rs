@@ -9,10 +9,11 @@ use plimsoll_api::node_metric::{
     NodeUsage, NumaUsage, PodUsage, Reclaimable, Resources,
 };
 use plimsoll_api::quantity::{Notation, Quantity};
+use plimsoll_host::gpu::Device;
 use plimsoll_predict::Amount;
 use serde_json::{Value, json};
 
-use super::figures::{Figures, Gpu};
+use super::figures::Figures;
 use crate::http::parse_duration;
 use crate::memory::catalogue::{
     HOST_APPLICATION_CPU_USAGE, HOST_APPLICATION_MEMORY_USAGE,
@@ -44,7 +45,7 @@ pub struct Input<'a> {
     pub figures: &'a dyn Figures,
     /// How many there are; they are numbered from 0.
     pub numa_nodes: usize,
-    pub gpus: &'a [Gpu],
+    pub gpus: &'a [Device],
     pub now: Timestamp,
 }
 

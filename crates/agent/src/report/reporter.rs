@@ -89,7 +89,7 @@ impl Reporter {
                 known: &known,
                 figures: &*sources.figures,
                 numa_nodes: numa_nodes.map_or(0, |numa| numa.nodes.len()),
-                gpus: &(sources.gpus)(),
+                gpus: &sources.figures.gpus(),
                 now: sources.now(),
             };
             node_metric::status(&input)

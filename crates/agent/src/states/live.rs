@@ -60,6 +60,18 @@ impl std::fmt::Debug for States {
 }
 
 impl Config {
+    /// Everything from the API server, and nothing beyond what everybody needs.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            pods: PodSource::ApiServer,
+            volumes: false,
+            kubelet_settings: false,
+            hierarchies: None,
+            bell: Doorbell::default(),
+        }
+    }
+
     pub fn build(self, client: kube::Client, board: Board) -> States {
         States {
             config: self,

@@ -20,6 +20,8 @@ What to do with it:
   kubectl get nodes -o wide                 this machine, with its true capacity
   kubectl apply -f app.yaml                 any kind, your own definitions too
   kubectl top nodes                         what is used, after half a minute
+  kubectl get nodemetrics -o yaml           the same with pods, percentiles and forecasts
+  kubectl describe node                     with batch-cpu and batch-memory: what may be lent
   curl 127.0.0.1:9120/metrics               what the agent sees on this machine
 
   plimsoll up --simulate-nodes 100          with a hundred nodes that cost nothing:
@@ -54,6 +56,9 @@ pub struct UpArgs {
     /// Leave out the metrics server: `kubectl top` and autoscalers have nobody to ask then
     #[arg(long)]
     pub no_metrics_server: bool,
+    /// Leave out the manager: nodes' reports are not asked for, and nothing is lent to batch pods
+    #[arg(long)]
+    pub no_manager: bool,
     /// Leave out the controllers: namespaces are not emptied, dependents do not follow their owners
     #[arg(long)]
     pub no_controllers: bool,

@@ -1,6 +1,7 @@
 //! `plimsoll up`: the control plane and every role, on this machine, with one command.
 
 mod args;
+mod colocation;
 mod figures;
 mod lock;
 mod machine;
@@ -16,6 +17,7 @@ use plimsoll_ground::serve;
 use plimsoll_simulate as simulate;
 
 pub use args::UpArgs;
+use colocation::Manager;
 use figures::MetricsServer;
 use lock::Lock;
 use machine::Machine;
@@ -69,6 +71,7 @@ struct Up {
     /// What simulated nodes use.
     pages: Option<serve::Serving>,
     metrics_server: Option<MetricsServer>,
+    manager: Option<Manager>,
 }
 
 impl Up {
@@ -91,6 +94,13 @@ impl Up {
         lock.tell(&format!("https://{}", api.local_addr()))?;
         let kubeconfig = data_dir.join("kubeconfig");
         credentials::write(&kubeconfig, api.kubeconfig().as_bytes(), 0o600)?;
+        let manager = match args.no_manager {
+            true => None,
+            false => {
+                let started = Manager::start(api.client()).await;
+                Some(started.context("the manager; leave it out with --no-manager")?)
+            }
+        };
         let machine = match node_name.clone() {
             Some(name) => Some(Machine::start(name, data_dir, api.client()).await?),
             None => None,
@@ -117,6 +127,7 @@ impl Up {
             simulation: simulation.build(api.client()).spawn(),
             pages,
             metrics_server,
+            manager,
             api,
             kubeconfig,
             data_dir: data_dir.to_owned(),
@@ -153,6 +164,9 @@ impl Up {
         ));
         if self.metrics_server.is_some() {
             say("             kubectl top nodes, in half a minute");
+        }
+        if self.manager.is_some() && (self.machine.is_some() || self.simulation.names().is_some()) {
+            say("             kubectl get nodemetrics -o yaml, in a minute");
         }
         if let Some(pages) = pages {
             say(&format!("             curl http://{pages}/metrics"));
@@ -209,6 +223,9 @@ impl Up {
         }
         if let Some(machine) = self.machine {
             machine.drain(DRAIN).await;
+        }
+        if let Some(manager) = self.manager {
+            manager.drain(DRAIN).await;
         }
         self.api.drain(DRAIN).await;
     }

@@ -34,6 +34,10 @@ impl Figures for Remembered {
     fn forecast(&self, _: &Known, _: Timestamp) -> Option<reclaim::Reclaimable> {
         self.forecast
     }
+
+    fn gpus(&self) -> Vec<Device> {
+        Vec::new()
+    }
 }
 
 fn remembered(figures: &[(&str, f64)]) -> Remembered {
@@ -68,7 +72,7 @@ fn pod(namespace: &str, name: &str, kube_qos: KubeQos) -> Pod {
     }
 }
 
-fn told(figures: &Remembered, known: &Known, gpus: &[Gpu]) -> Option<Value> {
+fn told(figures: &Remembered, known: &Known, gpus: &[Device]) -> Option<Value> {
     let input = Input {
         known,
         figures,
@@ -235,11 +239,11 @@ fn what_is_asked_for() {
 
 #[test]
 fn gpus_of_the_node_and_of_a_pod() {
-    let gpu = Gpu {
+    let gpu = Device {
         minor: 1,
         uuid: "GPU-7".into(),
         memory: 16 << 30,
-        ..Gpu::default()
+        ..Device::default()
     };
     let mut figures = NODE.to_vec();
     figures.extend([
