@@ -6,6 +6,7 @@
 mod agent;
 mod config;
 pub mod http;
+mod koordlet_page;
 pub mod memory;
 pub mod node;
 pub mod report;

@@ -12,7 +12,7 @@ use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::Versions;
 
 use crate::View;
-use crate::http::Surface;
+use crate::http::{Half, Surface};
 
 /// Pages that show a runtime's own words wait no longer for them.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
@@ -56,6 +56,10 @@ impl Surface for View {
 
     fn self_metrics(&self) -> Vec<u8> {
         self.own_families()
+    }
+
+    fn koordlet_metrics(&self, half: Half) -> Vec<u8> {
+        self.koordlet(&[half])
     }
 
     fn ready(&self) -> Result<(), String> {

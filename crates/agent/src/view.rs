@@ -19,6 +19,8 @@ use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::store::Container;
 use plimsoll_observe::{Group, Observer, oom_watch};
 
+use crate::http::{Half, Surface};
+use crate::koordlet_page;
 use crate::memory::Memory;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
@@ -110,8 +112,36 @@ impl View {
             let mut text = Text::default();
             self_metrics::process(&mut text, self.started);
             page.extend_from_slice(&text.into_bytes());
+            page.extend_from_slice(&self.koordlet(&[Half::Internal, Half::External]));
         }
         page.into()
+    }
+
+    /// Koordinator's families, where something is remembered.
+    pub(crate) fn koordlet(&self, halves: &[Half]) -> Vec<u8> {
+        let mut text = Text::default();
+        let Some(memory) = &self.memory else {
+            return Vec::new();
+        };
+        let name = self.node_name();
+        let now = self.observer.clock.now();
+        let page = koordlet_page::Page {
+            memory,
+            known: self.board.now(),
+            node: &name,
+            started: self.started,
+            now: jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default(),
+        };
+        for half in halves {
+            match half {
+                Half::Internal => page.internal(&mut text),
+                Half::External => {
+                    page.external(&mut text);
+                    page.pressure(&mut text, &self.observer.store);
+                }
+            }
+        }
+        text.into_bytes()
     }
 
     fn shown(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Arc<Container>> {

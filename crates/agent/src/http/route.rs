@@ -39,6 +39,9 @@ pub enum Route {
     MetricsCadvisor,
     MetricsResource,
     MetricsSelf,
+    /// Koordinator's pages: the agent on itself, and what users look for.
+    MetricsInternal,
+    MetricsExternal,
     StatsSummary,
     Sources,
     Validate,
@@ -73,6 +76,7 @@ impl Route {
             Self::Metrics | Self::MetricsCadvisor => "metrics",
             Self::MetricsResource => "resource",
             Self::MetricsSelf => "self",
+            Self::MetricsInternal | Self::MetricsExternal => "metrics",
             Self::StatsSummary => "summary",
             Self::Sources | Self::Validate => "debug",
             Self::Api(_) => "api",
@@ -114,6 +118,8 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/metrics/cadvisor" => return Route::MetricsCadvisor,
         "/metrics/resource" => return Route::MetricsResource,
         "/metrics/self" => return Route::MetricsSelf,
+        "/internal-metrics" => return Route::MetricsInternal,
+        "/external-metrics" => return Route::MetricsExternal,
         "/stats/summary" => return Route::StatsSummary,
         "/debug/sources" => return Route::Sources,
         "/api" | "/validate" | "/static" => {
@@ -219,6 +225,8 @@ mod tests {
                 Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
             ),
             ("/metrics", Route::Metrics),
+            ("/internal-metrics", Route::MetricsInternal),
+            ("/external-metrics", Route::MetricsExternal),
             ("/api/%zz", Route::Malformed),
         ] {
             assert_eq!(to(path), expected, "{path}");

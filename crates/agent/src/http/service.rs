@@ -25,7 +25,7 @@ use super::counters::Counters;
 use super::pages;
 use super::reply::{self, EXPOSITION, EXPOSITION_UTF8, Failure, Reply};
 use super::route::{Places, Route, route};
-use super::surface::Surface;
+use super::surface::{Half, Surface};
 use super::target::Query;
 
 /// So many large answers are made at once; the others wait their turn.
@@ -208,6 +208,8 @@ where
         Route::MetricsCadvisor => metrics(&shared, Dialect::Kubelet, &head.headers, &query).await,
         Route::MetricsResource => resource(shared, &head.headers).await,
         Route::MetricsSelf => own_metrics(shared, &head.headers).await,
+        Route::MetricsInternal => koordlet(shared, &head.headers, Half::Internal).await,
+        Route::MetricsExternal => koordlet(shared, &head.headers, Half::External).await,
         Route::StatsSummary => summary(&shared, &head.method, &query).await,
         Route::Sources => sources(shared, query).await,
         Route::Validate => {
@@ -322,6 +324,13 @@ async fn own_metrics(shared: Arc<Shared>, headers: &HeaderMap) -> Result<Reply, 
     exposition(headers, move || {
         let agent = shared.surface.self_metrics();
         Ok(vec![agent.into(), shared.counters.render().into()])
+    })
+    .await
+}
+
+async fn koordlet(shared: Arc<Shared>, headers: &HeaderMap, half: Half) -> Result<Reply, Failure> {
+    exposition(headers, move || {
+        Ok(vec![shared.surface.koordlet_metrics(half).into()])
     })
     .await
 }

@@ -9,6 +9,13 @@ use plimsoll_observe::Observer;
 use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::Versions;
 
+/// What concerns the agent itself, and what users look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    Internal,
+    External,
+}
+
 /// The agent as the server sees it. Every method may take its time: it is called on a thread that may wait.
 pub trait Surface: Send + Sync + 'static {
     /// Containers, events, the machine, and the line to the sampler.
@@ -31,6 +38,11 @@ pub trait Surface: Send + Sync + 'static {
 
     /// Families about the agent itself; the server adds its own.
     fn self_metrics(&self) -> Vec<u8>;
+
+    /// Koordinator's families; none where nothing is remembered.
+    fn koordlet_metrics(&self, _half: Half) -> Vec<u8> {
+        Vec::new()
+    }
 
     /// `Err` says what is still missing.
     fn ready(&self) -> Result<(), String>;

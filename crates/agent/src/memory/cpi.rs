@@ -48,7 +48,6 @@ pub struct CpiCollector {
 /// The counts of one container's last window, for pages.
 #[derive(Debug, Clone)]
 pub struct CpiGauge {
-    pub pod: Arc<str>,
     pub id: Box<str>,
     pub cycles: u64,
     pub instructions: u64,
@@ -161,7 +160,6 @@ impl CpiCollector {
             }
             gauges.cpi.retain(|known| known.id != id);
             gauges.cpi.push(CpiGauge {
-                pod,
                 id,
                 cycles: cpi.cycles,
                 instructions: cpi.instructions,

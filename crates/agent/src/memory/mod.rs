@@ -20,6 +20,8 @@ mod remember;
 mod resctrl;
 mod round;
 mod series;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Collect, Config, Cpi, Forecast};
 pub use plimsoll_predict::reclaim::Config as ReclaimConfig;

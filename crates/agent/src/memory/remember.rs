@@ -100,6 +100,10 @@ impl Memory {
         &self.facts
     }
 
+    pub fn models(&self) -> usize {
+        self.forecasts.lock().len()
+    }
+
     pub fn stats(&self) -> plimsoll_tsdb::Stats {
         self.store.stats()
     }
