@@ -87,8 +87,8 @@ pub struct Gates {
 impl ClusterArgs {
     /// `None`: there is no cluster to follow.
     pub fn source(&self, called: Called) -> Option<clients::Config> {
-        let inside = called == Called::Koordlet
-            && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let inside =
+            called == Called::Koordlet && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let wanted = self.kubeconfig.is_some() || self.in_cluster || inside;
         wanted.then(|| {
             let mut config = clients::Config::from_flag(self.kubeconfig.clone());
@@ -100,7 +100,9 @@ impl ClusterArgs {
 
     pub fn check(&self) -> Result<()> {
         if self.kubelet_preferred_address_type != "InternalIP" {
-            bail!("--kubelet-preferred-address-type: only InternalIP is known; name another address with --kubelet-address");
+            bail!(
+                "--kubelet-preferred-address-type: only InternalIP is known; name another address with --kubelet-address"
+            );
         }
         if self.kubelet_sync_interval < Duration::from_secs(1) {
             bail!("--kubelet-sync-interval must be at least 1s; new pods are seen at once anyway");
@@ -200,8 +202,15 @@ impl Member {
         let clients = source.build().await.context("the cluster")?;
         let (stopper, shutdown) = shutdown::channel();
         clients.spawn_reload(shutdown);
-        let (states, reports) = (args.states(name, gates, &clients), args.reports(name, gates));
-        tracing::info!(node = name, api_server = clients.address(), "following the cluster");
+        let (states, reports) = (
+            args.states(name, gates, &clients),
+            args.reports(name, gates),
+        );
+        tracing::info!(
+            node = name,
+            api_server = clients.address(),
+            "following the cluster"
+        );
         let member = Self::start(clients.client(), states, reports, view, world);
         Ok(Self {
             _stopper: Some(stopper),

@@ -90,7 +90,11 @@ fn devices(gpus: &[Gpu], now: Timestamp) -> Vec<Value> {
 
 fn condition(gpu: &Gpu, now: Timestamp) -> Value {
     let (status, reason, message) = match gpu.fault {
-        None => ("True", "DeviceHealthy".to_owned(), "device is healthy".to_owned()),
+        None => (
+            "True",
+            "DeviceHealthy".to_owned(),
+            "device is healthy".to_owned(),
+        ),
         Some(number) => (
             "False",
             format!("Xid{number}"),

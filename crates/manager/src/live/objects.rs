@@ -7,6 +7,7 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::names;
 use plimsoll_api::node_metric::{self, NodeMetricStatus};
 use plimsoll_api::node_slo;
+use plimsoll_api::node_topology::{self, Zone};
 use plimsoll_api::pod::{self, Resources};
 use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
 use plimsoll_api::quantity::Quantity;
@@ -87,6 +88,15 @@ pub struct NodeSlo {
     pub spec: Value,
 }
 
+/// A node's NUMA nodes, as its agent tells them.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Topology {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub zones: Vec<Zone>,
+}
+
 const SLO_API: &str = "slo.koordinator.sh/v1alpha1";
 
 found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
@@ -110,7 +120,35 @@ found_at!(
     ClusterResourceScope
 );
 
+found_at!(
+    Topology,
+    node_topology::GROUP,
+    node_topology::VERSION,
+    node_topology::API_VERSION,
+    node_topology::KIND,
+    node_topology::PLURAL,
+    ClusterResourceScope
+);
+
 impl Pod {
+    /// The NUMA nodes that the scheduler has bound it to.
+    pub fn zones(&self) -> Vec<usize> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Status {
+            numa_node_resources: Vec<Bound>,
+        }
+        #[derive(Deserialize)]
+        struct Bound {
+            node: usize,
+        }
+        let annotations = self.metadata.annotations.as_ref();
+        let text = annotations.and_then(|all| all.get(names::ANNOTATION_RESOURCE_STATUS));
+        let status = text.and_then(|text| serde_json::from_str::<Status>(text).ok());
+        let bound = status.unwrap_or_default().numa_node_resources;
+        bound.into_iter().map(|one| one.node).collect()
+    }
+
     /// It holds, or is about to hold, resources of its node.
     pub fn is_alive(&self) -> bool {
         matches!(self.status.phase.as_str(), "Running" | "Pending" | "")
