@@ -100,7 +100,7 @@ impl Trace {
         };
         trace.level = match kind {
             Kind::Cpu => 0.002 + trace.random() * 0.2,
-            Kind::Bytes => (4096.0 * (trace.random() * 100_000.0)).floor(),
+            Kind::Bytes => 4096.0 * (trace.random() * 100_000.0).floor(),
             Kind::Ratio => 0.0,
         };
         trace
@@ -133,37 +133,6 @@ impl Trace {
                 true => (self.random() * 10.0).floor() / 10.0,
                 false => 0.0,
             },
-        };
-        trace
-    }
-
-    /// Between 0 and 1.
-    fn random(&mut self) -> f64 {
-        self.seed ^= self.seed << 13;
-        self.seed ^= self.seed >> 7;
-        self.seed ^= self.seed << 17;
-        (self.seed >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn next(&mut self) -> f64 {
-        if self.random() < 0.005 {
-            self.busy = !self.busy;
-        }
-        match self.kind {
-            Kind::Cpu if self.busy => self.level * (0.8 + 0.4 * self.random()),
-            // An idle program wakes up now and then.
-            Kind::Cpu => (self.random() * 20.0).floor() * 1e-5,
-            Kind::Bytes => {
-                if self.busy && self.random() < 0.1 {
-                    let pages = (self.random() * 64.0).floor() - 31.0;
-                    self.level = (self.level + pages * 4096.0).max(0.0);
-                }
-                self.level
-            }
-            Kind::Ratio if self.busy && self.random() < 0.2 => {
-                (self.random() * 10.0).floor() / 10.0
-            }
-            Kind::Ratio => 0.0,
         }
     }
 }
