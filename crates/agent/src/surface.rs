@@ -74,6 +74,24 @@ impl Surface for View {
         self.files_of(container)
     }
 
+    fn remembered(&self, metric: &str, window: Duration) -> Option<String> {
+        let memory = self.memory()?;
+        let now = self.observer.clock.now();
+        let now = jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default();
+        let series: serde_json::Map<String, serde_json::Value> = memory
+            .listing(metric, window, now)
+            .into_iter()
+            .map(|(key, of)| {
+                let figures = serde_json::json!({
+                    "avg": of.avg, "last": of.last, "p50": of.p50, "p90": of.p90, "p95": of.p95,
+                    "p99": of.p99, "count": of.count, "span_seconds": of.span.as_secs_f64(),
+                });
+                (key.to_string(), figures)
+            })
+            .collect();
+        Some(serde_json::Value::Object(series).to_string())
+    }
+
     fn image_fs(&self) -> Option<ImageFs> {
         let asking = tokio::time::timeout(IMAGE_FS_PATIENCE, self.containers.image_fs());
         self.tokio.block_on(async { asking.await.ok().flatten() })

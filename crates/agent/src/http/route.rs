@@ -44,6 +44,8 @@ pub enum Route {
     MetricsExternal,
     StatsSummary,
     Sources,
+    /// What is remembered of one metric.
+    Remembered,
     Validate,
     /// The decoded path from `/api/` on.
     Api(String),
@@ -78,7 +80,7 @@ impl Route {
             Self::MetricsSelf => "self",
             Self::MetricsInternal | Self::MetricsExternal => "metrics",
             Self::StatsSummary => "summary",
-            Self::Sources | Self::Validate => "debug",
+            Self::Sources | Self::Remembered | Self::Validate => "debug",
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
             Self::Redirect { .. } => "redirect",
@@ -122,6 +124,7 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/external-metrics" => return Route::MetricsExternal,
         "/stats/summary" => return Route::StatsSummary,
         "/debug/sources" => return Route::Sources,
+        "/debug/memory" => return Route::Remembered,
         "/api" | "/validate" | "/static" => {
             return permanent(with_query(format!("{}{inner}/", places.prefix)));
         }
@@ -225,6 +228,7 @@ mod tests {
                 Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
             ),
             ("/metrics", Route::Metrics),
+            ("/debug/memory", Route::Remembered),
             ("/internal-metrics", Route::MetricsInternal),
             ("/external-metrics", Route::MetricsExternal),
             ("/api/%zz", Route::Malformed),

@@ -212,6 +212,7 @@ where
         Route::MetricsExternal => koordlet(shared, &head.headers, Half::External).await,
         Route::StatsSummary => summary(&shared, &head.method, &query).await,
         Route::Sources => sources(shared, query).await,
+        Route::Remembered => remembered(shared, query).await,
         Route::Validate => {
             let report = blocking(move || shared.surface.validate()).await?;
             Ok(reply::plain(report))
@@ -397,4 +398,22 @@ async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
     let mut text = paths.join("\n");
     text.push('\n');
     Ok(reply::plain(text))
+}
+
+async fn remembered(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
+    let metric = query
+        .filled("metric")
+        .unwrap_or("node_cpu_usage")
+        .to_owned();
+    let window = match query.filled("window") {
+        None => Duration::from_secs(300),
+        Some(text) => super::parse_duration(text)
+            .map_err(|said| Failure::new(StatusCode::BAD_REQUEST, said))?,
+    };
+    let found = blocking(move || shared.surface.remembered(&metric, window)).await?;
+    let nothing = || {
+        let said = "nothing is remembered here; see --collect-res-used-interval";
+        Failure::new(StatusCode::NOT_FOUND, said)
+    };
+    Ok(reply::json(Body::full(found.ok_or_else(nothing)?)))
 }

@@ -1,6 +1,7 @@
 //! What the server shows: everything it cannot know by itself, in one trait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
@@ -52,6 +53,11 @@ pub trait Surface: Send + Sync + 'static {
 
     /// Which kernel files a container's figures come from; `None`: no such container.
     fn sources(&self, container: &str) -> Option<Vec<String>>;
+
+    /// Every series of a metric, as JSON; `None`: nothing is remembered here.
+    fn remembered(&self, _metric: &str, _window: Duration) -> Option<String> {
+        None
+    }
 
     /// How much of the disk the container runtime takes; `None` where none tells.
     fn image_fs(&self) -> Option<ImageFs> {

@@ -170,6 +170,30 @@ impl Memory {
         })
     }
 
+    /// Every series of a metric with what it was like during the `window` up to `end`, by key.
+    pub fn listing(
+        &self,
+        metric: &str,
+        window: Duration,
+        end: Timestamp,
+    ) -> Vec<(std::sync::Arc<str>, Summary)> {
+        let to = end.as_millisecond();
+        let from = to.saturating_sub(i64::try_from(window.as_millis()).unwrap_or(i64::MAX));
+        let mut keys = self.store.keys(|key| {
+            key.strip_prefix(metric)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
+        });
+        keys.sort();
+        let (scratch, values) = &mut *self.scratch.lock();
+        keys.into_iter()
+            .filter_map(|key| {
+                let id = self.store.find(&key)?;
+                let summary = self.summarize(id, from, to, scratch, values)?;
+                Some((key, summary))
+            })
+            .collect()
+    }
+
     /// What may be lent of production pods' requests, and what production will need.
     pub fn forecast(&self, known: &Known, now: Timestamp) -> Reclaimable {
         let forecast = self
