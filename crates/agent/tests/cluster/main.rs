@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
 
+mod reports;
 mod states;
 mod world;

@@ -107,10 +107,11 @@ impl Up {
         };
         let mut simulation = simulate::Config {
             nodes: args.simulate_nodes,
+            reports: !args.no_manager,
             ..simulate::Config::default()
         };
         let mut pages = None;
-        if args.simulate_nodes > 0 && !args.no_metrics_server {
+        if args.simulate_nodes > 0 && !(args.no_metrics_server && args.no_manager) {
             let (told, bound) = simulate::Pages::bind(simulation.clock).await?;
             pages = Some(told.spawn(bound));
             simulation.pages = Some(told);
