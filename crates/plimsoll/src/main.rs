@@ -215,7 +215,9 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
 }
 
 fn start_logging(line: &LogArgs, unless_told: &str, json: bool) {
-    let wanted = line.log.as_deref().unwrap_or(unless_told);
+    // The client library's words on failures are told by whoever asked, with what to do about them.
+    let quieted = format!("{unless_told},kube_client=off");
+    let wanted = line.log.as_deref().unwrap_or(&quieted);
     let (filter, complaint) = match EnvFilter::try_new(wanted) {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new("info"), Some(error)),

@@ -8,6 +8,7 @@ mod case;
 mod certificates;
 mod check;
 mod client;
+mod colocation;
 mod compare;
 mod embedded;
 mod kubectl;
@@ -124,7 +125,7 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     let is_test = matches!(arguments.command, Command::Test { .. });
     ensure!(
         !cases.is_empty()
-            || (is_test && (!elections.is_empty() || of_metrics(filter)))
+            || (is_test && (!elections.is_empty() || of_metrics(filter) || of_colocation(filter)))
             || (matches!(arguments.command, Command::Record) && of_metrics(filter)),
         "no case in {} has such a name",
         arguments.folder.display()
@@ -152,6 +153,10 @@ const METRICS: &str = "metrics-server";
 
 fn of_metrics(filter: Option<&str>) -> bool {
     filter.is_none_or(|filter| filter.contains(METRICS) || METRICS.contains(filter))
+}
+
+fn of_colocation(filter: Option<&str>) -> bool {
+    filter.is_some_and(|filter| filter.contains(colocation::NAME))
 }
 
 fn start_real(kube_bin: Option<&Path>) -> Result<RealCluster> {
@@ -319,6 +324,14 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
             _ => metrics::on_real(&metrics_stage, server, filter),
         };
         for (test, outcome) in outcomes {
+            runner.case(&format!("{name}::{test}"), || outcome);
+        }
+        let stage = colocation::Stage {
+            manifests: &metrics.join("../../../deploy"),
+            program,
+            kube_bin,
+        };
+        for (test, outcome) in colocation::run(&stage, server, filter) {
             runner.case(&format!("{name}::{test}"), || outcome);
         }
     };

@@ -249,6 +249,7 @@ fn known(created: jiff::Timestamp) -> Known {
             limits: quantities(&[]),
         }]
         .into(),
+        claims: Box::default(),
         labels: Default::default(),
         annotations: Default::default(),
     };

@@ -8,8 +8,8 @@ use kube::core::DynamicObject;
 use plimsoll_api::node_topology;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_host::ReadBuf;
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
+use plimsoll_host::{HostError, ReadBuf};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -30,6 +30,8 @@ pub struct Layout {
     config: Config,
     sources: Sources,
     every: Duration,
+    /// Hundreds of files say them, and they hardly ever change.
+    facts: Option<(Instant, Arc<(CpuFacts, NumaFacts)>)>,
 }
 
 struct WantedTopology<'a> {
@@ -62,11 +64,12 @@ impl Layout {
             config: config.clone(),
             sources: sources.clone(),
             every,
+            facts: None,
         }
     }
 
     /// Until told to stop.
-    pub async fn run(self, shutdown: Shutdown) {
+    pub async fn run(mut self, shutdown: Shutdown) {
         let mut changes = self.sources.board.follow();
         let mut kept: Option<(topology::Told, Instant)> = None;
         let mut complained = Vec::new();
@@ -128,27 +131,47 @@ impl Layout {
     }
 
     /// `None`: the machine does not tell.
-    async fn told(&self, known: Known) -> Option<(topology::Told, Vec<String>)> {
-        let (root, config) = (self.sources.root.clone(), self.config.clone());
+    async fn told(&mut self, known: Known) -> Option<(topology::Told, Vec<String>)> {
+        let facts = self.facts().await?;
+        let state = self.sources.root.path(&self.config.kubelet_folder);
+        let state = state.join(CPU_MANAGER_STATE);
+        let hugepages = self.config.hugepages;
         blocking(move || {
-            let mut buf = ReadBuf::default();
-            let cpus = CpuFacts::read(&root, &mut buf);
-            let numa = NumaFacts::read(&root, &mut buf);
-            let (Ok(cpus), Ok(numa)) = (cpus, numa) else {
-                tracing::debug!("the machine does not tell how its CPUs lie");
-                return None;
-            };
-            let state = root.path(&config.kubelet_folder).join(CPU_MANAGER_STATE);
             let state = std::fs::read_to_string(state).ok();
             let facts = topology::Facts {
-                cpus: &cpus,
-                numa: &numa,
-                hugepages: config.hugepages,
+                cpus: &facts.0,
+                numa: &facts.1,
+                hugepages,
                 cpu_manager_state: state.as_deref(),
             };
-            Some(topology::told(&known, &facts))
+            topology::told(&known, &facts)
         })
         .await
-        .flatten()
+    }
+
+    async fn facts(&mut self) -> Option<Arc<(CpuFacts, NumaFacts)>> {
+        if let Some((at, facts)) = &self.facts
+            && at.elapsed() < AFRESH
+        {
+            return Some(Arc::clone(facts));
+        }
+        let root = self.sources.root.clone();
+        let read = blocking(move || {
+            let mut buf = ReadBuf::default();
+            let cpus = CpuFacts::read(&root, &mut buf)?;
+            Ok((cpus, NumaFacts::read(&root, &mut buf)?))
+        });
+        match read.await? {
+            Ok(facts) => {
+                let facts = Arc::new(facts);
+                self.facts = Some((Instant::now(), Arc::clone(&facts)));
+                Some(facts)
+            }
+            Err(error) => {
+                let error: HostError = error;
+                tracing::debug!(%error, "the machine does not tell how its CPUs lie");
+                None
+            }
+        }
     }
 }

@@ -28,7 +28,7 @@ pub struct Known {
     pub topology: Option<Arc<CpuShares>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
     pub uid: Arc<str>,
     pub namespace: Box<str>,
@@ -62,7 +62,7 @@ pub enum Phase {
     Unknown,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Container {
     pub name: Box<str>,
     /// Without `RUNTIME://`; `None`: it has not been started.

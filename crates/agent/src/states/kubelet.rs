@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
-use plimsoll_ground::clients::{Clients, explain};
+use plimsoll_ground::clients::{Clients, chain};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -80,7 +80,8 @@ impl Kubelet {
         let answer = tokio::time::timeout(self.access.timeout, client.request_text(request)).await;
         let text = match answer {
             Ok(Ok(text)) => text,
-            Ok(Err(error)) => return Err(explain(&error)),
+            Ok(Err(kube::Error::Api(status))) => return Err(refusal(&status)),
+            Ok(Err(error)) => return Err(chain(&error)),
             Err(_) => return Err(format!("no answer within {:?}", self.access.timeout)),
         };
         serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))
@@ -106,7 +107,7 @@ impl Kubelet {
         own.accept_invalid_certs = true;
         own.connect_timeout = Some(self.access.timeout);
         own.proxy_url = None;
-        let client = kube::Client::try_from(own).map_err(|error| explain(&error))?;
+        let client = kube::Client::try_from(own).map_err(|error| chain(&error))?;
         *current = Some(Current {
             url,
             config,
@@ -114,6 +115,15 @@ impl Kubelet {
         });
         Ok(client)
     }
+}
+
+fn refusal(status: &kube::core::Status) -> String {
+    let advice = match status.code {
+        401 => "; does the kubelet have authentication.webhook enabled?",
+        403 => "; grant nodes/pods, nodes/configz and nodes/proxy by RBAC",
+        _ => "",
+    };
+    format!("{} {}{advice}", status.code, status.message)
 }
 
 fn url(access: &Access, node: Option<&Node>) -> String {

@@ -19,6 +19,7 @@ use super::{Board, objects};
 
 /// The kubelet's configuration changes with a restart of it at most.
 const SETTINGS_EVERY: Duration = Duration::from_secs(60);
+const SETTINGS_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -210,12 +211,7 @@ async fn follow_settings(
     shutdown: Shutdown,
 ) {
     let mut failing = false;
-    let mut ticks = tokio::time::interval(SETTINGS_EVERY);
     loop {
-        tokio::select! {
-            () = shutdown.begins() => return,
-            _ = ticks.tick() => {}
-        }
         let node = board.now().node;
         match kubelet.settings(node.as_deref()).await {
             Ok(settings) => {
@@ -230,6 +226,15 @@ async fn follow_settings(
                     tracing::warn!(trouble, "the kubelet does not tell its configuration");
                 }
             }
+        }
+        let pause = if failing {
+            SETTINGS_AGAIN
+        } else {
+            SETTINGS_EVERY
+        };
+        tokio::select! {
+            () = shutdown.begins() => return,
+            () = tokio::time::sleep(pause) => {}
         }
     }
 }

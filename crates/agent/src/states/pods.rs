@@ -17,6 +17,8 @@ use super::{Board, objects};
 
 /// New cgroups make the kubelet be asked at once, this often a second and at most this often in a row.
 const BELL_RATE: (f64, u32) = (5.0, 10);
+/// How long the node's object is waited for.
+const NODE_WITHIN: Duration = Duration::from_secs(3);
 /// A kubelet that has just started knows of no pods; one that says so for this long has none.
 const EMPTY_FOR: Duration = Duration::from_secs(60);
 
@@ -46,6 +48,13 @@ pub struct Poller {
 
 impl Poller {
     pub async fn run(self, shutdown: Shutdown) {
+        // The node says where its kubelet is; without its word it is looked for where it usually is.
+        let mut following = self.board.follow();
+        let told = following.wait_for(|known| known.node.is_some());
+        tokio::select! {
+            () = shutdown.begins() => return,
+            _ = tokio::time::timeout(NODE_WITHIN, told) => {}
+        }
         let mut ticks = tokio::time::interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut bucket = Bucket::new(BELL_RATE.0, BELL_RATE.1);
@@ -71,8 +80,11 @@ impl Poller {
                     if std::mem::take(&mut failing) {
                         tracing::info!("the kubelet tells its pods again");
                     }
-                    let known = self.board.now().pods.is_some_and(|pods| !pods.is_empty());
-                    if patience.believes(pods.is_empty(), known, Instant::now()) {
+                    let before = self.board.now().pods;
+                    let known = before.as_deref().is_some_and(|pods| !pods.is_empty());
+                    let believed = patience.believes(pods.is_empty(), known, Instant::now());
+                    // Most lists say what the one before said: nobody is woken for them.
+                    if believed && before.as_deref() != Some(&pods) {
                         self.board.change(|known| known.pods = Some(pods.into()));
                     }
                 }
