@@ -75,6 +75,7 @@ impl CpiCollector {
     pub fn step<'a>(
         &mut self,
         now: Duration,
+        memory: &Memory,
         places: impl Iterator<Item = &'a Place>,
         cpus: Option<&CpuFacts>,
         tools: &Tools,
@@ -92,6 +93,12 @@ impl CpiCollector {
                     _ => None,
                 })
                 .collect();
+            // What has gone is not shown any more.
+            let there = &self.waiting;
+            let mut gauges = memory.gauges().lock();
+            gauges
+                .cpi
+                .retain(|of| there.iter().any(|who| who.id == of.id));
         }
         let Some(cpus) = cpus else {
             return;

@@ -83,8 +83,9 @@ impl Due {
         if now < self.next {
             return false;
         }
+        let next = self.next + self.every;
         // After a stall what was missed is not made up for.
-        self.next = (self.next + self.every).max(now + self.every / 2);
+        self.next = if next > now { next } else { now + self.every };
         true
     }
 }
@@ -155,11 +156,7 @@ impl Keeper {
     /// What not every node has, or not every round.
     fn collect_more(&mut self, monotonic: Duration) {
         let memory = &self.memory;
-        if self
-            .storage_info
-            .as_mut()
-            .is_some_and(|due| due.is_due(monotonic))
-        {
+        if due(&mut self.storage_info, monotonic) {
             let storage = LocalStorage::read(&self.root, &mut self.buf);
             memory.gauges().lock().storage_info.count(&storage);
             match storage {
@@ -174,43 +171,29 @@ impl Keeper {
                 Err(_) => {}
             }
         }
+        let observer = Arc::clone(self.round.observer());
+        let cpus = self.round.cpus().cloned();
         let Round { places, batch, .. } = &mut self.round;
-        if self
-            .pressure
-            .as_mut()
-            .is_some_and(|due| due.is_due(monotonic))
-        {
+        let (tools, root, buf) = (&self.tools, &self.root, &mut self.buf);
+        if due(&mut self.pressure, monotonic) {
             pressure::note(batch, memory, places.iter());
         }
         if let Some(cpi) = &mut self.cpi {
             cpi.note(monotonic, batch, memory);
-        }
-        let observer = Arc::clone(self.round.observer());
-        let cpus = self.round.cpus().cloned();
-        let Round { places, batch, .. } = &mut self.round;
-        if let Some(cpi) = &mut self.cpi {
             let cpus = cpus.as_deref();
-            cpi.step(
-                monotonic,
-                places.iter(),
-                cpus,
-                &self.tools,
-                &self.root,
-                &mut self.buf,
-            );
+            cpi.step(monotonic, memory, places.iter(), cpus, tools, root, buf);
         }
-        if self.cold.as_mut().is_some_and(|due| due.is_due(monotonic)) {
-            let (tools, buf) = (&self.tools, &mut self.buf);
+        if due(&mut self.cold, monotonic) {
             cold::note(batch, memory, places.iter(), &observer, tools, buf);
         }
         if let Some((due, resctrl)) = &mut self.resctrl
             && due.is_due(monotonic)
         {
-            resctrl.note(batch, memory, &self.root, &mut self.buf);
+            resctrl.note(batch, memory, root, buf);
         }
         #[cfg(feature = "gpu")]
         if let Some(gpu) = &mut self.gpu {
-            gpu.note(batch, memory, places.iter(), &self.root, &mut self.buf);
+            gpu.note(batch, memory, places.iter(), root, buf);
         }
     }
 
@@ -290,6 +273,11 @@ impl Keeper {
     }
 }
 
+/// Whether something that may not be wanted at all is to be done now.
+fn due(what: &mut Option<Due>, now: Duration) -> bool {
+    what.as_mut().is_some_and(|due| due.is_due(now))
+}
+
 /// CPU and memory of the same thing.
 mod catalogue_pair {
     use super::catalogue as c;
@@ -341,9 +329,20 @@ pub fn spawn(
     })
 }
 
+/// The sampler reads on whole beats of its interval. Taking notes a little later, every note finds one new sample; at the
+/// same moment it would find none now and two then.
+fn between_rounds(interval: Duration, now: Duration) -> Due {
+    let whole = now.as_nanos() / interval.as_nanos().max(1) + 1;
+    let next = interval * u32::try_from(whole).unwrap_or(u32::MAX) + interval / 8;
+    Due {
+        every: interval,
+        next: next.min(now + interval * 2),
+    }
+}
+
 fn run(mut keeper: Keeper, clock: &Clock, stopped: &Receiver<()>) {
     let interval = keeper.memory.config().interval;
-    let mut beat = Due::later(interval, clock.monotonic());
+    let mut beat = between_rounds(interval, clock.monotonic());
     loop {
         let wait = beat.next.saturating_sub(clock.monotonic());
         match stopped.recv_timeout(wait) {

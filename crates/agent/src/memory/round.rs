@@ -256,6 +256,11 @@ impl Round {
             ];
             sums.into_iter().flatten().collect::<Vec<Dated>>()
         };
+        // Pods of which nothing is known yet would all be the system's.
+        let mut known = self.places.iter().filter(pods).peekable();
+        if known.peek().is_some() && known.all(|place| place.cpu.is_none()) {
+            return;
+        }
         let cpus = parts(|place| place.cpu);
         let bytes = parts(|place| place.memory);
         if let Some(value) = rest(cpu, &cpus, now, outdated) {

@@ -48,6 +48,7 @@ impl Rig {
     fn on(dir: tempfile::TempDir, config: Config, start: i64) -> Self {
         let clock = Clock::stepped(Timestamp::from_secs(start));
         let root = HostRoot::new(dir.path());
+        machine(dir.path());
         let info = MachineInfo {
             num_cores: 4,
             ..MachineInfo::default()
@@ -70,7 +71,7 @@ impl Rig {
             sampler::Config {
                 beyond: Beyond {
                     machine: true,
-                    pod_numa: false,
+                    pod_numa: true,
                     pressure: true,
                 },
                 ..sampler::Config::default()
@@ -96,24 +97,12 @@ impl Rig {
             memory,
             seconds: 0,
         };
-        rig.machine();
+        rig.appear("/");
         rig
     }
 
     fn put(&self, path: &str, text: &str) {
         put(self.dir.path(), path, text);
-    }
-
-    fn machine(&mut self) {
-        self.put("sys/devices/system/cpu/online", "0-3\n");
-        for cpu in 0..4 {
-            let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
-            self.put(&format!("{at}/core_id"), &format!("{cpu}\n"));
-            self.put(&format!("{at}/physical_package_id"), "0\n");
-            let node = format!("sys/devices/system/node/node0/cpu{cpu}/x");
-            self.put(&node, "");
-        }
-        self.appear("/");
     }
 
     fn appear(&mut self, path: &str) {
@@ -212,6 +201,21 @@ impl Rig {
             near,
             "{} of {of:?} is {found:?}, not {expected}",
             metric.name
+        );
+    }
+}
+
+/// Four CPUs on one node.
+fn machine(root: &Path) {
+    put(root, "sys/devices/system/cpu/online", "0-3\n");
+    for cpu in 0..4 {
+        let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        put(root, &format!("{at}/core_id"), &format!("{cpu}\n"));
+        put(root, &format!("{at}/physical_package_id"), "0\n");
+        put(
+            root,
+            &format!("sys/devices/system/node/node0/cpu{cpu}/x"),
+            "",
         );
     }
 }
@@ -383,6 +387,105 @@ fn cold_pages_where_the_kernel_looks_for_them() {
     let hot = (1024 * MIB + 200) as f64;
     rig.check(c::POD_MEMORY_WITH_HOT_PAGE_USAGE, &[UID], hot);
     rig.check(c::NODE_MEMORY_COLD_PAGE_SIZE, &[], 100.0);
+}
+
+#[test]
+fn several_numa_nodes_have_pods_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    put(
+        dir.path(),
+        "sys/devices/system/node/node1/meminfo",
+        "Node 1 MemTotal: 4096 kB\nNode 1 MemFree: 1024 kB\n",
+    );
+    put(
+        dir.path(),
+        &format!("cg/{POD}/memory.numa_stat"),
+        "anon N0=1048576 N1=524288\nfile N0=0 N1=524288\nunevictable N0=0 N1=0\n",
+    );
+    let mut rig = Rig::on(dir, Config::default(), START);
+    rig.run(10);
+    let mib = MIB as f64;
+    rig.check(c::NODE_NUMA_MEMORY_USAGE, &["1"], 3.0 * mib);
+    rig.check(c::SYS_NUMA_MEMORY_USAGE, &["1"], 2.0 * mib);
+    rig.check(c::SYS_NUMA_MEMORY_USAGE, &["0"], (9.0 * 1024.0 - 1.0) * mib);
+}
+
+#[test]
+fn cache_and_bandwidth_of_the_classes() {
+    let mut config = Config::default();
+    config.collect.resctrl_every = Some(Duration::from_secs(2));
+    config.collect.storage_info_every = Some(Duration::from_secs(2));
+    let mut rig = Rig::new(config);
+    let features = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n";
+    rig.put("sys/fs/resctrl/info/L3_MON/mon_features", features);
+    for (file, value) in [
+        ("llc_occupancy", 4096),
+        ("mbm_total_bytes", 70),
+        ("mbm_local_bytes", 50),
+    ] {
+        let path = format!("sys/fs/resctrl/LS/mon_data/mon_L3_01/{file}");
+        rig.put(&path, &format!("{value}\n"));
+    }
+    rig.put("sys/block/vda/dev", "253:0\n");
+    rig.put("proc/1/mountinfo", "20 1 253:0 / / rw - ext4 /dev/vda rw\n");
+    rig.run(6);
+    rig.check(c::RESCTRL_RESOURCE_LLC, &["LS", "1"], 4096.0);
+    rig.check(
+        c::RESCTRL_RESOURCE_MB,
+        &["LS", "1", "mbm_total_bytes"],
+        70.0,
+    );
+    rig.check(
+        c::RESCTRL_RESOURCE_MB,
+        &["LS", "1", "mbm_local_bytes"],
+        50.0,
+    );
+    assert_eq!(rig.average(c::RESCTRL_RESOURCE_LLC, &["BE", "1"]), None);
+    let disks = rig
+        .memory
+        .facts()
+        .get::<plimsoll_host::fs::LocalStorage>(super::facts::NODE_LOCAL_STORAGE_INFO);
+    assert_eq!(disks.unwrap().mount_disks["/"], "/dev/vda");
+    let cpus = rig
+        .memory
+        .facts()
+        .get::<plimsoll_host::machine::CpuFacts>(super::facts::NODE_CPU_INFO);
+    assert_eq!(cpus.unwrap().processors.len(), 4);
+}
+
+#[test]
+fn koordinators_families() {
+    let mut rig = Rig::new(Config::default());
+    let known = old_pod(&rig);
+    rig.board.change(|board| *board = known.clone());
+    rig.run(130);
+    rig.memory.forecast(&known, rig.now());
+    let page = crate::koordlet_page::Page {
+        memory: &rig.memory,
+        known,
+        node: "n1",
+        started: Timestamp::from_secs(START),
+        now: rig.now(),
+    };
+    let mut text = plimsoll_observe::exposition::Text::default();
+    page.internal(&mut text);
+    page.external(&mut text);
+    let text = String::from_utf8(text.into_bytes()).unwrap();
+    for line in [
+        "# TYPE koordlet_start_time gauge",
+        "koordlet_start_time{node=\"n1\"} 1.7e+09",
+        "koordlet_collect_node_cpu_info_status{node=\"n1\",status=\"succeeded\"}",
+        "koordlet_node_used_cpu_cores{node=\"n1\"} 2\n",
+        "koordlet_node_used_memory_bytes{node=\"n1\"} 8.589934592e+09",
+        "koordlet_node_predicted_resource_reclaimable{node=\"n1\",predictor=\"minPredictor\",resource=\"cpu\",unit=\"core\"} 0.",
+        "koordlet_node_predicted_resource_peak{node=\"n1\",predictor=\"podReclaimablePredictor\",resource=\"memory\",unit=\"byte\"}",
+        "koordlet_host_application_resource_usage{host_application_name=\"yarn\",node=\"n1\",priority_class=\"koord-batch\",qos=\"BE\",resource=\"cpu\"} 0.25\n",
+        "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"cpu\",unit=\"core\"} 0.",
+        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
+        "koordlet_container_resource_requests{container_id=\"aaaa",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
 }
 
 #[test]

@@ -207,7 +207,7 @@ pub fn killed(runner: &mut Runner<impl Write>, mounts: &Mounts) {
 }
 
 fn survives_kills(mounts: &Mounts) -> Result<String> {
-    const KILLS: usize = 4;
+    const KILLS: usize = 3;
     let data = format!("--data-dir={DATA}/killed");
     let arguments = [NO_BUDGET, &data, "--prediction-training-interval=2s"];
     let mut noted = 0;
@@ -225,7 +225,7 @@ fn survives_kills(mounts: &Mounts) -> Result<String> {
         );
         noted = poll::until("more samples are noted", SAMPLED + LOOK, || {
             let now = count()?;
-            Ok((now >= begin + 12).then_some(now))
+            Ok((now >= begin + 9).then_some(now))
         })?;
         agent.kill()?;
     }
