@@ -8,6 +8,7 @@ mod case;
 mod certificates;
 mod check;
 mod client;
+mod colocation;
 mod compare;
 mod embedded;
 mod kubectl;
@@ -156,7 +157,11 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     let is_test = matches!(arguments.command, Command::Test { .. });
     ensure!(
         !cases.is_empty()
-            || (is_test && (!elections.is_empty() || of_metrics(filter) || of_scheduling(filter)))
+            || (is_test
+                && (!elections.is_empty()
+                    || of_metrics(filter)
+                    || of_scheduling(filter)
+                    || of_colocation(filter)))
             || (matches!(arguments.command, Command::Record) && of_metrics(filter)),
         "no case in {} has such a name",
         arguments.folder.display()
@@ -209,6 +214,10 @@ fn of_metrics(filter: Option<&str>) -> bool {
 /// Tests of the scheduler begin with this.
 fn of_scheduling(filter: Option<&str>) -> bool {
     filter.is_none_or(|filter| filter.contains("scheduler") || "scheduler".contains(filter))
+}
+
+fn of_colocation(filter: Option<&str>) -> bool {
+    filter.is_some_and(|filter| filter.contains(colocation::NAME))
 }
 
 fn start_real(kube_bin: Option<&Path>) -> Result<RealCluster> {
@@ -379,6 +388,14 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
             runner.case(&format!("{name}::{test}"), || outcome);
         }
         for (test, outcome) in scheduling::play(program, server, filter) {
+            runner.case(&format!("{name}::{test}"), || outcome);
+        }
+        let stage = colocation::Stage {
+            manifests: &metrics.join("../../../deploy"),
+            program,
+            kube_bin,
+        };
+        for (test, outcome) in colocation::run(&stage, server, filter) {
             runner.case(&format!("{name}::{test}"), || outcome);
         }
     };

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::go;
 
 /// They take a value.
-const VALUES: [&str; 13] = [
+const VALUES: [&str; 12] = [
     "feature-gates",
     "emulated-version",
     "min-compatibility-version",
