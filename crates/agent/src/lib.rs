@@ -6,8 +6,10 @@
 mod agent;
 mod config;
 pub mod http;
+pub mod memory;
 pub mod node;
 mod self_metrics;
+pub mod states;
 mod surface;
 mod validate;
 mod view;

@@ -136,6 +136,12 @@ impl View {
             Counter,
             "Directories that could not be listed or watched.",
             load(&d.failures),
+        )
+        .single(
+            "plimsoll_discovery_nameless_total",
+            Counter,
+            "Times a directory was left out because its name is not UTF-8.",
+            load(&d.nameless),
         );
     }
 

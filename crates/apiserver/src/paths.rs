@@ -50,9 +50,17 @@ impl Server {
         {
             return self.aggregated_discovery(parts[0] == "api", version, headers);
         }
-        let format = match Format::negotiate(headers, query.get("pretty"), Offer::default()) {
+        let pretty = query.get("pretty");
+        let offer = Offer {
+            only_json: parts == ["version"],
+            ..Offer::default()
+        };
+        let format = match Format::negotiate(headers, pretty, offer) {
             Ok(format) => format,
-            Err(refused) => return answer::failure(&refused, &Format::JSON),
+            Err(refused) => {
+                let format = Format::of_refusal(headers, pretty, offer).unwrap_or(Format::JSON);
+                return answer::failure(&refused, &format);
+            }
         };
         let found = match parts.as_slice() {
             [] => Some(self.all_paths()),
@@ -149,15 +157,18 @@ impl Server {
         }
         let packed = match parts {
             ["openapi", "v3"] => {
-                let index = self.openapi().index(definitions);
-                return answer::json(StatusCode::OK, &index, &Format::JSON);
+                let index = self.openapi().index(definitions).to_string();
+                return answer::text(StatusCode::OK, index);
             }
             ["openapi", "v2"] => Some(self.openapi().v2(definitions)),
             ["openapi", "v3", rest @ ..] => self.openapi().v3(&rest.join("/"), definitions),
             _ => None,
         };
         let Some(packed) = packed else {
-            return page_not_found();
+            // Nothing but the number.
+            let mut response = answer::text(StatusCode::NOT_FOUND, "");
+            response.headers_mut().remove(header::CONTENT_TYPE);
+            return response;
         };
         let takes_gzip = headers
             .get_all(header::ACCEPT_ENCODING)

@@ -380,7 +380,8 @@ fn selectable_fields(shelf: &str) -> &'static [(&'static str, &'static str)] {
             ("spec.hostNetwork", "/spec/hostNetwork"),
             ("status.phase", "/status/phase"),
             ("status.podIP", "/status/podIP"),
-            ("status.podIPs", "/status/podIP"),
+            // May be asked for, and is nowhere.
+            ("status.podIPs", "/status/none"),
             ("status.nominatedNodeName", "/status/nominatedNodeName"),
         ],
         "nodes" => &[("spec.unschedulable", "/spec/unschedulable")],

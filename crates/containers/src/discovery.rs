@@ -44,6 +44,8 @@ pub struct Counters {
     pub watch_limit_hits: AtomicU64,
     /// Directories that could be neither read nor watched for another reason than being gone.
     pub failures: AtomicU64,
+    /// Times a directory was left out because its name is no UTF-8.
+    pub nameless: AtomicU64,
     /// Now: known cgroups, watched directories, unwatched directories.
     pub cgroups: AtomicU64,
     pub watches: AtomicU64,

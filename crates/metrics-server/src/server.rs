@@ -1,35 +1,28 @@
 //! The API as a server: build, spawn, drain.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use plimsoll_ground::auth::{
-    Authenticator, Authorizer, Delegation, Gate, LookupError, PathPatternError, TokenReviewer,
-};
-use plimsoll_ground::clients::{self, Clients, ConfigError};
+use plimsoll_ground::clients::Clients;
+use plimsoll_ground::front::{BuildError, Front};
 use plimsoll_ground::health::{Endpoint, Health, InFlight};
 use plimsoll_ground::reflect;
-use plimsoll_ground::serve::{self, Certificate, SelfSigned, Tls};
+use plimsoll_ground::serve;
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
 use crate::api::freshness::Freshness;
 use crate::api::{Announced, Rooms, Surface};
-use crate::config::{Config, Serving};
+use crate::config::Config;
 use crate::history::History;
 use crate::own::OwnMetrics;
 use crate::own::requests::Requests;
 use crate::scrape::Telemetry;
 use crate::view::View;
-
-/// TokenReviews a second, and at once after a pause.
-const REVIEWS: (f64, u32) = (200.0, 400);
-const REVIEWED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What there is to show, and how collecting it goes.
 #[derive(Debug, Clone)]
@@ -42,29 +35,11 @@ pub struct Figures {
     pub known: reflect::Gate,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    #[error("the credentials for {purpose} cannot be used")]
-    Credentials {
-        purpose: &'static str,
-        #[source]
-        source: ConfigError,
-    },
-    #[error(transparent)]
-    Lookup(#[from] LookupError),
-    #[error("--authorization-always-allow-paths")]
-    Paths(#[from] PathPatternError),
-    #[error(transparent)]
-    Bind(#[from] serve::BindError),
-}
-
 /// Bound and checked; nothing is served yet.
 #[derive(Debug)]
 pub struct Server {
-    bound: serve::Bound,
+    front: Front,
     surface: Surface,
-    delegation: Delegation,
-    clients: Vec<Clients>,
     stopper: Stopper,
     shutdown_delay: Duration,
 }
@@ -80,48 +55,13 @@ pub struct Running {
 impl Config {
     /// `clients` asks the API server where no other kubeconfig is named.
     pub async fn build(self, clients: Clients, figures: Figures) -> Result<Server, BuildError> {
-        let other = |path: Option<&Path>, purpose| {
-            let clients = clients.clone();
-            let path = path.map(Path::to_owned);
-            async move {
-                let Some(path) = path else {
-                    return Ok(clients);
-                };
-                let config = clients::Config::from_flag(Some(path));
-                let built = config.build().await;
-                built.map_err(|source| BuildError::Credentials { purpose, source })
-            }
-        };
-        let authentication = &self.authentication;
-        let for_tokens = other(authentication.kubeconfig.as_deref(), "authentication").await?;
-        let for_access = other(self.authorization.kubeconfig.as_deref(), "authorization").await?;
-        let asks = for_tokens.client_for("authentication", Some(REVIEWS), REVIEWED_WITHIN);
-        let delegation = Delegation::lookup(&asks, authentication.delegation.clone()).await?;
-        let tls = tls(&self.serving, &delegation);
-        let mut http = serve::Config::new(self.serving.listen);
-        http.limits.streams = self.serving.streams;
-        http.tls = Some(tls);
-        let bound = http.bind().await?;
-        let reviews = for_access.client_for("authorization", Some(REVIEWS), REVIEWED_WITHIN);
-        let gate = Gate {
-            authenticator: Authenticator {
-                front_proxy: delegation.front_proxy.clone(),
-                client_ca: delegation.client_ca.clone(),
-                tokens: Some(Arc::new(TokenReviewer::new(
-                    asks,
-                    Vec::new(),
-                    authentication.tokens_last,
-                ))),
-                anonymous: true,
-            },
-            authorizer: Authorizer::new(reviews, self.authorization.rules.clone())?,
-        };
+        let front = self.front.build(&clients).await?;
         let (stopper, shutdown) = shutdown::channel();
         let surface = Surface::new(Rooms {
             view: figures.view.clone(),
             history: figures.history.clone(),
             known: figures.known.clone(),
-            gate,
+            gate: front.gate.clone(),
             in_flight: InFlight::new(self.max_in_flight.0, self.max_in_flight.1),
             health: health(&figures, shutdown),
             own: OwnMetrics {
@@ -129,43 +69,22 @@ impl Config {
                 telemetry: figures.telemetry,
                 freshness: Freshness::default(),
                 requests: Requests::default(),
-                sockets: bound.counters(),
+                sockets: front.bound.counters(),
             },
             announced: Announced {
                 past: figures.history.is_some(),
                 ..self.announced
             },
             browsers: self.browsers,
-            address: format!(":{}", bound.local_addr().port()),
+            address: format!(":{}", front.bound.local_addr().port()),
         });
         Ok(Server {
-            bound,
+            front,
             surface,
-            delegation,
-            clients: vec![for_tokens, for_access],
             stopper,
             shutdown_delay: self.shutdown_delay,
         })
     }
-}
-
-fn tls(serving: &Serving, delegation: &Delegation) -> Tls {
-    let mut tls = Tls::new(match &serving.certificate {
-        Some(files) => Certificate::Files(files.clone()),
-        None => {
-            let mut wish = SelfSigned::kept_in(&serving.cert_dir);
-            wish.names.clone_from(&serving.names);
-            Certificate::SelfSigned(wish)
-        }
-    });
-    tls.named.clone_from(&serving.named);
-    tls.http2 = serving.http2;
-    tls.tls13_only = serving.tls13_only;
-    tls.clients = serve::Clients::Requested(vec![
-        delegation.client_ca.clone(),
-        delegation.front_proxy.trust.clone(),
-    ]);
-    tls
 }
 
 /// The checks by the names that probes and people know.
@@ -222,21 +141,15 @@ fn all_known(known: &reflect::Gate) -> Result<(), String> {
 
 impl Server {
     pub fn local_addr(&self) -> SocketAddr {
-        self.bound.local_addr()
+        self.front.bound.local_addr()
     }
 
     pub fn spawn(self) -> Running {
         let shutdown = self.stopper.shutdown();
-        let client = self.clients.first().map(Clients::client);
-        if let Some(client) = client {
-            self.delegation.spawn(client, shutdown.clone());
-        }
-        for clients in &self.clients {
-            clients.spawn_reload(shutdown.clone());
-        }
+        self.front.keep_current(&shutdown);
         Running {
-            certificate: self.bound.certificate(),
-            serving: self.bound.spawn(self.surface),
+            certificate: self.front.bound.certificate(),
+            serving: self.front.bound.spawn(self.surface),
             stopper: self.stopper,
             shutdown_delay: self.shutdown_delay,
         }

@@ -9,6 +9,7 @@ pub mod exposition;
 pub mod groups;
 pub mod history;
 pub mod kubelet;
+mod layers;
 pub mod machine;
 pub mod observer;
 pub mod oom;

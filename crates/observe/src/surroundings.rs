@@ -1,36 +1,30 @@
-//! The slow sources, on a thread of their own: file systems that may hang, directory walks that take minutes, facts
-//! about the machine that hardly change. The sampler only ever takes what is there.
+//! The slow sources, on threads of their own: file systems that may hang, facts about the machine that hardly change,
+//! and beside them the walks through containers' layers. The sampler only ever takes what is there.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{
-    DiskRow, FsUsage, ImageStorage, Partitions, Prober, Walk, dir_usage, filesystem_uuids,
-    find_disk, overlay_upper_dir, read_diskstats, statfs,
+    DiskRow, FsUsage, ImageStorage, Partitions, Prober, filesystem_uuids, find_disk,
+    read_diskstats, statfs,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
-use plimsoll_host::{HostRoot, ReadBuf, read_file};
-use rustc_hash::FxHashMap;
+use plimsoll_host::{HostRoot, ReadBuf};
 
-use crate::machine::{Layer, Logs, MachineState, Storage};
+use crate::layers::Layers;
+use crate::machine::{MachineState, Storage};
 use crate::sample::Filesystem;
 use crate::store::{DeviceNames, Store};
 use crate::{Group, GroupSet, Symbol};
 
 /// Mounts come and go seldom; the table of a busy node is long.
 const MOUNTS_EVERY: Duration = Duration::from_secs(30);
-/// A writable layer is walked this often, or less if walking takes long.
-const LAYERS_EVERY: Duration = Duration::from_secs(60);
 /// At most this share of the time is spent asking for usage: many mounts are asked less often.
 const SHARE: u32 = 100;
-const MOST_ENTRIES: u64 = 5_000_000;
 
 #[derive(Debug)]
 pub struct Surroundings {
@@ -46,9 +40,6 @@ pub struct Surroundings {
     uuids: BTreeMap<String, String>,
     disks: Vec<DiskRow>,
     disks_failed: bool,
-    layers_due: FxHashMap<CgroupPath, Instant>,
-    /// Nothing to walk before this time, as long as the containers are those of this generation.
-    layers_rest: Option<(Instant, u64)>,
     buf: ReadBuf,
 }
 
@@ -72,8 +63,6 @@ impl Surroundings {
             uuids: BTreeMap::new(),
             disks: Vec::new(),
             disks_failed: false,
-            layers_due: FxHashMap::default(),
-            layers_rest: None,
             buf: ReadBuf::default(),
         }
     }
@@ -170,122 +159,6 @@ impl Surroundings {
             self.store.set_devices(names);
         }
     }
-
-    /// Walks the writable layers that are due.
-    pub fn refresh_layers(&mut self, cancel: &AtomicBool) {
-        if !self.groups.has(Group::Disk) {
-            return;
-        }
-        let generation = self.store.generation();
-        let resting = |(until, of)| of == generation && Instant::now() < until;
-        if self.layers_rest.is_some_and(resting) {
-            return;
-        }
-        let containers = self.store.all();
-        for container in &containers {
-            let identity = container.lock().identity.clone();
-            let Some(identity) = identity else { continue };
-            let due = self.layers_due.get(container.path());
-            if due.is_some_and(|due| *due > Instant::now()) {
-                continue;
-            }
-            let started = Instant::now();
-            if let Some(layer) = self.layer(&identity, cancel) {
-                self.machine.set_layer(Arc::clone(container.path()), layer);
-            }
-            let pause = LAYERS_EVERY.max(started.elapsed() * 10);
-            self.layers_due
-                .insert(Arc::clone(container.path()), Instant::now() + pause);
-        }
-        self.machine
-            .retain_layers(|path| self.store.get(path).is_some());
-        self.layers_due
-            .retain(|path, _| self.store.get(path).is_some());
-        let next = self.layers_due.values().min().copied();
-        let next = next.unwrap_or_else(|| Instant::now() + LAYERS_EVERY);
-        self.layers_rest = Some((next, generation));
-    }
-
-    fn layer(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Layer> {
-        let dir = match &identity.writable_layer {
-            Some(layer) => layer.clone(),
-            None => self.overlay_of(identity.pid?)?,
-        };
-        let walk = Walk {
-            cancel,
-            most_entries: MOST_ENTRIES,
-        };
-        let base = dir_usage(&self.root.path(&dir), walk).ok()?;
-        let logs = log_dir(identity).map(|dir| self.root.path(dir));
-        let all_logs = logs.as_ref().and_then(|dir| dir_usage(dir, walk).ok());
-        let (device, capacity) = self.device_of(&dir);
-        let usage = Filesystem {
-            device: Symbol::new(&device),
-            kind: Symbol::new("vfs"),
-            capacity,
-            usage: base.bytes + all_logs.map_or(0, |walked| walked.bytes),
-            base_usage: base.bytes,
-            // The original says "inodes used" here, and clients read it so.
-            inodes: base.inodes,
-            has_inodes: 1,
-            ..Filesystem::default()
-        };
-        Some(Layer {
-            usage,
-            logs: logs.and_then(|dir| log_files(&dir)),
-        })
-    }
-
-    /// What the runtime does not tell, the container's own mount table does.
-    fn overlay_of(&mut self, pid: u32) -> Option<PathBuf> {
-        let table = self.root.proc(format!("{pid}/mountinfo"));
-        let text = read_file(&table, &mut self.buf).ok().flatten()?;
-        overlay_upper_dir(text)
-    }
-
-    fn device_of(&mut self, dir: &Path) -> (String, u64) {
-        let device = self.partitions.device_of_dir(&self.root, dir);
-        let Some(device) = device.ok().flatten().map(str::to_owned) else {
-            return (String::new(), 0);
-        };
-        let mount = self
-            .partitions
-            .get(&device)
-            .map(|p| self.root.path(&p.mount_point));
-        let capacity = mount.and_then(|m| self.prober.usage(&m).ok());
-        (device, capacity.map_or(0, |usage| usage.capacity))
-    }
-}
-
-/// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
-fn log_files(dir: &Path) -> Option<Logs> {
-    let mut logs = Logs::default();
-    for entry in std::fs::read_dir(dir).ok()?.flatten() {
-        // A file that was rotated away meanwhile takes nothing.
-        if let Ok(found) = entry.metadata()
-            && !found.is_dir()
-        {
-            logs.bytes += found.blocks() * 512;
-            logs.inodes += 1;
-        }
-    }
-    Some(logs)
-}
-
-/// Where a container's log files are: where its runtime says, or where the kubelet keeps those of pods.
-fn log_dir(identity: &Identity) -> Option<PathBuf> {
-    if let Some(dir) = &identity.log_dir {
-        return Some(dir.clone());
-    }
-    let [namespace, pod, uid, container] = [
-        "io.kubernetes.pod.namespace",
-        "io.kubernetes.pod.name",
-        "io.kubernetes.pod.uid",
-        "io.kubernetes.container.name",
-    ]
-    .map(|key| identity.label(key));
-    let known = !uid.is_empty() && !container.is_empty();
-    known.then(|| PathBuf::from(format!("/var/log/pods/{namespace}_{pod}_{uid}/{container}")))
 }
 
 fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> Filesystem {
@@ -304,23 +177,37 @@ fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> File
     }
 }
 
-/// The running thread.
+/// The running threads.
 #[derive(Debug)]
 pub struct Handle {
-    stop: Sender<()>,
+    /// Dropped, they end a thread each.
+    stop: Vec<Sender<()>>,
     cancel: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Handle {
     pub fn stop(self) {
-        self.cancel
-            .store(true, std::sync::atomic::Ordering::Relaxed);
+        self.cancel.store(true, Ordering::Relaxed);
         drop(self.stop);
         // A mount that hangs must not hang the exit; the process takes the thread along.
-        if self.thread.is_finished() {
-            let _ = self.thread.join();
+        for thread in self.threads.into_iter().filter(JoinHandle::is_finished) {
+            let _ = thread.join();
         }
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&Receiver<()>, &AtomicBool) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (stop, stopped) = channel();
+        let cancel = Arc::clone(&self.cancel);
+        let thread = std::thread::Builder::new().name(name.into());
+        let thread = thread.spawn(move || work(&stopped, &cancel))?;
+        self.stop.push(stop);
+        self.threads.push(thread);
+        Ok(())
     }
 }
 
@@ -331,30 +218,34 @@ pub struct Intervals {
     pub machine: Duration,
 }
 
-/// Reads everything once, so that the first answer is complete, then goes on in a thread.
+/// Reads everything once, so that the first answer is complete, then goes on in threads.
 pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::Result<Handle> {
     surroundings.refresh_mounts();
     surroundings.refresh_machine();
     surroundings.refresh_filesystems();
-    let (stop, stopped) = channel();
-    let cancel = Arc::new(AtomicBool::new(false));
-    let cancelled = Arc::clone(&cancel);
-    let thread = std::thread::Builder::new()
-        .name("surroundings".into())
-        .spawn(move || run(surroundings, intervals, &stopped, &cancelled))?;
-    Ok(Handle {
-        stop,
-        cancel,
-        thread,
-    })
+    let mut handle = Handle {
+        stop: Vec::new(),
+        cancel: Arc::default(),
+        threads: Vec::new(),
+    };
+    if surroundings.groups.has(Group::Disk) {
+        let layers = Layers::new(
+            surroundings.root.clone(),
+            Arc::clone(&surroundings.machine),
+            Arc::clone(&surroundings.store),
+        );
+        let look_every = intervals.filesystems;
+        handle.spawn("layers", move |stopped, cancel| {
+            layers.run(look_every, stopped, cancel);
+        })?;
+    }
+    handle.spawn("surroundings", move |stopped, _| {
+        run(surroundings, intervals, stopped);
+    })?;
+    Ok(handle)
 }
 
-fn run(
-    mut surroundings: Surroundings,
-    intervals: Intervals,
-    stopped: &Receiver<()>,
-    cancel: &AtomicBool,
-) {
+fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<()>) {
     let mut mounts_at = Instant::now();
     let mut machine_at = Instant::now();
     let mut pause = intervals.filesystems;
@@ -374,6 +265,5 @@ fn run(
         let started = Instant::now();
         surroundings.refresh_filesystems();
         pause = intervals.filesystems.max(started.elapsed() * SHARE);
-        surroundings.refresh_layers(cancel);
     }
 }

@@ -1,10 +1,13 @@
 //! Plimsoll: one binary, one subcommand a role.
 
 mod agent_args;
+mod explain;
+mod front_args;
 mod go;
 mod manager;
 mod metrics_server;
 mod perf_config;
+mod scheduler;
 mod signals;
 mod simulate;
 mod up;
@@ -24,14 +27,17 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use explain::ExplainArgs;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
+use scheduler::SchedulerArgs;
 use simulate::SimulateArgs;
 use up::UpArgs;
 
 /// Exit code for a command line or configuration that makes no sense (sysexits' EX_USAGE).
 const BAD_USAGE: u8 = 64;
 const METRICS_SERVER: &str = "metrics-server";
+const SCHEDULER: &str = "kube-scheduler";
 
 /// Lets Kubernetes nodes run fuller without hurting the services on them.
 #[derive(Debug, Parser)]
@@ -93,7 +99,11 @@ enum Role {
     #[command(args_override_self = true)]
     MetricsServer(Box<MetricsServerArgs>),
     #[command(args_override_self = true)]
+    Scheduler(Box<SchedulerArgs>),
+    #[command(args_override_self = true)]
     Manager(ManagerArgs),
+    #[command(args_override_self = true)]
+    Explain(ExplainArgs),
     #[command(args_override_self = true)]
     Up(UpArgs),
     #[command(args_override_self = true)]
@@ -125,16 +135,23 @@ fn main() -> ExitCode {
         Role::Agent(agent) if agent.verbosity() >= 4 => "debug",
         Role::Agent(_) => "info",
         Role::MetricsServer(server) if server.verbosity() >= 4 => "debug",
-        Role::MetricsServer(_) | Role::Manager(_) => "info",
+        Role::Scheduler(scheduler) if scheduler.verbosity() >= 4 => "debug",
+        Role::MetricsServer(_) | Role::Manager(_) | Role::Scheduler(_) => "info",
         // A person reads what it prints; the log is for trouble.
-        Role::Up(_) | Role::Simulate(_) => "warn",
+        Role::Up(_) | Role::Explain(_) | Role::Simulate(_) => "warn",
     };
-    let json = matches!(&asked.role, Role::MetricsServer(server) if server.wants_json_log());
+    let json = match &asked.role {
+        Role::MetricsServer(server) => server.wants_json_log(),
+        Role::Scheduler(scheduler) => scheduler.wants_json_log(),
+        _ => false,
+    };
     start_logging(&asked.logging, unless_told, json);
     let outcome = match &asked.role {
         Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
         Role::MetricsServer(server) => metrics_server::run(server),
+        Role::Scheduler(scheduler) => scheduler::run(scheduler),
         Role::Manager(manager) => manager::run(manager),
+        Role::Explain(explain) => explain::run(explain),
         Role::Up(up) => up::run(up),
         Role::Simulate(simulate) => simulate::run(simulate),
     };
@@ -167,11 +184,15 @@ fn is_metrics_server(given: impl Iterator<Item = OsString>) -> bool {
     called(&given, METRICS_SERVER) || given.iter().skip(1).any(|one| one == METRICS_SERVER)
 }
 
-/// Go's single dashes become double ones; under the names `cadvisor` and `metrics-server` the role goes without saying.
+/// Go's single dashes become double ones; under the names `cadvisor`, `metrics-server` and `kube-scheduler` the role
+/// goes without saying.
 fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
     let as_cadvisor = called(&given, "cadvisor");
     if called(&given, METRICS_SERVER) {
         given.insert(1, METRICS_SERVER.into());
+    }
+    if called(&given, SCHEDULER) {
+        given.insert(1, "scheduler".into());
     }
     // The original knows double dashes only, and short flags with their value behind them.
     let posix = is_metrics_server(given.iter().cloned());
@@ -305,9 +326,7 @@ mod tests {
         fn agent(&self) -> &AgentArgs {
             match &self.role {
                 Role::Agent(agent) => agent,
-                Role::MetricsServer(_) | Role::Manager(_) | Role::Up(_) | Role::Simulate(_) => {
-                    panic!("not the agent")
-                }
+                _ => panic!("not the agent"),
             }
         }
     }

@@ -107,6 +107,8 @@ pub struct ScheduledCondition {
     pub reason: &'static str,
     pub message: Box<str>,
     pub observed_generation: i64,
+    /// It did not hold before, so that its time begins now.
+    pub is_new: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

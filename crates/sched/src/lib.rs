@@ -7,6 +7,7 @@
 pub mod action;
 pub mod cluster;
 pub mod explain;
+pub mod extender;
 pub mod framework;
 pub mod model;
 pub mod plugins;

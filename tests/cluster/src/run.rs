@@ -106,6 +106,17 @@ impl Runner<'_> {
             request.body = Some(br#"{"gracePeriodSeconds":0}"#.to_vec());
             let _ = self.server.send(&request).and_then(Exchange::body);
         }
+        // Definitions go some time after they were deleted, and show in everybody's discovery until then.
+        for path in paths
+            .iter()
+            .filter(|path| path.contains("/customresourcedefinitions/"))
+        {
+            let request = self.plain("GET", &self.fill(path));
+            let _ = poll::until("a definition is gone", PATIENCE, || {
+                let answer = self.server.send(&request)?;
+                Ok((answer.status != 200).then_some(()))
+            });
+        }
     }
 
     fn plain(&self, method: &str, path: &str) -> Request {

@@ -49,6 +49,7 @@ static SECRET: Rules = Rules {
             carry(new, old, "type");
         }
     },
+    warnings: |new, _| no_certificate(new).map(str::to_owned).into_iter().collect(),
     validate: secret,
     validate_update: Some(|new, old, errors| {
         errors.immutable_text(&new.get("type"), &old.get("type"));
@@ -255,6 +256,22 @@ fn docker_config(config: &At<'_>, errors: &mut Errors) {
         Err(error) => error.to_string(),
     };
     errors.invalid(config, "<secret contents redacted>", complaint);
+}
+
+/// What is wrong with a TLS secret at first sight.
+fn no_certificate(secret: &Value) -> Option<&'static str> {
+    if text(secret, &["type"]) != "kubernetes.io/tls" {
+        return None;
+    }
+    let lacks_pem = |key: &str| {
+        let encoded = text(secret, &["data", key]);
+        let decoded = STANDARD.decode(encoded).unwrap_or_default();
+        !decoded.windows(11).any(|bytes| bytes == b"-----BEGIN ")
+    };
+    if lacks_pem("tls.crt") {
+        return Some("tls: failed to find any PEM data in certificate input");
+    }
+    lacks_pem("tls.key").then_some("tls: failed to find any PEM data in key input")
 }
 
 fn namespace(namespace: &At<'_>, errors: &mut Errors) {

@@ -31,6 +31,11 @@ impl Quantity {
         self.0 % NANOS == 0
     }
 
+    /// Whole, and no more than can be counted: the API server takes what is larger for a fraction.
+    pub fn is_countable(self) -> bool {
+        self.is_whole() && self.ceil() <= i128::from(i64::MAX)
+    }
+
     /// A decimal amount as Kubernetes writes it: `1`, `1500m`, `2k`.
     pub fn decimal(self) -> String {
         quantity::Quantity::from_nanos(self.0, Notation::Decimal).to_string()

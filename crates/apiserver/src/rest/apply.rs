@@ -9,6 +9,7 @@ use super::create::{insert_new, settle_namespace};
 use super::options::{FieldValidation, WriteOptions, write_options};
 use super::track::forget_what_it_is;
 use super::update::change_tracked;
+use super::write::metadata_of;
 use super::{meta, update};
 use crate::answer::Answer;
 use crate::codec::json::Node;
@@ -95,6 +96,8 @@ async fn create(
         ));
     }
     let mut object = merged(call, None, applied)?;
+    // There is nothing yet that it could be the version of.
+    metadata_of(&mut object).remove("resourceVersion");
     settle_namespace(call, &mut object)?;
     let object = insert_new(call, object, options, &mut warnings).await?;
     call.written_answer(StatusCode::CREATED, &object, &warnings)

@@ -496,7 +496,7 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
         revision: text(&value["preconditions"]["resourceVersion"]),
         orphan: value["orphanDependents"].as_bool(),
         policy: text(&value["propagationPolicy"]),
-        dry_run: !dry_runs.is_empty() || call.query.get("dryRun").is_some(),
+        dry_run: !dry_runs.is_empty(),
         dry_runs,
     })
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Call;
 use super::options::{integer, invalid_options, revision};
 use super::shape::Shaper;
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Encoding, only_accepted};
 use crate::field::{FieldError, Path};
 use crate::selector::Selector;
 use crate::status::Failure;
@@ -20,6 +20,9 @@ use crate::store::{Change, Event, RevisionError, Stored, Subscription};
 
 /// Without a wish of the client, watches end after this and twice this.
 const DEFAULT_MINUTES: u64 = 30;
+/// In what events can be had, as others know it.
+const STREAMS: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a client that wants them gets bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Watches shorter than this get none.
@@ -54,6 +57,9 @@ struct EventShape {
 }
 
 pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
+    if call.format.encoding == Encoding::Yaml {
+        return Err(only_accepted(STREAMS));
+    }
     let selector = call.selector()?;
     let bookmarks = call.query.flag("allowWatchBookmarks");
     let initial_events = call
@@ -273,7 +279,7 @@ impl EventShape {
     }
 
     /// A bookmark is an object of which nothing but the version is known.
-    fn put_bookmark(&self, out: &mut BytesMut, revision: u64, initial_end: bool) {
+    fn put_bookmark(&mut self, out: &mut BytesMut, revision: u64, initial_end: bool) {
         let mut object = json!({
             "kind": self.kind,
             "apiVersion": self.api_version,
@@ -283,8 +289,8 @@ impl EventShape {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         self.fill(&mut object);
-        put_value(out, &json!({"type": "BOOKMARK", "object": object}));
-        out.put_u8(b'\n');
+        let object = serde_json::to_vec(&object).unwrap_or_default();
+        self.put(out, "BOOKMARK", &object.into());
     }
 
     /// Go writes the empty struct of a kind with its empty parts.
@@ -303,8 +309,4 @@ impl EventShape {
             }
         }
     }
-}
-
-fn put_value(out: &mut BytesMut, value: &Value) {
-    out.put_slice(&serde_json::to_vec(value).unwrap_or_default());
 }

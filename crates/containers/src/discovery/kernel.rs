@@ -19,6 +19,15 @@ pub(super) struct Kernel {
     /// `None` where no inotify instance could be had: everything is then found by rescans.
     inotify: Option<OwnedFd>,
     buffer: Box<[MaybeUninit<u8>]>,
+    nameless: Nameless,
+}
+
+/// Directories whose names are no UTF-8: they cannot be told to anyone, and no runtime or systemd makes them.
+#[derive(Debug, Default)]
+struct Nameless {
+    /// How often one was met.
+    met: u64,
+    warned: bool,
 }
 
 #[derive(Debug)]
@@ -80,6 +89,7 @@ impl Kernel {
             trees: trees.collect(),
             inotify,
             buffer: vec![MaybeUninit::uninit(); BUFFER].into_boxed_slice(),
+            nameless: Nameless::default(),
         };
         (kernel, error)
     }
@@ -163,11 +173,16 @@ impl Kernel {
                 FileType::Unknown => is_dir(&dir, name),
                 _ => false,
             };
-            if is_dir && let Some(name) = usable(name) {
+            if is_dir && let Some(name) = self.nameless.sort_out(name) {
                 names.push(name.to_owned());
             }
         }
         Listed::Done
+    }
+
+    /// How often a directory was left out because its name is no UTF-8, since this was last asked.
+    pub fn take_nameless(&mut self) -> u64 {
+        std::mem::take(&mut self.nameless.met)
     }
 
     /// Hands over up to `most` notices about directories, without waiting for any.
@@ -200,7 +215,8 @@ impl Kernel {
             } else if flags.contains(ReadFlags::IGNORED) {
                 each(event.wd(), Notice::Unwatched);
             } else if flags.contains(ReadFlags::ISDIR)
-                && let Some(name) = event.file_name().and_then(usable)
+                && let Some(name) = event.file_name()
+                && let Some(name) = self.nameless.sort_out(name)
             {
                 if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
                     each(event.wd(), Notice::Arrived(name));
@@ -212,11 +228,18 @@ impl Kernel {
     }
 }
 
-/// Names that are no UTF-8 cannot be told to anyone; no runtime or systemd makes them.
-fn usable(name: &CStr) -> Option<&str> {
-    name.to_str()
-        .ok()
-        .filter(|name| *name != "." && *name != "..")
+impl Nameless {
+    /// The name, if it can be used.
+    fn sort_out<'a>(&mut self, name: &'a CStr) -> Option<&'a str> {
+        let Ok(text) = name.to_str() else {
+            self.met += 1;
+            if !std::mem::replace(&mut self.warned, true) {
+                tracing::warn!(name = %name.to_string_lossy(), "a cgroup's name is not UTF-8: it is left out, as are all such");
+            }
+            return None;
+        };
+        (text != "." && text != "..").then_some(text)
+    }
 }
 
 fn is_cgroupfs(root: &Path) -> bool {

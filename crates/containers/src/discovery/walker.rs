@@ -52,6 +52,8 @@ impl Walker {
         counters
             .unwatched
             .store(self.unwatched.len() as u64, Relaxed);
+        let nameless = self.kernel.take_nameless();
+        counters.nameless.fetch_add(nameless, Relaxed);
         self.known.take_news()
     }
 

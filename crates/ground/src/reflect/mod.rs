@@ -4,9 +4,11 @@
 //! The objects may be of any type that reads from the API server's JSON: one with the few fields that are used takes a
 //! fraction of the memory. While a list is fetched again, readers see the old one; then they see the new one, whole.
 //! Who keeps still less of each object takes them one by one through a [`Sink`].
+//! Who reads the bytes as they came, uses a [`RawReflector`].
 //! A [`Gate`] says when all copies are there: until then nobody should act on what is missing from them.
 
 mod gate;
+mod raw;
 mod reflector;
 mod store;
 
@@ -14,5 +16,6 @@ mod store;
 mod tests;
 
 pub use gate::{Gate, NotSynced, Ticket};
+pub use raw::{RawChange, RawReflector};
 pub use reflector::{Reflector, Rounds, Sink};
 pub use store::{Change, Key, Reader};

@@ -20,7 +20,7 @@ use crate::clients::explain;
 use crate::shutdown::Shutdown;
 
 /// Trouble that goes on is told once so often.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+pub(super) const TELL_EVERY: Duration = Duration::from_secs(60);
 
 type Handler<K> = Box<dyn FnMut(Change<K>) + Send>;
 
@@ -126,6 +126,21 @@ impl Rounds {
 
     pub fn failures(&self) -> u64 {
         self.0.lock().failures
+    }
+
+    pub(super) fn listed(&self) {
+        self.0.lock().lists += 1;
+    }
+
+    pub(super) fn failed(&self) {
+        let mut state = self.0.lock();
+        state.failures += 1;
+        state.failing_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether there was trouble until now.
+    pub(super) fn recovered(&self) -> bool {
+        self.0.lock().failing_since.take().is_some()
     }
 
     /// How old the copy may be; zero while all is well.
@@ -235,9 +250,7 @@ impl<S> Task<S> {
         S: Sink<K>,
     {
         // What is asked for may come from a cache while nothing new does: only objects and whole lists count as news.
-        if !matches!(event, watcher::Event::Init)
-            && self.rounds.0.lock().failing_since.take().is_some()
-        {
+        if !matches!(event, watcher::Event::Init) && self.rounds.recovered() {
             self.told = None;
             tracing::info!(name = self.name, "following again");
         }
@@ -246,7 +259,7 @@ impl<S> Task<S> {
             watcher::Event::InitApply(object) => self.sink.listed(object),
             watcher::Event::InitDone => {
                 self.sink.end();
-                self.rounds.0.lock().lists += 1;
+                self.rounds.listed();
                 tracing::debug!(name = self.name, "listed");
                 self.ticket.ready();
             }
@@ -257,11 +270,7 @@ impl<S> Task<S> {
 
     fn failed(&mut self, error: &watcher::Error) {
         let trouble = why(error);
-        {
-            let mut state = self.rounds.0.lock();
-            state.failures += 1;
-            state.failing_since.get_or_insert_with(Instant::now);
-        }
+        self.rounds.failed();
         if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
             self.told = Some(Instant::now());
             tracing::warn!(name = self.name, trouble, "cannot follow, trying again");

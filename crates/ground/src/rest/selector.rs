@@ -312,17 +312,22 @@ fn is_label_text(text: &str) -> bool {
     bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
 }
 
-fn bad_key(key: &str) -> Option<String> {
+/// What is wrong with a label's key or any other qualified name.
+pub fn name_problem(key: &str) -> Option<&'static str> {
     let name = key.rsplit('/').next().unwrap_or_default();
-    let rule = if key.matches('/').count() > 1 {
-        KEY_RULE
+    if key.matches('/').count() > 1 {
+        Some(KEY_RULE)
     } else if !is_label_text(name) {
-        NAME_RULE
+        Some(NAME_RULE)
     } else if name.len() > 63 {
-        "name part must be no more than 63 bytes"
+        Some("name part must be no more than 63 bytes")
     } else {
-        return None;
-    };
+        None
+    }
+}
+
+fn bad_key(key: &str) -> Option<String> {
+    let rule = name_problem(key)?;
     Some(format!(
         "<nil>: Invalid value: {}: {rule}",
         field::quote(key)

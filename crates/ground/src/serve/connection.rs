@@ -25,6 +25,9 @@ use super::trust::Peer;
 /// How long a new connection is left alone while somebody waits for its place.
 const NEWCOMERS_MAY_STAY: Duration = Duration::from_secs(1);
 
+/// How long a draining server waits for the rest of a request's head.
+const HALF_A_HEAD_MAY_TAKE: Duration = Duration::from_millis(500);
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,10 +163,15 @@ where
         }
         connection.as_mut().await
     };
+    let closing = async {
+        house.shutdown.begins().await;
+        busy.unused_for(HALF_A_HEAD_MAY_TAKE).await;
+    };
+    // Half a request is no reason to stay: dropping the connection ends it.
     let ended = tokio::select! {
         ended = gracefully => ended,
-        // Half a request is no reason to stay: dropping the connection ends it.
         () = in_the_way(house, busy) => Ok(()),
+        () = closing => Ok(()),
     };
     ended.inspect_err(|error| tracing::debug!(%error, "connection ended"))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::scrape::Histogram;
+use plimsoll_ground::metrics::Histogram;
 
 /// Clones count the same.
 #[derive(Debug, Clone)]

@@ -12,6 +12,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use plimsoll_ground::auth::{Gate, Refusal, UserInfo};
 use plimsoll_ground::health::{Class, Health, InFlight};
+use plimsoll_ground::metrics::process;
 use plimsoll_ground::reflect;
 use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
 use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
@@ -31,7 +32,6 @@ use super::version::{Announced, Version};
 use super::{aggregated, counted, discovery, options, pages, past, route};
 use crate::history::History;
 use crate::own::OwnMetrics;
-use crate::own::process;
 use crate::view::{Found, View};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");

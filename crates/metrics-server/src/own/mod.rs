@@ -1,17 +1,15 @@
 //! The server's own metrics: the families dashboards know, and some that say more.
 
-pub mod page;
-pub mod process;
 pub mod requests;
 
 use std::sync::Arc;
 
+use plimsoll_ground::metrics::{Page, process};
 use plimsoll_ground::serve::Counters;
 
 use crate::api::freshness::Freshness;
 use crate::scrape::Telemetry;
 use crate::view::View;
-use page::Page;
 use requests::Requests;
 
 /// Where the figures come from.

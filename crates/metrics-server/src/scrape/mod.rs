@@ -22,4 +22,4 @@ pub use identity::{IdentityError, Source, Trust};
 pub use scraper::Config;
 pub(crate) use scraper::Scraper;
 pub use target::Rules;
-pub use telemetry::{Histogram, Reason, Telemetry, Totals};
+pub use telemetry::{Reason, Telemetry, Totals};

@@ -4,7 +4,7 @@ mod args;
 mod generic;
 mod inert;
 mod kubelet;
-mod sni;
+pub mod sni;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -236,12 +236,12 @@ mod tests {
         )
         .unwrap();
         let config = args.config().unwrap();
-        assert_eq!(config.serving.listen.port(), 10250);
+        assert_eq!(config.front.serving.listen.port(), 10250);
         assert_eq!(
-            config.authorization.rules.always_allow_paths,
+            config.front.authorization.rules.always_allow_paths,
             ["/livez", "/metrics"]
         );
-        assert_eq!(config.serving.named[0].names, ["x.y"]);
+        assert_eq!(config.front.serving.named[0].names, ["x.y"]);
         let collector = args.collector().unwrap();
         assert_eq!(collector.resolution, Duration::from_secs(15));
         assert!(collector.scrape.rules.use_status_port);
@@ -253,9 +253,9 @@ mod tests {
     fn defaults_are_the_originals() {
         let args = args("").unwrap();
         let config = args.config().unwrap();
-        assert_eq!(config.serving.listen.port(), 443);
+        assert_eq!(config.front.serving.listen.port(), 443);
         assert_eq!(config.max_in_flight, (400, 200));
-        assert_eq!(config.authorization.rules.always_allow_paths.len(), 3);
+        assert_eq!(config.front.authorization.rules.always_allow_paths.len(), 3);
         let collector = args.collector().unwrap();
         assert_eq!(collector.resolution, Duration::from_secs(60));
         assert_eq!(collector.scrape.rules.port, 10250);

@@ -23,7 +23,7 @@ What to do with it:
   curl 127.0.0.1:9120/metrics               what the agent sees on this machine
 
   plimsoll up --simulate-nodes 100          with a hundred nodes that cost nothing:
-                                            pods bound to them run, use CPU and
+                                            pods get a node there, run, use CPU and
                                             memory, and end
 
 Pods on this machine's own node stay Pending: plimsoll watches containers, it does not start them.
@@ -54,6 +54,9 @@ pub struct UpArgs {
     /// Leave out the metrics server: `kubectl top` and autoscalers have nobody to ask then
     #[arg(long)]
     pub no_metrics_server: bool,
+    /// Leave out the scheduler: pods stay where they are, which is nowhere
+    #[arg(long)]
+    pub no_scheduler: bool,
     /// Leave out the controllers: namespaces are not emptied, dependents do not follow their owners
     #[arg(long)]
     pub no_controllers: bool,

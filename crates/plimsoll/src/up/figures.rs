@@ -30,8 +30,8 @@ impl MetricsServer {
     pub async fn start(data_dir: &Path, kubeconfig: &Path, client: &kube::Client) -> Result<Self> {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut config = Config::new(listen);
-        config.serving.cert_dir = data_dir.join(NAME);
-        config.serving.names = vec![format!("{NAME}.{NAMESPACE}.svc")];
+        config.front.serving.cert_dir = Some(data_dir.join(NAME));
+        config.front.serving.names = vec![format!("{NAME}.{NAMESPACE}.svc")];
         config.announced.v1 = true;
         let mut collector = collector::Config {
             resolution: RESOLUTION,

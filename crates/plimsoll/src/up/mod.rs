@@ -4,6 +4,7 @@ mod args;
 mod figures;
 mod lock;
 mod machine;
+mod scheduler;
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ pub use args::UpArgs;
 use figures::MetricsServer;
 use lock::Lock;
 use machine::Machine;
+use scheduler::Scheduler;
 
 use crate::signals::Signals;
 use crate::{Failure, raise_descriptor_limit, runtime};
@@ -69,6 +71,7 @@ struct Up {
     /// What simulated nodes use.
     pages: Option<serve::Serving>,
     metrics_server: Option<MetricsServer>,
+    scheduler: Option<Scheduler>,
 }
 
 impl Up {
@@ -113,7 +116,15 @@ impl Up {
                 Some(started.context("the metrics server; leave it out with --no-metrics-server")?)
             }
         };
+        let scheduler = match args.no_scheduler {
+            true => None,
+            false => {
+                let started = Scheduler::start(&kubeconfig, api.client()).await;
+                Some(started.context("the scheduler; leave it out with --no-scheduler")?)
+            }
+        };
         Ok(Self {
+            scheduler,
             simulation: simulation.build(api.client()).spawn(),
             pages,
             metrics_server,
@@ -143,6 +154,9 @@ impl Up {
         }
         if let Some(server) = &self.metrics_server {
             say(&format!("metrics      https://{}", server.address()));
+        }
+        if let Some(scheduler) = &self.scheduler {
+            say(&format!("scheduler    https://{}", scheduler.address()));
         }
         say(&format!("data         {}", self.data_dir.display()));
         for remark in self.machine.iter().flat_map(|machine| &machine.remarks) {
@@ -200,6 +214,9 @@ impl Up {
     }
 
     async fn drain(self) {
+        if let Some(scheduler) = self.scheduler {
+            scheduler.drain(DRAIN).await;
+        }
         if let Some(server) = self.metrics_server {
             server.drain(DRAIN).await;
         }

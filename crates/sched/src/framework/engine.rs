@@ -1,9 +1,11 @@
 //! One cycle: from a pod to a node, or to the reasons why there is none.
 
 mod choose;
+mod paused;
 mod pre_filter;
 
 pub use choose::{Choice, Scoreboard};
+pub use paused::{Heard, Paused};
 
 use rustc_hash::FxHashMap;
 
@@ -16,6 +18,7 @@ use super::profile::Profile;
 use super::state::CycleState;
 use super::status::{Code, Refusal, StatusId, Statuses};
 use crate::cluster::{Cluster, LocalClassId, NodeId, PodId};
+use crate::extender::Rule;
 use crate::plugins::plans::Plans;
 use crate::preemption::memo::DryRuns;
 use crate::queue::nominations::{Nominations, Rivals};
@@ -30,6 +33,8 @@ pub enum Decision {
     NoNodes,
     /// A plugin could not tell.
     Failed(String),
+    /// Extenders have to be asked about some nodes.
+    Asking(Box<Paused>),
 }
 
 /// Below that many nodes, all of them are looked at.
@@ -44,6 +49,7 @@ pub struct Engine {
     pub statuses: Statuses,
     pub plans: Plans,
     pub dry_runs: DryRuns,
+    pub extenders: Vec<Rule>,
     /// Keep the scores of every choice.
     pub record_scores: bool,
     tables: Tables,
@@ -78,6 +84,7 @@ impl Engine {
             statuses: Statuses::default(),
             plans: Plans::default(),
             dry_runs: DryRuns::default(),
+            extenders: Vec::new(),
             record_scores: false,
             tables: Tables::default(),
             beside_rivals: FxHashMap::default(),
@@ -147,6 +154,16 @@ impl Engine {
         {
             let beside = rivals.on(cluster, node);
             match self.judge(cluster, &subject, state, node, &beside) {
+                Ok(StatusId::FITS) if self.must_ask(cluster, subject.class) => {
+                    return Decision::Asking(Box::new(Paused {
+                        attempt,
+                        diagnosis,
+                        wanted,
+                        nodes: vec![node],
+                        is_nominated: true,
+                        evaluated: 1,
+                    }));
+                }
                 Ok(StatusId::FITS) => {
                     return Decision::Chosen(Choice {
                         node,
@@ -159,16 +176,44 @@ impl Engine {
                 Err(message) => return Decision::Failed(message),
             }
         }
-        let evaluated = match self.filter(cluster, &subject, state, wanted.as_deref(), rivals) {
+        self.search(cluster, attempt, &subject, state, diagnosis, wanted, rivals)
+    }
+
+    /// Looks at all nodes that come into question.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all that is known of the attempt so far"
+    )]
+    fn search(
+        &mut self,
+        cluster: &mut Cluster,
+        attempt: Attempt,
+        subject: &Subject,
+        state: &mut CycleState,
+        mut diagnosis: Diagnosis,
+        wanted: Option<Vec<NodeId>>,
+        rivals: Rivals<'_>,
+    ) -> Decision {
+        let evaluated = match self.filter(cluster, subject, state, wanted.as_deref(), rivals) {
             Ok(evaluated) => evaluated,
             Err(message) => return Decision::Failed(message),
         };
-        self.next_start = (self.next_start + evaluated) % all_nodes;
+        self.next_start = (self.next_start + evaluated) % diagnosis.all_nodes;
         if self.scratch.feasible.is_empty() {
             self.diagnose(&mut diagnosis);
             return Decision::Unfit(Box::new(diagnosis));
         }
-        Decision::Chosen(self.choose(cluster, &subject, state, evaluated))
+        if self.must_ask(cluster, subject.class) {
+            return Decision::Asking(Box::new(Paused {
+                attempt,
+                diagnosis,
+                wanted,
+                nodes: self.scratch.feasible.clone(),
+                is_nominated: false,
+                evaluated,
+            }));
+        }
+        Decision::Chosen(self.choose(cluster, subject, state, evaluated, None))
     }
 
     /// Collects nodes that fit, until there are enough of them. How many were looked at.
@@ -352,7 +397,7 @@ impl Engine {
     /// How many nodes that fit are enough to choose from.
     fn enough(&self, profile: usize, nodes: usize) -> usize {
         let profile = &self.profiles[profile];
-        if profile.score.is_empty() {
+        if profile.score.is_empty() && self.extenders.is_empty() {
             return 1;
         }
         nodes_to_find(profile.percentage_of_nodes_to_score as usize, nodes)

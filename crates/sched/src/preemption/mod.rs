@@ -16,6 +16,7 @@ use crate::framework::state::CycleState;
 use crate::framework::status::{Code, Refusal, StatusId};
 use crate::model::Pod;
 use crate::queue::nominations::{Nominations, Rivals};
+use crate::time::Time;
 
 use self::memo::Memory;
 
@@ -26,10 +27,8 @@ pub enum Preemption {
     Ineligible(&'static str),
     /// It would not help; with the reasons by node.
     InVain(String),
-    Node {
-        node: NodeId,
-        victims: Vec<PodId>,
-    },
+    /// Nodes to choose from; at least one.
+    Candidates(Vec<Arc<Candidate>>),
     Failed(String),
 }
 
@@ -105,13 +104,46 @@ pub fn preempt(
     if candidates.is_empty() {
         return Preemption::InVain(verdict.message(&engine.statuses, &cluster.names));
     }
-    let best = pick::best(&candidates, attempt.now);
-    match candidates.get(best) {
-        Some(candidate) => Preemption::Node {
-            node: candidate.node,
-            victims: candidate.ids.clone(),
-        },
-        None => Preemption::Failed("no candidate node for preemption".to_owned()),
+    Preemption::Candidates(candidates)
+}
+
+/// Where the least is lost, and who has to go there.
+pub fn best(candidates: &[Arc<Candidate>], now: Time) -> Option<(NodeId, Vec<PodId>)> {
+    if candidates.is_empty() {
+        return None;
+    }
+    let best = candidates.get(pick::best(candidates, now))?;
+    Some((best.node, best.ids.clone()))
+}
+
+impl Candidate {
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub fn victims(&self) -> &[Arc<Pod>] {
+        &self.victims
+    }
+
+    pub fn violations(&self) -> usize {
+        self.violations
+    }
+
+    /// With only these of its victims, by UID. `None`: nobody would be left to go.
+    pub fn only(&self, uids: &[Arc<str>]) -> Option<Self> {
+        let (victims, ids): (Vec<_>, Vec<_>) = self
+            .victims
+            .iter()
+            .zip(&self.ids)
+            .filter(|(victim, _)| uids.contains(&victim.uid))
+            .map(|(victim, id)| (Arc::clone(victim), *id))
+            .unzip();
+        (!ids.is_empty()).then_some(Self {
+            node: self.node,
+            violations: self.violations.min(ids.len()),
+            victims,
+            ids,
+        })
     }
 }
 

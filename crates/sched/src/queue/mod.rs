@@ -91,6 +91,12 @@ impl Queue {
         self.get(id).is_some()
     }
 
+    /// Is being scheduled.
+    pub fn is_in_flight(&self, id: PodId) -> bool {
+        self.get(id)
+            .is_some_and(|entry| entry.room == Room::InFlight)
+    }
+
     pub fn lengths(&self) -> Lengths {
         let waiting = self
             .entries

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::{ObjectKey, Sandbox, SandboxError, text};
 use crate::action::{ActionKind, NominatedNode, PodRef, ScheduledCondition};
-use crate::model::devices::{AllocatedDevice, Allocation, DeviceRequest, DeviceToleration};
-use crate::model::{Effect, NodeTerm, Operator, Requirement};
+use crate::model::devices::{Allocation, DeviceRequest};
+use crate::model::encode;
 use crate::plugins::dynamic_resources::extended::Mapping;
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -78,7 +78,9 @@ impl Sandbox {
                 ..
             } => {
                 let key = ObjectKey::new("ResourceClaim", &namespace, &claim);
-                let allocation = allocation.map(|allocation| self.written(&allocation));
+                let allocation = allocation.map(|allocation| {
+                    encode::allocation(&allocation, &self.scheduler.cluster().names)
+                });
                 self.change(&key, |object| {
                     if let Some(allocation) = allocation {
                         object["status"]["allocation"] = allocation;
@@ -145,14 +147,7 @@ impl Sandbox {
         allocation: &Allocation,
         mappings: &[Mapping],
     ) -> Result<(), SandboxError> {
-        let requests = requests.iter().filter_map(|request| {
-            let only = request.alternatives.first()?;
-            Some(
-                json!({"name": request.name, "exactly": {"deviceClassName": only.class,
-                "allocationMode": "ExactCount", "count": only.count}}),
-            )
-        });
-        let requests: Vec<Value> = requests.collect();
+        let allocation = encode::allocation(allocation, &self.scheduler.cluster().names);
         // A server would choose a suffix that nobody has.
         let name = format!("{}-extended-resources-made", pod.name);
         self.put(json!({
@@ -161,114 +156,15 @@ impl Sandbox {
                 "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": *pod.uid,
                     "controller": true}]},
-            "spec": {"devices": {"requests": requests}},
-            "status": {"allocation": self.written(allocation),
+            "spec": {"devices": {"requests": encode::requests(requests)}},
+            "status": {"allocation": allocation,
                 "reservedFor": [{"resource": "pods", "name": pod.name, "uid": *pod.uid}]},
         }))?;
-        let mappings = mappings.iter().map(|mapping| {
-            json!({"containerName": mapping.container, "resourceName": mapping.resource,
-                "requestName": mapping.request})
-        });
-        let mappings: Vec<Value> = mappings.collect();
         self.change(&pod_key(pod), |object| {
             object["status"]["extendedResourceClaimStatus"] =
-                json!({"resourceClaimName": name, "requestMappings": mappings});
+                encode::extended_status(&name, mappings);
         })
     }
-
-    fn written(&self, allocation: &Allocation) -> Value {
-        let results: Vec<Value> = allocation.devices.iter().map(written_device).collect();
-        let mut written = json!({"devices": {"results": results}});
-        if let Some(terms) = &allocation.nodes {
-            let terms: Vec<Value> = terms.iter().map(|term| self.written_term(term)).collect();
-            written["nodeSelector"] = json!({"nodeSelectorTerms": terms});
-        }
-        written
-    }
-
-    fn written_term(&self, term: &NodeTerm) -> Value {
-        let mut written = json!({});
-        if !term.expressions.is_empty() {
-            let list = term.expressions.iter();
-            written["matchExpressions"] = list.map(|one| self.requirement(one)).collect();
-        }
-        if !term.fields.is_empty() {
-            let list = term.fields.iter();
-            written["matchFields"] = list
-                .map(|one| {
-                    let mut field = self.requirement(one);
-                    field["key"] = json!("metadata.name");
-                    field
-                })
-                .collect();
-        }
-        written
-    }
-
-    fn requirement(&self, requirement: &Requirement) -> Value {
-        let names = &self.scheduler.cluster().names;
-        let operator = match requirement.operator {
-            Operator::In => "In",
-            Operator::NotIn => "NotIn",
-            Operator::Exists => "Exists",
-            Operator::DoesNotExist => "DoesNotExist",
-            Operator::Gt => "Gt",
-            Operator::Lt => "Lt",
-        };
-        let mut written = json!({"key": names.text(requirement.key), "operator": operator});
-        if !requirement.values.is_empty() {
-            let values = requirement.values.iter();
-            written["values"] = values.map(|value| json!(names.text(*value))).collect();
-        }
-        written
-    }
-}
-
-/// A device as it stands in the status of a claim.
-fn written_device(device: &AllocatedDevice) -> Value {
-    let mut result = json!({"request": device.request, "driver": *device.id.driver,
-        "pool": *device.id.pool, "device": *device.id.device});
-    if device.admin_access {
-        result["adminAccess"] = json!(true);
-    }
-    if let Some(share) = &device.share {
-        result["shareID"] = json!(share.id);
-        let consumed = share.consumed.iter();
-        let consumed = consumed.map(|(name, amount)| (name.to_string(), json!(amount.to_string())));
-        result["consumedCapacity"] = Value::Object(consumed.collect());
-    }
-    for (name, list) in [
-        ("bindingConditions", &device.readiness.wanted),
-        ("bindingFailureConditions", &device.readiness.fatal),
-    ] {
-        if !list.is_empty() {
-            result[name] = json!(list);
-        }
-    }
-    if !device.tolerations.is_empty() {
-        result["tolerations"] = device.tolerations.iter().map(written_toleration).collect();
-    }
-    result
-}
-
-fn written_toleration(toleration: &DeviceToleration) -> Value {
-    let mut written = json!({"operator": "Exists"});
-    if let Some(key) = &toleration.key {
-        written["key"] = json!(key);
-    }
-    if let Some(value) = &toleration.value {
-        written["operator"] = json!("Equal");
-        written["value"] = json!(value);
-    }
-    let effect = toleration.effect.map(|effect| match effect {
-        Effect::NoSchedule => "NoSchedule",
-        Effect::PreferNoSchedule => "PreferNoSchedule",
-        Effect::NoExecute => "NoExecute",
-    });
-    if let Some(effect) = effect {
-        written["effect"] = json!(effect);
-    }
-    written
 }
 
 fn pod_key(pod: &PodRef) -> ObjectKey {

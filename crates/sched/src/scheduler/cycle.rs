@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::failure::Nominating;
+use super::asking::Asking;
+use super::failure::{Nominating, PostFilter};
 use super::{Cycle, Outcome, Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, EventType};
 use crate::cluster::PodId;
+use crate::framework::diagnosis::Diagnosis;
 use crate::framework::engine::{Attempt, Choice, Decision};
 use crate::framework::plugin::PluginSet;
 use crate::framework::state::CycleState;
@@ -20,13 +22,16 @@ impl Scheduler {
             queue.flush(now, &gate);
         }
         self.check_bindings(now);
+        if self.asking.is_some() {
+            return None;
+        }
         if let Some(cycle) = self.more.pop_front() {
             return Some(cycle);
         }
         let id = self.queue.pop()?;
         let mut cycle = self.begin(id, now)?;
         let pod = Arc::clone(&self.cluster.pods.get(id)?.pod);
-        let Some(profile) = self.profile_of(&pod) else {
+        let Some(profile) = cycle.profile else {
             self.queue.done(id);
             return Some(cycle);
         };
@@ -79,6 +84,7 @@ impl Scheduler {
             now,
         } = attempt;
         match decision {
+            Decision::Asking(paused) => return self.ask_about_nodes(paused, state, cycle),
             Decision::Chosen(choice) => {
                 self.chosen(id, choice, &mut cycle);
                 let actions = self.reserve(id, profile, &state, now);
@@ -112,7 +118,7 @@ impl Scheduler {
                 cycle.outcome = Outcome::Error { message };
             }
             Decision::Unfit(mut diagnosis) => {
-                let nominating = self.post_filter(
+                let found = self.post_filter(
                     id,
                     profile,
                     &mut state,
@@ -120,21 +126,42 @@ impl Scheduler {
                     now,
                     &mut cycle.actions,
                 );
-                let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
-                let actions = self.fail(
-                    id,
-                    "Unschedulable",
-                    &message,
-                    nominating,
-                    diagnosis.rejectors,
-                    diagnosis.pending,
-                    now,
-                );
-                cycle.actions.extend(actions);
-                cycle.evaluated_nodes = diagnosis.counts.iter().map(|(_, nodes)| nodes).sum();
-                cycle.outcome = Outcome::Unschedulable { message };
+                let nominating = match found {
+                    PostFilter::Done(nominating) => nominating,
+                    PostFilter::Ask(candidates, messages) => {
+                        return self.ask_about_victims(Asking::about_victims(
+                            attempt, state, cycle, diagnosis, candidates, messages,
+                        ));
+                    }
+                };
+                return self.unfit(id, &diagnosis, nominating, now, cycle);
             }
         }
+        cycle
+    }
+
+    /// No node will do.
+    pub(super) fn unfit(
+        &mut self,
+        id: PodId,
+        diagnosis: &Diagnosis,
+        nominating: Nominating,
+        now: Time,
+        mut cycle: Cycle,
+    ) -> Cycle {
+        let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
+        let actions = self.fail(
+            id,
+            "Unschedulable",
+            &message,
+            nominating,
+            diagnosis.rejectors,
+            diagnosis.pending,
+            now,
+        );
+        cycle.actions.extend(actions);
+        cycle.evaluated_nodes = diagnosis.counts.iter().map(|(_, nodes)| nodes).sum();
+        cycle.outcome = Outcome::Unschedulable { message };
         cycle
     }
 

@@ -12,7 +12,7 @@ use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::CycleState;
 use crate::model::Symbol;
 use crate::plugins::dynamic_resources;
-use crate::preemption::{self, Preemption};
+use crate::preemption::{self, Candidate, Preemption};
 use crate::time::Time;
 
 /// What becomes of the node that the pod was promised.
@@ -21,6 +21,14 @@ pub(super) enum Nominating {
     Keep,
     Clear,
     Node(Symbol),
+}
+
+/// What came of asking those who can change something.
+#[derive(Debug)]
+pub(super) enum PostFilter {
+    Done(Nominating),
+    /// Extenders have a say about who has to go; with what others have said before.
+    Ask(Vec<Arc<Candidate>>, Vec<String>),
 }
 
 impl Scheduler {
@@ -33,7 +41,7 @@ impl Scheduler {
         diagnosis: &mut Diagnosis,
         now: Time,
         actions: &mut Vec<Action>,
-    ) -> Nominating {
+    ) -> PostFilter {
         let mut messages: Vec<String> = Vec::new();
         let mut nominating = Nominating::Keep;
         for plugin in self.engine.profiles[profile].post_filter.clone() {
@@ -67,10 +75,14 @@ impl Scheduler {
                             nominating = Nominating::Clear;
                             messages.push(format!("preemption: {text}"));
                         }
-                        Preemption::Node { node, victims } => {
+                        Preemption::Candidates(candidates)
+                            if self.preempting_extenders(id).next().is_some() =>
+                        {
+                            return PostFilter::Ask(candidates, messages);
+                        }
+                        Preemption::Candidates(candidates) => {
                             messages.clear();
-                            nominating = Nominating::Node(self.cluster.nodes.name(node));
-                            self.evict(id, node, &victims, actions);
+                            nominating = self.preempt(id, &candidates, now, actions);
                             break;
                         }
                         Preemption::Failed(text) => {
@@ -83,7 +95,22 @@ impl Scheduler {
             }
         }
         diagnosis.post_filter = Some(messages.join(", "));
-        nominating
+        PostFilter::Done(nominating)
+    }
+
+    /// Takes the best candidate.
+    pub(super) fn preempt(
+        &mut self,
+        id: PodId,
+        candidates: &[Arc<Candidate>],
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> Nominating {
+        let Some((node, victims)) = preemption::best(candidates, now) else {
+            return Nominating::Clear;
+        };
+        self.evict(id, node, &victims, actions);
+        Nominating::Node(self.cluster.nodes.name(node))
     }
 
     /// Takes devices from a claim that are where the pod cannot go.
@@ -175,6 +202,7 @@ impl Scheduler {
             reason,
             message: message.into(),
             observed_generation: pod.generation,
+            is_new: pod.unscheduled.is_none(),
         };
         let known = pod.unscheduled.as_ref().is_some_and(|known| {
             &*known.reason == reason

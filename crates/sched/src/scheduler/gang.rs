@@ -159,6 +159,7 @@ impl Scheduler {
         });
         Some(Cycle {
             pod: self.pod_ref(&pod),
+            profile: self.profile_of(&pod),
             outcome: Outcome::Skipped,
             actions: Vec::new(),
             evaluated_nodes: 0,

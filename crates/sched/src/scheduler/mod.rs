@@ -1,5 +1,6 @@
 //! The scheduler as a state machine.
 
+mod asking;
 mod binding;
 mod cycle;
 mod failure;
@@ -18,6 +19,7 @@ pub use observe::Observation;
 
 use crate::action::{Action, ActionId, ActionKind, EventRecord, EventType, PodRef};
 use crate::cluster::{Cluster, PodId};
+use crate::extender::{Question, Rule};
 use crate::framework::engine::{Engine, Scoreboard};
 use crate::framework::plugin::Plugin;
 use crate::framework::profile::Profile;
@@ -48,6 +50,8 @@ pub struct Scheduler {
     bindings: FxHashMap<PodId, binding::Binding>,
     /// Cycles that are over and have not been told yet.
     more: VecDeque<Cycle>,
+    /// The cycle that waits for the word of extenders.
+    asking: Option<asking::Asking>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -85,6 +89,8 @@ struct Preempting {
 #[derive(Debug)]
 pub struct Cycle {
     pub pod: PodRef,
+    /// By its place in the configuration; `None`: no profile of ours.
+    pub profile: Option<usize>,
     pub outcome: Outcome,
     pub actions: Vec<Action>,
     pub evaluated_nodes: usize,
@@ -109,6 +115,8 @@ pub enum Outcome {
     },
     /// It was not for us, or not any more.
     Skipped,
+    /// Extenders have to be asked; until [`Scheduler::answer`] is told what they say, nobody else is scheduled.
+    Asking(Box<Question>),
 }
 
 impl Scheduler {
@@ -123,8 +131,38 @@ impl Scheduler {
             preempting: FxHashMap::default(),
             bindings: FxHashMap::default(),
             more: VecDeque::new(),
+            asking: None,
             outbox: Vec::new(),
             next_action: 0,
+        }
+    }
+
+    /// With others who have a say.
+    pub fn with_extenders(mut self, extenders: Vec<Rule>) -> Self {
+        self.engine.extenders = extenders;
+        self
+    }
+
+    /// Whether an extender has a say about a pod.
+    pub fn concerns(&self, extender: usize, uid: &str) -> bool {
+        let record = self
+            .cluster
+            .pods
+            .find(uid)
+            .and_then(|id| self.cluster.pods.get(id));
+        record.is_some_and(|record| {
+            self.engine
+                .extenders
+                .get(extender)
+                .is_some_and(|rule| rule.concerns(&self.cluster, record.class))
+        })
+    }
+
+    /// Whose binding an action is, if it is one that has not ended.
+    pub fn binds(&self, action: ActionId) -> Option<Arc<str>> {
+        match self.under_way.get(&action) {
+            Some(UnderWay::Bind { pod }) => Some(Arc::clone(pod)),
+            _ => None,
         }
     }
 

@@ -248,6 +248,16 @@ fn standard(schema: &At<'_>, errors: &mut Errors) {
             "type cannot be set to null, use nullable as an alternative",
         );
     }
+    let pattern = schema.get("pattern");
+    if let Some(trouble) = pattern_trouble(pattern.text()) {
+        errors.invalid(
+            &pattern,
+            pattern.text(),
+            format!(
+                "must be a valid regular expression, but isn't: error parsing regexp: {trouble}"
+            ),
+        );
+    }
     let items = schema.get("items");
     if items.value.is_array() {
         errors.forbidden(&items, "items must be a schema object and not an array");
@@ -391,4 +401,30 @@ fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
             errors.required(&property.get("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property");
         }
     }
+}
+
+/// What is wrong with a regular expression, in Go's words for what people get wrong most.
+fn pattern_trouble(pattern: &str) -> Option<String> {
+    regex::Regex::new(pattern).err()?;
+    let mut chars = pattern.char_indices();
+    let (mut class, mut open) = (None, 0_usize);
+    while let Some((at, char)) = chars.next() {
+        match (char, class) {
+            ('\\', _) => drop(chars.next()),
+            (']', Some(_)) => class = None,
+            ('[', None) => class = Some(at),
+            ('(', None) => open += 1,
+            (')', None) if open == 0 => return Some(format!("unexpected ): `{pattern}`")),
+            (')', None) => open -= 1,
+            ('*' | '+' | '?', None) if at == 0 => {
+                return Some(format!("missing argument to repetition operator: `{char}`"));
+            }
+            _ => {}
+        }
+    }
+    Some(match class {
+        Some(at) => format!("missing closing ]: `{}`", &pattern[at..]),
+        None if open > 0 => format!("missing closing ): `{pattern}`"),
+        None => format!("invalid or unsupported Perl syntax: `{pattern}`"),
+    })
 }

@@ -120,6 +120,13 @@ pub fn for_template(template: &At<'_>, path: &[&str]) -> Vec<String> {
         }
     };
     let (meta, spec) = (template.get("metadata"), template.get("spec"));
+    for volume in spec.get("volumes").items() {
+        let projected = volume.get("projected");
+        if projected.is_set() && projected.get("sources").items().next().is_none() {
+            let name = quote(volume.get("name").text());
+            out.push(format!("volume {name} (Projected) has no sources provided"));
+        }
+    }
     let mut warn = |at: &At<'_>, words: String| out.push(format!("{}: {words}", full(at)));
     node_labels(&spec, &mut warn);
     let annotations = meta.get("annotations");
@@ -258,7 +265,7 @@ fn fractions(amounts: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
 
 fn fraction(amounts: &At<'_>, resource: &'static str, warn: &mut impl FnMut(&At<'_>, String)) {
     let amount = amounts.key(resource);
-    if amount.is_set() && !Quantity::of(amount.text()).is_whole() {
+    if amount.is_set() && !Quantity::of(amount.text()).is_countable() {
         let shown = quote(amount.text());
         warn(
             &amount,

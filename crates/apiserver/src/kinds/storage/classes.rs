@@ -69,8 +69,20 @@ pub(in crate::kinds) static ATTACHMENT: Rules = Rules {
     ..Rules::cluster(GROUP)
 };
 
+const TOKENS_MAY_BE_LOGGED: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+
 pub(in crate::kinds) static CSI_DRIVER: Rules = Rules {
     kind: "CSIDriver",
+    warnings: |new, _| {
+        let spec = &new["spec"];
+        let tokens = spec["tokenRequests"].as_array();
+        let undecided = spec["serviceAccountTokenInSecrets"].is_null();
+        let risky = undecided && tokens.is_some_and(|tokens| !tokens.is_empty());
+        risky
+            .then(|| TOKENS_MAY_BE_LOGGED.to_owned())
+            .into_iter()
+            .collect()
+    },
     prepare_update: |new, old| {
         let changed = !same(&new["spec"], &old["spec"]);
         crate::kinds::raise_generation(new, changed);

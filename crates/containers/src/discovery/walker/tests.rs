@@ -130,6 +130,24 @@ fn files_are_not_cgroups() {
 }
 
 #[test]
+fn a_name_that_is_no_text_is_left_out_and_counted() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut rig = Rig::new(1);
+    let make = |rig: &Rig, name: &[u8]| {
+        let name = std::ffi::OsStr::from_bytes(name);
+        std::fs::create_dir(rig.dirs[0].path().join(name)).unwrap();
+    };
+    make(&rig, b"early\xff");
+    rig.make(0, "plain");
+    rig.walker.rescan();
+    make(&rig, b"late\xfe");
+    rig.drain();
+    let expected = ["/", "/plain"].map(str::to_owned);
+    assert_eq!(rig.believed, expected.into());
+    assert_eq!(rig.counters.nameless.load(Relaxed), 2);
+}
+
+#[test]
 fn moves_within_and_over() {
     let mut rig = Rig::new(1);
     rig.make(0, "a/x/y");

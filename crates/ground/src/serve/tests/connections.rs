@@ -198,6 +198,17 @@ async fn draining_ends_streams_and_cuts_off_what_hangs() {
 }
 
 #[tokio::test]
+async fn half_a_request_does_not_hold_up_draining() {
+    let serving = Config::loopback().bind().await.unwrap();
+    let serving = serving.spawn(service_fn(describe));
+    let mut slow = TcpStream::connect(serving.local_addr()).await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHos").await.unwrap();
+    until(async || serving.counters().open_connections() == 1).await;
+    let cut_off_at_the_deadline = serving.drain(SOON).await;
+    assert_eq!(cut_off_at_the_deadline, 0);
+}
+
+#[tokio::test]
 async fn those_who_only_hold_a_place_do_not_keep_others_out() {
     let authority = Authority::new();
     let limits = Limits {

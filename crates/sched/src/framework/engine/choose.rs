@@ -32,6 +32,7 @@ impl Engine {
         subject: &Subject,
         state: &CycleState,
         evaluated: usize,
+        extra: Option<&[i64]>,
     ) -> Choice {
         let feasible = self.scratch.feasible.len();
         let mut choice = Choice {
@@ -46,6 +47,7 @@ impl Engine {
         let context = subject.context(cluster, &self.profiles);
         let scratch = &mut self.scratch;
         scratch.totals.clear();
+        scratch.totals.extend_from_slice(extra.unwrap_or_default());
         scratch.totals.resize(feasible, 0);
         let mut board = self.record_scores.then(Scoreboard::default);
         for (plugin, weight) in &context.profile.score {

@@ -10,7 +10,7 @@ mod workloads;
 
 pub use devices::{device_class, resource_claim, resource_slice, taint_rule};
 pub use node::{node, node_metric};
-pub use pod::pod;
+pub use pod::{node_affinity, pod};
 pub use volumes::{
     csi_driver, csi_node, csi_storage_capacity, persistent_volume, storage_class,
     volume_attachment, volume_claim,

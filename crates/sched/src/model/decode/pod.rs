@@ -16,7 +16,7 @@ use crate::model::pod::{
     AffinityTerm, ClaimRef, Condition, Controller, ControllerKind, ExtendedAsk, HostPort,
     LocalSpec, Pod, PodAffinity, PodMatcher, PodSpec, SpreadConstraint, Toleration, Volume,
 };
-use crate::model::selector::{Labels, NodeSelector, Requirement};
+use crate::model::selector::{Labels, NodeSelector, NodeTerm, Requirement};
 use crate::model::sizing::{Container, Sizing};
 use crate::model::symbol::{Names, ResourceId, Symbol, may_be_devices};
 use crate::time::Time;
@@ -260,7 +260,34 @@ fn node_selector(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result
     })
 }
 
-type PreferredNodes = Box<[(i32, crate::model::selector::NodeTerm)]>;
+/// A node affinity by itself, as a profile adds it to every pod's.
+pub fn node_affinity(
+    json: &[u8],
+    names: &mut Names,
+) -> Result<(Option<NodeSelector>, Vec<(i32, NodeTerm)>)> {
+    let wire: WireNodeAffinity = parse("NodeAffinity", json)?;
+    let place = Place {
+        kind: "NodeAffinity",
+        object: "addedAffinity",
+    };
+    let required = wire
+        .required
+        .as_ref()
+        .map(|terms| node_terms(terms, place, names))
+        .transpose()?
+        .map(|terms| NodeSelector {
+            labels: Box::default(),
+            terms: Some(terms),
+        });
+    let affinity = WireAffinity {
+        node_affinity: Some(wire),
+        ..WireAffinity::default()
+    };
+    let preferred = preferred_nodes(Some(&affinity), place, names)?;
+    Ok((required, preferred.into_vec()))
+}
+
+type PreferredNodes = Box<[(i32, NodeTerm)]>;
 
 fn preferred_nodes(
     affinity: Option<&WireAffinity>,

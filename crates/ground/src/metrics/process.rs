@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::page::Page;
+use super::Page;
 
 /// Without what the kernel does not tell.
 pub fn write(page: &mut Page) {

@@ -2,9 +2,8 @@
 
 use std::fmt::Write;
 
-use plimsoll_ground::rest::field::go_float;
-
-use crate::scrape::Histogram;
+use super::Histogram;
+use crate::rest::field::go_float;
 
 #[derive(Debug, Default)]
 pub struct Page {

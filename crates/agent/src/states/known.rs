@@ -1,0 +1,108 @@
+//! The cluster's objects, reduced to what the agent uses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use plimsoll_api::node_metric::CollectPolicy;
+use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
+use plimsoll_api::quantity::Quantity;
+use serde_json::Value;
+
+/// Everything at one moment. Cloning it clones a few pointers.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// `None`: nobody has told yet; the last list stays while the teller is away.
+    pub pods: Option<Arc<[Pod]>>,
+    pub node: Option<Arc<Node>>,
+    /// The operator's policy over the built-in one; the built-in one alone where there is no `NodeSLO`.
+    pub slo: Arc<NodeSlo>,
+    /// What the `NodeMetric` asks for; `None`: there is no such object.
+    pub collect: Option<Arc<CollectPolicy>>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Pod {
+    pub uid: Arc<str>,
+    pub namespace: Box<str>,
+    pub name: Box<str>,
+    /// By label and priority alone.
+    pub priority_class: PriorityClass,
+    /// By label alone.
+    pub qos: QosClass,
+    pub kube_qos: KubeQos,
+    pub priority: Option<i32>,
+    pub phase: Phase,
+    pub created: Timestamp,
+    /// Is being deleted.
+    pub terminating: bool,
+    /// Summed up as the scheduler does it: init containers, sidecars and overhead included.
+    pub requests: BTreeMap<Box<str>, Quantity>,
+    pub limits: BTreeMap<Box<str>, Quantity>,
+    pub containers: Box<[Container]>,
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub annotations: BTreeMap<Box<str>, Box<str>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+#[derive(Debug, Clone)]
+pub struct Container {
+    pub name: Box<str>,
+    /// Without `RUNTIME://`; `None`: it has not been started.
+    pub id: Option<Arc<str>>,
+    pub requests: BTreeMap<Box<str>, Quantity>,
+    pub limits: BTreeMap<Box<str>, Quantity>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Node {
+    pub uid: Box<str>,
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub annotations: BTreeMap<Box<str>, Box<str>>,
+    pub capacity: BTreeMap<Box<str>, Quantity>,
+    pub allocatable: BTreeMap<Box<str>, Quantity>,
+    pub kubelet_port: Option<u16>,
+    pub internal_ip: Option<Box<str>>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct NodeSlo {
+    pub host_applications: Vec<HostApplication>,
+    /// All sections, as JSON, with nothing left to be defaulted.
+    pub sections: Value,
+}
+
+/// A program that runs on the node outside of pods and is looked at like one.
+#[derive(Debug, Clone)]
+pub struct HostApplication {
+    pub name: Box<str>,
+    pub priority: PriorityClass,
+    pub qos: QosClass,
+    /// Below the cgroup root, without a leading slash.
+    pub cgroup: Box<str>,
+}
+
+impl Pod {
+    /// Succeeded or failed.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Succeeded | Phase::Failed)
+    }
+
+    /// With what a pod without one is treated as.
+    pub fn effective_qos(&self) -> QosClass {
+        self.qos.or_by_kube(self.kube_qos)
+    }
+
+    /// With what a pod without one is treated as.
+    pub fn effective_priority(&self) -> PriorityClass {
+        self.priority_class.or_by_qos(self.effective_qos())
+    }
+}

@@ -1,0 +1,8 @@
+//! What a role tells about itself: histograms, exposition text, the process.
+
+mod histogram;
+mod page;
+pub mod process;
+
+pub use histogram::Histogram;
+pub use page::{Labels, Page};

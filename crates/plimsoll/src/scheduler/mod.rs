@@ -1,0 +1,151 @@
+//! `plimsoll scheduler`.
+
+mod args;
+mod inert;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use plimsoll_ground::shutdown;
+use plimsoll_scheduler::live::{Connections, Running};
+use plimsoll_scheduler::server::{self, Serving};
+
+pub use args::SchedulerArgs;
+
+use crate::signals::Signals;
+use crate::{Failure, raise_descriptor_limit, runtime};
+
+/// For writes under way to end after a signal.
+const DRAIN: Duration = Duration::from_secs(5);
+
+impl SchedulerArgs {
+    pub fn wants_json_log(&self) -> bool {
+        self.inert.logging_format == "json"
+    }
+
+    pub fn verbosity(&self) -> i32 {
+        self.inert.verbosity.unwrap_or(0)
+    }
+}
+
+pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
+    args.check().map_err(Failure::Usage)?;
+    let options = args.options().map_err(Failure::Usage)?;
+    let front = args.front().map_err(Failure::Usage)?;
+    if let Some(file) = args.write_config_to() {
+        let written = std::fs::write(&file, options.configuration.to_yaml());
+        return written
+            .with_context(|| format!("write {}", file.display()))
+            .map_err(Failure::Run);
+    }
+    let clients = args.clients(&options.configuration);
+    raise_descriptor_limit();
+    // One thread runs it all: what there is to do is short, and waking another costs more than it saves.
+    let runtime = runtime(1).map_err(Failure::Run)?;
+    let outcome = runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let clients = clients.build().await?;
+        let (_stopper, shutdown) = shutdown::channel();
+        clients.spawn_reload(shutdown);
+        let connections = Connections::of(&clients, &options.configuration.leader_election);
+        let ready = options.build(connections)?;
+        let serving = match front {
+            Some(front) => Some(server::spawn(front.build(&clients).await?, ready.shared())),
+            None => None,
+        };
+        let mut running = ready.spawn();
+        tokio::select! {
+            ended = running.finished() => return ended.map_err(anyhow::Error::from),
+            () = signals.next() => tracing::info!("stopping"),
+        }
+        tokio::select! {
+            () = drain(running, serving) => Ok(()),
+            () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome.map_err(Failure::Run)
+}
+
+async fn drain(running: Running, serving: Option<Serving>) {
+    running.drain(DRAIN).await;
+    if let Some(serving) = serving {
+        serving.drain(DRAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(args_override_self = true)]
+    struct Line {
+        #[command(flatten)]
+        args: SchedulerArgs,
+    }
+
+    fn args(line: &str) -> SchedulerArgs {
+        let words = std::iter::once("x").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap().args
+    }
+
+    #[test]
+    fn defaults_are_the_originals() {
+        let args = args("");
+        let options = args.options().unwrap();
+        let election = &options.configuration.leader_election;
+        assert!(election.leader_elect);
+        assert_eq!(election.resource_name, "kube-scheduler");
+        assert_eq!(options.max_unschedulable, Duration::from_secs(300));
+        let front = args.front().unwrap().unwrap();
+        assert_eq!(front.serving.listen.port(), 10259);
+        assert!(front.authentication.delegation.tolerate_lookup_failure);
+        assert_eq!(args.clients(&options.configuration).rate, None);
+    }
+
+    #[test]
+    fn a_command_line_written_for_kube_scheduler() {
+        let args = args(
+            "--authentication-kubeconfig=/k --authorization-kubeconfig=/k --bind-address=127.0.0.1 --kubeconfig=/k \
+             --leader-elect=false --kube-api-qps=20 --kube-api-burst=30 --secure-port=0 --feature-gates=A=true \
+             --profiling=false -v=4 --leader-elect-lease-duration 30s",
+        );
+        let options = args.options().unwrap();
+        let configuration = &options.configuration;
+        assert!(!configuration.leader_election.leader_elect);
+        assert_eq!(
+            configuration.leader_election.lease_duration.to_string(),
+            "30s"
+        );
+        assert_eq!(args.clients(configuration).rate, Some((20.0, 30)));
+        assert!(args.front().unwrap().is_none());
+        assert_eq!(args.verbosity(), 4);
+    }
+
+    #[test]
+    fn what_is_refused_and_in_which_words() {
+        for (line, expected) in [
+            (
+                "--leader-elect-lease-duration=5s",
+                "leaderElection.leaseDuration: Invalid value: \"10s\": must be greater than `RenewDeadline`",
+            ),
+            (
+                "--leader-elect-resource-lock=endpoints",
+                "leaderElection.resourceLock: Invalid value: \"endpoints\": resourceLock value must be \"leases\"",
+            ),
+            (
+                "--kube-api-burst=-1",
+                "clientConnection.burst: Invalid value: -1: must be non-negative",
+            ),
+        ] {
+            assert_eq!(
+                args(line).options().unwrap_err().to_string(),
+                expected,
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Does what the core wants done, and says how it ended.
+//!
+//! Actions run side by side, as many as are allowed at once; those about one pod run one after the other, in the order
+//! in which the core wanted them. A condition of an earlier attempt must not overtake a binding.
+
+mod claims;
+mod groups;
+mod pods;
+mod request;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_ground::events::{Kind, Note, Recorder, Reference};
+use plimsoll_sched::action::{
+    Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef,
+};
+use plimsoll_sched::model::{Names, encode};
+use rustc_hash::FxHashMap;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::extender::Extender;
+use claims::{Made, Reservation};
+use request::Refused;
+
+/// How an action ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub id: ActionId,
+    pub result: ActionResult,
+    pub what: Done,
+    pub took: Duration,
+}
+
+/// What kind of action it was, for the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    Bind,
+    Patch,
+    Evict,
+    Write,
+}
+
+#[derive(Debug)]
+struct Job {
+    id: ActionId,
+    /// Whose turn it uses.
+    pod: Option<Arc<str>>,
+    work: Work,
+}
+
+/// An action without what only the core knows.
+#[derive(Debug)]
+enum Work {
+    Kind(ActionKind),
+    /// By somebody else than the API server.
+    BindBy(Arc<Extender>, PodRef, Box<str>),
+    Reserve(Reservation),
+    Make(Made),
+}
+
+/// Runs actions. There is one, owned by whoever owns the core.
+pub struct Executor {
+    client: kube::Client,
+    recorders: FxHashMap<Box<str>, Recorder>,
+    ended: mpsc::UnboundedSender<Ended>,
+    /// Pods that something is being done about, and what waits for its end.
+    busy: FxHashMap<Arc<str>, VecDeque<Job>>,
+    by_action: FxHashMap<ActionId, Arc<str>>,
+    running: usize,
+    waiting: usize,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor")
+            .field("running", &self.running)
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Executor {
+    /// `recorders` by the names of profiles.
+    pub fn new(
+        client: kube::Client,
+        recorders: FxHashMap<Box<str>, Recorder>,
+    ) -> (Self, mpsc::UnboundedReceiver<Ended>) {
+        let (ended, ends) = mpsc::unbounded_channel();
+        let executor = Self {
+            client,
+            recorders,
+            ended,
+            busy: FxHashMap::default(),
+            by_action: FxHashMap::default(),
+            running: 0,
+            waiting: 0,
+        };
+        (executor, ends)
+    }
+
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// Actions that have not ended.
+    pub fn load(&self) -> usize {
+        self.running + self.waiting
+    }
+
+    /// Never waits; whoever asks for more than [`Self::load`] should allow is not stopped here.
+    ///
+    /// `binder`: who binds the pod, if not the API server.
+    pub fn start(&mut self, action: Action, names: &Names, binder: Option<Arc<Extender>>) {
+        let pod = match &action.kind {
+            ActionKind::Event(event) => {
+                self.record(event);
+                return;
+            }
+            ActionKind::Bind { pod, .. } | ActionKind::PatchStatus { pod, .. } => Some(&pod.uid),
+            ActionKind::Evict { victim, .. } => Some(&victim.uid),
+            _ => None,
+        };
+        let pod = pod.cloned();
+        let work = match action.kind {
+            ActionKind::ReserveClaim {
+                namespace,
+                claim,
+                uid,
+                allocation,
+                pod,
+                ..
+            } => Work::Reserve(Reservation {
+                namespace,
+                claim,
+                uid,
+                allocation: allocation.map(|given| encode::allocation(&given, names)),
+                pod,
+            }),
+            ActionKind::CreateClaim {
+                pod,
+                requests,
+                allocation,
+                mappings,
+            } => Work::Make(Made {
+                pod,
+                requests: encode::requests(&requests),
+                allocation: encode::allocation(&allocation, names),
+                mappings,
+            }),
+            ActionKind::Bind { pod, node } => match binder {
+                Some(binder) => Work::BindBy(binder, pod, node),
+                None => Work::Kind(ActionKind::Bind { pod, node }),
+            },
+            kind => Work::Kind(kind),
+        };
+        let job = Job {
+            id: action.id,
+            pod: pod.clone(),
+            work,
+        };
+        if let Some(pod) = pod {
+            if let Some(queue) = self.busy.get_mut(&pod) {
+                self.waiting += 1;
+                queue.push_back(job);
+                return;
+            }
+            self.busy.insert(pod, VecDeque::new());
+        }
+        self.run(job);
+    }
+
+    /// To be told of everything that has ended.
+    pub fn ended(&mut self, ended: &Ended) {
+        self.running -= 1;
+        let Some(pod) = self.by_action.remove(&ended.id) else {
+            return;
+        };
+        let Some(queue) = self.busy.get_mut(&pod) else {
+            return;
+        };
+        match queue.pop_front() {
+            Some(next) => {
+                self.waiting -= 1;
+                self.run(next);
+            }
+            None => {
+                self.busy.remove(&pod);
+            }
+        }
+    }
+
+    fn run(&mut self, job: Job) {
+        self.running += 1;
+        if let Some(pod) = job.pod {
+            self.by_action.insert(job.id, pod);
+        }
+        let (client, ended) = (self.client.clone(), self.ended.clone());
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let what = job.work.what();
+            let outcome = job.work.perform(&client).await;
+            let result = match outcome {
+                Ok(()) => ActionResult::Done,
+                Err(refused) if refused.is_gone() => ActionResult::Gone,
+                Err(refused) => ActionResult::Failed(refused.to_string()),
+            };
+            if let ActionResult::Failed(error) = &result {
+                tracing::debug!(?what, error, "a write was refused");
+            }
+            // Nobody listens any more at the very end only.
+            let _ = ended.send(Ended {
+                id: job.id,
+                result,
+                what,
+                took: began.elapsed(),
+            });
+        });
+    }
+
+    fn record(&self, event: &EventRecord) {
+        let Some(recorder) = self.recorders.get(&event.controller) else {
+            return;
+        };
+        recorder.record(Note {
+            kind: match event.kind {
+                EventType::Normal => Kind::Normal,
+                EventType::Warning => Kind::Warning,
+            },
+            about: reference(&event.regarding),
+            related: event.related.as_ref().map(reference),
+            reason: event.reason.to_owned(),
+            action: event.action.to_owned(),
+            text: event.note.clone(),
+        });
+    }
+}
+
+fn reference(pod: &PodRef) -> Reference {
+    Reference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.name.to_string(),
+        namespace: Some(pod.namespace.to_string()),
+        uid: Some(pod.uid.to_string()),
+        resource_version: Some(pod.resource_version.to_string()),
+        field_path: None,
+    }
+}
+
+impl Work {
+    fn what(&self) -> Done {
+        match self {
+            Self::Kind(ActionKind::Bind { .. }) | Self::BindBy(..) => Done::Bind,
+            Self::Kind(ActionKind::PatchStatus { .. }) => Done::Patch,
+            Self::Kind(ActionKind::Evict { .. }) => Done::Evict,
+            _ => Done::Write,
+        }
+    }
+
+    async fn perform(&self, client: &kube::Client) -> Result<(), Refused> {
+        match self {
+            Self::Reserve(wish) => claims::reserve(client, wish).await,
+            Self::Make(wish) => claims::make(client, wish).await,
+            Self::BindBy(binder, pod, node) => {
+                match binder.bind(pod, node).await {
+                    // The next in turn is the API server.
+                    Err(_) if binder.is_ignorable() => pods::bind(client, pod, node).await,
+                    outcome => outcome.map_err(Refused::Unreachable),
+                }
+            }
+            Self::Kind(ActionKind::Bind { pod, node }) => pods::bind(client, pod, node).await,
+            Self::Kind(ActionKind::PatchStatus {
+                pod,
+                condition,
+                nominated,
+            }) => pods::patch_status(client, pod, condition.as_ref(), nominated).await,
+            Self::Kind(ActionKind::Evict {
+                victim, message, ..
+            }) => match pods::evict(client, victim, message).await {
+                // Another pod has its name by now.
+                Err(refused) if refused.is_conflict() => Err(Refused::Status {
+                    code: 404,
+                    reason: "NotFound".to_owned(),
+                    message: refused.to_string(),
+                }),
+                outcome => outcome,
+            },
+            Self::Kind(ActionKind::BindVolume {
+                volume,
+                namespace,
+                claim,
+                claim_uid,
+                ..
+            }) => claims::bind_volume(client, volume, (namespace, claim, claim_uid)).await,
+            Self::Kind(ActionKind::SelectNode {
+                namespace,
+                claim,
+                resource_version,
+                node,
+            }) => claims::select_node(client, (namespace, claim, resource_version), node).await,
+            Self::Kind(ActionKind::DeallocateClaim {
+                namespace,
+                claim,
+                uid,
+                ..
+            }) => claims::deallocate(client, namespace, claim, uid).await,
+            Self::Kind(ActionKind::DeleteClaim {
+                namespace,
+                claim,
+                uid,
+            }) => claims::delete(client, namespace, claim, uid).await,
+            Self::Kind(ActionKind::PatchGroup {
+                namespace,
+                name,
+                uid,
+                observed_generation,
+                condition,
+            }) => {
+                groups::patch(
+                    client,
+                    (namespace, name, uid),
+                    *observed_generation,
+                    condition,
+                )
+                .await
+            }
+            // Recorded and taken apart before.
+            Self::Kind(
+                ActionKind::Event(_)
+                | ActionKind::ReserveClaim { .. }
+                | ActionKind::CreateClaim { .. },
+            ) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Extenders: others who are asked by HTTP which nodes will do, how well, who may be evicted, and to bind.
+
+mod client;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use plimsoll_sched::action::PodRef;
+use plimsoll_sched::extender::{About, Answer, Question, RefusedNode, Victims};
+use serde_json::value::RawValue;
+
+use crate::config::ExtenderConfig;
+use client::HttpClient;
+use wire::{Binding, FilterAnswer, Host, MetaVictims, PreemptAnswer};
+
+/// What an extender's best score amounts to beside a plugin's.
+const SCALE: i64 = 10;
+
+#[derive(Debug, thiserror::Error)]
+#[error("extender {url}: {problem}")]
+pub struct ExtenderError {
+    pub url: String,
+    pub problem: String,
+}
+
+#[derive(Debug)]
+pub struct Extender {
+    config: ExtenderConfig,
+    http: HttpClient,
+}
+
+/// All of them, in the order of the configuration.
+#[derive(Debug, Default)]
+pub struct Extenders(Vec<Arc<Extender>>);
+
+impl Extender {
+    pub fn build(config: ExtenderConfig) -> Result<Self, ExtenderError> {
+        let http = HttpClient::build(&config).map_err(|problem| ExtenderError {
+            url: config.url_prefix.clone(),
+            problem,
+        })?;
+        Ok(Self { config, http })
+    }
+
+    /// Without its answer, things go on as if it had not been asked.
+    pub fn is_ignorable(&self) -> bool {
+        self.config.ignorable
+    }
+
+    pub async fn bind(&self, pod: &PodRef, node: &str) -> Result<(), String> {
+        let binding = Binding {
+            pod_name: &pod.name,
+            pod_namespace: &pod.namespace,
+            pod_uid: &pod.uid,
+            node,
+        };
+        let answer: wire::BindAnswer = self.http.post(&self.config.bind_verb, &binding).await?;
+        match answer.error.is_empty() {
+            true => Ok(()),
+            false => Err(answer.error),
+        }
+    }
+
+    /// Which of the nodes will do, and why the others will not.
+    async fn filter(
+        &self,
+        pod: &RawValue,
+        nodes: &[(Box<str>, Option<Bytes>)],
+    ) -> Result<(Vec<Box<str>>, Vec<RefusedNode>), String> {
+        let body = wire::nodes(pod, nodes, self.config.node_cache_capable)?;
+        let answer: FilterAnswer = self.http.post(&self.config.filter_verb, &body).await?;
+        if !answer.error.is_empty() {
+            return Err(answer.error);
+        }
+        let names = answer.names(self.config.node_cache_capable);
+        for name in &names {
+            if !nodes.iter().any(|(known, _)| **known == **name) {
+                return Err(format!(
+                    "extender {:?} claims a filtered node {name:?} which is not found in the input node list",
+                    self.config.url_prefix
+                ));
+            }
+        }
+        let refused = |list: BTreeMap<Box<str>, String>, for_good| {
+            list.into_iter().map(move |(node, message)| RefusedNode {
+                node,
+                message,
+                for_good,
+            })
+        };
+        let refused = refused(answer.failed_nodes, false)
+            .chain(refused(answer.failed_and_unresolvable_nodes, true))
+            .collect();
+        Ok((names, refused))
+    }
+
+    async fn prioritize(
+        &self,
+        pod: &RawValue,
+        nodes: &[(Box<str>, Option<Bytes>)],
+    ) -> Result<Vec<Host>, String> {
+        let body = wire::nodes(pod, nodes, self.config.node_cache_capable)?;
+        let hosts: Option<Vec<Host>> = self.http.post(&self.config.prioritize_verb, &body).await?;
+        Ok(hosts.unwrap_or_default())
+    }
+
+    async fn preempt(
+        &self,
+        pod: &RawValue,
+        victims: &[Victims],
+        pods: &BTreeMap<Box<str>, Box<RawValue>>,
+    ) -> Result<BTreeMap<Box<str>, MetaVictims>, String> {
+        let body = wire::victims(pod, victims, pods, self.config.node_cache_capable);
+        let answer: PreemptAnswer = self.http.post(&self.config.preempt_verb, &body).await?;
+        Ok(answer.node_name_to_meta_victims.unwrap_or_default())
+    }
+}
+
+impl Extenders {
+    pub fn build(configs: &[ExtenderConfig]) -> Result<Self, ExtenderError> {
+        let built = configs.iter().cloned().map(Extender::build);
+        let list: Result<Vec<_>, _> = built.map(|one| one.map(Arc::new)).collect();
+        Ok(Self(list?))
+    }
+
+    /// Whether whole nodes have to be sent to any.
+    pub fn want_nodes(&self) -> bool {
+        self.0.iter().any(|one| {
+            let asks = !one.config.filter_verb.is_empty() || !one.config.prioritize_verb.is_empty();
+            asks && !one.config.node_cache_capable
+        })
+    }
+
+    /// Who binds, and its place in the configuration.
+    pub fn binder(&self) -> Option<(usize, Arc<Extender>)> {
+        let index = self
+            .0
+            .iter()
+            .position(|one| !one.config.bind_verb.is_empty())?;
+        Some((index, Arc::clone(self.0.get(index)?)))
+    }
+
+    /// Asks all that a question is for.
+    pub async fn ask(
+        &self,
+        client: &kube::Client,
+        question: Question,
+        nodes: Vec<Bytes>,
+    ) -> Answer {
+        match self.try_ask(client, question, nodes).await {
+            Ok(answer) => answer,
+            Err(error) => Answer {
+                error: Some(error),
+                ..Answer::default()
+            },
+        }
+    }
+
+    async fn try_ask(
+        &self,
+        client: &kube::Client,
+        question: Question,
+        nodes: Vec<Bytes>,
+    ) -> Result<Answer, String> {
+        let pod = whole_pod(client, &question.pod).await?;
+        let mut concerned: Vec<&Arc<Extender>> = question
+            .extenders
+            .iter()
+            .filter_map(|index| self.0.get(*index))
+            .collect();
+        // Those whose answer matters come first.
+        concerned.sort_by_key(|one| one.is_ignorable());
+        match question.about {
+            About::Nodes(names) => {
+                let nodes = wire::with_objects(names, nodes);
+                about_nodes(&concerned, &pod, nodes).await
+            }
+            About::Victims(victims) => about_victims(client, &concerned, &pod, victims).await,
+        }
+    }
+}
+
+async fn whole_pod(client: &kube::Client, pod: &PodRef) -> Result<Box<RawValue>, String> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+    let request = http::Request::get(path).body(Vec::new());
+    let request = request.map_err(|error| error.to_string())?;
+    let text = client.request_text(request).await;
+    let text = text.map_err(|error| error.to_string())?;
+    RawValue::from_string(text).map_err(|error| error.to_string())
+}
+
+type Nodes = Vec<(Box<str>, Option<Bytes>)>;
+
+async fn about_nodes(
+    concerned: &[&Arc<Extender>],
+    pod: &RawValue,
+    mut nodes: Nodes,
+) -> Result<Answer, String> {
+    let mut answer = Answer::default();
+    for extender in concerned {
+        if nodes.is_empty() {
+            break;
+        }
+        if extender.config.filter_verb.is_empty() {
+            continue;
+        }
+        match extender.filter(pod, &nodes).await {
+            Ok((left, refused)) => {
+                nodes.retain(|(name, _)| left.contains(name));
+                answer.refused.extend(refused);
+            }
+            Err(error) if extender.is_ignorable() => {
+                tracing::warn!(
+                    extender = extender.config.url_prefix,
+                    error,
+                    "an extender did not filter, going on without"
+                );
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let mut scores: BTreeMap<Box<str>, i64> = BTreeMap::new();
+    if nodes.len() > 1 {
+        let scoring = concerned
+            .iter()
+            .filter(|extender| !extender.config.prioritize_verb.is_empty());
+        let asked = scoring.map(|extender| async {
+            (
+                extender.config.weight,
+                extender.prioritize(pod, &nodes).await,
+            )
+        });
+        for (weight, hosts) in join_all(asked).await {
+            match hosts {
+                Ok(hosts) => {
+                    for host in hosts {
+                        let score = host.score.saturating_mul(weight).saturating_mul(SCALE);
+                        *scores.entry(host.host).or_default() += score;
+                    }
+                }
+                Err(error) => tracing::warn!(error, "an extender did not score, going on without"),
+            }
+        }
+    }
+    answer.nodes = nodes
+        .into_iter()
+        .map(|(name, _)| {
+            let score = scores.get(&name).copied().unwrap_or(0);
+            (name, score)
+        })
+        .collect();
+    Ok(answer)
+}
+
+async fn about_victims(
+    client: &kube::Client,
+    concerned: &[&Arc<Extender>],
+    pod: &RawValue,
+    mut victims: Vec<Victims>,
+) -> Result<Answer, String> {
+    let mut pods: BTreeMap<Box<str>, Box<RawValue>> = BTreeMap::new();
+    if concerned.iter().any(|one| !one.config.node_cache_capable) {
+        for victim in victims.iter().flat_map(|one| &one.pods) {
+            let whole = whole_pod(client, victim).await?;
+            pods.insert((&*victim.uid).into(), whole);
+        }
+    }
+    for extender in concerned {
+        let left = match extender.preempt(pod, &victims, &pods).await {
+            Ok(left) => left,
+            Err(error) if extender.is_ignorable() => {
+                tracing::warn!(
+                    extender = extender.config.url_prefix,
+                    error,
+                    "an extender did not judge victims, going on without"
+                );
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        victims.retain_mut(|one| {
+            let Some(left) = left.get(&one.node) else {
+                return false;
+            };
+            let uids = left.uids();
+            one.pods.retain(|pod| uids.contains(&*pod.uid));
+            one.violations = usize::try_from(left.violations()).unwrap_or(0);
+            !one.pods.is_empty()
+        });
+    }
+    Ok(Answer {
+        victims: victims
+            .into_iter()
+            .map(|one| {
+                let uids = one.pods.iter().map(|pod| Arc::clone(&pod.uid));
+                (one.node, uids.collect())
+            })
+            .collect(),
+        ..Answer::default()
+    })
+}

@@ -1,0 +1,16 @@
+//! The scheduler at work: the live half of `sched`.
+//!
+//! Follows the cluster into the core, runs its cycles, and writes what it decides: bindings, conditions, evictions,
+//! events. One task owns the core and everything else tells it or asks it by channels; nothing here decides where a pod
+//! goes. Configuration, extenders, election, figures and explanations are kube-scheduler's, or what it lacks.
+
+mod actions;
+pub mod config;
+mod driver;
+pub mod explain;
+mod extender;
+mod follow;
+mod journal;
+pub mod live;
+mod metrics;
+pub mod server;

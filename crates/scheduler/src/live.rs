@@ -1,0 +1,562 @@
+//! The scheduler at work: built, spawned, drained; one configuration after the other, led by one process at a time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_ground::clients::Clients;
+use plimsoll_ground::events::{self, Recorder, Recording};
+use plimsoll_ground::files::{LOOK_EVERY, Watcher};
+use plimsoll_ground::leader::{self, Leadership};
+use plimsoll_ground::reflect::{Gate, NotSynced};
+use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_sched::model::Names;
+use plimsoll_sched::queue::QueueConfig;
+use plimsoll_sched::{Config as CoreConfig, Scheduler};
+use rustc_hash::FxHashMap;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::actions::Executor;
+use crate::config::{self, ConfigError, Configuration};
+use crate::driver::{self, Driver, Finished, Inputs, Inquiry};
+use crate::explain::{self, Report};
+use crate::extender::{ExtenderError, Extenders};
+use crate::follow::{Books, follow};
+use crate::journal::Journal;
+use crate::metrics::{CoreFigures, Metrics};
+
+/// What is not there by then is named, and waited for.
+const SYNC_WITHIN: Duration = Duration::from_secs(30);
+/// For events that are queued when it stops.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// For the core to answer a question; it may be in the middle of something.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const QUESTIONS: usize = 16;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub configuration: Configuration,
+    /// Where it came from, to be looked at again when it changes.
+    pub file: Option<PathBuf>,
+    /// Nobody waits longer than that for something to happen.
+    pub max_unschedulable: Duration,
+    /// Cycles that are remembered.
+    pub remember: usize,
+    /// Decides between nodes that are equally good; `None`: by chance.
+    pub seed: Option<u64>,
+}
+
+impl Options {
+    pub fn new(configuration: Configuration) -> Self {
+        Self {
+            configuration,
+            file: None,
+            max_unschedulable: Duration::from_secs(300),
+            remember: 2048,
+            seed: None,
+        }
+    }
+}
+
+/// Who talks to the API server for what.
+#[derive(Clone)]
+pub struct Connections {
+    pub main: kube::Client,
+    pub events: kube::Client,
+    pub election: kube::Client,
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").finish_non_exhaustive()
+    }
+}
+
+impl Connections {
+    /// All by one.
+    pub fn one(client: kube::Client) -> Self {
+        Self {
+            main: client.clone(),
+            events: client.clone(),
+            election: client,
+        }
+    }
+
+    /// Each for itself, so that a flood of events starves neither bindings nor the lease.
+    pub fn of(clients: &Clients, election: &config::LeaderElection) -> Self {
+        let renew = election.renew_deadline.duration() / 2;
+        let within = renew.max(Duration::from_secs(1));
+        Self {
+            main: clients.client(),
+            events: clients.client_for("events", None, Duration::from_secs(60)),
+            election: clients.client_for("leader-election", None, within),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Extender(#[from] ExtenderError),
+    #[error(transparent)]
+    Election(#[from] leader::ConfigError),
+}
+
+/// Why nothing can be said about a pod.
+#[derive(Debug, thiserror::Error)]
+pub enum LookUpError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    NotSynced(#[from] NotSynced),
+}
+
+/// Why it ended although nobody asked it to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    #[error("leaderelection lost")]
+    Lost,
+    #[error("the work ended in a panic, see the log")]
+    Crashed,
+}
+
+/// Checked, not started.
+#[derive(Debug)]
+pub struct Ready {
+    options: Options,
+    connections: Connections,
+    candidate: Option<leader::Candidate>,
+    recorders: FxHashMap<Box<str>, Recorder>,
+    recordings: Vec<Recording>,
+    shared: Shared,
+    inquiries: mpsc::Receiver<Inquiry>,
+}
+
+/// What others may ask of a scheduler. Clones ask the same.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    inquiries: mpsc::Sender<Inquiry>,
+    gate: Arc<Mutex<Option<Gate>>>,
+    configuration: Arc<Mutex<Configuration>>,
+    metrics: Metrics,
+    leadership: Option<Leadership>,
+}
+
+#[derive(Debug)]
+pub struct Running {
+    stopper: Stopper,
+    task: JoinHandle<Result<(), Failure>>,
+    shared: Shared,
+}
+
+impl Options {
+    /// Must be called within a tokio runtime.
+    pub fn build(self, connections: Connections) -> Result<Ready, BuildError> {
+        let mut names = Names::default();
+        self.configuration.build(&mut names)?;
+        Extenders::build(&self.configuration.extenders)?;
+        let profiles = self.configuration.profiles.iter();
+        let profiles: Vec<Arc<str>> = profiles
+            .map(|profile| Arc::from(profile.scheduler_name.as_str()))
+            .collect();
+        let mut recorders = FxHashMap::default();
+        let mut recordings = Vec::new();
+        for name in &profiles {
+            let config = events::Config::new(events::Style::Series, &**name);
+            let (recorder, recording) = config.spawn(connections.events.clone());
+            recorders.insert(Box::from(&**name), recorder);
+            recordings.push(recording);
+        }
+        let election = &self.configuration.leader_election;
+        let candidate = match election.leader_elect {
+            false => None,
+            true => {
+                let config = leader::Config {
+                    lease_duration: election.lease_duration.duration(),
+                    renew_deadline: election.renew_deadline.duration(),
+                    retry_period: election.retry_period.duration(),
+                    ..leader::Config::new(
+                        &election.resource_namespace,
+                        &election.resource_name,
+                        leader::new_identity(),
+                    )
+                };
+                let style = events::Style::Core;
+                let (recorder, recording) = events::Config::new(style, "default-scheduler")
+                    .spawn(connections.events.clone());
+                recordings.push(recording);
+                Some(config.build(connections.election.clone(), Some(recorder))?)
+            }
+        };
+        let (asks, inquiries) = mpsc::channel(QUESTIONS);
+        let shared = Shared {
+            inquiries: asks,
+            gate: Arc::default(),
+            configuration: Arc::new(Mutex::new(self.configuration.clone())),
+            metrics: Metrics::new(profiles),
+            leadership: candidate.as_ref().map(leader::Candidate::leadership),
+        };
+        Ok(Ready {
+            options: self,
+            connections,
+            candidate,
+            recorders,
+            recordings,
+            shared,
+            inquiries,
+        })
+    }
+}
+
+impl Options {
+    /// Reads the cluster once and says what is to be said about a pod; nothing is decided, and nothing written.
+    pub async fn explain(
+        self,
+        client: kube::Client,
+        namespace: &str,
+        name: &str,
+        within: Duration,
+    ) -> Result<Option<Report>, LookUpError> {
+        let mut names = Names::default();
+        let (profiles, _) = self.configuration.build(&mut names)?;
+        let (_stop, round) = shutdown::channel();
+        let gate = Gate::default();
+        let mut changes = follow(&client, &profiles, &gate, &round);
+        let core = CoreConfig {
+            profiles,
+            queue: QueueConfig::default(),
+            seed: 0,
+        };
+        let mut core = Scheduler::new(core, names);
+        let mut books = Books::default();
+        let reading = async {
+            while !gate.is_open() {
+                let Some((kind, change)) = changes.recv().await else {
+                    return;
+                };
+                books.take(kind, change, &mut core, driver::now());
+            }
+        };
+        if tokio::time::timeout(within, reading).await.is_err() {
+            let missing = gate.missing();
+            return Err(NotSynced { within, missing }.into());
+        }
+        let journal = Journal::new(0);
+        Ok(explain::report(
+            &mut core,
+            &journal,
+            namespace,
+            name,
+            driver::now(),
+        ))
+    }
+}
+
+impl Ready {
+    pub fn shared(&self) -> Shared {
+        self.shared.clone()
+    }
+
+    pub fn spawn(self) -> Running {
+        let (stopper, shutdown) = shutdown::channel();
+        let shared = self.shared.clone();
+        let task = tokio::spawn(self.run(shutdown));
+        Running {
+            stopper,
+            task,
+            shared,
+        }
+    }
+
+    async fn run(self, shutdown: Shutdown) -> Result<(), Failure> {
+        let (leads, leading) = watch::channel(self.candidate.is_none());
+        let (reloads, reload) = watch::channel(0_u64);
+        let (stop_work, work_stops) = shutdown::channel();
+        let fresh: Arc<Mutex<Option<Configuration>>> = Arc::default();
+        if let Some(file) = self.options.file.clone() {
+            let task = watch_file(file, Arc::clone(&fresh), reloads);
+            let ends = shutdown.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = ends.begins() => {}
+                    () = task => {}
+                }
+            });
+        }
+        let (done, is_done) = oneshot::channel();
+        let work = Work {
+            options: self.options,
+            connections: self.connections,
+            recorders: self.recorders,
+            shared: self.shared,
+            leading,
+            reload,
+            fresh,
+            shutdown: work_stops,
+        };
+        let work = tokio::spawn(async move {
+            work.run(self.inquiries).await;
+            let _ = done.send(());
+        });
+        let outcome = match self.candidate {
+            None => {
+                // Its sender must outlive the work.
+                let _leads = leads;
+                shutdown.begins().await;
+                stop_work.stop();
+                let _ = is_done.await;
+                Ok(())
+            }
+            Some(candidate) => {
+                let duty = Duty {
+                    leads,
+                    stop: stop_work,
+                    is_done,
+                };
+                match candidate.run(shutdown, move |stop| duty.lead(stop)).await {
+                    leader::Ended::Lost => Err(Failure::Lost),
+                    leader::Ended::Crashed => Err(Failure::Crashed),
+                    leader::Ended::NeverLed | leader::Ended::Stopped => Ok(()),
+                }
+            }
+        };
+        work.abort();
+        for recording in self.recordings {
+            recording.drain(LAST_WORDS).await;
+        }
+        outcome
+    }
+}
+
+/// What a leader does: lets the work decide, and when it has to stop, waits for the last writes.
+struct Duty {
+    leads: watch::Sender<bool>,
+    stop: Stopper,
+    is_done: oneshot::Receiver<()>,
+}
+
+impl Duty {
+    async fn lead(self, stop: Shutdown) {
+        self.leads.send_replace(true);
+        stop.begins().await;
+        self.leads.send_replace(false);
+        self.stop.stop();
+        let _ = self.is_done.await;
+    }
+}
+
+struct Work {
+    options: Options,
+    connections: Connections,
+    recorders: FxHashMap<Box<str>, Recorder>,
+    shared: Shared,
+    leading: watch::Receiver<bool>,
+    reload: watch::Receiver<u64>,
+    fresh: Arc<Mutex<Option<Configuration>>>,
+    shutdown: Shutdown,
+}
+
+impl Work {
+    async fn run(mut self, mut inquiries: mpsc::Receiver<Inquiry>) {
+        if self.options.configuration.delay_cache_until_active {
+            let leads = self.leading.wait_for(|leading| *leading);
+            tokio::select! {
+                () = self.shutdown.begins() => return,
+                _ = leads => {}
+            }
+        }
+        loop {
+            // Its end stops the watches of this round.
+            let (stop_round, round) = shutdown::channel();
+            let Some((driver, inputs)) = self.round(&round) else {
+                return;
+            };
+            tokio::spawn(tell_what_is_missing(inputs.gate.clone(), round));
+            let finished = driver.run(inputs, &mut inquiries).await;
+            stop_round.stop();
+            if finished == Finished::Stopped {
+                return;
+            }
+            if let Some(fresh) = self.fresh.lock().take() {
+                tracing::info!("taking the new configuration");
+                *self.shared.configuration.lock() = fresh.clone();
+                self.options.configuration = fresh;
+            }
+        }
+    }
+
+    /// A core of the configuration as it is now, and everything that it is told.
+    fn round(&mut self, round: &Shutdown) -> Option<(Driver, Inputs)> {
+        let configuration = &self.options.configuration;
+        let mut names = Names::default();
+        // It was tried before it was taken.
+        let (profiles, rules) = configuration.build(&mut names).ok()?;
+        let extenders = Arc::new(Extenders::build(&configuration.extenders).ok()?);
+        let seconds = |value: i64| Duration::from_secs(u64::try_from(value).unwrap_or(0));
+        for profile in &configuration.profiles {
+            let name: Box<str> = profile.scheduler_name.as_str().into();
+            self.recorders.entry(name).or_insert_with_key(|name| {
+                let config = events::Config::new(events::Style::Series, &**name);
+                config.spawn(self.connections.events.clone()).0
+            });
+        }
+        let names_of_profiles = configuration.profiles.iter();
+        self.shared.metrics.set_profiles(
+            names_of_profiles
+                .map(|profile| Arc::from(profile.scheduler_name.as_str()))
+                .collect(),
+        );
+        let gate = Gate::default();
+        let changes = follow(&self.connections.main, &profiles, &gate, round);
+        *self.shared.gate.lock() = Some(gate.clone());
+        let core = CoreConfig {
+            profiles,
+            queue: QueueConfig {
+                initial_backoff: seconds(configuration.pod_initial_backoff_seconds),
+                max_backoff: seconds(configuration.pod_max_backoff_seconds),
+                max_unschedulable: self.options.max_unschedulable,
+            },
+            seed: self.options.seed.unwrap_or_else(|| fastrand::u64(..)),
+        };
+        let core = Scheduler::new(core, names).with_extenders(rules);
+        let (executor, ends) = Executor::new(self.connections.main.clone(), self.recorders.clone());
+        let driver = Driver::new(
+            core,
+            executor,
+            extenders,
+            self.shared.metrics.clone(),
+            Journal::new(self.options.remember),
+        );
+        let inputs = Inputs {
+            changes,
+            ends,
+            gate,
+            leading: self.leading.clone(),
+            reload: self.reload.clone(),
+            shutdown: self.shutdown.clone(),
+        };
+        Some((driver, inputs))
+    }
+}
+
+async fn tell_what_is_missing(gate: Gate, round: Shutdown) {
+    loop {
+        tokio::select! {
+            () = round.begins() => return,
+            opened = gate.opens(SYNC_WITHIN) => if opened.is_ok() {
+                tracing::info!("everything is known");
+                return;
+            }
+        }
+    }
+}
+
+/// Takes a changed file if it makes sense, and says so if it does not.
+async fn watch_file(
+    file: PathBuf,
+    fresh: Arc<Mutex<Option<Configuration>>>,
+    reloads: watch::Sender<u64>,
+) {
+    let watcher = Watcher::new(vec![file.clone()], LOOK_EVERY);
+    loop {
+        watcher.changed().await;
+        // Small, local, and read once a change.
+        let read = std::fs::read_to_string(&file);
+        let parsed = read
+            .map_err(|error| error.to_string())
+            .and_then(|text| tried(&text));
+        match parsed {
+            Ok(configuration) => {
+                *fresh.lock() = Some(configuration);
+                reloads.send_modify(|number| *number += 1);
+            }
+            Err(error) => {
+                let file = file.display();
+                tracing::warn!(%file, error, "the new configuration makes no sense, keeping the old");
+            }
+        }
+    }
+}
+
+/// A configuration that can be used.
+fn tried(text: &str) -> Result<Configuration, String> {
+    let configuration = config::parse(text).map_err(|error| error.to_string())?;
+    configuration
+        .build(&mut Names::default())
+        .map_err(|error| error.to_string())?;
+    Extenders::build(&configuration.extenders).map_err(|error| error.to_string())?;
+    Ok(configuration)
+}
+
+impl Shared {
+    /// Everything has been told once, and by the newest configuration.
+    pub fn is_synced(&self) -> Result<(), String> {
+        match &*self.gate.lock() {
+            Some(gate) if gate.is_open() => Ok(()),
+            Some(gate) => Err(format!(
+                "waiting for handlers to sync: {}",
+                gate.missing().join(", ")
+            )),
+            None => Err("waiting for handlers to sync".to_owned()),
+        }
+    }
+
+    pub fn configuration(&self) -> Configuration {
+        self.configuration.lock().clone()
+    }
+
+    /// Why a pod is where it is. `None`: nobody knows of it, or nobody answers.
+    pub async fn explain(&self, namespace: &str, name: &str) -> Option<Report> {
+        let (answer, answered) = oneshot::channel();
+        let inquiry = Inquiry::Explain {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            answer,
+        };
+        self.inquiries.send(inquiry).await.ok()?;
+        let answered = tokio::time::timeout(ANSWER_WITHIN, answered).await;
+        answered.ok()?.ok()?
+    }
+
+    /// The page of metrics.
+    pub async fn metrics(&self) -> String {
+        let figures = async {
+            let (answer, answered) = oneshot::channel();
+            self.inquiries.send(Inquiry::Figures(answer)).await.ok()?;
+            answered.await.ok()
+        };
+        let figures: Option<CoreFigures> = tokio::time::timeout(ANSWER_WITHIN, figures)
+            .await
+            .unwrap_or_default();
+        self.metrics
+            .render(figures.as_ref(), self.leadership.as_ref())
+    }
+
+    /// Whether this one decides.
+    pub fn leads(&self) -> bool {
+        self.leadership.as_ref().is_none_or(Leadership::is_leader)
+    }
+}
+
+impl Running {
+    pub fn shared(&self) -> Shared {
+        self.shared.clone()
+    }
+
+    /// Ends when the scheduler does: asked to, or because it must not go on.
+    pub async fn finished(&mut self) -> Result<(), Failure> {
+        (&mut self.task).await.unwrap_or(Err(Failure::Crashed))
+    }
+
+    /// Lets what has been decided be written, and gives the lease back.
+    pub async fn drain(self, within: Duration) {
+        self.stopper.stop();
+        if tokio::time::timeout(within, self.task).await.is_err() {
+            tracing::warn!("the scheduler did not end in time");
+        }
+    }
+}
