@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use plimsoll_sched::framework::Profile;
 use plimsoll_sched::model::Names;
 use plimsoll_sched::queue::QueueConfig;
 use plimsoll_sched::what_if::{self, Answer, Question};
 use plimsoll_sched::{Config, Time};
+use plimsoll_scheduler::config::{self, Configuration};
 use serde_json::Value;
 
 use crate::Failure;
@@ -33,6 +33,9 @@ Examples:
   # Can two nodes be taken away for an afternoon?
   plimsoll simulate --kubeconfig ~/.kube/config --drain node-7 --drain node-8
 
+  # What would another configuration change?
+  plimsoll simulate --from cluster.yaml --add pods.yaml --profile binpack.yaml
+
   # For a program
   plimsoll simulate --from cluster.yaml --add pods.yaml -o json | jq '.failed[].message'
 
@@ -41,6 +44,10 @@ StatefulSets, ReplicationControllers and Jobs, of which it adds as many pods as 
 
 A drained node is cordoned, and its pods have to find another one; those of daemon sets stay. Volumes that wait for a
 first consumer count as provisioned where their pod goes. Pods that are evicted are gone, as after their grace period.
+
+A profile is a KubeSchedulerConfiguration, as kube-scheduler reads it. With one, the cluster is asked twice, and what it
+does is shown with the difference to the standard configuration; with two, with the difference between the first and the
+second. Extenders are not asked.
 
 It ends with 0 if every pod has a node, and with 1 if not.")]
 pub struct SimulateArgs {
@@ -61,6 +68,9 @@ pub struct SimulateArgs {
     /// A node to empty
     #[arg(long, value_name = "NODE")]
     drain: Vec<String>,
+    /// A KubeSchedulerConfiguration; a second one is compared with the first
+    #[arg(long, value_name = "FILE")]
+    profile: Vec<PathBuf>,
     /// Decides between nodes that are equally good
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -76,20 +86,44 @@ enum Output {
 }
 
 pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    let question = question(args).map_err(Failure::Run)?;
-    let answer = answer(&question, args.seed).map_err(Failure::Run)?;
-    match args.output {
-        Output::Text => print!("{}", report::text(&answer)),
-        Output::Json => println!("{}", report::json(&answer)),
+    if args.profile.len() > 2 {
+        let error = anyhow::anyhow!(
+            "two configurations can be compared, not {}",
+            args.profile.len()
+        );
+        return Err(Failure::Usage(error));
     }
-    if answer.failed.is_empty() {
+    let mut configurations = Vec::new();
+    if args.profile.len() < 2 {
+        configurations.push(Configuration::default());
+    }
+    for file in &args.profile {
+        configurations.push(configuration(file).map_err(Failure::Usage)?);
+    }
+    let question = question(args).map_err(Failure::Run)?;
+    let mut answers = Vec::new();
+    for configuration in &configurations {
+        answers.push(answer(&question, configuration, args.seed).map_err(Failure::Run)?);
+    }
+    let last = answers.pop().unwrap_or_default();
+    let before = answers.pop();
+    match args.output {
+        Output::Text => print!("{}", report::text(&last, before.as_ref())),
+        Output::Json => println!("{}", report::json(&last, before.as_ref())),
+    }
+    if last.failed.is_empty() {
         return Ok(());
     }
     Err(Failure::Run(anyhow::anyhow!(
         "{} of {} pods have no node",
-        answer.failed.len(),
-        answer.failed.len() + answer.placed.len()
+        last.failed.len(),
+        last.failed.len() + last.placed.len()
     )))
+}
+
+fn configuration(file: &Path) -> Result<Configuration> {
+    let text = fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
+    config::parse(&text).with_context(|| format!("{} is no configuration", file.display()))
 }
 
 fn question(args: &SimulateArgs) -> Result<Question> {
@@ -108,11 +142,13 @@ fn question(args: &SimulateArgs) -> Result<Question> {
     })
 }
 
-fn answer(question: &Question, seed: u64) -> Result<Answer> {
+fn answer(question: &Question, configuration: &Configuration, seed: u64) -> Result<Answer> {
     let mut names = Names::default();
-    let profile = Profile::standard(names.intern("default-scheduler"));
+    let mut configuration = configuration.clone();
+    configuration.check()?;
+    let (profiles, _) = configuration.build(&mut names)?;
     let config = Config {
-        profiles: vec![profile],
+        profiles,
         queue: QueueConfig::default(),
         seed,
     };

@@ -8,11 +8,40 @@ use serde_json::{Value, json};
 /// With more nodes than that, only the fullest are listed.
 const MOST_NODES: usize = 30;
 
-pub fn text(answer: &Answer) -> String {
+/// `before`: under the configuration that it is compared with.
+pub fn text(answer: &Answer, before: Option<&Answer>) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = write_text(&mut text, answer);
+    if let Some(before) = before {
+        let _ = write_difference(&mut text, before, answer);
+    }
     text
+}
+
+fn write_difference(text: &mut String, before: &Answer, after: &Answer) -> std::fmt::Result {
+    let differences = before.differences(after);
+    writeln!(text, "\n{} pods fare differently", differences.len())?;
+    for pod in &differences {
+        writeln!(
+            text,
+            "  {}/{}: {} -> {}",
+            pod.namespace, pod.name, pod.before, pod.after
+        )?;
+    }
+    let used = |answer: &Answer| {
+        let mut nodes = answer.nodes.iter();
+        let used = nodes.by_ref().filter(|node| node.pods.requested > 0);
+        used.count()
+    };
+    writeln!(
+        text,
+        "  without a node: {} -> {}; nodes in use: {} -> {}",
+        before.failed.len(),
+        after.failed.len(),
+        used(before),
+        used(after)
+    )
 }
 
 fn write_text(text: &mut String, answer: &Answer) -> std::fmt::Result {
@@ -93,9 +122,12 @@ fn row(text: &mut String, width: usize, name: &str, shares: [Share; 3]) -> std::
     )
 }
 
-pub fn json(answer: &Answer) -> Value {
+pub fn json(answer: &Answer, before: Option<&Answer>) -> Value {
     let [cpu, memory, pods] = answer.total();
     let mut value = json!(answer);
+    if let Some(before) = before {
+        value["differences"] = json!(before.differences(answer));
+    }
     value["total"] = json!({"cpu_millicores": cpu, "memory_bytes": memory, "pods": pods});
     value
 }
@@ -132,16 +164,26 @@ mod tests {
             }],
             ..Answer::default()
         };
-        let text = text(&answer);
+        let before = Answer {
+            failed: answer.failed.clone(),
+            ..Answer::default()
+        };
+        let text = text(&answer, Some(&before));
         for part in [
             "1 of 2 pods placed",
             "x/p -> n",
             "x/q: no room",
             "0.5/2.0  25 %",
+            "1 pods fare differently",
+            "x/p: - -> n",
+            "nodes in use: 0 -> 1",
             "500/2000",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert_eq!(json(&answer)["total"]["cpu_millicores"]["requested"], 500);
+        assert_eq!(
+            json(&answer, None)["total"]["cpu_millicores"]["requested"],
+            500
+        );
     }
 }

@@ -4,6 +4,7 @@ pub mod amounts;
 pub mod decode;
 pub mod devices;
 pub mod encode;
+pub mod migration;
 pub mod node;
 pub mod objects;
 pub mod pod;

@@ -1,5 +1,6 @@
 //! The smaller kinds.
 
+use super::migration::InTree;
 use super::selector::{Labels, NodeSelector, NodeTerm, Selector};
 use super::symbol::Symbol;
 use crate::time::Time;
@@ -74,6 +75,16 @@ pub struct PersistentVolume {
     pub claim: Option<ClaimBinding>,
     /// Driver and handle, where it is a CSI volume.
     pub csi: Option<(Box<str>, Box<str>)>,
+    pub in_tree: Option<Box<InTreeVolume>>,
+}
+
+/// A volume of a kind that was once built in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InTreeVolume {
+    pub kind: &'static InTree,
+    pub handle: Box<str>,
+    /// Where it can be reached from, in the words of the driver that has taken over.
+    pub nodes: NodeSelector,
 }
 
 /// The claim that a volume is bound to or kept for.

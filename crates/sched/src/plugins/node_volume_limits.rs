@@ -7,6 +7,7 @@ use crate::cluster::storage::claim_names;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::state::Context;
 use crate::framework::status::{Refusal, Verdict};
+use crate::model::migration::{self, InTree};
 use crate::model::{CsiNode, Pod, Volume};
 
 pub const EVENTS: &[ClusterEvent] = &[
@@ -21,19 +22,39 @@ type Attachable = (Box<str>, Box<str>);
 
 pub fn mounts_claims(pod: &Pod) -> bool {
     let volumes = &pod.spec.volumes;
-    volumes
-        .iter()
-        .any(|volume| matches!(volume, Volume::Claim { .. } | Volume::Ephemeral { .. }))
+    volumes.iter().any(|volume| {
+        let by_claim = matches!(volume, Volume::Claim { .. } | Volume::Ephemeral { .. });
+        by_claim || in_pod(volume).is_some()
+    })
 }
 
-fn attachables(context: &Context<'_>, pod: &Pod, into: &mut BTreeSet<Attachable>) {
+/// Volumes that stand in the pod itself, of kinds that drivers have taken over.
+fn in_pod(volume: &Volume) -> Option<(&'static InTree, &str)> {
+    match volume {
+        Volume::Ebs { id } => Some((&migration::EBS, id)),
+        Volume::GcePd { name, .. } => Some((&migration::GCE_PD, name)),
+        _ => None,
+    }
+}
+
+/// What the node's drivers would have to attach for a pod.
+fn attachables(context: &Context<'_>, pod: &Pod, node: &CsiNode, into: &mut BTreeSet<Attachable>) {
     let storage = &context.cluster.storage;
+    let migrated = |kind: &'static InTree, handle: &str| -> Option<Attachable> {
+        migration::is_migrated(Some(node), kind).then(|| (kind.driver.into(), handle.into()))
+    };
+    for (kind, handle) in pod.spec.volumes.iter().filter_map(in_pod) {
+        into.extend(migrated(kind, handle));
+    }
     for name in claim_names(pod) {
         let Some(claim) = storage.claim(pod.namespace(), &name) else {
             continue;
         };
         if let Some(volume) = storage.volumes.get(&claim.volume) {
-            into.extend(volume.csi.clone());
+            match &volume.in_tree {
+                Some(in_tree) => into.extend(migrated(in_tree.kind, &in_tree.handle)),
+                None => into.extend(volume.csi.clone()),
+            }
             continue;
         }
         // Not bound yet: the class tells who will provide it.
@@ -43,7 +64,12 @@ fn attachables(context: &Context<'_>, pod: &Pod, into: &mut BTreeSet<Attachable>
             .and_then(|class| storage.classes.get(class));
         if let Some(class) = class {
             let handle = format!("{}/{name}", context.cluster.names.text(pod.namespace()));
-            into.insert((class.provisioner.clone(), handle.into()));
+            match migration::by_plugin(&class.provisioner) {
+                Some(kind) => into.extend(migrated(kind, &handle)),
+                None => {
+                    into.insert((class.provisioner.clone(), handle.into()));
+                }
+            }
         }
     }
 }
@@ -62,7 +88,7 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         return Ok(());
     }
     let mut new = BTreeSet::new();
-    attachables(context, context.pod, &mut new);
+    attachables(context, context.pod, csi, &mut new);
     if new.is_empty() {
         return Ok(());
     }
@@ -71,7 +97,7 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         if let Some(record) = cluster.pods.get(*id)
             && !record.pod.spec.volumes.is_empty()
         {
-            attachables(context, &record.pod, &mut attached);
+            attachables(context, &record.pod, csi, &mut attached);
         }
     }
     for attachment in cluster.storage.attachments.values() {

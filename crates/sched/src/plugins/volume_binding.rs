@@ -5,6 +5,7 @@ use crate::cluster::storage::claim_names;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Code, Reason, Refusal, Verdict};
+use crate::model::migration;
 use crate::model::{Node, PersistentVolume, StorageClass, Volume, VolumeClaim};
 
 pub const EVENTS: &[ClusterEvent] = &[
@@ -135,7 +136,7 @@ pub fn plan(
                 missing = true;
                 break;
             }
-            Some(volume) if !reaches(context, volume, node) => {
+            Some(volume) if !is_at_hand(context, volume, node) => {
                 reasons.push(Reason::Text(
                     "node(s) didn't match PersistentVolume's node affinity",
                 ));
@@ -231,6 +232,17 @@ fn has_capacity(
                 .as_ref()
                 .is_some_and(|nodes| nodes.matches(&node.labels, &context.cluster.names))
     })
+}
+
+/// A volume of an old kind is where the driver that has taken over says it is.
+fn is_at_hand(context: &Context<'_>, volume: &PersistentVolume, node: &Node) -> bool {
+    let cluster = context.cluster;
+    match &volume.in_tree {
+        Some(old) if migration::is_migrated(cluster.storage.nodes.get(&node.name), old.kind) => {
+            old.nodes.matches(node.name, &node.labels, &cluster.names)
+        }
+        _ => reaches(context, volume, node),
+    }
 }
 
 fn reaches(context: &Context<'_>, volume: &PersistentVolume, node: &Node) -> bool {

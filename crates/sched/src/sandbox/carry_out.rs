@@ -78,7 +78,9 @@ impl Sandbox {
                 ..
             } => {
                 let key = ObjectKey::new("ResourceClaim", &namespace, &claim);
-                let allocation = allocation.map(|allocation| self.written(&allocation));
+                let allocation = allocation.map(|allocation| {
+                    encode::allocation(&allocation, &self.scheduler.cluster().names)
+                });
                 self.change(&key, |object| {
                     if let Some(allocation) = allocation {
                         object["status"]["allocation"] = allocation;

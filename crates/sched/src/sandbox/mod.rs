@@ -91,6 +91,10 @@ impl Sandbox {
     /// Creates or replaces an object. A UID and a version are given to it.
     pub fn put(&mut self, mut object: Value) -> Result<(), SandboxError> {
         let key = ObjectKey::of(&object).ok_or(SandboxError::Nameless)?;
+        if is_to_go(&object) {
+            self.remove(&key);
+            return Ok(());
+        }
         self.version += 1;
         let known = self.objects.get(&key);
         let uid = known
@@ -143,11 +147,12 @@ impl Sandbox {
         };
         let own = pod.pointer("/spec/terminationGracePeriodSeconds");
         let own = own.and_then(Value::as_i64).unwrap_or(30);
-        if text(pod, "/spec/nodeName").is_empty() || grace.unwrap_or(own) == 0 {
-            self.remove(key);
-            return Ok(());
-        }
+        let grace = match text(pod, "/spec/nodeName") {
+            "" => 0,
+            _ => grace.unwrap_or(own),
+        };
         let mut pod = pod.clone();
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
         pod["metadata"]["deletionTimestamp"] = json!("2030-01-01T00:00:00Z");
         self.put(pod)
     }
@@ -177,6 +182,15 @@ impl Sandbox {
         }
         Ok(())
     }
+}
+
+/// It is being deleted, and nobody holds it any more.
+fn is_to_go(object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let held = metadata["finalizers"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty());
+    metadata["deletionGracePeriodSeconds"] == 0 && !held
 }
 
 fn has_ended(pod: &Value) -> bool {

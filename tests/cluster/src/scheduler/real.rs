@@ -11,6 +11,7 @@ use plimsoll_test_support::{janitor, poll};
 use serde_json::{Value, json};
 
 use super::kinds::{Kind, short_key};
+use super::profiles::whole;
 use super::replay::{operation_key, with_uids};
 use super::scenario::{Operation, Scenario, Setup};
 use super::seen::{self, Scores, Seen, Uids};
@@ -101,15 +102,8 @@ impl Rig {
             &kubeconfig,
             api.kubeconfig(api.address, "default").to_string(),
         )?;
-        let mut config = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": false},
-            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "parallelism": 1,
-            "percentageOfNodesToScore": 100,
-        });
-        merge(&mut config, &serde_json::from_str(&setup.config)?);
+        let mut config = whole(setup)?;
+        config["clientConnection"] = json!({"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000});
         let config_file = folder.join("config.yaml");
         fs::write(&config_file, config.to_string())?;
         let address = free_address()?;
@@ -317,7 +311,10 @@ impl Run<'_> {
         let Some((word, number)) = name.split_once('-') else {
             return Ok(());
         };
-        let number: i64 = number.parse()?;
+        // Others are the server's own.
+        let Ok(number) = number.parse::<i64>() else {
+            return Ok(());
+        };
         class["value"] = json!(if word == "minus" { -number } else { number });
         if word == "never" {
             class["preemptionPolicy"] = json!("Never");

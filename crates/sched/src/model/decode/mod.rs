@@ -1,6 +1,7 @@
 //! From the wire's JSON to the slim types. Fields that scheduling does not read are skipped by the parser.
 
 mod devices;
+mod in_tree;
 mod meta;
 mod node;
 mod pod;

@@ -2,9 +2,11 @@
 
 use serde::Deserialize;
 
+use super::in_tree::{self, WireDisk};
 use super::meta::{Amount, Meta, Place, ResourceList, labels};
 use super::selectors::{WireNodeSelector, WireSelector, node_terms, selector};
 use super::{Result, parse};
+use crate::model::migration::{self, InTree};
 use crate::model::objects::{
     AccessMode, ClaimBinding, CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume,
     StorageClass, VolumeAttachment, VolumeClaim,
@@ -105,6 +107,29 @@ struct WireVolumeSpec {
     claim_ref: Option<WireClaimRef>,
     node_affinity: Option<WireVolumeAffinity>,
     csi: Option<WireCsi>,
+    aws_elastic_block_store: Option<WireDisk>,
+    gce_persistent_disk: Option<WireDisk>,
+    azure_disk: Option<WireDisk>,
+    azure_file: Option<WireDisk>,
+    cinder: Option<WireDisk>,
+    vsphere_volume: Option<WireDisk>,
+    portworx_volume: Option<WireDisk>,
+}
+
+impl WireVolumeSpec {
+    fn in_tree(&self) -> Option<(&'static InTree, &WireDisk)> {
+        let disks = [
+            (&migration::EBS, &self.aws_elastic_block_store),
+            (&migration::GCE_PD, &self.gce_persistent_disk),
+            (&migration::AZURE_DISK, &self.azure_disk),
+            (&migration::AZURE_FILE, &self.azure_file),
+            (&migration::CINDER, &self.cinder),
+            (&migration::VSPHERE, &self.vsphere_volume),
+            (&migration::PORTWORX, &self.portworx_volume),
+        ];
+        let mut disks = disks.into_iter();
+        disks.find_map(|(kind, disk)| Some((kind, disk.as_ref()?)))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -141,14 +166,17 @@ pub fn persistent_volume(json: &[u8], names: &mut Names) -> Result<PersistentVol
         kind: "PersistentVolume",
         object: &wire.metadata.name,
     };
-    let required = wire
-        .spec
-        .node_affinity
-        .and_then(|affinity| affinity.required);
-    let terms = required
-        .map(|required| node_terms(&required, place, names))
+    let affinity = wire.spec.node_affinity.as_ref();
+    let terms = affinity
+        .and_then(|affinity| affinity.required.as_ref())
+        .map(|required| node_terms(required, place, names))
         .transpose()?;
+    let in_tree = wire.spec.in_tree().map(|(kind, disk)| {
+        let labels = wire.metadata.labels.as_ref();
+        Box::new(in_tree::volume(kind, disk, terms.as_deref(), labels, names))
+    });
     Ok(PersistentVolume {
+        in_tree,
         labels: labels(wire.metadata.labels.as_ref(), names),
         capacity: storage(wire.spec.capacity.as_ref(), place)?,
         access_modes: access_modes(wire.spec.access_modes.as_ref(), place)?,
