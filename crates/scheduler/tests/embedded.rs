@@ -110,7 +110,10 @@ async fn the_more_important_pod_takes_the_place() {
     assert_eq!(bound["spec"]["nodeName"], "n1");
     let event = cluster.event("victim", "Preempted").await;
     let uid = bound["metadata"]["uid"].as_str().unwrap();
-    assert_eq!(event["message"], format!("Preempted by pod {uid} on node n1"));
+    assert_eq!(
+        event["message"],
+        format!("Preempted by pod {uid} on node n1")
+    );
     assert_eq!(event["related"]["name"], "preemptor");
     cluster.stop().await;
 }

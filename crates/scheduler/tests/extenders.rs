@@ -63,7 +63,8 @@ async fn three_nodes(configuration: Configuration) -> Cluster {
     cluster
         .eventually("the nodes are known", async |cluster| {
             let page = cluster.scheduler.shared().metrics().await;
-            page.contains("scheduler_cache_size{type=\"nodes\"} 3\n").then_some(())
+            page.contains("scheduler_cache_size{type=\"nodes\"} 3\n")
+                .then_some(())
         })
         .await;
     cluster
@@ -76,7 +77,11 @@ async fn one_filters_and_another_verb_scores() {
             "/ext/filter" => {
                 assert!(question["NodeNames"].is_null());
                 let items = question["Nodes"]["items"].as_array().unwrap();
-                let left: Vec<_> = items.iter().filter(|node| node["metadata"]["name"] != "n1").cloned().collect();
+                let left: Vec<_> = items
+                    .iter()
+                    .filter(|node| node["metadata"]["name"] != "n1")
+                    .cloned()
+                    .collect();
                 json!({"Nodes": {"items": left}, "FailedNodes": {"n1": "not that one"}})
             }
             _ => json!([{"Host": "n3", "Score": 10}, {"Host": "n2", "Score": 1}]),
@@ -93,7 +98,10 @@ async fn one_filters_and_another_verb_scores() {
     assert_eq!(cluster.bound("a").await["spec"]["nodeName"], "n3");
     let asked = asked.lock();
     assert_eq!(asked[0].1["Pod"]["metadata"]["name"], "a");
-    assert_eq!(asked[0].1["Nodes"]["items"][0]["status"]["allocatable"]["cpu"], "4");
+    assert_eq!(
+        asked[0].1["Nodes"]["items"][0]["status"]["allocatable"]["cpu"],
+        "4"
+    );
     assert_eq!(asked[1].0, "/ext/prioritize");
 }
 
@@ -187,7 +195,12 @@ async fn one_has_a_say_about_victims() {
     }))
     .await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
-    cluster.create(classes, json!({"metadata": {"name": "high"}, "value": 1000})).await;
+    cluster
+        .create(
+            classes,
+            json!({"metadata": {"name": "high"}, "value": 1000}),
+        )
+        .await;
     for node in ["n1", "n2", "n3"] {
         let mut low = pod(&format!("on-{node}"), "3");
         low["spec"]["nodeName"] = node.into();

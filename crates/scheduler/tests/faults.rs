@@ -90,7 +90,10 @@ async fn two_on_one_lease() {
     for index in 10..20 {
         cluster.bound(&format!("p{index}")).await;
     }
-    assert_eq!(by_node(&cluster).await.into_values().collect::<Vec<_>>(), [4; 5]);
+    assert_eq!(
+        by_node(&cluster).await.into_values().collect::<Vec<_>>(),
+        [4; 5]
+    );
     cluster
         .eventually("all are told of, once", async |cluster| {
             let told = told_of(cluster).await;
@@ -115,12 +118,18 @@ async fn the_api_server_is_away_for_a_while() {
     let address = api.local_addr();
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, api.kubeconfig()).unwrap();
-    let clients = clients::Config::from_flag(Some(kubeconfig)).build().await.unwrap();
+    let clients = clients::Config::from_flag(Some(kubeconfig))
+        .build()
+        .await
+        .unwrap();
     let mut configuration = Configuration::default();
     configuration.leader_election.leader_elect = false;
     configuration.check().unwrap();
     let connections = Connections::of(&clients, &configuration.leader_election);
-    let scheduler = Options::new(configuration).build(connections).unwrap().spawn();
+    let scheduler = Options::new(configuration)
+        .build(connections)
+        .unwrap()
+        .spawn();
     let cluster = Cluster { api, scheduler };
     cluster.node("n1", "4", json!({})).await;
     cluster.pod(pod("before", "1")).await;
@@ -147,19 +156,29 @@ async fn a_storm_of_pods() {
         cluster.node(&format!("n{index}"), "4", json!({})).await;
     }
     // Room for half of them.
-    let pods = (0..PODS).map(|index| cluster.pod(pod(&format!("p{index}"), "80m")));
-    let mut making = futures::stream::iter(pods).buffer_unordered(32);
-    while making.next().await.is_some() {}
+    {
+        let pods = (0..PODS).map(|index| cluster.pod(pod(&format!("p{index}"), "80m")));
+        let mut making = futures::stream::iter(pods).buffer_unordered(32);
+        while making.next().await.is_some() {}
+    }
     cluster
-        .eventually("half of them are bound, the others told why not", async |cluster| {
-            let nodes = by_node(cluster).await;
-            assert!(nodes.values().all(|pods| *pods <= 50), "{nodes:?}");
-            (nodes.values().sum::<usize>() == PODS / 2).then_some(())
-        })
+        .eventually(
+            "half of them are bound, the others told why not",
+            async |cluster| {
+                let nodes = by_node(cluster).await;
+                assert!(nodes.values().all(|pods| *pods <= 50), "{nodes:?}");
+                (nodes.values().sum::<usize>() == PODS / 2).then_some(())
+            },
+        )
         .await;
     // Those that wait are not forgotten.
     cluster.node("more", "400", json!({})).await;
-    cluster.patch("/api/v1/nodes/more/status", json!({"status": {"allocatable": {"pods": "5000"}}})).await;
+    cluster
+        .patch(
+            "/api/v1/nodes/more/status",
+            json!({"status": {"allocatable": {"pods": "5000"}}}),
+        )
+        .await;
     cluster
         .eventually("the others are bound, too", async |cluster| {
             let nodes = by_node(cluster).await;
@@ -183,11 +202,16 @@ async fn nodes_come_and_go() {
         cluster.patch(&path, unschedulable(index % 2 == 0)).await;
     }
     for index in 0..5 {
-        cluster.patch(&format!("/api/v1/nodes/n{index}"), unschedulable(false)).await;
+        cluster
+            .patch(&format!("/api/v1/nodes/n{index}"), unschedulable(false))
+            .await;
     }
     for index in 0..20 {
         cluster.bound(&format!("p{index}")).await;
     }
-    assert_eq!(by_node(&cluster).await.into_values().collect::<Vec<_>>(), [4; 5]);
+    assert_eq!(
+        by_node(&cluster).await.into_values().collect::<Vec<_>>(),
+        [4; 5]
+    );
     cluster.stop().await;
 }

@@ -75,7 +75,12 @@ pub fn run(options: &Options) -> Result<()> {
 fn real(options: &Options) -> Result<()> {
     let mut build = workspace::cargo()?;
     build.args(["build", "--quiet", "--release"]);
-    build.args(["--package", "plimsoll", "--package", "plimsoll-cluster-tests"]);
+    build.args([
+        "--package",
+        "plimsoll",
+        "--package",
+        "plimsoll-cluster-tests",
+    ]);
     workspace::run(&mut build).context("build in release")?;
     let release = workspace::target()?.join("release");
     let mut bench = Command::new(release.join("plimsoll-cluster-tests"));
@@ -92,7 +97,9 @@ fn real(options: &Options) -> Result<()> {
     if !options.only.is_empty() {
         bench.args(["--only", &options.only.join(",")]);
     }
-    if let Some(peer) = std::env::var_os("PLIMSOLL_PEER_KUBE_SCHEDULER").filter(|peer| !peer.is_empty()) {
+    if let Some(peer) =
+        std::env::var_os("PLIMSOLL_PEER_KUBE_SCHEDULER").filter(|peer| !peer.is_empty())
+    {
         bench.arg("--peer").arg(peer);
     }
     workspace::run(&mut bench)

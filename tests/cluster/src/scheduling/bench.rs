@@ -36,7 +36,11 @@ pub struct Options {
     #[arg(long, default_value_t = 1000)]
     placed: usize,
     /// basic, hostname-anti-affinity, zone-spread, zone-affinity
-    #[arg(long, value_delimiter = ',', default_value = "basic,hostname-anti-affinity,zone-spread,zone-affinity")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "basic,hostname-anti-affinity,zone-spread,zone-affinity"
+    )]
     only: Vec<String>,
 }
 
@@ -44,7 +48,10 @@ pub struct Options {
 pub fn run(options: &Options, kube_bin: &Path) -> Result<()> {
     for workload in &options.only {
         // An API server of its own for each: its caches and the pods left behind weigh on the next.
-        for (name, program) in [("plimsoll", Some(&options.program)), ("kube-scheduler", options.peer.as_ref())] {
+        for (name, program) in [
+            ("plimsoll", Some(&options.program)),
+            ("kube-scheduler", options.peer.as_ref()),
+        ] {
             let Some(program) = program else { continue };
             let cluster = RealCluster::start(kube_bin)?;
             let line = measure(options, workload, name, program, &cluster.server)
@@ -55,9 +62,18 @@ pub fn run(options: &Options, kube_bin: &Path) -> Result<()> {
     Ok(())
 }
 
-fn measure(options: &Options, workload: &str, name: &str, program: &Path, server: &Server) -> Result<Value> {
+fn measure(
+    options: &Options,
+    workload: &str,
+    name: &str,
+    program: &Path,
+    server: &Server,
+) -> Result<Value> {
     let api = Api { server };
-    api.post("/api/v1/namespaces", &json!({"metadata": {"name": NAMESPACE}}))?;
+    api.post(
+        "/api/v1/namespaces",
+        &json!({"metadata": {"name": NAMESPACE}}),
+    )?;
     in_parallel(options.nodes, |index| {
         let labels = json!({"topology.kubernetes.io/zone": format!("zone-{}", index % 3)});
         let node = objects::node(&format!("node-{index}"), "4", labels);
@@ -82,7 +98,11 @@ fn measure(options: &Options, workload: &str, name: &str, program: &Path, server
     let begins = Duration::from_secs(240);
     let first = poll::until("the first pod is bound", begins, || {
         let bound = bound(&api)?;
-        Ok((bound > options.placed).then_some((Instant::now(), CpuTime::of(scheduler.id())?, bound)))
+        Ok((bound > options.placed).then_some((
+            Instant::now(),
+            CpuTime::of(scheduler.id())?,
+            bound,
+        )))
     });
     let (from, cpu, before) = match first {
         Ok(first) => first,
@@ -97,7 +117,10 @@ fn measure(options: &Options, workload: &str, name: &str, program: &Path, server
         Ok((bound >= all).then_some((Instant::now(), CpuTime::of(scheduler.id())?)))
     })?;
     let events = poll::until("all are told of", PATIENCE, || {
-        let told = count(&api, &format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"))?;
+        let told = count(
+            &api,
+            &format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"),
+        )?;
         // The original drops events when it is in a hurry.
         Ok((told >= options.pods || until.elapsed() > Duration::from_secs(5)).then_some(told))
     })?;
@@ -134,7 +157,9 @@ fn count(api: &Api<'_>, path: &str) -> Result<usize> {
 /// Counted by those that are left, so that little has to be read.
 fn bound(api: &Api<'_>) -> Result<usize> {
     let pods = format!("/api/v1/namespaces/{NAMESPACE}/pods");
-    let pending = api.get(&format!("{pods}?fieldSelector=spec.nodeName%3D&limit=10000"))?;
+    let pending = api.get(&format!(
+        "{pods}?fieldSelector=spec.nodeName%3D&limit=10000"
+    ))?;
     let pending = pending["items"].as_array().map_or(0, Vec::len);
     Ok(count(api, &pods)? - pending)
 }
@@ -142,7 +167,10 @@ fn bound(api: &Api<'_>) -> Result<usize> {
 fn start(name: &str, program: &Path, server: &Server, scratch: &mut Scratch) -> Result<Process> {
     let folder = scratch.path().to_owned();
     let kubeconfig = folder.join("kubeconfig");
-    fs::write(&kubeconfig, server.kubeconfig(server.address, "default").to_string())?;
+    fs::write(
+        &kubeconfig,
+        server.kubeconfig(server.address, "default").to_string(),
+    )?;
     let mut command = janitor::command_in(None, program);
     if name == "plimsoll" {
         command.arg("scheduler");
@@ -150,10 +178,11 @@ fn start(name: &str, program: &Path, server: &Server, scratch: &mut Scratch) -> 
         // The original is not to be held back by its default.
         command.args(["--kube-api-qps", "5000", "--kube-api-burst", "5000"]);
     }
-    command
-        .arg("--kubeconfig")
-        .arg(&kubeconfig)
-        .args(["--leader-elect=false", "--secure-port", "0"]);
+    command.arg("--kubeconfig").arg(&kubeconfig).args([
+        "--leader-elect=false",
+        "--secure-port",
+        "0",
+    ]);
     let process = Process::start("scheduler", command, &folder.join("scheduler.log"))?;
     scratch.process(&process)?;
     Ok(process)
@@ -167,10 +196,12 @@ fn wanted(workload: &str, index: usize) -> Result<Value> {
     match workload {
         "basic" => {}
         "hostname-anti-affinity" => {
-            pod["spec"]["affinity"] = json!({"podAntiAffinity": {required: term("kubernetes.io/hostname")}});
+            pod["spec"]["affinity"] =
+                json!({"podAntiAffinity": {required: term("kubernetes.io/hostname")}});
         }
         "zone-affinity" => {
-            pod["spec"]["affinity"] = json!({"podAffinity": {required: term("topology.kubernetes.io/zone")}});
+            pod["spec"]["affinity"] =
+                json!({"podAffinity": {required: term("topology.kubernetes.io/zone")}});
         }
         "zone-spread" => {
             pod["spec"]["topologySpreadConstraints"] = json!([{"maxSkew": 5, "topologyKey": "topology.kubernetes.io/zone",

@@ -38,13 +38,18 @@ fn by_node(pods: &[Value]) -> Result<BTreeMap<String, usize>> {
             *nodes.entry(node.to_owned()).or_default() += 1;
         }
     }
-    ensure!(nodes.values().all(|pods| *pods <= ROOM), "beyond capacity: {nodes:?}");
+    ensure!(
+        nodes.values().all(|pods| *pods <= ROOM),
+        "beyond capacity: {nodes:?}"
+    );
     Ok(nodes)
 }
 
 /// Bindings that were written, by the events that tell of them: none may be told of twice.
 fn bindings(stage: &Stage<'_>) -> Result<BTreeMap<String, usize>> {
-    let list = stage.api.get(&format!("/api/v1/namespaces/{}/events", stage.namespace))?;
+    let list = stage
+        .api
+        .get(&format!("/api/v1/namespaces/{}/events", stage.namespace))?;
     let mut told: BTreeMap<String, usize> = BTreeMap::new();
     for event in list["items"].as_array().into_iter().flatten() {
         if event["reason"] == "Scheduled" {
@@ -59,7 +64,9 @@ fn all_bound(stage: &Stage<'_>, wanted: usize) -> Result<Vec<Value>> {
     poll::until(&format!("{wanted} pods have nodes"), PATIENCE, || {
         let pods = stage.pods()?;
         by_node(&pods)?;
-        let bound = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+        let bound = pods
+            .iter()
+            .filter(|pod| pod["spec"]["nodeName"].is_string());
         Ok((bound.count() == wanted).then_some(pods))
     })
 }
@@ -98,15 +105,24 @@ fn killed(stage: &Stage<'_>) -> Result<String> {
     let pods = all_bound(stage, NODES * ROOM)?;
     let nodes = by_node(&pods)?;
     ensure!(nodes.values().all(|pods| *pods == ROOM), "{nodes:?}");
-    let twice: Vec<_> = bindings(stage)?.into_iter().filter(|(_, n)| *n > 1).collect();
+    let twice: Vec<_> = bindings(stage)?
+        .into_iter()
+        .filter(|(_, n)| *n > 1)
+        .collect();
     ensure!(twice.is_empty(), "bound twice: {twice:?}");
-    Ok(format!("killed {kills} times, all {} pods where there was room", pods.len()))
+    Ok(format!(
+        "killed {kills} times, all {} pods where there was room",
+        pods.len()
+    ))
 }
 
 fn count_bound(stage: &Stage<'_>) -> Result<usize> {
     let pods = stage.pods()?;
     by_node(&pods)?;
-    Ok(pods.iter().filter(|pod| pod["spec"]["nodeName"].is_string()).count())
+    Ok(pods
+        .iter()
+        .filter(|pod| pod["spec"]["nodeName"].is_string())
+        .count())
 }
 
 /// Two that want the same lease: one works; when it is killed, the other takes over.
@@ -115,7 +131,11 @@ fn two_on_a_lease(stage: &Stage<'_>) -> Result<String> {
     for index in 0..NODES {
         stage.node(&format!("n{index}"), "4", "z")?;
     }
-    let flags = ["--leader-elect", "--leader-elect-resource-namespace", &stage.namespace];
+    let flags = [
+        "--leader-elect",
+        "--leader-elect-resource-namespace",
+        &stage.namespace,
+    ];
     let mut first = stage.scheduler(&mut scratch, &flags)?;
     stage.pod("p0", "1", json!({}))?;
     stage.bound("p0")?;
@@ -129,11 +149,20 @@ fn two_on_a_lease(stage: &Stage<'_>) -> Result<String> {
         stage.pod(&format!("p{index}"), "1", json!({}))?;
     }
     all_bound(stage, NODES * ROOM)?;
-    let twice: Vec<_> = bindings(stage)?.into_iter().filter(|(_, n)| *n > 1).collect();
+    let twice: Vec<_> = bindings(stage)?
+        .into_iter()
+        .filter(|(_, n)| *n > 1)
+        .collect();
     ensure!(twice.is_empty(), "bound twice: {twice:?}");
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{0}", stage.namespace);
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{0}",
+        stage.namespace
+    );
     let lease = stage.api.get(&path)?;
-    Ok(format!("{} transitions of the lease", lease["spec"]["leaseTransitions"]))
+    Ok(format!(
+        "{} transitions of the lease",
+        lease["spec"]["leaseTransitions"]
+    ))
 }
 
 /// Nodes come and go while pods are placed.
@@ -150,10 +179,15 @@ fn flapping_nodes(stage: &Stage<'_>) -> Result<String> {
     }
     for index in 0..NODES {
         let path = format!("/api/v1/nodes/{}-n{index}", stage.pool);
-        stage.api.patch(&path, &json!({"spec": {"unschedulable": false}}))?;
+        stage
+            .api
+            .patch(&path, &json!({"spec": {"unschedulable": false}}))?;
     }
     let pods = all_bound(stage, NODES * ROOM)?;
-    let twice: Vec<_> = bindings(stage)?.into_iter().filter(|(_, n)| *n > 1).collect();
+    let twice: Vec<_> = bindings(stage)?
+        .into_iter()
+        .filter(|(_, n)| *n > 1)
+        .collect();
     ensure!(twice.is_empty(), "bound twice: {twice:?}");
     Ok(format!("all {} pods placed", pods.len()))
 }

@@ -62,8 +62,10 @@ pub fn play(program: &Path, server: &Server, filter: Option<&str>) -> Outcomes {
 
 impl Stage<'_> {
     fn begin(&self) -> Result<()> {
-        self.api
-            .post("/api/v1/namespaces", &json!({"metadata": {"name": self.namespace}}))?;
+        self.api.post(
+            "/api/v1/namespaces",
+            &json!({"metadata": {"name": self.namespace}}),
+        )?;
         Ok(())
     }
 
@@ -85,7 +87,11 @@ impl Stage<'_> {
 
     fn node(&self, name: &str, cpu: &str, zone: &str) -> Result<()> {
         let name = format!("{}-{name}", self.pool);
-        let node = objects::node(&name, cpu, json!({"pool": self.pool, "topology.kubernetes.io/zone": zone}));
+        let node = objects::node(
+            &name,
+            cpu,
+            json!({"pool": self.pool, "topology.kubernetes.io/zone": zone}),
+        );
         self.api.post("/api/v1/nodes", &node)?;
         Ok(())
     }
@@ -137,7 +143,12 @@ fn start(
     let folder = scratch.path().to_owned();
     let kubeconfig = folder.join("kubeconfig");
     let config = folder.join("scheduler.yaml");
-    fs::write(&kubeconfig, api.server.kubeconfig(api.server.address, "default").to_string())?;
+    fs::write(
+        &kubeconfig,
+        api.server
+            .kubeconfig(api.server.address, "default")
+            .to_string(),
+    )?;
     fs::write(
         &config,
         json!({
@@ -171,7 +182,12 @@ pub struct Api<'a> {
 }
 
 impl Api<'_> {
-    pub fn send(&self, method: &str, path: &str, body: Option<(&str, &Value)>) -> Result<(u16, Value)> {
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> Result<(u16, Value)> {
         let mut headers = vec![(
             "Authorization".to_owned(),
             format!("Bearer {}", self.server.admin_token),
@@ -194,7 +210,11 @@ impl Api<'_> {
 
     fn expect(&self, method: &str, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
         let (status, value) = self.send(method, path, body)?;
-        ensure!((200..300).contains(&status), "{method} {path}: {status} {}", value["message"]);
+        ensure!(
+            (200..300).contains(&status),
+            "{method} {path}: {status} {}",
+            value["message"]
+        );
         Ok(value)
     }
 

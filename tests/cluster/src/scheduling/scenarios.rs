@@ -34,7 +34,10 @@ fn event(stage: &Stage<'_>, pod: &str, reason: &str) -> Result<Value> {
         let list = stage.api.get(&path)?;
         let events = list["items"].as_array().cloned().unwrap_or_default();
         let mut events = events.into_iter();
-        Ok(events.find(|event| event["involvedObject"]["name"] == pod && event["reason"] == reason))
+        Ok(
+            events
+                .find(|event| event["involvedObject"]["name"] == pod && event["reason"] == reason),
+        )
     })
 }
 
@@ -49,14 +52,19 @@ fn places(stage: &Stage<'_>) -> Result<String> {
     let name = format!("{}-a", stage.pool);
     let text = format!("Successfully assigned {}/fits to {name}", stage.namespace);
     ensure!(told["message"] == *text, "{told}");
-    ensure!(told["reportingComponent"] == *stage.namespace && told["action"] == "Binding", "{told}");
+    ensure!(
+        told["reportingComponent"] == *stage.namespace && told["action"] == "Binding",
+        "{told}"
+    );
     let refused = event(stage, "large", "FailedScheduling")?;
     let message = refused["message"].as_str().unwrap_or_default();
     ensure!(message.contains(" Insufficient cpu"), "{message}");
     let path = format!("/api/v1/namespaces/{}/pods/large", stage.namespace);
     let condition = poll::until("a condition", PATIENCE, || {
         let pod = stage.api.get(&path)?;
-        Ok(pod["status"]["conditions"][0]["reason"].as_str().map(|reason| (reason.to_owned(), pod.clone())))
+        Ok(pod["status"]["conditions"][0]["reason"]
+            .as_str()
+            .map(|reason| (reason.to_owned(), pod.clone())))
     })?;
     ensure!(condition.0 == "Unschedulable", "{}", condition.1["status"]);
     stage.node("b", "16", "z")?;
@@ -70,12 +78,18 @@ fn preempts(stage: &Stage<'_>) -> Result<String> {
     for (name, value) in [("sched-low", 1), ("sched-high", 1000)] {
         let class = json!({"metadata": {"name": name}, "value": value});
         // Left from another run on the same server.
-        let _ = stage.api.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class);
+        let _ = stage
+            .api
+            .post("/apis/scheduling.k8s.io/v1/priorityclasses", &class);
     }
     let _scheduler = stage.scheduler(&mut scratch, &[])?;
     stage.pod("victim", "800m", json!({"priorityClassName": "sched-low"}))?;
     stage.bound("victim")?;
-    let preemptor = stage.pod("preemptor", "800m", json!({"priorityClassName": "sched-high"}))?;
+    let preemptor = stage.pod(
+        "preemptor",
+        "800m",
+        json!({"priorityClassName": "sched-high"}),
+    )?;
     stage.bound("preemptor")?;
     let told = event(stage, "victim", "Preempted")?;
     let uid = preemptor["metadata"]["uid"].as_str().context("no uid")?;
@@ -110,7 +124,9 @@ fn binds_volumes(stage: &Stage<'_>) -> Result<String> {
     stage.node("b", "4", "z")?;
     let class = json!({"metadata": {"name": "sched-local"}, "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer"});
-    let _ = stage.api.post("/apis/storage.k8s.io/v1/storageclasses", &class);
+    let _ = stage
+        .api
+        .post("/apis/storage.k8s.io/v1/storageclasses", &class);
     let host = format!("{}-b", stage.pool);
     let volume = json!({"metadata": {"name": "sched-volume"}, "spec": {"capacity": {"storage": "5Gi"},
         "accessModes": ["ReadWriteOnce"], "storageClassName": "sched-local", "local": {"path": "/data"},
@@ -118,8 +134,14 @@ fn binds_volumes(stage: &Stage<'_>) -> Result<String> {
             {"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}]}}}});
     stage.api.post("/api/v1/persistentvolumes", &volume)?;
     let volume = "/api/v1/persistentvolumes/sched-volume";
-    stage.api.patch(&format!("{volume}/status"), &json!({"status": {"phase": "Available"}}))?;
-    let claims = format!("/api/v1/namespaces/{}/persistentvolumeclaims", stage.namespace);
+    stage.api.patch(
+        &format!("{volume}/status"),
+        &json!({"status": {"phase": "Available"}}),
+    )?;
+    let claims = format!(
+        "/api/v1/namespaces/{}/persistentvolumeclaims",
+        stage.namespace
+    );
     let claim = json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "sched-local", "resources": {"requests": {"storage": "1Gi"}}}});
     stage.api.post(&claims, &claim)?;
