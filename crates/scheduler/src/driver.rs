@@ -24,6 +24,8 @@ use crate::metrics::{CoreFigures, Metrics};
 const AT_ONCE: usize = 48;
 /// How long the core may think before others on this thread have their turn.
 const TURN: Duration = Duration::from_millis(1);
+/// Attempts to be remembered before those of pods that are gone are forgotten.
+const MOST_ATTEMPTS: usize = 4096;
 /// Changes taken before the core decides again.
 const BATCH: usize = 256;
 
@@ -136,7 +138,9 @@ impl Driver {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let wake = self.core.next_wakeup().filter(|_| decides);
+            // With too much under way, only the end of something helps.
+            let waits = decides && self.executor.load() < AT_ONCE;
+            let wake = self.core.next_wakeup().filter(|_| waits);
             let pause = wake.map_or(Duration::from_secs(30), |wake| wake.since(now()));
             tokio::select! {
                 biased;
@@ -161,7 +165,7 @@ impl Driver {
                 changed = inputs.leading.changed() => if changed.is_err() {
                     break;
                 },
-                _ = inputs.reload.changed(), if !reloading => inputs.reload.mark_changed(),
+                Ok(()) = inputs.reload.changed(), if !reloading => inputs.reload.mark_changed(),
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -232,6 +236,10 @@ impl Driver {
                     waited: cycle.waited,
                 };
                 self.attempts.insert(Arc::clone(&cycle.pod.uid), attempt);
+                if self.attempts.len() > MOST_ATTEMPTS {
+                    let pods = &self.core.cluster().pods;
+                    self.attempts.retain(|uid, _| pods.find(uid).is_some());
+                }
             }
             Outcome::Unschedulable { message } => {
                 tracing::debug!(

@@ -166,8 +166,7 @@ impl Options {
         let mut recorders = FxHashMap::default();
         let mut recordings = Vec::new();
         for name in &profiles {
-            let config = events::Config::new(events::Style::Series, &**name);
-            let (recorder, recording) = config.spawn(connections.events.clone());
+            let (recorder, recording) = recorder(name).spawn(connections.events.clone());
             recorders.insert(Box::from(&**name), recorder);
             recordings.push(recording);
         }
@@ -399,10 +398,9 @@ impl Work {
         let seconds = |value: i64| Duration::from_secs(u64::try_from(value).unwrap_or(0));
         for profile in &configuration.profiles {
             let name: Box<str> = profile.scheduler_name.as_str().into();
-            self.recorders.entry(name).or_insert_with_key(|name| {
-                let config = events::Config::new(events::Style::Series, &**name);
-                config.spawn(self.connections.events.clone()).0
-            });
+            self.recorders
+                .entry(name)
+                .or_insert_with_key(|name| recorder(name).spawn(self.connections.events.clone()).0);
         }
         let names_of_profiles = configuration.profiles.iter();
         self.shared.metrics.set_profiles(
@@ -441,6 +439,13 @@ impl Work {
         };
         Some((driver, inputs))
     }
+}
+
+/// Tells of a profile's decisions. When there are thousands at once, they are told of a little later.
+fn recorder(profile: &str) -> events::Config {
+    let mut config = events::Config::new(events::Style::Series, profile);
+    config.queued = 16_384;
+    config
 }
 
 async fn tell_what_is_missing(gate: Gate, round: Shutdown) {

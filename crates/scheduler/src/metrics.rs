@@ -174,6 +174,9 @@ impl Metrics {
             "[STABLE] Attempts to schedule pods, by result.",
         );
         for ((result, profile), (number, _)) in &counts.attempts {
+            if *number == 0 {
+                continue;
+            }
             page.sample(
                 name,
                 &[("profile", profile), ("result", result)],
@@ -192,7 +195,7 @@ impl Metrics {
             }
         }
         let name = "scheduler_scheduling_algorithm_duration_seconds";
-        page.family(name, "histogram", "[BETA] Time that finding a node took.");
+        page.family(name, "histogram", "[ALPHA] Time that finding a node took.");
         page.histogram(name, &[], &counts.algorithm);
         let name = "scheduler_pod_scheduling_sli_duration_seconds";
         page.family(
@@ -351,7 +354,6 @@ mod tests {
         let page = metrics.render(None, None);
         for line in [
             "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"scheduled\"} 2\n",
-            "scheduler_schedule_attempts_total{profile=\"default-scheduler\",result=\"error\"} 0\n",
             "scheduler_scheduling_attempt_duration_seconds_bucket{profile=\"default-scheduler\",result=\"scheduled\",le=\"0.004\"} 2\n",
             "scheduler_pod_scheduling_sli_duration_seconds_bucket{attempts=\"15+\",le=\"0.04\"} 1\n",
             "scheduler_pod_scheduling_attempts_bucket{le=\"16\"} 2\n",

@@ -156,9 +156,11 @@ async fn a_storm_of_pods() {
         cluster.node(&format!("n{index}"), "4", json!({})).await;
     }
     // Room for half of them.
-    let pods = (0..PODS).map(|index| cluster.pod(pod(&format!("p{index}"), "80m")));
-    let mut making = futures::stream::iter(pods).buffer_unordered(32);
-    while making.next().await.is_some() {}
+    {
+        let pods = (0..PODS).map(|index| cluster.pod(pod(&format!("p{index}"), "80m")));
+        let mut making = futures::stream::iter(pods).buffer_unordered(32);
+        while making.next().await.is_some() {}
+    }
     cluster
         .eventually(
             "half of them are bound, the others told why not",

@@ -15,7 +15,6 @@ use super::reference::Reference;
 use super::send::{Message, Sender};
 use super::series::{OVER_AFTER, Series};
 
-const QUEUED: usize = 1000;
 /// Series events that are being sent at once.
 const AT_ONCE: usize = 16;
 
@@ -63,6 +62,8 @@ pub struct Config {
     pub component: String,
     /// Where: the node's name for those who tell from one, else empty. In a series, the host by default.
     pub host: String,
+    /// Events that wait to be sent; more are lost.
+    pub queued: usize,
 }
 
 impl Config {
@@ -71,12 +72,13 @@ impl Config {
             style,
             component: component.into(),
             host: String::new(),
+            queued: 1000,
         }
     }
 
     /// Starts the task that sends. Must be called within a tokio runtime.
     pub fn spawn(self, client: kube::Client) -> (Recorder, Recording) {
-        let (queue, queued) = mpsc::channel(QUEUED);
+        let (queue, queued) = mpsc::channel(self.queued);
         let (stop, stopped) = oneshot::channel();
         let counters = Arc::new(Counters::default());
         let sender = Sender::new(client, Arc::clone(&counters));

@@ -18,7 +18,7 @@ pub(super) const OVER_AFTER: Duration = Duration::from_secs(360);
 pub(super) const TOLD_EVERY: Duration = Duration::from_secs(1800);
 const LONGEST_NOTE: usize = 1024;
 /// Beyond this, the oldest are forgotten: they would only be created anew.
-const REMEMBERED: usize = 16_384;
+const REMEMBERED: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Key {

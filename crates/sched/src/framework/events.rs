@@ -34,7 +34,7 @@ impl Resource {
             Self::Node => "Node",
             Self::Pod => "Pod",
             Self::AssignedPod => "AssignedPod",
-            Self::UnscheduledPod => "UnscheduledPod",
+            Self::UnscheduledPod => "UnschedulablePod",
             Self::PersistentVolume => "PersistentVolume",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::StorageClass => "StorageClass",

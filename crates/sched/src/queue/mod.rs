@@ -124,7 +124,7 @@ impl Queue {
             self.entries.resize_with(id.index() + 1, || None);
         }
         self.entries[id.index()] = Some(Entry::new(priority, now, self.next_sequence));
-        self.enter(id, Room::Active, "UnscheduledPodAdd", now, gate);
+        self.enter(id, Room::Active, "UnschedulablePodAdd", now, gate);
     }
 
     pub fn remove(&mut self, id: PodId) {
