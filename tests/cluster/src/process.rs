@@ -39,6 +39,11 @@ impl Scratch {
         self.folder.path()
     }
 
+    /// For what is neither in the folder nor a process.
+    pub fn janitor(&mut self) -> &mut Janitor {
+        &mut self.janitor
+    }
+
     pub fn process(&mut self, process: &Process) -> Result<()> {
         self.janitor.process(process.child.id())
     }

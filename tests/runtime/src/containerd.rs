@@ -17,8 +17,8 @@ use crate::cri::{
     Client, ContainerConfig, ContainerMetadata, Image, LinuxContainer, LinuxPod, PodConfig,
     PodMetadata, Resources,
 };
-use crate::image;
 use crate::scene::{Daemon, ROW, Scene, output, program, wait_gone, wait_row};
+use plimsoll_test_support::image;
 
 const NAMESPACE: &str = "k8s.io";
 const PAUSE: &str = "registry.test/plimsoll/pause:1";

@@ -10,8 +10,8 @@ use plimsoll_test_support::agent::Agent;
 use plimsoll_test_support::poll;
 use plimsoll_test_support::report::{LeaveOut, Runner};
 
-use crate::image;
 use crate::scene::{Daemon, Scene, output, program, wait_gone, wait_row};
+use plimsoll_test_support::image;
 
 /// A program with Docker's command line and socket.
 pub trait Engine {

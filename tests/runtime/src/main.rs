@@ -6,10 +6,8 @@
 mod containerd;
 mod cri;
 mod docker;
-mod image;
 mod podman;
 mod scene;
-mod tar;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use plimsoll_test_support::report::Runner;
 
 use crate::docker::{self, Engine};
-use crate::image;
 use crate::scene::{Daemon, Scene, output, program};
+use plimsoll_test_support::image;
 
 pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
     let podman = match Podman::new(scene) {

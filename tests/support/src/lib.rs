@@ -1,5 +1,5 @@
 //! What the kernel tests, the runtime tests and the benches share: a small HTTP client, a reader of the exposition
-//! text, cgroups of our own, child processes that are surely ended, and the runner that prints one line a test.
+//! text, cgroups and images of our own, child processes that are surely ended, and the runner that prints one line a test.
 //!
 //! Nothing here uses the crates under test: an expectation that comes from the code it checks proves nothing.
 
@@ -8,8 +8,10 @@ pub mod cgroup;
 pub mod clock;
 pub mod exposition;
 pub mod http;
+pub mod image;
 pub mod janitor;
 pub mod log;
 pub mod poll;
 pub mod proc;
 pub mod report;
+pub mod tar;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::authenticate::{Authenticator, Unauthenticated};
 use super::authorize::{Access, Authorizer, Decision};
-use super::impersonate::Impersonation;
+use super::impersonate::{Impersonation, Need};
 use super::review::ReviewError;
 use super::user::UserInfo;
 use crate::rest::status::Failure;
@@ -45,28 +45,66 @@ impl Gate {
         head: &mut request::Parts,
         access: Access,
     ) -> Result<UserInfo, Refusal> {
-        let user = self.identify(head).await?;
+        let user = self.identify(head, &access).await?;
         self.permit(head, &user, access).await?;
         Ok(user)
     }
 
-    /// Who asks, or whom they act as. Takes the credentials out of the request's headers.
-    pub async fn identify(&self, head: &mut request::Parts) -> Result<UserInfo, Refusal> {
+    /// Who asks, or whom they act as for this. Takes the credentials out of the request's headers.
+    pub async fn identify(
+        &self,
+        head: &mut request::Parts,
+        access: &Access,
+    ) -> Result<UserInfo, Refusal> {
         let user = self.authenticator.authenticate(head).await;
-        let mut user = user.map_err(|error| {
+        let user = user.map_err(|error| {
             tracing::debug!(%error, uri = %head.uri, "unauthenticated request");
             Refusal::Unauthorized(error)
         })?;
         let other = Impersonation::wanted(&head.headers).map_err(Refusal::BadRequest)?;
-        if let Some(other) = other {
-            for need in other.needs {
-                self.permit(head, &user, Access::resource(need)).await?;
+        let Some(other) = other else {
+            return Ok(user);
+        };
+        Impersonation::strip(&mut head.headers);
+        let mut first = None;
+        for way in other.ways(&user, access) {
+            match self.has_all(&way.asker, &way.needs).await {
+                Ok(()) => {
+                    tracing::info!(user = user.name, acts_as = way.user.name, uri = %head.uri, "impersonation");
+                    return Ok(way.user);
+                }
+                Err(refusal) => first = first.or(Some(refusal)),
             }
-            tracing::info!(user = user.name, acts_as = other.user.name, uri = %head.uri, "impersonation");
-            Impersonation::strip(&mut head.headers);
-            user = other.user;
         }
-        Ok(user)
+        let no_way = || Refusal::BadRequest("all impersonation modes failed".to_owned());
+        Err(first.unwrap_or_else(no_way))
+    }
+
+    pub(super) async fn has_all(&self, user: &UserInfo, needs: &[Need]) -> Result<(), Refusal> {
+        for need in needs {
+            match need {
+                Need::One(access) => self.has(user, access).await?,
+                Need::Many(all, each) => {
+                    if self.has(user, all).await.is_ok() {
+                        continue;
+                    }
+                    for access in each {
+                        self.has(user, access).await?;
+                    }
+                }
+                Need::Never(access, why) => return Err(forbid(user, access, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever wants to act as somebody else and cannot be judged is refused, not put off.
+    async fn has(&self, user: &UserInfo, access: &Access) -> Result<(), Refusal> {
+        match self.authorizer.decide(user, access).await {
+            Ok(Decision::Allowed) => Ok(()),
+            Ok(Decision::Refused { reason }) => Err(forbid(user, access, &reason)),
+            Err(error) => Err(forbid(user, access, &error.to_string())),
+        }
     }
 
     /// Whether they may.
@@ -78,11 +116,7 @@ impl Gate {
     ) -> Result<(), Refusal> {
         match self.authorizer.decide(user, &access).await {
             Ok(Decision::Allowed) => Ok(()),
-            Ok(Decision::Refused { reason }) => Err(Refusal::Forbidden {
-                user: Box::new(user.clone()),
-                access: Box::new(access),
-                reason,
-            }),
+            Ok(Decision::Refused { reason }) => Err(forbid(user, &access, &reason)),
             Err(error) => Err(Refusal::Undecided {
                 // Without the host, which HTTP/2 would have in front.
                 uri: head
@@ -92,6 +126,14 @@ impl Gate {
                 error,
             }),
         }
+    }
+}
+
+fn forbid(user: &UserInfo, access: &Access, reason: &str) -> Refusal {
+    Refusal::Forbidden {
+        user: Box::new(user.clone()),
+        access: Box::new(access.clone()),
+        reason: reason.to_owned(),
     }
 }
 

@@ -1,56 +1,107 @@
 //! Acting as somebody else, for those who may.
+//!
+//! There are several ways to be allowed to. The narrow ones want a right to act as that user (`impersonate:MODE`) and a
+//! right to do just this while doing so (`impersonate-on:MODE:VERB`); the old one, `impersonate`, is for everything. The
+//! narrow ones are tried first, and what is said of a refusal is what the first of them said.
 
 use http::HeaderMap;
 use http::header::HeaderName;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 
-use super::user::{ANONYMOUS, UNAUTHENTICATED, UserInfo};
+use super::authorize::Access;
+use super::user::{ANONYMOUS, MASTERS, UNAUTHENTICATED, UserInfo};
 use crate::percent::decoded;
+use crate::rest::field::quote;
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+const NODE: &str = "system:node:";
+const NODES: &str = "system:nodes";
 const AUTHENTICATION: &str = "authentication.k8s.io";
+/// Where a service account's token says on which node its pod is.
+const NODE_OF_POD: &str = "authentication.kubernetes.io/node-name";
+const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
+/// Whoever wants so many may be allowed all of them at once.
+const MANY: usize = 4;
 
-/// Whom a request wants to act as.
+/// Whom a request wants to act as, as its headers say.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Impersonation {
+pub struct Impersonation(UserInfo);
+
+/// A way to be allowed to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Way {
+    /// Whose rights are asked about.
+    pub asker: UserInfo,
+    /// All of them must be had.
+    pub needs: Vec<Need>,
+    /// Who they are then.
     pub user: UserInfo,
-    /// Everything that the one who asks must be allowed to impersonate.
-    pub needs: Vec<ResourceAttributes>,
 }
 
-/// One thing to be impersonated, as the message about it shows it.
-struct Part {
-    kind: &'static str,
-    namespace: String,
-    name: String,
-    api_version: &'static str,
-    field_path: String,
+#[derive(Debug, Clone, PartialEq)]
+pub enum Need {
+    One(Access),
+    /// The first alone does, or else all the others.
+    Many(Access, Vec<Access>),
+    /// It cannot be had this way.
+    Never(Access, String),
 }
 
-impl Part {
-    fn new(kind: &'static str, name: &str) -> Self {
-        Self {
-            kind,
-            namespace: String::new(),
-            name: name.to_owned(),
-            api_version: "",
-            field_path: String::new(),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    UserInfo,
+    Legacy,
+}
+
+impl Mode {
+    /// In the order in which they are tried.
+    const ALL: [Self; 5] = [
+        Self::AssociatedNode,
+        Self::ArbitraryNode,
+        Self::ServiceAccount,
+        Self::UserInfo,
+        Self::Legacy,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::AssociatedNode => "associated-node",
+            Self::ArbitraryNode => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo => "user-info",
+            Self::Legacy => "",
         }
     }
 
-    fn shown(&self) -> String {
-        let Self {
-            kind,
-            namespace,
-            name,
-            api_version,
-            field_path,
-        } = self;
-        format!("{{{kind} {namespace} {name}  {api_version}  {field_path}}}")
+    fn verb(self) -> String {
+        match self {
+            Self::Legacy => "impersonate".to_owned(),
+            narrow => format!("impersonate:{}", narrow.name()),
+        }
+    }
+
+    fn is_for(self, wanted: &UserInfo, asker: &UserInfo) -> bool {
+        let bare = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+        let node = node(&wanted.name);
+        let account = service_account(&wanted.name);
+        match self {
+            Self::AssociatedNode => {
+                let on = asker.extra.get(NODE_OF_POD).map(Vec::as_slice);
+                let is_there = node.is_some_and(|node| matches!(on, Some([on]) if on == node));
+                bare && is_there && service_account(&asker.name).is_some()
+            }
+            Self::ArbitraryNode => bare && node.is_some(),
+            Self::ServiceAccount => bare && account.is_some(),
+            Self::UserInfo => node.is_none() && account.is_none(),
+            Self::Legacy => true,
+        }
     }
 }
 
@@ -62,63 +113,126 @@ impl Impersonation {
             let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
             values.collect::<Vec<_>>()
         };
-        let first = |name: &str| texts(name).into_iter().next().filter(|v| !v.is_empty());
-        let user = first(USER);
-        let mut parts = Vec::new();
-        for group in texts(GROUP) {
-            parts.push(Part::new("Group", &group));
-        }
-        for (name, value) in headers {
-            if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-                let value = String::from_utf8_lossy(value.as_bytes());
-                parts.push(Part {
-                    api_version: "authentication.k8s.io/v1",
-                    field_path: decoded(key, false).unwrap_or_else(|| key.to_owned()),
-                    ..Part::new("UserExtra", &value)
-                });
-            }
-        }
-        if let Some(uid) = first(UID) {
-            parts.push(Part {
-                api_version: "authentication.k8s.io/v1",
-                ..Part::new("UID", &uid)
-            });
-        }
-        let Some(user) = user else {
-            if parts.is_empty() {
-                return Ok(None);
-            }
-            let shown: Vec<String> = parts.iter().map(Part::shown).collect();
-            let shown = shown.join(" ");
-            return Err(format!("requested [{shown}] without impersonating a user"));
-        };
-        let whom = match service_account(&user) {
-            Some((namespace, name)) => Part {
-                namespace: namespace.to_owned(),
-                ..Part::new("ServiceAccount", name)
-            },
-            None => Part::new("User", &user),
-        };
-        parts.insert(0, whom);
-        Ok(Some(Self::of(user, &parts)))
-    }
-
-    fn of(name: String, parts: &[Part]) -> Self {
-        let mut user = UserInfo {
-            name,
+        let first = |name: &str| texts(name).into_iter().next().unwrap_or_default();
+        let mut wanted = UserInfo {
+            name: first(USER),
+            uid: first(UID),
+            groups: texts(GROUP),
             ..UserInfo::default()
         };
-        for part in parts {
-            let value = part.name.clone();
-            match part.kind {
-                "Group" => user.groups.push(value),
-                "UID" => user.uid = value,
-                "UserExtra" => {
-                    let values = user.extra.entry(part.field_path.clone()).or_default();
-                    values.push(value);
-                }
-                _ => {}
+        for (name, value) in headers {
+            if let Some(key) = name.as_str().strip_prefix(EXTRA) {
+                let key = decoded(key, false).unwrap_or_else(|| key.to_owned());
+                let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+                wanted.extra.entry(key).or_default().push(value);
             }
+        }
+        if !wanted.name.is_empty() {
+            return Ok(Some(Self(wanted)));
+        }
+        if wanted == UserInfo::default() {
+            return Ok(None);
+        }
+        let shown = shown(&wanted);
+        Err(format!(
+            "requested {shown} without impersonating a user name"
+        ))
+    }
+
+    /// Ways in which `asker` might be allowed, for what they want to do. There is always one.
+    pub fn ways(&self, asker: &UserInfo, access: &Access) -> Vec<Way> {
+        let modes = Mode::ALL.into_iter();
+        let modes = modes.filter(|mode| mode.is_for(&self.0, asker));
+        modes.map(|mode| self.way(mode, asker, access)).collect()
+    }
+
+    fn way(&self, mode: Mode, asker: &UserInfo, access: &Access) -> Way {
+        let mut needs = Vec::new();
+        if mode != Mode::Legacy {
+            needs.push(Need::One(on(mode, access)));
+        }
+        needs.push(Need::One(self.name_need(mode)));
+        if !self.0.uid.is_empty() {
+            let uid = attributes(mode, AUTHENTICATION, "uids", &self.0.uid);
+            needs.push(Need::One(Access::resource(uid)));
+        }
+        needs.extend(self.group_needs(mode));
+        needs.extend(self.extra_needs(mode));
+        let mut asker = asker.clone();
+        if mode == Mode::AssociatedNode {
+            // Which node it is has been seen to; the right is the same for all of them.
+            let keys = asker.extra.keys().cloned().collect();
+            asker.extra = [(ASSOCIATED_KEYS.to_owned(), keys)].into();
+        }
+        Way {
+            asker,
+            needs,
+            user: self.becomes(mode),
+        }
+    }
+
+    fn name_need(&self, mode: Mode) -> Access {
+        let name = &self.0.name;
+        let group = of_names(mode);
+        let mut need = attributes(mode, group, "users", name);
+        if let Some((namespace, account)) = service_account(name) {
+            need = attributes(mode, group, "serviceaccounts", account);
+            need.namespace = Some(namespace.to_owned());
+        }
+        if let Some(node) = node(name).filter(|_| mode != Mode::Legacy) {
+            let node = match mode {
+                Mode::AssociatedNode => "*",
+                _ => node,
+            };
+            need = attributes(mode, group, "nodes", node);
+        }
+        Access::resource(need)
+    }
+
+    fn group_needs(&self, mode: Mode) -> Vec<Need> {
+        let wanted = &self.0.groups;
+        let need = |name: &str| Access::resource(attributes(mode, of_names(mode), "groups", name));
+        if mode != Mode::Legacy {
+            if wanted.iter().any(String::is_empty) {
+                let why = "impersonating the empty string group is not allowed";
+                return vec![Need::Never(need(""), why.to_owned())];
+            }
+            if wanted.iter().any(|group| group == MASTERS) {
+                let why = "impersonating the system:masters group is not allowed";
+                return vec![Need::Never(need(MASTERS), why.to_owned())];
+            }
+        }
+        let each: Vec<Access> = wanted.iter().map(|group| need(group)).collect();
+        together(mode, need("*"), each, wanted.len())
+    }
+
+    fn extra_needs(&self, mode: Mode) -> Vec<Need> {
+        let wanted = &self.0.extra;
+        let need = |key: &str, value: &str| {
+            let mut need = attributes(mode, AUTHENTICATION, "userextras", value);
+            need.subresource = filled(key);
+            Access::resource(need)
+        };
+        if mode != Mode::Legacy {
+            let wrong = wanted
+                .iter()
+                .find_map(|(key, values)| odd_extra(key, values));
+            if let Some(why) = wrong {
+                return vec![Need::Never(need("", ""), why)];
+            }
+        }
+        let each: Vec<Access> = wanted
+            .iter()
+            .flat_map(|(key, values)| values.iter().map(move |value| need(key, value)))
+            .collect();
+        let count = each.len();
+        together(mode, need("*", "*"), each, count)
+    }
+
+    fn becomes(&self, mode: Mode) -> UserInfo {
+        let mut user = self.0.clone();
+        if mode != Mode::Legacy && node(&user.name).is_some() {
+            user.groups = vec![NODES.to_owned()];
         }
         if user.groups.is_empty()
             && let Some((namespace, _)) = service_account(&user.name)
@@ -132,10 +246,7 @@ impl Impersonation {
         if user.name == ANONYMOUS && !user.in_group(UNAUTHENTICATED) {
             user.groups.push(UNAUTHENTICATED.to_owned());
         }
-        Self {
-            user,
-            needs: parts.iter().map(need).collect(),
-        }
+        user
     }
 
     /// Takes the headers away: whoever is behind us must not act on them again.
@@ -151,6 +262,71 @@ impl Impersonation {
     }
 }
 
+/// What the narrow ways do not take, and why.
+fn odd_extra(key: &str, values: &[String]) -> Option<String> {
+    if key.is_empty() {
+        return Some("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let is_whole = |(domain, path): (&str, &str)| is_subdomain(domain) && !path.is_empty();
+    if !key.split_once('/').is_some_and(is_whole) {
+        return Some(format!(
+            "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: must be a \
+             domain-prefixed path (such as \"acme.io/foo\")",
+            quote(key)
+        ));
+    }
+    if key.chars().any(char::is_uppercase) {
+        let key = quote(key);
+        return Some(format!(
+            "impersonating a non-lowercase key in extra is not allowed: {key}"
+        ));
+    }
+    let has_empty = values.iter().any(String::is_empty);
+    has_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
+}
+
+/// The same, while acting as somebody else.
+fn on(mode: Mode, access: &Access) -> Access {
+    let mut access = access.clone();
+    let verb = match &mut access {
+        Access::Resource(resource) => &mut resource.verb,
+        Access::Path(path) => &mut path.verb,
+    };
+    let plain = verb.take().unwrap_or_default();
+    *verb = Some(format!("impersonate-on:{}:{plain}", mode.name()));
+    access
+}
+
+fn together(mode: Mode, all: Access, each: Vec<Access>, count: usize) -> Vec<Need> {
+    if mode != Mode::Legacy && count >= MANY {
+        return vec![Need::Many(all, each)];
+    }
+    each.into_iter().map(Need::One).collect()
+}
+
+/// Users and groups belonged to no group of resources once.
+fn of_names(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Legacy => "",
+        _ => AUTHENTICATION,
+    }
+}
+
+fn filled(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn attributes(mode: Mode, group: &str, resource: &str, name: &str) -> ResourceAttributes {
+    ResourceAttributes {
+        verb: Some(mode.verb()),
+        group: filled(group),
+        version: Some("v1".to_owned()),
+        resource: Some(resource.to_owned()),
+        name: filled(name),
+        ..ResourceAttributes::default()
+    }
+}
+
 /// Namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
@@ -158,116 +334,46 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     whole.then_some((namespace, name))
 }
 
-fn need(part: &Part) -> ResourceAttributes {
-    let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (group, version, resource) = match part.kind {
-        "ServiceAccount" => ("", "", "serviceaccounts"),
-        "Group" => ("", "", "groups"),
-        "UserExtra" => (AUTHENTICATION, "v1", "userextras"),
-        "UID" => (AUTHENTICATION, "v1", "uids"),
-        _ => ("", "", "users"),
+/// Name of `system:node:NAME`, if a node can be called so.
+fn node(user: &str) -> Option<&str> {
+    user.strip_prefix(NODE).filter(|name| is_subdomain(name))
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let is_inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let is_label = |label: &str| {
+        let bytes = label.as_bytes();
+        let ends = [bytes.first(), bytes.last()];
+        ends.iter().all(|end| end.is_some_and(is_inner))
+            && bytes.iter().all(|b| is_inner(b) || *b == b'-')
     };
-    ResourceAttributes {
-        verb: Some("impersonate".to_owned()),
-        group: filled(group),
-        version: filled(version),
-        resource: Some(resource.to_owned()),
-        subresource: filled(&part.field_path),
-        namespace: filled(&part.namespace),
-        name: filled(&part.name),
-        ..ResourceAttributes::default()
-    }
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// As Go shows it in a message.
+fn shown(user: &UserInfo) -> String {
+    let list = |texts: &[String]| {
+        let texts: Vec<String> = texts.iter().map(|text| quote(text)).collect();
+        format!("[]string{{{}}}", texts.join(", "))
+    };
+    let groups = match user.groups.as_slice() {
+        [] => "[]string(nil)".to_owned(),
+        groups => list(groups),
+    };
+    let extra = match user.extra.is_empty() {
+        true => "map[string][]string(nil)".to_owned(),
+        false => {
+            let pairs = user.extra.iter();
+            let pairs: Vec<String> = pairs
+                .map(|(key, values)| format!("{}:{}", quote(key), list(values)))
+                .collect();
+            format!("map[string][]string{{{}}}", pairs.join(", "))
+        }
+    };
+    let (name, uid) = (quote(&user.name), quote(&user.uid));
+    format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-            headers.append(name, value.parse().unwrap());
-        }
-        headers
-    }
-
-    fn wanted(pairs: &[(&str, &str)]) -> Impersonation {
-        Impersonation::wanted(&headers(pairs)).unwrap().unwrap()
-    }
-
-    #[test]
-    fn a_person() {
-        let wanted = wanted(&[
-            ("Impersonate-User", "jane"),
-            ("Impersonate-Group", "devs"),
-            ("Impersonate-Group", "ops"),
-            ("Impersonate-Uid", "7"),
-            ("Impersonate-Extra-Acme%2Fscopes", "view"),
-        ]);
-        assert_eq!(wanted.user.groups, ["devs", "ops", "system:authenticated"]);
-        assert_eq!(wanted.user.uid, "7");
-        assert_eq!(wanted.user.extra["acme/scopes"], ["view"]);
-        let needs: Vec<String> = wanted
-            .needs
-            .iter()
-            .map(|need| {
-                let of = |text: &Option<String>| text.clone().unwrap_or_default();
-                let (resource, sub) = (of(&need.resource), of(&need.subresource));
-                format!("{} {resource} {sub} {}", of(&need.group), of(&need.name))
-            })
-            .collect();
-        let expect = [
-            " users  jane",
-            " groups  devs",
-            " groups  ops",
-            "authentication.k8s.io userextras acme/scopes view",
-            "authentication.k8s.io uids  7",
-        ];
-        assert_eq!(needs, expect);
-    }
-
-    #[test]
-    fn a_service_account_and_nobody() {
-        let account = wanted(&[("Impersonate-User", "system:serviceaccount:ns:robot")]);
-        assert_eq!(
-            account.needs[0].resource.as_deref(),
-            Some("serviceaccounts")
-        );
-        assert_eq!(account.needs[0].namespace.as_deref(), Some("ns"));
-        assert_eq!(
-            account.user.groups,
-            [
-                "system:serviceaccounts",
-                "system:serviceaccounts:ns",
-                "system:authenticated"
-            ]
-        );
-        let nobody = wanted(&[("Impersonate-User", "system:anonymous")]);
-        assert_eq!(nobody.user.groups, ["system:unauthenticated"]);
-        let odd = wanted(&[("Impersonate-User", "system:serviceaccount:ns")]);
-        assert_eq!(odd.needs[0].resource.as_deref(), Some("users"));
-    }
-
-    #[test]
-    fn nobody_in_particular() {
-        assert_eq!(Impersonation::wanted(&headers(&[])), Ok(None));
-        let error = Impersonation::wanted(&headers(&[("Impersonate-Group", "devs")]));
-        assert_eq!(
-            error.unwrap_err(),
-            "requested [{Group  devs    }] without impersonating a user"
-        );
-    }
-
-    #[test]
-    fn nothing_is_left_of_it() {
-        let mut headers = headers(&[
-            ("Impersonate-User", "a"),
-            ("Impersonate-Uid", "b"),
-            ("Impersonate-Extra-C", "c"),
-            ("Accept", "*/*"),
-        ]);
-        Impersonation::strip(&mut headers);
-        assert_eq!(headers.len(), 1);
-    }
-}
+#[path = "impersonate_tests.rs"]
+mod tests;

@@ -180,7 +180,8 @@ impl Surface {
 
     async fn admitted(&self, asked: &mut Asked, class: Class) -> Answer {
         let parts = &self.0.parts;
-        let user = match parts.gate.identify(&mut asked.head).await {
+        let access = access(&asked.head.method, &asked.info, &asked.query);
+        let user = match parts.gate.identify(&mut asked.head, &access).await {
             Ok(user) => user,
             Err(refusal) => return turned_away(asked, &refusal),
         };
@@ -188,7 +189,6 @@ impl Surface {
             Ok(place) => place,
             Err(too_many) => return too_many.into_response().map(from_full),
         };
-        let access = access(&asked.head.method, &asked.info, &asked.query);
         if let Err(refusal) = parts.gate.permit(&asked.head, &user, access).await {
             return turned_away(asked, &refusal);
         }

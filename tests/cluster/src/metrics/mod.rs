@@ -4,11 +4,12 @@
 mod autoscaler;
 mod fixture;
 mod kubelet;
+mod node;
 mod program;
 mod recording;
 mod shown;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,6 +91,10 @@ pub fn on_real(stage: &Stage<'_>, api: &Server, filter: Option<&str>) -> Outcome
         let checked = manifests(stage, api, "--dry-run=server");
         outcomes.push((name, checked));
     }
+    let name = "metrics-server/kubelet".to_owned();
+    if wanted(&name, filter) {
+        outcomes.push((name, node::real_pods(stage, api)));
+    }
     outcomes
 }
 
@@ -166,22 +171,14 @@ impl<'a> Rig<'a> {
         if self.ip.is_loopback() {
             return Err(LeaveOut("this machine has no address but loopback".to_owned()).into());
         }
-        let (api, port) = (self.api, self.running.server.address.port());
+        let api = self.api;
         let namespace = "/api/v1/namespaces/kube-system";
         let service = json!({
             "metadata": {"name": "metrics-server"},
             "spec": {"ports": [{"name": "https", "port": 443}]},
         });
         fixture::create(api, &format!("{namespace}/services"), &service)?;
-        let slice = json!({
-            "metadata": {"name": "metrics-server-1",
-                "labels": {"kubernetes.io/service-name": "metrics-server"}},
-            "addressType": "IPv4",
-            "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-            "endpoints": [{"addresses": [self.ip]}],
-        });
-        let slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
-        fixture::create(api, slices, &slice)?;
+        stand_behind_service(api, self.running.server.address)?;
         let registration = json!({
             "metadata": {"name": "v1beta1.metrics.k8s.io"},
             "spec": {
@@ -233,6 +230,26 @@ impl<'a> Rig<'a> {
         }
         Ok(format!("{asked} commands"))
     }
+}
+
+/// Has the service lead to this address, and to no other.
+fn stand_behind_service(api: &Server, address: SocketAddr) -> Result<()> {
+    let slices = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
+    let slice = json!({
+        "metadata": {"name": "metrics-server-1",
+            "labels": {"kubernetes.io/service-name": "metrics-server"}},
+        "addressType": "IPv4",
+        "ports": [{"name": "https", "port": address.port(), "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address.ip()]}],
+    });
+    fixture::create(api, slices, &slice)?;
+    // It may be there already, for a server that has ended.
+    let path = format!("{slices}/metrics-server-1");
+    fixture::patch(
+        api,
+        &path,
+        &json!({"ports": slice["ports"], "endpoints": slice["endpoints"]}),
+    )
 }
 
 /// They apply as they are.

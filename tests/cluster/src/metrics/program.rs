@@ -25,18 +25,33 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// On an address of this machine, for the cluster of `api`; waits until it has figures.
+    /// On an address of this machine, for the cluster of `api` and kubelets without TLS; waits until it has figures.
     pub fn start(
         program: &Program,
         api: &Server,
         ip: IpAddr,
         scratch: &mut Scratch,
     ) -> Result<Self> {
+        let plain = "--deprecated-kubelet-completely-insecure".to_owned();
+        Self::start_as(program, api, &api.admin_token, ip, &[plain], scratch)
+    }
+
+    /// With a token of its own, and told how to trust kubelets.
+    pub fn start_as(
+        program: &Program,
+        api: &Server,
+        token: &str,
+        ip: IpAddr,
+        trust: &[String],
+        scratch: &mut Scratch,
+    ) -> Result<Self> {
         let port = free_address()?.port();
         let folder = scratch.path().join(format!("metrics-server-{port}"));
         fs::create_dir_all(&folder)?;
         let kubeconfig = folder.join("kubeconfig");
-        let config = api.kubeconfig(api.address, "default").to_string();
+        let mut itself = api.clone();
+        itself.admin_token = token.to_owned();
+        let config = itself.kubeconfig(api.address, "default").to_string();
         fs::write(&kubeconfig, config)?;
         let (name, mut command) = match program {
             Program::Ours(path) => {
@@ -54,8 +69,8 @@ impl MetricsServer {
             command.arg(format!("--{flag}={}", kubeconfig.display()));
         }
         command
+            .args(trust)
             .args([
-                "--deprecated-kubelet-completely-insecure",
                 "--kubelet-use-node-status-port",
                 "--kubelet-preferred-address-types=InternalIP",
                 "--metric-resolution=10s",

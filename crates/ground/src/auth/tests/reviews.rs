@@ -295,11 +295,15 @@ async fn acting_as_somebody_else_must_be_allowed() {
     let (client, log) = fake::client(|asked| {
         let mut review = asked.body.clone();
         let spec = &asked.body["spec"];
-        let group = &spec["resourceAttributes"]["name"] == "admins";
-        let verb = &spec["resourceAttributes"]["verb"] == "impersonate";
-        let allowed = match verb {
-            true => spec["user"] == "by-token" && !group,
-            false => spec["user"] == "jane",
+        let asked = &spec["resourceAttributes"];
+        let path = spec["nonResourceAttributes"]["verb"]
+            .as_str()
+            .unwrap_or_default();
+        let allowed = match asked["verb"].as_str().unwrap_or(path) {
+            "impersonate" => spec["user"] == "by-token" && asked["name"] != "admins",
+            "impersonate:user-info" => asked["name"] != "nobody",
+            "impersonate-on:user-info:get" => spec["user"] == "narrow",
+            _ => spec["user"] == "jane",
         };
         review["status"] = json!({ "allowed": allowed });
         (201, review)
@@ -321,15 +325,15 @@ async fn acting_as_somebody_else_must_be_allowed() {
     let token = ("Authorization", "Bearer good");
     let jane = ("Impersonate-User", "jane");
     assert_eq!(admit(&[token, jane]).await, Ok("jane".to_owned()));
-    assert_eq!(log.lock().len(), 2);
+    // Whether the narrow way is open, then the old one; and whether jane may.
+    assert_eq!(log.lock().len(), 3);
     let (code, text) = admit(&[token, jane, ("Impersonate-Group", "admins")])
         .await
         .unwrap_err();
     assert_eq!(code, 403);
     assert_eq!(
         text,
-        "groups \"admins\" is forbidden: User \"by-token\" cannot impersonate resource \"groups\" \
-         in API group \"\" at the cluster scope"
+        "forbidden: User \"by-token\" cannot impersonate-on:user-info:get path \"/metrics\""
     );
     let (code, _) = admit(&[jane]).await.unwrap_err();
     assert_eq!(code, 403, "the anonymous may act as nobody");
@@ -338,4 +342,16 @@ async fn acting_as_somebody_else_must_be_allowed() {
         (code, text.contains("without impersonating a user")),
         (400, true)
     );
+    // The narrow way: for this request, as this user.
+    let narrow = UserInfo {
+        name: "narrow".to_owned(),
+        ..UserInfo::default()
+    };
+    for (whom, expected) in [("jane", true), ("nobody", false)] {
+        let wanted = head(&nobody(), &[("Impersonate-User", whom)]);
+        let wanted = Impersonation::wanted(&wanted.headers).unwrap().unwrap();
+        let access = Access::path(&Method::GET, "/metrics");
+        let way = &wanted.ways(&narrow, &access)[0];
+        assert_eq!(gate.has_all(&way.asker, &way.needs).await.is_ok(), expected);
+    }
 }
