@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use plimsoll_api::quantity::Quantity;
 use serde_json::json;
 
@@ -150,6 +152,35 @@ fn cpus_of_this_machine() -> i64 {
     i64::try_from(processors.count()).unwrap()
 }
 
+/// This machine and the simulated ones report what they use, and the manager lends what is left.
+async fn reports_and_lends(client: &kube::Client) {
+    let kind = GroupVersionKind::gvk("slo.koordinator.sh", "v1alpha1", "NodeMetric");
+    let metrics: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&kind));
+    let memory = until("this machine reports", || async {
+        let metric = metrics.get_opt("box").await.unwrap()?;
+        let usage = &metric.data["status"]["nodeMetric"]["nodeUsage"]["resources"];
+        usage["memory"].as_str()?.parse::<Quantity>().ok()
+    })
+    .await;
+    let all = i64::try_from(memory_of_this_machine()).unwrap();
+    assert!((1..all).contains(&memory.value()), "{memory}");
+    let nodes: Api<Node> = Api::all(client.clone());
+    let lent = |node: &'static str| {
+        let nodes = nodes.clone();
+        until("it lends", move || {
+            let nodes = nodes.clone();
+            async move {
+                let status = nodes.get(node).await.unwrap().status?;
+                let allocatable = status.allocatable?;
+                Some(allocatable.get("kubernetes.io/batch-cpu")?.0.clone())
+            }
+        })
+    };
+    // Of 16 cores 40 % are kept free, and the node itself uses 0.12.
+    assert_eq!(lent("sim-0001").await, "9480");
+    lent("box").await;
+}
+
 #[tokio::test]
 async fn from_nothing_to_a_cluster_and_back() {
     let temp = tempfile::tempdir().unwrap();
@@ -196,6 +227,8 @@ async fn from_nothing_to_a_cluster_and_back() {
         pods.get_opt("far").await.unwrap().is_none().then_some(())
     })
     .await;
+
+    reports_and_lends(&client).await;
 
     // Nobody starts the pods of this machine, but they can be deleted.
     pods.create(&PostParams::default(), &pod("near", "box"))

@@ -9,10 +9,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
+use parking_lot::Mutex;
 use plimsoll_api::node_metric;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -42,6 +43,8 @@ pub struct Herd {
     leases: Api<Lease>,
     /// Where reports come from, and where they go.
     reports: Option<(Pages, Api<DynamicObject>)>,
+    /// Those whose report has been taken: the others try with every heartbeat.
+    reported: Mutex<FxHashSet<u32>>,
     told: Option<Instant>,
 }
 
@@ -67,6 +70,7 @@ impl Herd {
                     let kind = ApiResource::from_gvk_with_plural(&kind, node_metric::PLURAL);
                     (pages, Api::all_with(client, &kind))
                 }),
+            reported: Mutex::default(),
             told: None,
         }
     }
@@ -180,7 +184,8 @@ impl Herd {
         if status {
             self.patch_status(&name, nodes::heartbeat(now)).await?;
         }
-        if index % REPORT_SECONDS == second % REPORT_SECONDS {
+        let is_first = !self.reported.lock().contains(&index);
+        if is_first || index % REPORT_SECONDS == second % REPORT_SECONDS {
             self.report(index, &name).await?;
         }
         Ok(())
@@ -196,7 +201,11 @@ impl Herd {
         match metrics.patch_status(name, &patching(), &patch).await {
             // Nobody has asked for it yet.
             Err(error) if is(&error, 404) => Ok(()),
-            other => other.map(drop),
+            Err(error) => Err(error),
+            Ok(_) => {
+                self.reported.lock().insert(index);
+                Ok(())
+            }
         }
     }
 

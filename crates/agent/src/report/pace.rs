@@ -109,12 +109,12 @@ mod tests {
         assert_eq!(due(0, used(1.0, 100.0)), Some(Due::Regular));
         assert_eq!(due(30, used(1.4, 149.0)), None);
         assert_eq!(due(31, used(1.6, 100.0)), Some(Due::Early));
-        assert_eq!(due(40, used(1.6, 151.0)), Some(Due::Early));
+        assert_eq!(due(33, used(1.6, 151.0)), Some(Due::Early));
         // However much it moves, there is a limit to how often that is told.
-        assert_eq!(due(42, used(9.0, 900.0)), None);
-        assert_eq!(due(53, used(9.0, 900.0)), Some(Due::Early));
-        assert_eq!(due(100, used(9.0, 900.0)), None);
-        assert_eq!(due(114, used(9.0, 900.0)), Some(Due::Regular));
+        assert_eq!(due(35, used(9.0, 900.0)), None);
+        assert_eq!(due(42, used(9.0, 900.0)), Some(Due::Early));
+        assert_eq!(due(90, used(9.0, 900.0)), None);
+        assert_eq!(due(103, used(9.0, 900.0)), Some(Due::Regular));
     }
 
     #[tokio::test(start_paused = true)]
