@@ -84,6 +84,7 @@ impl Rig {
         let board = Board::default();
         let memory = Arc::new(Memory::open(config, board.clone(), clock.now()));
         let tools = Tools {
+            root,
             hierarchies,
             descriptors,
         };
