@@ -264,7 +264,7 @@ fn node_selector(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result
 pub fn node_affinity(
     json: &[u8],
     names: &mut Names,
-) -> Result<(Option<NodeSelector>, Vec<(i32, NodeTerm)>)> {
+) -> Result<(Option<NodeSelector>, PreferredNodes)> {
     let wire: WireNodeAffinity = parse("NodeAffinity", json)?;
     let place = Place {
         kind: "NodeAffinity",
@@ -284,10 +284,11 @@ pub fn node_affinity(
         ..WireAffinity::default()
     };
     let preferred = preferred_nodes(Some(&affinity), place, names)?;
-    Ok((required, preferred.into_vec()))
+    Ok((required, preferred))
 }
 
-type PreferredNodes = Box<[(i32, NodeTerm)]>;
+/// With their weights.
+pub type PreferredNodes = Box<[(i32, NodeTerm)]>;
 
 fn preferred_nodes(
     affinity: Option<&WireAffinity>,
