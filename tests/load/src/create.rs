@@ -17,9 +17,14 @@ const RUN_WITHIN: Duration = Duration::from_secs(120);
 /// Heartbeats of all nodes come by at least once.
 const SETTLED: Duration = Duration::from_secs(15);
 
+/// What runs on the embedded server is measured by benches of its own.
+const WITHOUT_ROLES: [&str; 3] = ["--no-metrics-server", "--no-scheduler", "--no-manager"];
+
 pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let temp = tempfile::tempdir()?;
-    let subject = Subject::start(&options.program, temp.path(), &["--no-agent"])?;
+    let mut arguments = vec!["--no-agent"];
+    arguments.extend(WITHOUT_ROLES);
+    let subject = Subject::start(&options.program, temp.path(), &arguments)?;
     let nobody = |_| None;
     let alone = create(&subject, options.pods, nobody).await?;
     subject.stop()?;
@@ -36,50 +41,74 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         "%",
     );
 
+    let plain = simulated(options, &WITHOUT_ROLES).await?;
+    report.note("up to Ready with simulated nodes", plain.ready, "s");
+    report.note(
+        "pods created while simulated nodes start them",
+        plain.created_per_second,
+        "/s",
+    );
+    report.note("pods created until all of them run", plain.all_run, "s");
+    report.note(
+        "CPU while nothing but heartbeats goes on",
+        plain.idle * 100.0,
+        "% of a core",
+    );
+    report.at_most(
+        "RSS with all simulated nodes and running pods",
+        plain.rss_mib,
+        "MiB",
+        150.0,
+    );
+    let whole = simulated(options, &[]).await?;
+    report.note(
+        "the same with every role: CPU",
+        whole.idle * 100.0,
+        "% of a core",
+    );
+    report.note("the same with every role: RSS", whole.rss_mib, "MiB");
+    Ok(())
+}
+
+/// What `up` is like with many nodes and pods.
+struct Simulated {
+    ready: f64,
+    created_per_second: f64,
+    all_run: f64,
+    idle: f64,
+    rss_mib: f64,
+}
+
+async fn simulated(options: &Options, without: &[&str]) -> Result<Simulated> {
     let temp = tempfile::tempdir()?;
     let nodes = options.nodes.to_string();
-    let subject = Subject::start(&options.program, temp.path(), &["--simulate-nodes", &nodes])?;
-    report.note(
-        "up to Ready with simulated nodes",
-        subject.took.as_secs_f64(),
-        "s",
-    );
+    let mut arguments = vec!["--simulate-nodes", &nodes];
+    arguments.extend(without);
+    let subject = Subject::start(&options.program, temp.path(), &arguments)?;
     let all = options.nodes;
     let bound = create(&subject, options.pods, move |index| {
         Some(format!("sim-{:04}", index % all + 1))
     });
     let bound = bound.await?;
-    report.note(
-        "pods created while simulated nodes start them",
-        bound.per_second,
-        "/s",
-    );
     let mut connection = subject.target()?.connect().await?;
     let until = Instant::now() + RUN_WITHIN;
     while !all_run(&mut connection).await? {
         ensure!(Instant::now() < until, "some pods never run");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    report.note(
-        "pods created until all of them run",
-        bound.started.elapsed().as_secs_f64(),
-        "s",
-    );
+    let all_run = bound.started.elapsed().as_secs_f64();
     let before = (subject.cpu()?, Instant::now());
     tokio::time::sleep(SETTLED).await;
     let idle = subject.cpu()?.since(&before.0).as_secs_f64() / before.1.elapsed().as_secs_f64();
-    report.note(
-        "CPU while nothing but heartbeats goes on",
-        idle * 100.0,
-        "% of a core",
-    );
-    report.at_most(
-        "RSS with all simulated nodes and running pods",
-        subject.rss_mib()?,
-        "MiB",
-        150.0,
-    );
-    subject.stop()
+    let measured = Simulated {
+        ready: subject.took.as_secs_f64(),
+        created_per_second: bound.per_second,
+        all_run,
+        idle,
+        rss_mib: subject.rss_mib()?,
+    };
+    subject.stop()?;
+    Ok(measured)
 }
 
 /// Asks for one page of those that do not run yet: the answer is short when it matters.
