@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use plimsoll_containers::{Change, Containers};
+use plimsoll_containers::{Change, Containers, names};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::stat::ProcStat;
@@ -14,11 +14,13 @@ use plimsoll_observe::events::EventStore;
 use plimsoll_observe::exposition::Exporter;
 use plimsoll_observe::machine::{Fixed, MachineState};
 use plimsoll_observe::oom::OomCounters;
-use plimsoll_observe::sampler::{self, Message, Sampler};
+use plimsoll_observe::sampler::{self, Beyond, Message, Sampler};
 use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
+use crate::memory::{Memory, keeper};
+use crate::states::{Board, Doorbell};
 use crate::{Config, View};
 
 /// Everything the agent may touch beyond its own memory.
@@ -53,11 +55,14 @@ pub struct Agent {
     observer: Arc<Observer>,
     containers: Containers,
     exporter: Arc<Exporter>,
+    board: Board,
+    memory: Option<Arc<Memory>>,
+    bell: Doorbell,
 }
 
 impl Config {
     /// Looks at the machine and checks everything that can be checked; starts nothing.
-    pub fn build(self, world: World) -> Result<Agent, BuildError> {
+    pub fn build(mut self, world: World) -> Result<Agent, BuildError> {
         let mut buf = ReadBuf::default();
         let hierarchies = Hierarchies::detect(&world.root, &mut buf)?.watching(&self.watched());
         let now = world.clock.now();
@@ -96,7 +101,25 @@ impl Config {
             rescan_interval: self.rescan,
             ..plimsoll_containers::Config::new(world.root.clone(), hierarchies.clone())
         };
+        let board = Board::default();
+        let memory = self.memory.clone().map(|mut config| {
+            let below = |name| self.data_dir.as_ref().map(|dir| dir.join(name));
+            let folder = &mut config.store.folder;
+            *folder = folder.take().or_else(|| below("metric-data"));
+            let folder = &mut config.forecast.checkpoints;
+            *folder = folder.take().or_else(|| below("prediction-checkpoints"));
+            let nodes = observer.machine.info().topology.len();
+            self.sampling.beyond = Beyond {
+                machine: true,
+                pod_numa: nodes > 1,
+                pressure: config.collect.pressure_every.is_some(),
+            };
+            Arc::new(Memory::open(config, board.clone(), now))
+        });
         Ok(Agent {
+            board,
+            memory,
+            bell: Doorbell::default(),
             containers: containers.build()?,
             exporter: Arc::new(Exporter::new(Arc::clone(&observer), self.labels.clone())),
             observer,
@@ -191,9 +214,10 @@ impl Agent {
         let sampler = sampler::spawn(sampler)?;
         let (containers, changes) = self.containers.spawn(&tokio::runtime::Handle::current())?;
         let forward = sampler.sender();
+        let bell = self.bell.clone();
         std::thread::Builder::new()
             .name("changes".into())
-            .spawn(move || forward_changes(&changes, &forward))?;
+            .spawn(move || forward_changes(&changes, &forward, &bell))?;
         let kernel_log = oom_watch::spawn(
             &self.world.root,
             self.world.clock.clone(),
@@ -215,6 +239,18 @@ impl Agent {
                 None
             }
         };
+        let keeper = match &self.memory {
+            Some(memory) => Some(keeper::spawn(
+                Arc::clone(memory),
+                Arc::clone(&self.observer),
+                keeper::Tools {
+                    hierarchies: Arc::clone(&self.hierarchies),
+                    descriptors: Arc::clone(&descriptors),
+                },
+                self.world.clock.clone(),
+            )?),
+            None => None,
+        };
         self.config
             .say_what_is_on(&self.hierarchies, kernel_log.is_some());
         let view = View {
@@ -230,18 +266,31 @@ impl Agent {
             tokio: tokio::runtime::Handle::current(),
             hide_root: self.config.sampling.no_root_stats,
             node_name: self.config.node_name.clone(),
+            board: self.board,
+            memory: self.memory,
+            bell: self.bell,
         };
         Ok(Running {
             view: Arc::new(view),
             sampler,
             surroundings,
             kernel_log,
+            keeper,
         })
     }
 }
 
-fn forward_changes(changes: &Receiver<Change>, sampler: &std::sync::mpsc::Sender<Message>) {
+fn forward_changes(
+    changes: &Receiver<Change>,
+    sampler: &std::sync::mpsc::Sender<Message>,
+    bell: &Doorbell,
+) {
     while let Ok(change) = changes.recv() {
+        if let Change::Appeared { path, .. } = &change
+            && names::is_pod(path)
+        {
+            bell.ring();
+        }
         if sampler.send(Message::Change(change)).is_err() {
             return;
         }
@@ -255,6 +304,7 @@ pub struct Running {
     sampler: sampler::Handle,
     surroundings: surroundings::Handle,
     kernel_log: Option<oom_watch::Handle>,
+    keeper: Option<keeper::Handle>,
 }
 
 impl Running {
@@ -272,6 +322,10 @@ impl Running {
             tracing::warn!("discovery did not end in time");
         }
         let threads = tokio::task::spawn_blocking(move || {
+            // Before the sampler, whose last round it may still be taking in.
+            if let Some(keeper) = self.keeper {
+                keeper.stop();
+            }
             self.sampler.stop();
             self.surroundings.stop();
             if let Some(kernel_log) = self.kernel_log {

@@ -11,6 +11,8 @@ use plimsoll_observe::events::Limits;
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
+use crate::memory;
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub sampling: sampler::Config,
@@ -31,4 +33,6 @@ pub struct Config {
     pub node_name: Option<String>,
     /// Where counts live that outlast the process; `None`: in memory only.
     pub data_dir: Option<PathBuf>,
+    /// What the node used is remembered; `None`: it is not.
+    pub memory: Option<memory::Config>,
 }

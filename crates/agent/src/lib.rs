@@ -6,8 +6,10 @@
 mod agent;
 mod config;
 pub mod http;
+mod koordlet_page;
 pub mod memory;
 pub mod node;
+pub mod report;
 mod self_metrics;
 pub mod states;
 mod surface;

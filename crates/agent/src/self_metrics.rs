@@ -22,6 +22,7 @@ impl View {
         self.discovery(&mut text);
         self.runtimes(&mut text);
         self.kernel_log(&mut text);
+        self.remembered(&mut text);
         process(&mut text, self.started);
         text.into_bytes()
     }
@@ -202,6 +203,99 @@ impl View {
             Counter,
             "Connections made.",
             &|r| get(&r.connects),
+        );
+    }
+
+    fn remembered(&self, text: &mut Text) {
+        let Some(memory) = &self.memory else {
+            return;
+        };
+        let (c, stats) = (memory.counters(), memory.stats());
+        let gauges = [
+            (
+                "plimsoll_memory_series",
+                "Series that are remembered.",
+                stats.series as u64,
+            ),
+            (
+                "plimsoll_memory_blocks",
+                "Files that samples are kept in.",
+                stats.blocks as u64,
+            ),
+            (
+                "plimsoll_memory_block_bytes",
+                "Size of those files.",
+                stats.block_bytes,
+            ),
+            (
+                "plimsoll_memory_bytes",
+                "Samples that are held in memory, in bytes.",
+                stats.memory_bytes as u64,
+            ),
+            (
+                "plimsoll_memory_models",
+                "Models that forecasts are made of.",
+                memory.models() as u64,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            text.single(name, Gauge, help, Whole(value));
+        }
+        let counters = [
+            (
+                "plimsoll_memory_samples_total",
+                "Samples remembered.",
+                &c.appended,
+            ),
+            (
+                "plimsoll_memory_refused_total",
+                "Samples that came too late.",
+                &c.refused,
+            ),
+            (
+                "plimsoll_memory_sealed_total",
+                "Samples written to files.",
+                &c.sealed,
+            ),
+            (
+                "plimsoll_memory_lost_total",
+                "Samples given up for want of room.",
+                &c.lost,
+            ),
+            (
+                "plimsoll_memory_problems_total",
+                "Times that something could not be kept as it should.",
+                &c.problems,
+            ),
+            (
+                "plimsoll_memory_clock_jumps_total",
+                "Times that the clock was set back.",
+                &c.clock_jumps,
+            ),
+            (
+                "plimsoll_memory_trainings_total",
+                "Times that the models were trained.",
+                &c.trained,
+            ),
+            (
+                "plimsoll_memory_checkpoints_total",
+                "Models saved.",
+                &c.checkpoints,
+            ),
+            (
+                "plimsoll_memory_checkpoint_errors_total",
+                "Models that could not be saved.",
+                &c.checkpoint_failures,
+            ),
+        ];
+        for (name, help, counter) in counters {
+            text.single(name, Counter, help, load(counter));
+        }
+        text.single(
+            "plimsoll_memory_unreadable_total",
+            Counter,
+            "Columns of files that could not be read.",
+            Whole(stats.bad_columns),
         );
     }
 

@@ -12,7 +12,7 @@ use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::Versions;
 
 use crate::View;
-use crate::http::Surface;
+use crate::http::{Half, Surface};
 
 /// Pages that show a runtime's own words wait no longer for them.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
@@ -58,6 +58,10 @@ impl Surface for View {
         self.own_families()
     }
 
+    fn koordlet_metrics(&self, half: Half) -> Vec<u8> {
+        self.koordlet(&[half])
+    }
+
     fn ready(&self) -> Result<(), String> {
         self.first_round_over()
     }
@@ -68,6 +72,24 @@ impl Surface for View {
 
     fn sources(&self, container: &str) -> Option<Vec<String>> {
         self.files_of(container)
+    }
+
+    fn remembered(&self, metric: &str, window: Duration) -> Option<String> {
+        let memory = self.memory()?;
+        let now = self.observer.clock.now();
+        let now = jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default();
+        let series: serde_json::Map<String, serde_json::Value> = memory
+            .listing(metric, window, now)
+            .into_iter()
+            .map(|(key, of)| {
+                let figures = serde_json::json!({
+                    "avg": of.avg, "last": of.last, "p50": of.p50, "p90": of.p90, "p95": of.p95,
+                    "p99": of.p99, "count": of.count, "span_seconds": of.span.as_secs_f64(),
+                });
+                (key.to_string(), figures)
+            })
+            .collect();
+        Some(serde_json::Value::Object(series).to_string())
     }
 
     fn image_fs(&self) -> Option<ImageFs> {

@@ -19,7 +19,11 @@ use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::store::Container;
 use plimsoll_observe::{Group, Observer, oom_watch};
 
+use crate::http::{Half, Surface};
+use crate::koordlet_page;
+use crate::memory::Memory;
 use crate::self_metrics;
+use crate::states::{Board, Doorbell};
 
 /// The release of cAdvisor whose interfaces these are, so that clients which compare versions find one, and ours.
 const VERSION: &str = concat!("v0.60.6+plimsoll.", env!("CARGO_PKG_VERSION"));
@@ -39,9 +43,31 @@ pub struct View {
     /// The root has no figures, so pages do not show it.
     pub(crate) hide_root: bool,
     pub(crate) node_name: Option<String>,
+    pub(crate) board: Board,
+    pub(crate) memory: Option<Arc<Memory>>,
+    pub(crate) bell: Doorbell,
 }
 
 impl View {
+    /// Rung when a pod's cgroup appears.
+    pub fn bell(&self) -> Doorbell {
+        self.bell.clone()
+    }
+
+    pub fn hierarchies(&self) -> Arc<Hierarchies> {
+        Arc::clone(&self.hierarchies)
+    }
+
+    /// Where what the cluster says is put, and looked for.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What the node used; `None`: nobody remembers.
+    pub fn memory(&self) -> Option<&Arc<Memory>> {
+        self.memory.as_ref()
+    }
+
     pub fn machine_info(&self) -> Arc<MachineInfo> {
         self.observer.machine.info()
     }
@@ -86,8 +112,36 @@ impl View {
             let mut text = Text::default();
             self_metrics::process(&mut text, self.started);
             page.extend_from_slice(&text.into_bytes());
+            page.extend_from_slice(&self.koordlet(&[Half::Internal, Half::External]));
         }
         page.into()
+    }
+
+    /// Koordinator's families, where something is remembered.
+    pub(crate) fn koordlet(&self, halves: &[Half]) -> Vec<u8> {
+        let mut text = Text::default();
+        let Some(memory) = &self.memory else {
+            return Vec::new();
+        };
+        let name = self.node_name();
+        let now = self.observer.clock.now();
+        let page = koordlet_page::Page {
+            memory,
+            known: self.board.now(),
+            node: &name,
+            started: self.started,
+            now: jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default(),
+        };
+        for half in halves {
+            match half {
+                Half::Internal => page.internal(&mut text),
+                Half::External => {
+                    page.external(&mut text);
+                    page.pressure(&mut text, &self.observer.store);
+                }
+            }
+        }
+        text.into_bytes()
     }
 
     fn shown(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Arc<Container>> {

@@ -14,6 +14,24 @@ pub const ANNOTATION_RESERVATION: &str = "node.koordinator.sh/reservation";
 pub const ANNOTATION_NORMALIZATION_RATIO: &str = "node.koordinator.sh/cpu-normalization-ratio";
 pub const ANNOTATION_ORIGIN_EXTENDED: &str = "node.koordinator.sh/originExtendedAllocatable";
 pub const ANNOTATION_THIRD_PARTY: &str = "node.koordinator.sh/thirdPartyAllocations";
+pub const ANNOTATION_SYSTEM_QOS: &str = "node.koordinator.sh/system-qos-resource";
+pub const ANNOTATION_RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
+/// A label of nodes: what the kubelet keeps is taken from the NUMA nodes, too.
+pub const LABEL_NUMA_RESERVATION: &str = "node.koordinator.sh/enable-numa-reservation";
+
+/// An annotation of pods: on which CPUs and NUMA nodes the scheduler has put them.
+pub const ANNOTATION_RESOURCE_STATUS: &str = "scheduling.koordinator.sh/resource-status";
+
+/// Annotations of a node's topology object.
+pub const ANNOTATION_CPU_BASIC_INFO: &str = "node.koordinator.sh/cpu-basic-info";
+pub const ANNOTATION_CPU_TOPOLOGY: &str = "node.koordinator.sh/cpu-topology";
+pub const ANNOTATION_CPU_SHARED_POOLS: &str = "node.koordinator.sh/cpu-shared-pools";
+pub const ANNOTATION_BE_CPU_SHARED_POOLS: &str = "node.koordinator.sh/be-cpu-shared-pools";
+pub const ANNOTATION_CPU_MANAGER_POLICY: &str = "kubelet.koordinator.sh/cpu-manager-policy";
+pub const ANNOTATION_POD_CPU_ALLOCS: &str = "node.koordinator.sh/pod-cpu-allocs";
+/// The label of who writes it, and that value.
+pub const LABEL_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+pub const MANAGED_BY: &str = "Koordinator";
 
 /// Resources that are lent: CPU in thousandths of a core, memory in bytes.
 pub const BATCH_CPU: &str = "kubernetes.io/batch-cpu";

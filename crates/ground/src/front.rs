@@ -14,7 +14,7 @@ use crate::auth::{
 };
 use crate::clients::{self, Clients, ConfigError};
 use crate::serve::{
-    self, BindError, Bound, Certificate, KeyPairFiles, NamedFiles, SelfSigned, Tls,
+    self, BindError, Bound, Certificate, KeyPairFiles, NamedFiles, SelfSigned, Suites, Tls,
 };
 use crate::shutdown::Shutdown;
 
@@ -45,6 +45,8 @@ pub struct Serving {
     pub streams: u32,
     /// Nothing older than TLS 1.3.
     pub tls13_only: bool,
+    /// Of TLS 1.2; `None`: all that are good.
+    pub suites: Option<Suites>,
 }
 
 #[derive(Debug, Clone)]
@@ -100,6 +102,7 @@ impl Config {
                 http2: true,
                 streams: 100,
                 tls13_only: false,
+                suites: None,
             },
             authentication: Authentication {
                 kubeconfig: None,
@@ -186,6 +189,7 @@ impl Serving {
         tls.named.clone_from(&self.named);
         tls.http2 = self.http2;
         tls.tls13_only = self.tls13_only;
+        tls.suites.clone_from(&self.suites);
         tls.clients = serve::Clients::Requested(vec![
             delegation.client_ca.clone(),
             delegation.front_proxy.trust.clone(),

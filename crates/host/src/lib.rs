@@ -2,8 +2,8 @@
 //!
 //! Every reader here takes a [`HostRoot`], so it runs on the real machine, on a container's view of it
 //! (`/rootfs`, `/host`) and on a fixture tree alike. Nothing in this crate knows Kubernetes, nothing awaits, and
-//! nothing changes the machine, with two exceptions that are asked for by name: clearing referenced bits and making
-//! resctrl monitoring groups.
+//! nothing changes the machine, with exceptions that are asked for by name: clearing referenced bits, making resctrl
+//! monitoring groups, and having kidled scan.
 //!
 //! Three outcomes everywhere: a value; `None`, meaning this kernel or this cgroup has no such figure; and an error
 //! that names the file and, where there is one, the line.
@@ -11,6 +11,8 @@
 pub mod cgroup;
 mod error;
 pub mod fs;
+pub mod gpu;
+pub mod kidled;
 pub mod kmsg;
 pub mod machine;
 pub mod oom;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::json;
 use plimsoll_api::label_selector::LabelSelector;
 use plimsoll_api::names;
 use plimsoll_api::node_metric::{
@@ -9,8 +10,6 @@ use plimsoll_api::node_metric::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use crate::json;
 
 /// How a kind of resource is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +21,17 @@ pub enum Calculate {
     Request,
     /// From whatever is more.
     MaxUsageRequest,
+}
+
+/// Where mid resources come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MidMode {
+    /// From what production does not need.
+    #[serde(alias = "")]
+    Dynamic,
+    /// A fixed share of the node.
+    Static,
 }
 
 /// What holds for a node; `None` says nothing.
@@ -64,6 +74,15 @@ pub struct Strategy {
     pub mid_memory_threshold_percent: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mid_unallocated_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mid_reclaim_mode: Option<MidMode>,
+    #[serde(
+        rename = "midStaticCPUReservedPercent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub mid_static_cpu_reserved_percent: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mid_static_memory_reserved_percent: Option<i64>,
     #[serde(
         rename = "batchCPUThresholdPercent",
         skip_serializing_if = "Option::is_none"
@@ -256,6 +275,14 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         strategy.mid_memory_threshold_percent,
     )?;
     percent("midUnallocatedPercent", strategy.mid_unallocated_percent)?;
+    percent(
+        "midStaticCPUReservedPercent",
+        strategy.mid_static_cpu_reserved_percent,
+    )?;
+    percent(
+        "midStaticMemoryReservedPercent",
+        strategy.mid_static_memory_reserved_percent,
+    )?;
     percent(
         "batchCPUThresholdPercent",
         strategy.batch_cpu_threshold_percent,

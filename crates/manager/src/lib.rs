@@ -7,7 +7,6 @@
 pub mod amount;
 pub mod colocation;
 pub mod config;
-mod json;
 pub mod live;
 pub mod plan;
 pub mod reclaim;

@@ -3,7 +3,7 @@
 use plimsoll_api::priority::{PriorityClass, QosClass};
 
 use crate::amount::Amount;
-use crate::colocation::{Calculate, Strategy};
+use crate::colocation::{Calculate, MidMode, Strategy};
 
 /// A node as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -29,13 +29,15 @@ pub struct Report {
     pub prod_reclaimable: Option<Amount>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
     pub priority: PriorityClass,
     pub qos: QosClass,
     pub request: Amount,
     /// `None`: the agent has not reported it yet.
     pub used: Option<Amount>,
+    /// The NUMA nodes that it is bound to; none: it may use all.
+    pub zones: Vec<usize>,
 }
 
 /// How an amount came about, for people who ask why.
@@ -47,56 +49,124 @@ pub struct Lent {
 
 /// What batch pods may have.
 pub fn batch(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) -> Lent {
-    let cpu_percent = strategy.cpu_reclaim_threshold_percent.unwrap_or(100);
-    let memory_percent = strategy.memory_reclaim_threshold_percent.unwrap_or(100);
-    let margin = node
-        .capacity
-        .percent(100 - cpu_percent, 100 - memory_percent);
-    let reserved = reserved(node);
-    let system = system(node, report);
-    let free = node.capacity.minus(margin);
-    let sums = high(report, pods);
-    let by_usage = free.minus(system).minus(sums.used).or_nothing();
-    let by_request = free.minus(reserved).minus(sums.requested).or_nothing();
-    let by_both = free.minus(system).minus(sums.more).or_nothing();
-    let chosen = |policy: Option<Calculate>| match policy.unwrap_or(Calculate::Usage) {
-        Calculate::Usage => (by_usage, "usage", system, sums.used),
-        Calculate::Request => (by_request, "request", reserved, sums.requested),
-        Calculate::MaxUsageRequest => (by_both, "maxUsageRequest", system, sums.more),
+    let room = Room {
+        capacity: node.capacity,
+        reserved: reserved(node),
+        system: system(node, report),
+        high: high(report, pods),
     };
-    let (cpu, cpu_policy, cpu_system, cpu_pods) = chosen(strategy.cpu_calculate_policy);
-    let (memory, memory_policy, memory_system, memory_pods) =
-        chosen(strategy.memory_calculate_policy);
-    let mut amount = Amount {
-        milli_cpu: normalized(cpu.milli_cpu, node.normalization),
-        memory: memory.memory,
+    let lent = room.lend(node.normalization, strategy);
+    Lent {
+        amount: lent.amount.minus(node.third_party).or_nothing(),
+        ..lent
+    }
+}
+
+/// What batch pods may have of each NUMA node, whose amounts these are. What is not bound to one counts on all alike.
+pub fn batch_by_zone(
+    node: &Node,
+    report: &Report,
+    pods: &[Pod],
+    strategy: &Strategy,
+    zones: &[Amount],
+) -> Vec<Amount> {
+    let count = zones.len();
+    let share = |amount: Amount, parts: usize| {
+        let parts = i64::try_from(parts.max(1)).unwrap_or(1);
+        Amount {
+            milli_cpu: amount.milli_cpu / parts,
+            memory: amount.memory / parts,
+        }
     };
-    let bounds = node.capacity.percent(
-        strategy.batch_cpu_threshold_percent.unwrap_or(100),
-        strategy.batch_memory_threshold_percent.unwrap_or(100),
-    );
-    if strategy.batch_cpu_threshold_percent.is_some() {
-        amount.milli_cpu = amount.milli_cpu.min(bounds.milli_cpu);
+    let lent = zones.iter().enumerate().map(|(index, capacity)| {
+        let here = pods.iter().filter_map(|pod| {
+            let bound = pod.zones.iter().filter(|zone| **zone < count).count();
+            let parts = match bound {
+                0 => count,
+                _ if !pod.zones.contains(&index) => return None,
+                bound => bound,
+            };
+            Some(Pod {
+                request: share(pod.request, parts),
+                used: pod.used.map(|used| share(used, parts)),
+                ..pod.clone()
+            })
+        });
+        let here: Vec<Pod> = here.collect();
+        let gone = report.gone.iter();
+        let gone = gone.map(|(priority, used)| (*priority, share(*used, count)));
+        let report = Report {
+            gone: gone.collect(),
+            ..report.clone()
+        };
+        let room = Room {
+            capacity: *capacity,
+            reserved: share(reserved(node), count),
+            system: share(system(node, &report), count),
+            high: high(&report, &here),
+        };
+        room.lend(node.normalization, strategy).amount
+    });
+    lent.collect()
+}
+
+/// A node, or a NUMA node of it, and what is taken of it.
+struct Room {
+    capacity: Amount,
+    reserved: Amount,
+    system: Amount,
+    high: High,
+}
+
+impl Room {
+    fn lend(&self, normalization: Option<f64>, strategy: &Strategy) -> Lent {
+        let cpu_percent = strategy.cpu_reclaim_threshold_percent.unwrap_or(100);
+        let memory_percent = strategy.memory_reclaim_threshold_percent.unwrap_or(100);
+        let margin = self
+            .capacity
+            .percent(100 - cpu_percent, 100 - memory_percent);
+        let (free, sums) = (self.capacity.minus(margin), &self.high);
+        let by_usage = free.minus(self.system).minus(sums.used).or_nothing();
+        let by_request = free.minus(self.reserved).minus(sums.requested).or_nothing();
+        let by_both = free.minus(self.system).minus(sums.more).or_nothing();
+        let chosen = |policy: Option<Calculate>| match policy.unwrap_or(Calculate::Usage) {
+            Calculate::Usage => (by_usage, "usage", self.system, sums.used),
+            Calculate::Request => (by_request, "request", self.reserved, sums.requested),
+            Calculate::MaxUsageRequest => (by_both, "maxUsageRequest", self.system, sums.more),
+        };
+        let (cpu, cpu_policy, cpu_system, cpu_pods) = chosen(strategy.cpu_calculate_policy);
+        let (memory, memory_policy, memory_system, memory_pods) =
+            chosen(strategy.memory_calculate_policy);
+        let mut amount = Amount {
+            milli_cpu: normalized(cpu.milli_cpu, normalization),
+            memory: memory.memory,
+        };
+        let bounds = self.capacity.percent(
+            strategy.batch_cpu_threshold_percent.unwrap_or(100),
+            strategy.batch_memory_threshold_percent.unwrap_or(100),
+        );
+        if strategy.batch_cpu_threshold_percent.is_some() {
+            amount.milli_cpu = amount.milli_cpu.min(bounds.milli_cpu);
+        }
+        if strategy.batch_memory_threshold_percent.is_some() {
+            amount.memory = amount.memory.min(bounds.memory);
+        }
+        let reason = format!(
+            "cpu by {cpu_policy}: {}m of {}m, less a margin of {}m, {}m for the system and {}m for pods; \
+             memory by {memory_policy}: {} of {}, less a margin of {}, {} for the system and {} for pods",
+            amount.milli_cpu,
+            self.capacity.milli_cpu,
+            margin.milli_cpu,
+            cpu_system.milli_cpu,
+            cpu_pods.milli_cpu,
+            amount.memory,
+            self.capacity.memory,
+            margin.memory,
+            memory_system.memory,
+            memory_pods.memory,
+        );
+        Lent { amount, reason }
     }
-    if strategy.batch_memory_threshold_percent.is_some() {
-        amount.memory = amount.memory.min(bounds.memory);
-    }
-    let amount = amount.minus(node.third_party).or_nothing();
-    let reason = format!(
-        "cpu by {cpu_policy}: {}m of {}m, less a margin of {}m, {}m for the system and {}m for pods; \
-         memory by {memory_policy}: {} of {}, less a margin of {}, {} for the system and {} for pods",
-        amount.milli_cpu,
-        node.capacity.milli_cpu,
-        margin.milli_cpu,
-        cpu_system.milli_cpu,
-        cpu_pods.milli_cpu,
-        amount.memory,
-        node.capacity.memory,
-        margin.memory,
-        memory_system.memory,
-        memory_pods.memory,
-    );
-    Lent { amount, reason }
 }
 
 /// What mid-priority pods may have: production's unused requests, and some of what nobody requested.
@@ -117,6 +187,14 @@ pub fn mid(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) -> L
         strategy.mid_cpu_threshold_percent.unwrap_or(100),
         strategy.mid_memory_threshold_percent.unwrap_or(100),
     );
+    if strategy.mid_reclaim_mode == Some(MidMode::Static) {
+        let cpu = strategy.mid_static_cpu_reserved_percent.unwrap_or(0);
+        let memory = strategy.mid_static_memory_reserved_percent.unwrap_or(0);
+        return Lent {
+            amount: node.capacity.percent(cpu, memory).min(bounds),
+            reason: format!("always {cpu} % of the CPU and {memory} % of the memory"),
+        };
+    }
     let amount = reclaimable
         .min(idle)
         .plus(unallocated.percent(percent, percent))
@@ -235,6 +313,7 @@ mod tests {
             qos,
             request,
             used,
+            zones: Vec::new(),
         }
     }
 
@@ -377,5 +456,60 @@ mod tests {
             mid(&node(), &unknown, &pods(), &strategy("{}")).amount,
             amount(0, 0)
         );
+    }
+
+    #[test]
+    fn mid_may_be_fixed() {
+        let config = r#"{"midReclaimMode":"static","midStaticCPUReservedPercent":20,"midStaticMemoryReservedPercent":10,"midMemoryThresholdPercent":5}"#;
+        let found = mid(
+            &node(),
+            &report(amount(7_000, 6)),
+            &pods(),
+            &strategy(config),
+        )
+        .amount;
+        assert_eq!(found, amount(20_000, 5));
+    }
+
+    #[test]
+    fn numa_nodes_lend_what_is_theirs() {
+        let bound = Pod {
+            zones: vec![1],
+            ..pod(
+                PriorityClass::Prod,
+                QosClass::Ls,
+                amount(10_000, 10),
+                Some(amount(8_000, 8)),
+            )
+        };
+        let free = pod(
+            PriorityClass::Prod,
+            QosClass::Ls,
+            amount(6_000, 6),
+            Some(amount(4_000, 4)),
+        );
+        // One that does not exist binds to nothing.
+        let odd = Pod {
+            zones: vec![7],
+            ..free.clone()
+        };
+        let zones = [amount(50_000, 50), amount(50_000, 50)];
+        let report = Report {
+            gone: vec![(PriorityClass::Prod, amount(2_000, 2))],
+            ..report(amount(6_000, 6))
+        };
+        let found = batch_by_zone(
+            &node(),
+            &report,
+            &[bound, free, odd],
+            &strategy(r#"{"memoryReclaimThresholdPercent":60}"#),
+            &zones,
+        );
+        // 50 less a margin of 20, half of the system's 6, halves of 4 and 4, half of what is gone.
+        assert_eq!(
+            found[0],
+            amount(50_000 - 20_000 - 3_000 - 4_000 - 1_000, 50 - 20 - 3 - 4 - 1)
+        );
+        assert_eq!(found[1], found[0].minus(amount(8_000, 8)));
     }
 }

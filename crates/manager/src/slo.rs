@@ -2,65 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::json;
 use plimsoll_api::label_selector::LabelSelector;
+pub use plimsoll_api::node_slo::Section;
 use serde_json::{Map, Value, json};
 
 use crate::colocation::Profile;
-use crate::json;
-
-/// A section of the specification.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Section {
-    Threshold,
-    Qos,
-    Burst,
-    System,
-}
-
-impl Section {
-    pub const ALL: [Self; 4] = [Self::Threshold, Self::Qos, Self::Burst, Self::System];
-
-    /// Its key in the config map.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Threshold => "resource-threshold-config",
-            Self::Qos => "resource-qos-config",
-            Self::Burst => "cpu-burst-config",
-            Self::System => "system-config",
-        }
-    }
-
-    /// Its field in a `NodeSLO`.
-    pub fn field(self) -> &'static str {
-        match self {
-            Self::Threshold => "resourceUsedThresholdWithBE",
-            Self::Qos => "resourceQOSStrategy",
-            Self::Burst => "cpuBurstStrategy",
-            Self::System => "systemStrategy",
-        }
-    }
-
-    fn defaults(self) -> Value {
-        match self {
-            Self::Threshold => json!({
-                "enable": false,
-                "cpuSuppressThresholdPercent": 65,
-                "cpuSuppressPolicy": "cpuset",
-                "memoryEvictThresholdPercent": 70,
-                "cpuEvictPolicy": "evictByRealLimit",
-            }),
-            Self::Qos => json!({}),
-            Self::Burst => json!({
-                "policy": "none",
-                "cpuBurstPercent": 1000,
-                "cfsQuotaBurstPercent": 300,
-                "cfsQuotaBurstPeriodSeconds": -1,
-                "sharePoolThresholdPercent": 50,
-            }),
-            Self::System => json!({"totalNetworkBandwidth": "0"}),
-        }
-    }
-}
 
 /// A section for the cluster and for kinds of nodes.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,6 +15,8 @@ pub struct Config {
     pub announced: Announced,
     /// Requests at once, reading and changing; zero: any number.
     pub max_in_flight: (usize, usize),
+    /// The longest that a request may take, whatever it asks for.
+    pub request_timeout: Duration,
     /// How long to go on serving after a signal, while others are told.
     pub shutdown_delay: Duration,
 }
@@ -29,6 +31,7 @@ impl Config {
             browsers: Browsers::default(),
             announced: Announced::default(),
             max_in_flight: (400, 200),
+            request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,
         }
     }

@@ -19,5 +19,7 @@ pub mod points;
 pub mod rows;
 pub mod scrape;
 pub mod server;
+#[cfg(test)]
+mod server_tests;
 pub mod store;
 pub mod view;

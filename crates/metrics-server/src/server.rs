@@ -63,6 +63,7 @@ impl Config {
             known: figures.known.clone(),
             gate: front.gate.clone(),
             in_flight: InFlight::new(self.max_in_flight.0, self.max_in_flight.1),
+            request_timeout: self.request_timeout,
             health: health(&figures, shutdown),
             own: OwnMetrics {
                 view: figures.view,

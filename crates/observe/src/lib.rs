@@ -21,6 +21,7 @@ pub mod store;
 pub mod summary;
 pub mod surroundings;
 pub mod symbols;
+pub mod usage;
 
 pub use groups::{Group, GroupSet};
 pub use observer::{Observer, PassLine, PassRequest};

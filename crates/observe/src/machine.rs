@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use plimsoll_containers::CgroupPath;
 use plimsoll_host::machine::MachineInfo;
+use plimsoll_host::proc::meminfo::Meminfo;
+use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Timestamp};
 use rustc_hash::FxHashMap;
 
@@ -19,6 +21,18 @@ pub struct MachineState {
     filesystems: RwLock<Vec<Filesystem>>,
     storage: RwLock<Arc<Vec<Storage>>>,
     layers: RwLock<FxHashMap<CgroupPath, Layer>>,
+    figures: Mutex<MachineFigures>,
+}
+
+/// What the machine as a whole used, read together with the root's sample where that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MachineFigures {
+    /// `Timestamp::ZERO`: nothing was read yet.
+    pub at: Timestamp,
+    pub cpu: ProcStat,
+    pub memory: Meminfo,
+    /// By NUMA node; empty on machines without.
+    pub numa: Vec<(u32, Meminfo)>,
 }
 
 /// What a container has written.
@@ -72,7 +86,18 @@ impl MachineState {
             filesystems: RwLock::default(),
             storage: RwLock::default(),
             layers: RwLock::default(),
+            figures: Mutex::default(),
         }
+    }
+
+    /// A look at the machine's figures; nothing is copied.
+    pub fn look<T>(&self, look: impl FnOnce(&MachineFigures) -> T) -> T {
+        look(&self.figures.lock())
+    }
+
+    /// Puts new figures in the place of the old ones, whose room the caller gets.
+    pub fn swap_figures(&self, figures: &mut MachineFigures) {
+        std::mem::swap(&mut *self.figures.lock(), figures);
     }
 
     pub fn now(&self) -> Timestamp {

@@ -17,7 +17,9 @@ use plimsoll_observe::events::{EventType, Limits};
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
-use crate::{go, perf_config};
+use crate::cluster_args::{self, ClusterArgs};
+use crate::koordlet_args::KoordletArgs;
+use crate::{Called, go, perf_config};
 
 /// Watches every container on this machine and serves what it sees.
 #[derive(Debug, Args)]
@@ -31,13 +33,18 @@ pub struct AgentArgs {
     #[command(flatten)]
     machine: MachineArgs,
     #[command(flatten)]
+    koordlet: KoordletArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
     accepted: AcceptedArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
-    /// Address to serve on [default: 127.0.0.1:9120; under the name cadvisor: port 8080 of all addresses]
+    /// Address to serve on [default: 127.0.0.1:9120; under the names cadvisor and koordlet: port 8080 or 9316 of all
+    /// addresses]
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<SocketAddr>,
     /// cAdvisor's way to say where: serve on this port (all addresses unless --listen_ip says otherwise)
@@ -257,9 +264,9 @@ pub struct MachineArgs {
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
     /// What the cluster calls this machine, for /stats/summary [default: the host name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
-    /// Keep here what outlasts a restart (out of memory counts)
+    /// Keep here what outlasts a restart: what the node used, forecasts, out of memory counts
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Read the machine's facts again this often
@@ -341,6 +348,31 @@ impl AgentArgs {
         &self.serving
     }
 
+    pub fn cluster(&self) -> &ClusterArgs {
+        &self.cluster
+    }
+
+    /// What the cluster knows this node by.
+    pub fn node_name(&self) -> Result<&str> {
+        let name = self.machine.node_name.as_deref();
+        name.filter(|name| !name.is_empty())
+            .context("in a cluster the node's name must be told: --node-name, or NODE_NAME in the environment")
+    }
+
+    pub fn gates(&self) -> Result<cluster_args::Gates> {
+        Ok(cluster_args::Gates {
+            topology: self.koordlet.gate("NodeTopologyReport")?,
+            hugepages: self.koordlet.gate("HugePageReport")?,
+            volumes: self.koordlet.gate("BlkIOReconcile")?,
+            devices: self.koordlet.gate("Accelerators")?,
+        })
+    }
+
+    /// Whether anything was asked of the memory, which the original does not have.
+    pub fn wants_memory(&self) -> bool {
+        self.koordlet.asked_interval().is_some()
+    }
+
     pub fn verbosity(&self) -> i32 {
         self.accepted.verbosity.unwrap_or(0)
     }
@@ -349,20 +381,24 @@ impl AgentArgs {
         &self.machine
     }
 
-    /// Where to listen. `as_cadvisor`: the program was started under that name, and has its defaults.
-    pub fn listen(&self, as_cadvisor: bool) -> Result<SocketAddr> {
+    /// Where to listen, by the flags or the defaults of whoever has that name.
+    pub fn listen(&self, called: Called) -> Result<SocketAddr> {
         let serving = &self.serving;
+        if let Some(address) = self.koordlet.address()? {
+            return Ok(address);
+        }
         if let Some(listen) = serving.listen {
             if serving.port.is_some() || !serving.listen_ip.is_empty() {
                 bail!("--listen and --port/--listen_ip say the same thing; give one of them");
             }
             return Ok(listen);
         }
-        let port = match (serving.port, as_cadvisor) {
+        let port = match (serving.port, called) {
             (Some(port), _) => port,
-            (None, true) => 8080,
-            (None, false) if !serving.listen_ip.is_empty() => 9120,
-            (None, false) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 9120))),
+            (None, Called::Cadvisor) => 8080,
+            (None, Called::Koordlet) => 9316,
+            (None, Called::Plimsoll) if !serving.listen_ip.is_empty() => 9120,
+            (None, Called::Plimsoll) => return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, 9120))),
         };
         let ip: IpAddr = match serving.listen_ip.as_str() {
             "" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -438,6 +474,7 @@ impl AgentArgs {
             bail!("--cpu-budget is a share of one core, 0.05 for five per cent");
         }
         self.serving.check_endpoint()?;
+        self.cluster.check()?;
         let enable = Some(sampling.enable_metrics.as_str());
         let disable = sampling.disable_metrics.as_deref();
         let groups = GroupSet::from_flags(enable, disable)?;
@@ -456,7 +493,13 @@ impl AgentArgs {
         };
         Ok(Config {
             sampling: sampler::Config {
-                interval: sampling.housekeeping_interval,
+                // What is remembered that often has to be read that often.
+                interval: self
+                    .koordlet
+                    .asked_interval()
+                    .map_or(sampling.housekeeping_interval, |asked| {
+                        asked.min(sampling.housekeeping_interval)
+                    }),
                 max_interval: sampling.max_housekeeping_interval,
                 back_off: sampling.allow_dynamic_housekeeping,
                 // The original takes a negative factor for its default of one.
@@ -496,6 +539,7 @@ impl AgentArgs {
             },
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
+            memory: self.koordlet.memory(sampling.housekeeping_interval)?,
         })
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use plimsoll_ground::auth::{AuthorizerConfig, DelegationConfig, FrontProxyFiles, FrontProxyRules};
 use plimsoll_ground::front::{Authentication, Authorization, Serving};
-use plimsoll_ground::serve::{KeyPairFiles, NamedFiles};
+use plimsoll_ground::serve::{KeyPairFiles, NamedFiles, Suites};
 
 use crate::go;
 use crate::metrics_server::sni;
@@ -53,6 +53,9 @@ pub struct ServingArgs {
         hide_default_value = true
     )]
     tls_min_version: String,
+    /// Cipher suites of TLS 1.2 to speak, by Go's names; those of TLS 1.3 are always spoken
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
     /// Speak HTTP/1.1 only
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     disable_http2_serving: bool,
@@ -213,6 +216,10 @@ impl ServingArgs {
                 streams => streams,
             },
             tls13_only,
+            suites: match filled(&self.tls_cipher_suites).as_slice() {
+                [] => None,
+                names => Some(Suites::named(names)?),
+            },
         })
     }
 }

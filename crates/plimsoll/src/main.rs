@@ -1,9 +1,11 @@
 //! Plimsoll: one binary, one subcommand a role.
 
 mod agent_args;
+mod cluster_args;
 mod explain;
 mod front_args;
 mod go;
+mod koordlet_args;
 mod manager;
 mod metrics_server;
 mod perf_config;
@@ -27,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
+use cluster_args::Member;
 use explain::ExplainArgs;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
@@ -115,7 +118,15 @@ enum Role {
 struct Asked {
     logging: LogArgs,
     role: Role,
-    as_cadvisor: bool,
+    called: Called,
+}
+
+/// The name that the program was started under, which decides about defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Called {
+    Plimsoll,
+    Cadvisor,
+    Koordlet,
 }
 
 fn main() -> ExitCode {
@@ -147,7 +158,7 @@ fn main() -> ExitCode {
     };
     start_logging(&asked.logging, unless_told, json);
     let outcome = match &asked.role {
-        Role::Agent(agent) => run_agent(agent, asked.as_cadvisor),
+        Role::Agent(agent) => run_agent(agent, asked.called),
         Role::MetricsServer(server) => metrics_server::run(server),
         Role::Scheduler(scheduler) => scheduler::run(scheduler),
         Role::Manager(manager) => manager::run(manager),
@@ -173,7 +184,7 @@ enum Failure {
     Run(anyhow::Error),
 }
 
-fn called(given: &[OsString], name: &str) -> bool {
+fn is_called(given: &[OsString], name: &str) -> bool {
     let program = given.first().and_then(|path| Path::new(path).file_name());
     program.is_some_and(|program| program == name)
 }
@@ -181,17 +192,24 @@ fn called(given: &[OsString], name: &str) -> bool {
 /// Started under that name, or with that role.
 fn is_metrics_server(given: impl Iterator<Item = OsString>) -> bool {
     let given: Vec<OsString> = given.collect();
-    called(&given, METRICS_SERVER) || given.iter().skip(1).any(|one| one == METRICS_SERVER)
+    is_called(&given, METRICS_SERVER) || given.iter().skip(1).any(|one| one == METRICS_SERVER)
 }
 
-/// Go's single dashes become double ones; under the names `cadvisor`, `metrics-server` and `kube-scheduler` the role
-/// goes without saying.
+/// Go's single dashes become double ones; under the names `cadvisor`, `koordlet`, `metrics-server` and `kube-scheduler`
+/// the role goes without saying.
 fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
-    let as_cadvisor = called(&given, "cadvisor");
-    if called(&given, METRICS_SERVER) {
+    let called = match is_called(&given, "cadvisor") {
+        true => Called::Cadvisor,
+        false if is_called(&given, "koordlet") => Called::Koordlet,
+        false => Called::Plimsoll,
+    };
+    if called == Called::Koordlet {
+        given.insert(1, "agent".into());
+    }
+    if is_called(&given, METRICS_SERVER) {
         given.insert(1, METRICS_SERVER.into());
     }
-    if called(&given, SCHEDULER) {
+    if is_called(&given, SCHEDULER) {
         given.insert(1, "scheduler".into());
     }
     // The original knows double dashes only, and short flags with their value behind them.
@@ -205,24 +223,26 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
             Err(raw) => raw,
         })
         .collect::<Vec<OsString>>();
-    if as_cadvisor {
+    if called == Called::Cadvisor {
         let line = CadvisorLine::try_parse_from(arguments)?;
         return Ok(Asked {
             logging: line.logging,
             role: Role::Agent(Box::new(line.agent)),
-            as_cadvisor,
+            called,
         });
     }
     let line = CommandLine::try_parse_from(arguments)?;
     Ok(Asked {
         logging: line.logging,
         role: line.role,
-        as_cadvisor,
+        called,
     })
 }
 
 fn start_logging(line: &LogArgs, unless_told: &str, json: bool) {
-    let wanted = line.log.as_deref().unwrap_or(unless_told);
+    // The client library's words on failures are told by whoever asked, with what to do about them.
+    let quieted = format!("{unless_told},kube_client=off");
+    let wanted = line.log.as_deref().unwrap_or(&quieted);
     let (filter, complaint) = match EnvFilter::try_new(wanted) {
         Ok(filter) => (filter, None),
         Err(error) => (EnvFilter::new("info"), Some(error)),
@@ -240,9 +260,22 @@ fn start_logging(line: &LogArgs, unless_told: &str, json: bool) {
     }
 }
 
-fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
-    let config = args.config().map_err(Failure::Usage)?;
-    let listen = args.listen(as_cadvisor).map_err(Failure::Usage)?;
+fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
+    let mut config = args.config().map_err(Failure::Usage)?;
+    if called == Called::Cadvisor && !args.wants_memory() {
+        config.memory = None;
+    }
+    let cluster = match args.cluster().source(called) {
+        Some(source) => {
+            let name = args.node_name().map_err(Failure::Usage)?.to_owned();
+            Some((source, name, args.gates().map_err(Failure::Usage)?))
+        }
+        None => None,
+    };
+    if let Some(memory) = &mut config.memory {
+        memory.alone = cluster.is_none();
+    }
+    let listen = args.listen(called).map_err(Failure::Usage)?;
     let http = args.http(listen);
     raise_descriptor_limit();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -261,12 +294,22 @@ fn run_agent(args: &AgentArgs, as_cadvisor: bool) -> Result<(), Failure> {
     };
     let drain = args.serving().drain_timeout;
     let outcome = runtime.block_on(async {
-        let agent = config.build(world)?;
+        let agent = config.build(world.clone())?;
         let server = http.bind().await?;
         let running = agent.spawn().context("cannot start the agent's threads")?;
         let serving = server.spawn(running.view());
+        let member = match cluster {
+            Some((source, name, gates)) => {
+                let (args, view) = (args.cluster(), running.view());
+                Some(Member::by_flags(args, source, &name, gates, &view, &world).await?)
+            }
+            None => None,
+        };
         wait_for_signal().await?;
         tracing::info!("stopping");
+        if let Some(member) = member {
+            member.drain(drain).await;
+        }
         serving.drain(drain).await;
         running.drain(drain).await;
         anyhow::Ok(())
@@ -334,7 +377,7 @@ mod tests {
     #[track_caller]
     fn check_listen(line: &str, expected: &str) {
         let asked = asked(line).unwrap();
-        let listen = asked.agent().listen(asked.as_cadvisor).unwrap();
+        let listen = asked.agent().listen(asked.called).unwrap();
         assert_eq!(listen.to_string(), expected);
     }
 
@@ -349,6 +392,9 @@ mod tests {
             "10.0.0.1:80",
         );
         check_listen("/usr/bin/cadvisor -logtostderr", "[::]:8080");
+        check_listen("/koordlet --feature-gates=PSICollector=true", "[::]:9316");
+        check_listen("/koordlet --addr=:9317", "[::]:9317");
+        check_listen("koordlet --addr 127.0.0.1:1 -v=4", "127.0.0.1:1");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::histogram::{Buckets, Histogram, Saved};
-use crate::model::{CPU_HALF_LIFE, MEMORY_HALF_LIFE, Model};
+use crate::model::{HalfLives, Model};
 use crate::models::Models;
 use crate::subject::Subject;
 
@@ -82,7 +82,7 @@ pub fn encode(subject: &Subject, model: &Model) -> Vec<u8> {
     serde_json::to_vec(&document).unwrap_or_default()
 }
 
-pub fn decode(subject: &Subject, bytes: &[u8]) -> Result<Model, Unreadable> {
+pub fn decode(subject: &Subject, bytes: &[u8], half_lives: HalfLives) -> Result<Model, Unreadable> {
     let document: Document = serde_json::from_slice(bytes)?;
     if document.version > VERSION {
         return Err(Unreadable::Newer(document.version));
@@ -94,8 +94,8 @@ pub fn decode(subject: &Subject, bytes: &[u8]) -> Result<Model, Unreadable> {
         Histogram::load(buckets, half_life, &to_saved(document)).ok_or(Unreadable::Buckets)
     };
     Ok(Model {
-        cpu: load(Buckets::CPU, CPU_HALF_LIFE, document.cpu)?,
-        memory: load(Buckets::MEMORY, MEMORY_HALF_LIFE, document.memory)?,
+        cpu: load(Buckets::CPU, half_lives.cpu, document.cpu)?,
+        memory: load(Buckets::MEMORY, half_lives.memory, document.memory)?,
         updated: document.updated,
         saved: Some(document.updated),
     })
@@ -162,7 +162,8 @@ pub fn restore(
             .and_then(|name| name.to_str()?.parse::<Subject>().ok())
             .filter(|subject| !is_temporary(&path) && known(subject));
         let read = subject.and_then(|subject| {
-            let model = decode(&subject, &fs::read(&path).ok()?);
+            let half_lives = models.config().half_lives;
+            let model = decode(&subject, &fs::read(&path).ok()?, half_lives);
             Some((subject, model))
         });
         match read {
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn files_of_others_are_read_and_written_alike() {
-        let model = decode(&prod(), FOREIGN.as_bytes()).unwrap();
+        let model = decode(&prod(), FOREIGN.as_bytes(), HalfLives::default()).unwrap();
         let mut back: serde_json::Value = serde_json::from_slice(&encode(&prod(), &model)).unwrap();
         assert_eq!(
             back.as_object_mut().unwrap().remove("Version"),

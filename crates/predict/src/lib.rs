@@ -14,7 +14,7 @@ pub mod reclaim;
 mod subject;
 
 pub use histogram::{Buckets, Histogram};
-pub use model::{Model, Peaks, Prediction};
+pub use model::{HalfLives, Model, Peaks, Prediction};
 pub use models::{Config, Models, Round};
 pub use subject::Subject;
 

@@ -6,8 +6,20 @@ use crate::Amount;
 use crate::histogram::{Buckets, Histogram};
 
 /// How soon the past fades.
-pub const CPU_HALF_LIFE: SignedDuration = SignedDuration::from_hours(12);
-pub const MEMORY_HALF_LIFE: SignedDuration = SignedDuration::from_hours(24);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HalfLives {
+    pub cpu: SignedDuration,
+    pub memory: SignedDuration,
+}
+
+impl Default for HalfLives {
+    fn default() -> Self {
+        Self {
+            cpu: SignedDuration::from_hours(12),
+            memory: SignedDuration::from_hours(24),
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
@@ -46,9 +58,13 @@ impl Prediction {
 
 impl Model {
     pub fn new(now: Timestamp) -> Self {
+        Self::fading(HalfLives::default(), now)
+    }
+
+    pub fn fading(half_lives: HalfLives, now: Timestamp) -> Self {
         Self {
-            cpu: Histogram::new(Buckets::CPU, CPU_HALF_LIFE),
-            memory: Histogram::new(Buckets::MEMORY, MEMORY_HALF_LIFE),
+            cpu: Histogram::new(Buckets::CPU, half_lives.cpu),
+            memory: Histogram::new(Buckets::MEMORY, half_lives.memory),
             updated: now,
             saved: None,
         }

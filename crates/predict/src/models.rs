@@ -5,7 +5,7 @@ use plimsoll_api::priority::PriorityClass;
 use rustc_hash::FxHashMap;
 
 use crate::Amount;
-use crate::model::{Model, Prediction};
+use crate::model::{HalfLives, Model, Prediction};
 use crate::subject::Subject;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,6 +16,7 @@ pub struct Config {
     pub save_every: SignedDuration,
     /// How many models are saved in one go.
     pub save_at_most: usize,
+    pub half_lives: HalfLives,
 }
 
 impl Default for Config {
@@ -24,6 +25,7 @@ impl Default for Config {
             forget_after: SignedDuration::from_mins(30),
             save_every: SignedDuration::from_mins(10),
             save_at_most: 12,
+            half_lives: HalfLives::default(),
         }
     }
 }
@@ -51,6 +53,10 @@ impl Models {
         }
     }
 
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     pub fn train(&mut self, round: &Round<'_>, now: Timestamp) {
         let mut classes = PriorityClass::ALL.map(|class| (class, Amount::default()));
         let mut pods = Amount::default();
@@ -75,7 +81,10 @@ impl Models {
 
     fn add(&mut self, subject: Subject, usage: Amount, now: Timestamp) {
         let model = self.models.entry(subject);
-        model.or_insert_with(|| Model::new(now)).add(usage, now);
+        let half_lives = self.config.half_lives;
+        model
+            .or_insert_with(|| Model::fading(half_lives, now))
+            .add(usage, now);
     }
 
     /// `None`: nothing is known of it.

@@ -117,7 +117,8 @@ pub fn by_class(models: &Models, pods: &[Pod<'_>], config: &Config) -> Reclaimab
     }
 }
 
-fn capped(found: Reclaimable, allocatable: Option<Amount>) -> Reclaimable {
+/// Never beyond what the node has left when production peaks.
+pub fn capped(found: Reclaimable, allocatable: Option<Amount>) -> Reclaimable {
     let Some(allocatable) = allocatable else {
         return found;
     };

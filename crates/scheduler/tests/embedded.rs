@@ -24,13 +24,13 @@ async fn pods_are_bound_and_told_of() {
     let bound = cluster.bound("a").await;
     assert_eq!(bound["spec"]["nodeName"], "n1");
     let event = cluster.event("a", "Scheduled").await;
-    assert_eq!(event["note"], "Successfully assigned default/a to n1");
+    assert_eq!(event["message"], "Successfully assigned default/a to n1");
     assert_eq!(event["action"], "Binding");
     assert_eq!(event["type"], "Normal");
-    assert_eq!(event["reportingController"], "default-scheduler");
+    assert_eq!(event["reportingComponent"], "default-scheduler");
     let instance = event["reportingInstance"].as_str().unwrap();
     assert!(instance.starts_with("default-scheduler-"), "{instance}");
-    assert_eq!(event["regarding"]["uid"], bound["metadata"]["uid"]);
+    assert_eq!(event["involvedObject"]["uid"], bound["metadata"]["uid"]);
     cluster.stop().await;
 }
 
@@ -110,7 +110,10 @@ async fn the_more_important_pod_takes_the_place() {
     assert_eq!(bound["spec"]["nodeName"], "n1");
     let event = cluster.event("victim", "Preempted").await;
     let uid = bound["metadata"]["uid"].as_str().unwrap();
-    assert_eq!(event["note"], format!("Preempted by pod {uid} on node n1"));
+    assert_eq!(
+        event["message"],
+        format!("Preempted by pod {uid} on node n1")
+    );
     assert_eq!(event["related"]["name"], "preemptor");
     cluster.stop().await;
 }

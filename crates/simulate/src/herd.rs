@@ -7,10 +7,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use plimsoll_api::node_metric;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
 use rustc_hash::FxHashMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::nodes::{self, Size};
@@ -21,8 +24,10 @@ use crate::{Config, SIMULATED};
 const PARALLEL: usize = 16;
 /// Every second some send their heartbeat: each node once in so many seconds …
 const BEAT_SECONDS: u32 = 10;
-/// … and its status, which says nothing new, once in so many.
+/// … its status, which says nothing new, once in so many …
 const STATUS_SECONDS: u32 = 300;
+/// … and what it uses once in so many.
+const REPORT_SECONDS: u32 = 60;
 /// Trouble that goes on is told once so often.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 pub const MANAGER: &str = "plimsoll-simulate";
@@ -35,6 +40,8 @@ pub struct Herd {
     port: Option<u16>,
     nodes: Api<Node>,
     leases: Api<Lease>,
+    /// Where reports come from, and where they go.
+    reports: Option<(Pages, Api<DynamicObject>)>,
     told: Option<Instant>,
 }
 
@@ -46,7 +53,20 @@ impl Herd {
             clock: config.clock,
             port: config.pages.as_ref().map(Pages::port),
             nodes: Api::all(client.clone()),
-            leases: Api::namespaced(client, nodes::LEASES),
+            leases: Api::namespaced(client.clone(), nodes::LEASES),
+            reports: config
+                .pages
+                .clone()
+                .filter(|_| config.reports)
+                .map(|pages| {
+                    let kind = GroupVersionKind::gvk(
+                        node_metric::GROUP,
+                        node_metric::VERSION,
+                        node_metric::KIND,
+                    );
+                    let kind = ApiResource::from_gvk_with_plural(&kind, node_metric::PLURAL);
+                    (pages, Api::all_with(client, &kind))
+                }),
             told: None,
         }
     }
@@ -128,7 +148,7 @@ impl Herd {
             }
             second = (second + 1) % STATUS_SECONDS;
             let mut beats = stream::iter(due(self.count, second))
-                .map(|(index, status)| self.beat(index, status))
+                .map(|(index, status)| self.beat(index, status, second))
                 .buffer_unordered(PARALLEL);
             let mut trouble = None;
             while let Some(outcome) = beats.next().await {
@@ -146,7 +166,7 @@ impl Herd {
         }
     }
 
-    async fn beat(&self, index: u32, status: bool) -> Result<(), kube::Error> {
+    async fn beat(&self, index: u32, status: bool, second: u32) -> Result<(), kube::Error> {
         let (name, now) = (nodes::name(index), (self.clock)());
         let renewal = Patch::Merge(nodes::renewal(now));
         match self.leases.patch(&name, &patching(), &renewal).await {
@@ -160,7 +180,24 @@ impl Herd {
         if status {
             self.patch_status(&name, nodes::heartbeat(now)).await?;
         }
+        if index % REPORT_SECONDS == second % REPORT_SECONDS {
+            self.report(index, &name).await?;
+        }
         Ok(())
+    }
+
+    async fn report(&self, index: u32, name: &str) -> Result<(), kube::Error> {
+        let Some((pages, metrics)) = &self.reports else {
+            return Ok(());
+        };
+        let patch = json!([{"op": "add", "path": "/status", "value": pages.report(index)}]);
+        let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
+        let patch = Patch::Json::<()>(patch);
+        match metrics.patch_status(name, &patching(), &patch).await {
+            // Nobody has asked for it yet.
+            Err(error) if is(&error, 404) => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     async fn patch_status(&self, name: &str, patch: Value) -> Result<Node, kube::Error> {

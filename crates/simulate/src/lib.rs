@@ -11,6 +11,7 @@ mod level;
 pub mod nodes;
 mod pages;
 pub mod pods;
+pub mod reports;
 mod simulation;
 pub mod usage;
 

@@ -11,13 +11,16 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use plimsoll_api::node_metric::NodeMetricStatus;
+use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_ground::reflect::Key;
 use plimsoll_ground::serve;
 use rustc_hash::FxHashMap;
 
 use crate::nodes;
 use crate::pods::BoundPod;
-use crate::usage::Model;
+use crate::reports::{self, Amount};
+use crate::usage::{Model, requested_by};
 
 /// What a node uses beside its pods: cores, bytes.
 const CPU_OF_NODE: f64 = 0.12;
@@ -59,6 +62,8 @@ struct Runs {
     since: Timestamp,
     model: Model,
     containers: Vec<String>,
+    classes: (PriorityClass, QosClass),
+    request: Amount,
 }
 
 impl Pages {
@@ -119,6 +124,11 @@ impl Pages {
             since,
             model: Model::of_bound(pod),
             containers,
+            classes: pod.classes(),
+            request: Amount {
+                cpu: requested_by(pod, "cpu"),
+                memory: requested_by(pod, "memory"),
+            },
         };
         known.nodes.entry(node).or_default().pods.insert(key, runs);
     }
@@ -134,6 +144,27 @@ impl Pages {
         {
             node.ended += runs.model.usage(runs.since, (self.clock)()).cpu_seconds;
         }
+    }
+
+    /// What the node's agent would report.
+    pub fn report(&self, node: u32) -> NodeMetricStatus {
+        let now = (self.clock)();
+        let known = self.known.lock();
+        let runs = known.nodes.get(&node).into_iter().flat_map(|one| &one.pods);
+        let pods = runs.map(|(key, runs)| reports::Pod {
+            namespace: &key.namespace,
+            name: &key.name,
+            since: runs.since,
+            model: &runs.model,
+            priority: runs.classes.0,
+            qos: runs.classes.1,
+            request: runs.request,
+        });
+        let system = Amount {
+            cpu: CPU_OF_NODE,
+            memory: MEMORY_OF_NODE as f64,
+        };
+        reports::status(&pods.collect::<Vec<_>>(), system, now)
     }
 
     fn page(&self, node: u32) -> String {

@@ -7,6 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
+use plimsoll_api::names;
+use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
@@ -28,6 +30,7 @@ pub struct BoundPod {
 pub struct Spec {
     pub node_name: String,
     pub restart_policy: String,
+    pub priority: Option<i32>,
     pub host_network: bool,
     pub containers: Vec<Container>,
     pub init_containers: Vec<Container>,
@@ -55,6 +58,22 @@ pub struct Status {
     #[serde(rename = "podIP")]
     pub pod_ip: String,
     pub start_time: Option<Time>,
+    pub qos_class: String,
+}
+
+impl BoundPod {
+    /// With what a pod without one is treated as.
+    pub fn classes(&self) -> (PriorityClass, QosClass) {
+        let label = |name: &str| {
+            let labels = self.metadata.labels.as_ref()?;
+            labels.get(name).map(String::as_str)
+        };
+        let kube = KubeQos::named(&self.status.qos_class).unwrap_or(KubeQos::BestEffort);
+        let qos = QosClass::of_label(label(names::LABEL_QOS)).or_by_kube(kube);
+        let class = label(names::LABEL_PRIORITY_CLASS);
+        let class = PriorityClass::of_pod(class, self.spec.priority);
+        (class.or_by_qos(qos), qos)
+    }
 }
 
 /// Who wrote which field is the largest part of an object, and of no interest.
@@ -68,6 +87,7 @@ fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Erro
         resource_version: Option<String>,
         deletion_timestamp: Option<Time>,
         deletion_grace_period_seconds: Option<i64>,
+        labels: Option<std::collections::BTreeMap<String, String>>,
         annotations: Option<std::collections::BTreeMap<String, String>>,
     }
     let few = Few::deserialize(deserializer)?;
@@ -78,6 +98,7 @@ fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Erro
         resource_version: few.resource_version,
         deletion_timestamp: few.deletion_timestamp,
         deletion_grace_period_seconds: few.deletion_grace_period_seconds,
+        labels: few.labels,
         annotations: few.annotations,
         ..ObjectMeta::default()
     })

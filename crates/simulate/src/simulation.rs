@@ -22,6 +22,8 @@ pub struct Config {
     pub clock: fn() -> Timestamp,
     /// Where what nodes and pods use can be read; `None`: nowhere.
     pub pages: Option<Pages>,
+    /// Report what nodes and pods use, as the pages have it, to NodeMetrics that a manager makes.
+    pub reports: bool,
 }
 
 impl Default for Config {
@@ -31,6 +33,7 @@ impl Default for Config {
             size: Size::default(),
             clock: Timestamp::now,
             pages: None,
+            reports: false,
         }
     }
 }

@@ -12,6 +12,7 @@ use rustc_hash::FxHasher;
 
 use crate::level::{BadLevel, Level};
 use crate::pods::BoundPod;
+use crate::reports::Amount;
 use crate::{CPU, MEMORY};
 
 /// Without annotations, pods use this share of what they request, which is about what clusters see …
@@ -68,12 +69,7 @@ impl Model {
 
     /// The same of the few fields that are watched. An annotation that makes no sense counts as none.
     pub fn of_bound(pod: &BoundPod) -> Self {
-        let requested = |name: &str| {
-            let containers = pod.spec.containers.iter();
-            let amounts = containers
-                .filter_map(|container| container.resources.requests.get(name)?.parse().ok());
-            amounts.map(|amount| cores_or_bytes(&amount)).sum()
-        };
+        let requested = |name: &str| requested_by(pod, name);
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let model = Self::by(uid, requested);
         let annotated = model.clone().annotated(&pod.metadata);
@@ -127,6 +123,14 @@ impl Model {
         }
     }
 
+    /// The most that it ever uses.
+    pub fn peak(&self) -> Amount {
+        Amount {
+            cpu: self.cpu.base * (1.0 + self.cpu.spread),
+            memory: self.memory.base * (1.0 + self.memory.spread),
+        }
+    }
+
     /// CPU time between two moments.
     pub fn cpu_time(&self, from: Timestamp, to: Timestamp) -> Duration {
         Duration::from_secs_f64(self.usage(from, to).cpu_seconds.max(0.0))
@@ -169,6 +173,14 @@ fn requested(spec: &PodSpec, name: &str) -> f64 {
         amount.0.parse::<Quantity>().ok()
     });
     requests.map(|amount| cores_or_bytes(&amount)).sum()
+}
+
+/// Cores or bytes.
+pub fn requested_by(pod: &BoundPod, name: &str) -> f64 {
+    let containers = pod.spec.containers.iter();
+    let amounts =
+        containers.filter_map(|container| container.resources.requests.get(name)?.parse().ok());
+    amounts.map(|amount| cores_or_bytes(&amount)).sum()
 }
 
 fn cores_or_bytes(amount: &Quantity) -> f64 {

@@ -31,6 +31,24 @@ pub fn aggregate(values: &mut [f64], how: Aggregation) -> Option<f64> {
     }
 }
 
+/// Several percentiles at once, for shares that ascend: each looks only at what the one before left above it.
+/// `None`: there is nothing to speak of.
+pub fn percentiles<const N: usize>(values: &mut [f64], shares: [f32; N]) -> Option<[f64; N]> {
+    if values.is_empty() {
+        return None;
+    }
+    let count = values.len();
+    let mut found = [0.0; N];
+    let mut below = 0;
+    for (share, found) in shares.into_iter().zip(&mut found) {
+        let rank = rank(count, share).max(below);
+        let (_, value, _) = values[below..].select_nth_unstable_by(rank - below, f64::total_cmp);
+        *found = *value;
+        below = rank;
+    }
+    Some(found)
+}
+
 /// Which of `count` sorted values is the percentile: the rule, single precision included, that reports of other agents
 /// follow, so that figures agree.
 fn rank(count: usize, share: f32) -> usize {
@@ -72,6 +90,21 @@ mod tests {
         }
         check(&[7.0], Aggregation::Percentile(0.95), Some(7.0));
         check(&[7.0, 8.0], Aggregation::Percentile(0.95), Some(7.0));
+    }
+
+    #[test]
+    fn several_percentiles_are_what_each_is_alone() {
+        for count in 0..120 {
+            let values: Vec<f64> = (0..count).map(|n| f64::from(n * 37 % 101)).collect();
+            let shares = [0.5, 0.9, 0.95, 0.99];
+            let alone =
+                shares.map(|share| aggregate(&mut values.clone(), Aggregation::Percentile(share)));
+            let together = percentiles(&mut values.clone(), shares);
+            assert_eq!(
+                together.map(|all| all.map(Some)).unwrap_or([None; 4]),
+                alone
+            );
+        }
     }
 
     #[test]

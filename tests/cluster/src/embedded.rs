@@ -32,7 +32,12 @@ impl EmbeddedCluster {
             .arg(&data)
             .args(["--api-listen", &free_address()?.to_string()])
             // The cases want a control plane that nobody else writes to.
-            .args(["--no-agent", "--no-controllers", "--no-metrics-server"]);
+            .args([
+                "--no-agent",
+                "--no-controllers",
+                "--no-metrics-server",
+                "--no-manager",
+            ]);
         let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
         scratch.process(&process)?;
         let kubeconfig = data.join("kubeconfig");

@@ -8,6 +8,7 @@ mod case;
 mod certificates;
 mod check;
 mod client;
+mod colocation;
 mod compare;
 mod embedded;
 mod kubectl;
@@ -22,6 +23,7 @@ mod real;
 mod record;
 mod run;
 mod scheduler;
+mod scheduling;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -67,6 +69,8 @@ enum Command {
         #[command(subcommand)]
         command: Scenarios,
     },
+    /// What scheduling costs over a real server, beside kube-scheduler.
+    SchedBench(scheduling::bench::Options),
     /// The same as one test a case, on each server that can be had.
     Test {
         /// The plimsoll binary.
@@ -143,6 +147,11 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     if let Command::Scenarios { command } = &arguments.command {
         return play_scenarios(arguments, command);
     }
+    if let Command::SchedBench(options) = &arguments.command {
+        let kube_bin = arguments.kube_bin.as_deref();
+        scheduling::bench::run(options, kube_bin.context("a real server needs --kube-bin")?)?;
+        return Ok(true);
+    }
     let recordings = arguments.folder.join("recorded");
     let filter = arguments.filter.as_deref();
     let cases = case::load(&arguments.folder.join("cases"), filter)?;
@@ -151,12 +160,17 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     let is_test = matches!(arguments.command, Command::Test { .. });
     ensure!(
         !cases.is_empty()
-            || (is_test && (!elections.is_empty() || of_metrics(filter)))
+            || (is_test
+                && (!elections.is_empty()
+                    || of_metrics(filter)
+                    || of_scheduling(filter)
+                    || of_colocation(filter)))
             || (matches!(arguments.command, Command::Record) && of_metrics(filter)),
         "no case in {} has such a name",
         arguments.folder.display()
     );
     match &arguments.command {
+        Command::SchedBench(_) => Ok(true),
         Command::Record => record_all(&cases, &recordings, kube_bin, &arguments.folder, filter),
         Command::Scenarios { command } => play_scenarios(arguments, command),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
@@ -200,6 +214,15 @@ const METRICS: &str = "metrics-server";
 
 fn of_metrics(filter: Option<&str>) -> bool {
     filter.is_none_or(|filter| filter.contains(METRICS) || METRICS.contains(filter))
+}
+
+/// Tests of the scheduler begin with this.
+fn of_scheduling(filter: Option<&str>) -> bool {
+    filter.is_none_or(|filter| filter.contains("scheduler") || "scheduler".contains(filter))
+}
+
+fn of_colocation(filter: Option<&str>) -> bool {
+    filter.is_some_and(|filter| filter.contains(colocation::NAME))
 }
 
 fn start_real(kube_bin: Option<&Path>) -> Result<RealCluster> {
@@ -367,6 +390,17 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
             _ => metrics::on_real(&metrics_stage, server, filter),
         };
         for (test, outcome) in outcomes {
+            runner.case(&format!("{name}::{test}"), || outcome);
+        }
+        for (test, outcome) in scheduling::play(program, server, filter) {
+            runner.case(&format!("{name}::{test}"), || outcome);
+        }
+        let stage = colocation::Stage {
+            manifests: &metrics.join("../../../deploy"),
+            program,
+            kube_bin,
+        };
+        for (test, outcome) in colocation::run(&stage, server, filter) {
             runner.case(&format!("{name}::{test}"), || outcome);
         }
     };

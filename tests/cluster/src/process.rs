@@ -90,6 +90,17 @@ impl Process {
     }
 
     /// Reaches nobody once it has ended: its pid may be another's by then.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(5).collect();
+        lines.join(" | ")
+    }
+
     pub fn signal(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
             proc::signal(self.child.id(), signal);

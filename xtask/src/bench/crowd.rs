@@ -6,6 +6,9 @@ use anyhow::{Context, Result};
 use plimsoll_test_support::cgroup::{Group, Mounts};
 use plimsoll_test_support::janitor::{self, Janitor};
 
+/// UIDs of pods, with the ids of their containers.
+pub type Pods = Vec<(String, Vec<String>)>;
+
 #[derive(Debug)]
 pub struct Crowd {
     mounts: Mounts,
@@ -37,6 +40,31 @@ impl Crowd {
             self.members.push((group, child));
         }
         Ok(())
+    }
+
+    /// Cgroups as a kubelet and its runtime lay them out, with a process in each container.
+    pub fn pods(&mut self, pods: usize, containers: usize) -> Result<Pods> {
+        let mut made: Pods = Vec::new();
+        for name in ["kubepods", "kubepods/burstable", "kubepods/besteffort"] {
+            self.group(name)?;
+        }
+        for pod in 0..pods {
+            let class = ["burstable/", "", "besteffort/"][pod % 3];
+            let uid = format!("{pod:08x}-0000-4000-8000-{:012x}", std::process::id());
+            let dir = format!("kubepods/{class}pod{uid}");
+            self.group(&dir)?;
+            let first = pod * containers / pods;
+            let ids: Vec<String> = (first..(pod + 1) * containers / pods)
+                .map(|container| format!("{container:064x}"))
+                .collect();
+            for id in &ids {
+                let group = self.group(&format!("{dir}/{id}"))?;
+                let child = janitor::sleeper(&group)?;
+                self.members.push((group, child));
+            }
+            made.push((uid, ids));
+        }
+        Ok(made)
     }
 
     /// Another cgroup beside the members, without a process.

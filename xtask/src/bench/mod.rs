@@ -1,5 +1,6 @@
 //! Benches. Each measures its floor, too, in the same run on the same machine: the ratio is what can be compared.
 
+mod agent;
 mod crowd;
 mod floor;
 mod observe;
@@ -17,6 +18,8 @@ use clap::Subcommand;
 pub enum Bench {
     /// The agent's cost per container-sample and per scrape, its memory, and how soon a new cgroup shows.
     Observe(observe::Options),
+    /// The whole agent with half a day of history: what it costs over the observer alone.
+    Agent(agent::Options),
     /// The scheduler's core in memory: pods a second, by workload.
     Sched(sched::Options),
     /// What the metrics-server takes to scrape many simulated kubelets, and to list what it knows.
@@ -33,6 +36,7 @@ impl Bench {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Observe(options) => observe::run(&options),
+            Self::Agent(options) => agent::run(&options),
             Self::Sched(options) => sched::run(&options),
             Self::Scrape(options) => scrape::run(&options),
             Self::Up(options) => up::run(&options),

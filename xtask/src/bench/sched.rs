@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::workspace;
+use crate::{kube, workspace};
 
 const WORKLOADS: &[&str] = &[
     "basic",
@@ -31,10 +31,16 @@ pub struct Options {
     /// How many pods to schedule.
     #[arg(long, default_value_t = 2000)]
     pods: usize,
+    /// End to end over a real API server; beside the kube-scheduler that PLIMSOLL_PEER_KUBE_SCHEDULER names.
+    #[arg(long)]
+    real: bool,
 }
 
 /// Each workload in a process of its own, so that its memory is its own, too. A line of JSON each.
 pub fn run(options: &Options) -> Result<()> {
+    if options.real {
+        return real(options);
+    }
     let mut build = workspace::cargo()?;
     build.args([
         "build",
@@ -63,4 +69,38 @@ pub fn run(options: &Options) -> Result<()> {
         ensure!(status.success(), "{workload} failed");
     }
     Ok(())
+}
+
+/// The whole process over a real API server with nodes that only its books know.
+fn real(options: &Options) -> Result<()> {
+    let mut build = workspace::cargo()?;
+    build.args(["build", "--quiet", "--release"]);
+    build.args([
+        "--package",
+        "plimsoll",
+        "--package",
+        "plimsoll-cluster-tests",
+    ]);
+    workspace::run(&mut build).context("build in release")?;
+    let release = workspace::target()?.join("release");
+    let mut bench = Command::new(release.join("plimsoll-cluster-tests"));
+    bench
+        .arg("--folder")
+        .arg(workspace::root()?.join("tests/cluster"))
+        .arg("--kube-bin")
+        .arg(kube::programs()?)
+        .arg("sched-bench")
+        .arg("--program")
+        .arg(release.join("plimsoll"))
+        .args(["--pods", &options.pods.to_string()])
+        .args(["--nodes", &options.nodes.unwrap_or(5_000).to_string()]);
+    if !options.only.is_empty() {
+        bench.args(["--only", &options.only.join(",")]);
+    }
+    if let Some(peer) =
+        std::env::var_os("PLIMSOLL_PEER_KUBE_SCHEDULER").filter(|peer| !peer.is_empty())
+    {
+        bench.arg("--peer").arg(peer);
+    }
+    workspace::run(&mut bench)
 }

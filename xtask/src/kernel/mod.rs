@@ -19,8 +19,8 @@ use crate::packages::{self, Need};
 use crate::workspace;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Boot takes seconds and the tests about a minute; an emulator on a busy machine gets some more.
-const TIMEOUT: Duration = Duration::from_secs(300);
+/// Boot takes seconds and the tests two minutes; an emulator on a busy machine gets some more.
+const TIMEOUT: Duration = Duration::from_secs(480);
 const NEEDS: &[Need] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("/bin/busybox", "busybox-static"),

@@ -26,4 +26,4 @@ pub use counters::Counters;
 pub use duration::parse as parse_duration;
 pub use server::{BindError, Config, Running, Server, TlsFiles};
 pub use service::Limits;
-pub use surface::Surface;
+pub use surface::{Half, Surface};

@@ -39,8 +39,13 @@ pub enum Route {
     MetricsCadvisor,
     MetricsResource,
     MetricsSelf,
+    /// Koordinator's pages: the agent on itself, and what users look for.
+    MetricsInternal,
+    MetricsExternal,
     StatsSummary,
     Sources,
+    /// What is remembered of one metric.
+    Remembered,
     Validate,
     /// The decoded path from `/api/` on.
     Api(String),
@@ -73,8 +78,9 @@ impl Route {
             Self::Metrics | Self::MetricsCadvisor => "metrics",
             Self::MetricsResource => "resource",
             Self::MetricsSelf => "self",
+            Self::MetricsInternal | Self::MetricsExternal => "metrics",
             Self::StatsSummary => "summary",
-            Self::Sources | Self::Validate => "debug",
+            Self::Sources | Self::Remembered | Self::Validate => "debug",
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
             Self::Redirect { .. } => "redirect",
@@ -114,8 +120,11 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/metrics/cadvisor" => return Route::MetricsCadvisor,
         "/metrics/resource" => return Route::MetricsResource,
         "/metrics/self" => return Route::MetricsSelf,
+        "/internal-metrics" => return Route::MetricsInternal,
+        "/external-metrics" => return Route::MetricsExternal,
         "/stats/summary" => return Route::StatsSummary,
         "/debug/sources" => return Route::Sources,
+        "/debug/memory" => return Route::Remembered,
         "/api" | "/validate" | "/static" => {
             return permanent(with_query(format!("{}{inner}/", places.prefix)));
         }
@@ -219,6 +228,9 @@ mod tests {
                 Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
             ),
             ("/metrics", Route::Metrics),
+            ("/debug/memory", Route::Remembered),
+            ("/internal-metrics", Route::MetricsInternal),
+            ("/external-metrics", Route::MetricsExternal),
             ("/api/%zz", Route::Malformed),
         ] {
             assert_eq!(to(path), expected, "{path}");

@@ -25,7 +25,7 @@ use super::counters::Counters;
 use super::pages;
 use super::reply::{self, EXPOSITION, EXPOSITION_UTF8, Failure, Reply};
 use super::route::{Places, Route, route};
-use super::surface::Surface;
+use super::surface::{Half, Surface};
 use super::target::Query;
 
 /// So many large answers are made at once; the others wait their turn.
@@ -208,8 +208,11 @@ where
         Route::MetricsCadvisor => metrics(&shared, Dialect::Kubelet, &head.headers, &query).await,
         Route::MetricsResource => resource(shared, &head.headers).await,
         Route::MetricsSelf => own_metrics(shared, &head.headers).await,
+        Route::MetricsInternal => koordlet(shared, &head.headers, Half::Internal).await,
+        Route::MetricsExternal => koordlet(shared, &head.headers, Half::External).await,
         Route::StatsSummary => summary(&shared, &head.method, &query).await,
         Route::Sources => sources(shared, query).await,
+        Route::Remembered => remembered(shared, query).await,
         Route::Validate => {
             let report = blocking(move || shared.surface.validate()).await?;
             Ok(reply::plain(report))
@@ -326,6 +329,13 @@ async fn own_metrics(shared: Arc<Shared>, headers: &HeaderMap) -> Result<Reply, 
     .await
 }
 
+async fn koordlet(shared: Arc<Shared>, headers: &HeaderMap, half: Half) -> Result<Reply, Failure> {
+    exposition(headers, move || {
+        Ok(vec![shared.surface.koordlet_metrics(half).into()])
+    })
+    .await
+}
+
 async fn exposition(
     headers: &HeaderMap,
     page: impl FnOnce() -> Result<Vec<Bytes>, Failure> + Send + 'static,
@@ -388,4 +398,22 @@ async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
     let mut text = paths.join("\n");
     text.push('\n');
     Ok(reply::plain(text))
+}
+
+async fn remembered(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
+    let metric = query
+        .filled("metric")
+        .unwrap_or("node_cpu_usage")
+        .to_owned();
+    let window = match query.filled("window") {
+        None => Duration::from_secs(300),
+        Some(text) => super::parse_duration(text)
+            .map_err(|said| Failure::new(StatusCode::BAD_REQUEST, said))?,
+    };
+    let found = blocking(move || shared.surface.remembered(&metric, window)).await?;
+    let nothing = || {
+        let said = "nothing is remembered here; see --collect-res-used-interval";
+        Failure::new(StatusCode::NOT_FOUND, said)
+    };
+    Ok(reply::json(Body::full(found.ok_or_else(nothing)?)))
 }

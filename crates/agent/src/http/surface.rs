@@ -1,6 +1,7 @@
 //! What the server shows: everything it cannot know by itself, in one trait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
@@ -8,6 +9,13 @@ use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_observe::Observer;
 use plimsoll_observe::exposition::Dialect;
 use plimsoll_observe::rest::Versions;
+
+/// What concerns the agent itself, and what users look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    Internal,
+    External,
+}
 
 /// The agent as the server sees it. Every method may take its time: it is called on a thread that may wait.
 pub trait Surface: Send + Sync + 'static {
@@ -32,6 +40,11 @@ pub trait Surface: Send + Sync + 'static {
     /// Families about the agent itself; the server adds its own.
     fn self_metrics(&self) -> Vec<u8>;
 
+    /// Koordinator's families; none where nothing is remembered.
+    fn koordlet_metrics(&self, _half: Half) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// `Err` says what is still missing.
     fn ready(&self) -> Result<(), String>;
 
@@ -40,6 +53,11 @@ pub trait Surface: Send + Sync + 'static {
 
     /// Which kernel files a container's figures come from; `None`: no such container.
     fn sources(&self, container: &str) -> Option<Vec<String>>;
+
+    /// Every series of a metric, as JSON; `None`: nothing is remembered here.
+    fn remembered(&self, _metric: &str, _window: Duration) -> Option<String> {
+        None
+    }
 
     /// How much of the disk the container runtime takes; `None` where none tells.
     fn image_fs(&self) -> Option<ImageFs> {

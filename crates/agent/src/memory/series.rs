@@ -20,6 +20,29 @@ pub struct Metric {
     pub properties: &'static [&'static str],
 }
 
+impl Metric {
+    /// The series whose properties have these values, in the order that the metric names them.
+    pub fn of(&self, values: &[&str]) -> Series {
+        debug_assert_eq!(values.len(), self.properties.len(), "{}", self.name);
+        let properties = self.properties.iter().copied();
+        Series {
+            metric: *self,
+            properties: properties
+                .zip(values.iter().map(|value| Box::from(*value)))
+                .collect(),
+        }
+    }
+}
+
+impl Series {
+    /// The key in the store, in place of what `key` holds.
+    pub fn write_key(&self, key: &mut String) {
+        key.clear();
+        // Writing to a String cannot fail.
+        let _ = write!(key, "{self}");
+    }
+}
+
 impl fmt::Display for Series {
     /// The key in the store: `name{property=value,…}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use plimsoll_api::node_metric::CollectPolicy;
 use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
 use plimsoll_api::quantity::Quantity;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Everything at one moment. Cloning it clones a few pointers.
@@ -19,9 +20,15 @@ pub struct Known {
     pub slo: Arc<NodeSlo>,
     /// What the `NodeMetric` asks for; `None`: there is no such object.
     pub collect: Option<Arc<CollectPolicy>>,
+    /// How the kubelet is set up; `None`: it was not asked, or has not answered yet.
+    pub kubelet: Option<Arc<KubeletSettings>>,
+    /// Volumes by namespace and name of the claims that pods here mount.
+    pub volumes: Arc<BTreeMap<(Box<str>, Box<str>), Box<str>>>,
+    /// The node's CPUs as they are shared out.
+    pub topology: Option<Arc<CpuShares>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
     pub uid: Arc<str>,
     pub namespace: Box<str>,
@@ -40,6 +47,8 @@ pub struct Pod {
     pub requests: BTreeMap<Box<str>, Quantity>,
     pub limits: BTreeMap<Box<str>, Quantity>,
     pub containers: Box<[Container]>,
+    /// Names of the volume claims that it mounts, in its namespace.
+    pub claims: Box<[Box<str>]>,
     pub labels: BTreeMap<Box<str>, Box<str>>,
     pub annotations: BTreeMap<Box<str>, Box<str>>,
 }
@@ -53,7 +62,7 @@ pub enum Phase {
     Unknown,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Container {
     pub name: Box<str>,
     /// Without `RUNTIME://`; `None`: it has not been started.
@@ -62,7 +71,7 @@ pub struct Container {
     pub limits: BTreeMap<Box<str>, Quantity>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Node {
     pub uid: Box<str>,
     pub labels: BTreeMap<Box<str>, Box<str>>,
@@ -73,7 +82,41 @@ pub struct Node {
     pub internal_ip: Option<Box<str>>,
 }
 
-#[derive(Debug, Clone, Default)]
+/// What of the kubelet's configuration concerns others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeletSettings {
+    pub cgroup_driver: String,
+    pub cpu_manager_policy: String,
+    pub cpu_manager_policy_options: BTreeMap<String, String>,
+    pub topology_manager_policy: String,
+    pub topology_manager_scope: String,
+    /// A list of CPUs.
+    #[serde(rename = "reservedSystemCPUs")]
+    pub reserved_system_cpus: String,
+    pub system_reserved: BTreeMap<String, String>,
+    pub kube_reserved: BTreeMap<String, String>,
+}
+
+/// Which CPUs are whose, as last reported.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CpuShares {
+    /// Of latency-sensitive pods that have none of their own, by NUMA node.
+    pub shared: Vec<CpuPool>,
+    /// Of best-effort pods.
+    pub best_effort: Vec<CpuPool>,
+    /// `none`, `static` or empty, where it is not known.
+    pub manager_policy: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CpuPool {
+    pub socket: i64,
+    pub node: i64,
+    pub cpuset: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeSlo {
     pub host_applications: Vec<HostApplication>,
     /// All sections, as JSON, with nothing left to be defaulted.
@@ -81,7 +124,7 @@ pub struct NodeSlo {
 }
 
 /// A program that runs on the node outside of pods and is looked at like one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HostApplication {
     pub name: Box<str>,
     pub priority: PriorityClass,

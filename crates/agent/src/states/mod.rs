@@ -2,7 +2,23 @@
 //! [`Board`]; whoever acts looks there. Nothing waits for it: what nobody has told yet has a usable default.
 
 mod board;
+mod counters;
 mod known;
+mod kubelet;
+mod live;
+mod objects;
+mod pods;
+mod policy;
+mod reduce;
+mod volumes;
 
 pub use board::Board;
-pub use known::{Container, HostApplication, Known, Node, NodeSlo, Phase, Pod};
+pub use counters::{Counter, Counters};
+pub use known::{
+    Container, CpuPool, CpuShares, HostApplication, Known, KubeletSettings, Node, NodeSlo, Phase,
+    Pod,
+};
+pub use kubelet::{Access, READ_ONLY_PORT};
+pub use live::{Config, PodSource, Running, States};
+pub use pods::Doorbell;
+pub use policy::Driver;

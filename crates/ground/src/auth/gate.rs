@@ -84,7 +84,11 @@ impl Gate {
                 reason,
             }),
             Err(error) => Err(Refusal::Undecided {
-                uri: head.uri.to_string(),
+                // Without the host, which HTTP/2 would have in front.
+                uri: head
+                    .uri
+                    .path_and_query()
+                    .map_or_else(|| head.uri.to_string(), ToString::to_string),
                 error,
             }),
         }

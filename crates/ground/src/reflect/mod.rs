@@ -10,6 +10,7 @@
 mod gate;
 mod raw;
 mod reflector;
+pub mod slim;
 mod store;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod answer;
 pub mod field;
 pub mod fingerprint;
 pub mod golang;
+pub mod kept;
 pub mod openapi;
 pub mod protobuf;
 pub mod request;

@@ -3,6 +3,7 @@
 use http::Method;
 
 use super::selector::{Selector, parse_fields};
+use crate::percent;
 
 /// A request, as authorization and routing see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -139,13 +140,16 @@ fn lower(method: &Method) -> &'static str {
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
+    /// Pairs that are malformed are passed over, as Go does: with an escape that is none, or a semicolon.
     pub fn parse(query: &str) -> Self {
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = query
+            .split('&')
+            .filter(|pair| !pair.is_empty() && !pair.contains(';'));
         Self(
             pairs
-                .map(|pair| {
+                .filter_map(|pair| {
                     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (decoded_form(key), decoded_form(value))
+                    Some((percent::decoded(key, true)?, percent::decoded(value, true)?))
                 })
                 .collect(),
         )
@@ -176,41 +180,14 @@ impl Query {
     }
 }
 
+/// What is malformed stays as it is.
 fn decoded(part: &str) -> String {
-    percent_decoded_as(part, false)
-}
-
-fn decoded_form(part: &str) -> String {
-    percent_decoded_as(part, true)
+    percent::decoded(part, false).unwrap_or_else(|| part.to_owned())
 }
 
 /// A path as it was meant.
 pub fn percent_decoded(path: &str) -> String {
-    percent_decoded_as(path, false)
-}
-
-fn percent_decoded_as(text: &str, plus_is_space: bool) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.as_bytes().iter();
-    while let Some(&byte) = bytes.next() {
-        match byte {
-            b'+' if plus_is_space => out.push(b' '),
-            b'%' => {
-                let hex = bytes.as_slice().get(..2).and_then(|digits| {
-                    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-                });
-                match hex {
-                    Some(value) => {
-                        out.push(value);
-                        bytes.nth(1);
-                    }
-                    None => out.push(b'%'),
-                }
-            }
-            other => out.push(other),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
+    decoded(path)
 }
 
 #[cfg(test)]
@@ -236,6 +213,17 @@ mod tests {
             ),
         };
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn parameters() {
+        let query = Query::parse("a=%zz&b=1&c;d=2&e=x%20y+z&=3&f&%zz=4&b=5");
+        assert_eq!(query.get("a"), None);
+        assert_eq!(query.get("b"), Some("1"));
+        assert_eq!(query.all("b").collect::<Vec<_>>(), ["1", "5"]);
+        assert_eq!(query.get("e"), Some("x y z"));
+        assert!(query.flag("f"));
+        assert_eq!(query.0.len(), 5);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
 use http_body_util::Either;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
@@ -74,6 +75,8 @@ pub async fn serve_connection<I, S, B>(
     let counters = Arc::clone(&house.counters);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let guard = answers.begin();
+        // HTTP/1 leaves such a body out by itself.
+        let without_body = protocol == Protocol::Http2 && request.method() == Method::HEAD;
         let answer = match unaddressed(&request) {
             Some(refusal) => {
                 counters.malformed();
@@ -86,15 +89,19 @@ pub async fn serve_connection<I, S, B>(
         };
         let marked = Arc::clone(&marked);
         async move {
-            let answer = match answer {
+            let mut answer = match answer {
                 Ok(answer) => answer.await?.map(Either::Left),
                 Err(refusal) => refusal.map(Either::Right),
             };
+            if without_body && let Some(length) = answer.body().size_hint().exact() {
+                let headers = answer.headers_mut();
+                headers.entry(CONTENT_LENGTH).or_insert(length.into());
+            }
             if answer.extensions().get::<LastOnHttp2>().is_some() {
                 marked.notify_one();
             }
             guard.answer();
-            Ok::<_, S::Error>(answer.map(|body| Held::new(body, guard)))
+            Ok::<_, S::Error>(answer.map(|body| Held::new(body, guard, without_body)))
         }
     });
     match protocol {
@@ -189,14 +196,15 @@ pub(super) async fn in_the_way(house: &House, busy: &Busy) {
 
 /// A body that keeps its connection marked as busy.
 struct Held<B> {
-    body: Pin<Box<B>>,
+    /// `None`: only the head of the answer was asked for.
+    body: Option<Pin<Box<B>>>,
     _busy: BusyGuard,
 }
 
 impl<B> Held<B> {
-    fn new(body: B, busy: BusyGuard) -> Self {
+    fn new(body: B, busy: BusyGuard, without_body: bool) -> Self {
         Self {
-            body: Box::pin(body),
+            body: (!without_body).then(|| Box::pin(body)),
             _busy: busy,
         }
     }
@@ -210,14 +218,20 @@ impl<B: Body> Body for Held<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        self.body.as_mut().poll_frame(cx)
+        match &mut self.body {
+            Some(body) => body.as_mut().poll_frame(cx),
+            None => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(|body| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Some(body) => body.size_hint(),
+            None => SizeHint::default(),
+        }
     }
 }

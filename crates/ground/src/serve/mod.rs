@@ -12,6 +12,7 @@ mod pace;
 mod refusal;
 mod self_signed;
 mod server;
+mod suites;
 mod tls;
 mod trust;
 
@@ -22,6 +23,7 @@ pub use connection::{LastOnHttp2, Protocol, serve_connection};
 pub use counters::Counters;
 pub use self_signed::{SelfSigned, SelfSignedError};
 pub use server::{BindError, Bound, Config, House, Limits, Serving};
+pub use suites::{Suites, UnknownSuite};
 pub use tls::{
     Certificate, Clients, KeyPairError, KeyPairFiles, NamedFiles, Tls, TlsError, certified_key,
 };

@@ -13,6 +13,7 @@ use rustls::{DistinguishedName, ServerConfig, SignatureScheme};
 
 use super::names::{Set, Shown};
 use super::self_signed::{SelfSigned, SelfSignedError};
+use super::suites::Suites;
 use super::trust::{Trust, TrustError};
 
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Tls {
     pub http2: bool,
     /// Nothing older than TLS 1.3.
     pub tls13_only: bool,
+    /// `None`: all that are good.
+    pub suites: Option<Suites>,
 }
 
 impl Tls {
@@ -35,6 +38,7 @@ impl Tls {
             clients: Clients::Ignored,
             http2: true,
             tls13_only: false,
+            suites: None,
         }
     }
 }
@@ -182,9 +186,16 @@ pub(super) struct Live {
     client_ca: Option<(PathBuf, Trust)>,
     shown: Arc<Shown>,
     asked: Asked,
+    spoken: Spoken,
+    current: Mutex<(Vec<u64>, Arc<ServerConfig>)>,
+}
+
+/// What does not change while the server runs.
+#[derive(Debug)]
+struct Spoken {
     http2: bool,
     tls13_only: bool,
-    current: Mutex<(Vec<u64>, Arc<ServerConfig>)>,
+    suites: Option<Suites>,
 }
 
 /// Who is asked for certificates, and with what consequence.
@@ -221,7 +232,12 @@ impl Live {
             }
         };
         let shown = Arc::new(Shown::new(Set::new(pair, load_named(&tls.named)?)));
-        let config = build(&shown, &asked, tls.http2, tls.tls13_only).map_err(TlsError::Setup)?;
+        let spoken = Spoken {
+            http2: tls.http2,
+            tls13_only: tls.tls13_only,
+            suites: tls.suites,
+        };
+        let config = build(&shown, &asked, &spoken).map_err(TlsError::Setup)?;
         Ok(Self {
             current: Mutex::new((asked.generations(), Arc::new(config))),
             files,
@@ -229,8 +245,7 @@ impl Live {
             client_ca,
             shown,
             asked,
-            http2: tls.http2,
-            tls13_only: tls.tls13_only,
+            spoken,
         })
     }
 
@@ -240,7 +255,7 @@ impl Live {
         let mut current = self.current.lock();
         if current.0 != generations {
             // Clients must hear the new authorities' names, and sessions made under the old ones must end.
-            match build(&self.shown, &self.asked, self.http2, self.tls13_only) {
+            match build(&self.shown, &self.asked, &self.spoken) {
                 Ok(config) => *current = (generations, Arc::new(config)),
                 Err(error) => tracing::error!(%error, "cannot take new client authorities"),
             }
@@ -297,10 +312,12 @@ impl Asked {
 fn build(
     shown: &Arc<Shown>,
     asked: &Asked,
-    http2: bool,
-    tls13_only: bool,
+    spoken: &Spoken,
 ) -> Result<ServerConfig, rustls::Error> {
-    let provider = provider();
+    let mut provider = rustls::crypto::ring::default_provider();
+    if let Some(suites) = &spoken.suites {
+        suites.restrict(&mut provider);
+    }
     let verifier = ClientVerifier {
         algorithms: provider.signature_verification_algorithms,
         hints: asked.trusts().iter().flat_map(Trust::hints).collect(),
@@ -309,17 +326,18 @@ fn build(
             Asked::Nobody | Asked::Politely(_) => None,
         },
     };
-    let versions = match tls13_only {
+    let versions = match spoken.tls13_only {
         true => &[&rustls::version::TLS13][..],
         false => rustls::DEFAULT_VERSIONS,
     };
-    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
+    let builder =
+        ServerConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(versions)?;
     let builder = match asked {
         Asked::Nobody => builder.with_no_client_auth(),
         _ => builder.with_client_cert_verifier(Arc::new(verifier)),
     };
     let mut config = builder.with_cert_resolver(Arc::clone(shown) as _);
-    config.alpn_protocols = match http2 {
+    config.alpn_protocols = match spoken.http2 {
         true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         false => vec![b"http/1.1".to_vec()],
     };

@@ -15,6 +15,6 @@ pub use hierarchy::{Controller, Hierarchies, Mode, unescape};
 pub use reader::{CgroupReader, Wanted, procs_file};
 pub use spec::SpecReader;
 pub use stats::{
-    Cfs, Cpu, Hugetlb, Io, IoOp, IoRow, Memory, MemoryEvents, NumaNode, NumaPages, Pids, Pressure,
-    Psi, Spec,
+    Cfs, Cpu, Hugetlb, Io, IoOp, IoRow, Lru, Memory, MemoryEvents, NumaNode, NumaPages, Pids,
+    Pressure, Psi, Spec,
 };

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::stats::{Cpu, Hugetlb, Io, Memory, NumaPages, Pids, Psi};
 use super::v1::{BlkioV1, CpuV1, MemoryV1};
-use super::v2::{MemoryV2, PressureV2};
+use super::v2::{MemoryV2, PressureFiles};
 use super::{Controller, Hierarchies, text};
 use crate::parse::{self, Limit};
+use crate::proc::meminfo::Meminfo;
 use crate::{Descriptors, HostError, HostRoot, ReadBuf, Result, Source, list_dir};
 
 /// What will be asked of a cgroup. What is not wanted is neither opened nor read.
@@ -39,12 +40,13 @@ pub(super) enum Version {
         cpu: Option<CpuV1>,
         memory: Option<MemoryV1>,
         io: Option<BlkioV1>,
+        pressure: Option<PressureFiles>,
     },
     V2 {
         cpu: Option<Source>,
         memory: Option<MemoryV2>,
         io: Option<Source>,
-        pressure: Option<PressureV2>,
+        pressure: Option<PressureFiles>,
     },
 }
 
@@ -179,14 +181,11 @@ impl CgroupReader {
 
     /// (cpu, memory, io); zeros where this kernel keeps none.
     pub fn pressure(&mut self, buf: &mut ReadBuf) -> Result<(Psi, Psi, Psi)> {
-        let Version::V2 {
-            pressure: Some(files),
-            ..
-        } = &mut self.version
-        else {
-            return Ok(Default::default());
-        };
-        files.read(buf)
+        let (Version::V1 { pressure, .. } | Version::V2 { pressure, .. }) = &mut self.version;
+        match pressure {
+            Some(files) => files.read(buf),
+            None => Ok(Default::default()),
+        }
     }
 
     pub fn pids(&mut self, buf: &mut ReadBuf) -> Result<Option<Pids>> {
@@ -242,6 +241,19 @@ impl CgroupReader {
         Ok(())
     }
 
+    /// Whether memory by NUMA node is among what was wanted.
+    pub fn has_numa(&self) -> bool {
+        self.numa.is_some()
+    }
+
+    /// `/proc/meminfo` as the last reading of the root's memory saw it; `None` where that did not look (v1).
+    pub fn meminfo(&self) -> Option<Meminfo> {
+        match &self.version {
+            Version::V2 { memory, .. } => memory.as_ref()?.meminfo(),
+            Version::V1 { .. } => None,
+        }
+    }
+
     pub fn numa(&mut self, buf: &mut ReadBuf, out: &mut NumaPages) -> Result<bool> {
         let v2 = matches!(self.version, Version::V2 { .. });
         let Some(source) = &mut self.numa else {
@@ -276,10 +288,18 @@ impl CgroupReader {
     pub fn retry_absent(&mut self) {
         let each: &mut dyn FnMut(&mut Source) = &mut Source::retry_absent;
         match &mut self.version {
-            Version::V1 { cpu, memory, io } => {
+            Version::V1 {
+                cpu,
+                memory,
+                io,
+                pressure,
+            } => {
                 cpu.iter_mut().for_each(|files| files.each_source(each));
                 memory.iter_mut().for_each(|files| files.each_source(each));
                 io.iter_mut().for_each(|files| files.each_source(each));
+                pressure
+                    .iter_mut()
+                    .for_each(|files| files.each_source(each));
             }
             Version::V2 {
                 cpu,
@@ -312,10 +332,16 @@ impl CgroupReader {
     fn all_sources(&self) -> Vec<&Source> {
         let mut out: Vec<&Source> = Vec::new();
         match &self.version {
-            Version::V1 { cpu, memory, io } => {
+            Version::V1 {
+                cpu,
+                memory,
+                io,
+                pressure,
+            } => {
                 out.extend(cpu.iter().flat_map(CpuV1::sources));
                 out.extend(memory.iter().flat_map(MemoryV1::sources));
                 out.extend(io.iter().flat_map(BlkioV1::sources));
+                out.extend(pressure.iter().flat_map(PressureFiles::sources));
             }
             Version::V2 {
                 cpu,
@@ -325,7 +351,7 @@ impl CgroupReader {
             } => {
                 out.extend(cpu.iter().chain(io));
                 out.extend(memory.iter().flat_map(MemoryV2::sources));
-                out.extend(pressure.iter().flat_map(PressureV2::sources));
+                out.extend(pressure.iter().flat_map(PressureFiles::sources));
             }
         }
         if let Some(pids) = &self.pids {

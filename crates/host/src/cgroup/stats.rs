@@ -25,6 +25,8 @@ pub struct Cfs {
 pub struct Psi {
     pub some: Pressure,
     pub full: Pressure,
+    /// Older kernels have no `full` line for CPU.
+    pub has_full: bool,
 }
 
 /// One line of a pressure file. The kernel prints averages with two decimals; they are kept as hundredths, exactly.
@@ -63,6 +65,16 @@ pub struct Memory {
     pub zswap: u64,
     pub zswapped: u64,
     pub events: MemoryEvents,
+    /// `None`: this kernel does not tell all of them.
+    pub lru: Option<Lru>,
+}
+
+/// The lists that hold what cannot simply be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lru {
+    pub inactive_anon: u64,
+    pub active_anon: u64,
+    pub unevictable: u64,
 }
 
 /// `memory.events` (v2), the whole subtree's.

@@ -1,7 +1,7 @@
 //! The formats of cgroup files, as pure functions from bytes to figures.
 
 use super::stats::{
-    Cfs, Hugetlb, IoOp, IoRow, Memory, MemoryEvents, NumaNode, NumaPages, Pressure, Psi,
+    Cfs, Hugetlb, IoOp, IoRow, Lru, Memory, MemoryEvents, NumaNode, NumaPages, Pressure, Psi,
 };
 use crate::parse::{Malformed, flat_keyed, lines, u64, whole_lines, words};
 
@@ -85,6 +85,7 @@ pub fn cpu_stat_v2(text: &[u8]) -> Result<CpuStatV2, Malformed> {
 /// v1 `memory.stat`. `hierarchical`: the figures of the subtree (`total_…`) are wanted, as `memory.use_hierarchy`
 /// says. Fault and refault counts exist for the cgroup itself only, whatever it says, as in the original.
 pub fn memory_stat_v1(text: &[u8], hierarchical: bool, out: &mut Memory) -> Result<(), Malformed> {
+    let mut lru = LruKeys::default();
     flat_keyed(text, |key, value| {
         // Whole-subtree keys and own keys differ by a prefix; the own-only counters have none.
         let wanted = match key.strip_prefix(b"total_") {
@@ -96,15 +97,48 @@ pub fn memory_stat_v1(text: &[u8], hierarchical: bool, out: &mut Memory) -> Resu
                     b"pgmajfault" => out.pgmajfault = value,
                     b"workingset_refault_file" => out.refault_file = value,
                     b"workingset_refault_anon" => out.refault_anon = value,
-                    own if !hierarchical => set_memory_v1(own, value, out),
+                    own if !hierarchical => {
+                        set_memory_v1(own, value, out);
+                        lru.set(own, value);
+                    }
                     _ => {}
                 }
                 return true;
             }
         };
         set_memory_v1(wanted, value, out);
+        lru.set(wanted, value);
         true
-    })
+    })?;
+    out.lru = lru.all();
+    Ok(())
+}
+
+/// The three lists count together or not at all.
+#[derive(Default)]
+struct LruKeys {
+    inactive_anon: Option<u64>,
+    active_anon: Option<u64>,
+    unevictable: Option<u64>,
+}
+
+impl LruKeys {
+    fn set(&mut self, key: &[u8], value: u64) {
+        match key {
+            b"inactive_anon" => self.inactive_anon = Some(value),
+            b"active_anon" => self.active_anon = Some(value),
+            b"unevictable" => self.unevictable = Some(value),
+            _ => {}
+        }
+    }
+
+    fn all(self) -> Option<Lru> {
+        Some(Lru {
+            inactive_anon: self.inactive_anon?,
+            active_anon: self.active_anon?,
+            unevictable: self.unevictable?,
+        })
+    }
 }
 
 fn set_memory_v1(key: &[u8], value: u64, out: &mut Memory) {
@@ -122,6 +156,7 @@ fn set_memory_v1(key: &[u8], value: u64, out: &mut Memory) {
 /// v2 `memory.stat`, always of the subtree.
 pub fn memory_stat_v2(text: &[u8], out: &mut Memory) -> Result<(), Malformed> {
     let (mut anon, mut inactive_file) = (None, None);
+    let mut lru = LruKeys::default();
     flat_keyed(text, |key, value| {
         match key {
             b"anon" => anon = Some(value),
@@ -139,10 +174,11 @@ pub fn memory_stat_v2(text: &[u8], out: &mut Memory) -> Result<(), Malformed> {
             b"workingset_refault_anon" => out.refault_anon = value,
             b"zswap" => out.zswap = value,
             b"zswapped" => out.zswapped = value,
-            _ => {}
+            other => lru.set(other, value),
         }
         true
     })?;
+    out.lru = lru.all();
     let needed = anon.zip(inactive_file);
     (out.rss, out.inactive_file) = needed.ok_or_else(|| Malformed::cut_short(text))?;
     Ok(())
@@ -175,7 +211,10 @@ pub fn psi(text: &[u8]) -> Result<Psi, Malformed> {
         let mut fields = words(line);
         let target = match fields.next() {
             Some(b"some") => &mut out.some,
-            Some(b"full") => &mut out.full,
+            Some(b"full") => {
+                out.has_full = true;
+                &mut out.full
+            }
             _ => return Err(bad()),
         };
         *target = pressure(fields).ok_or_else(bad)?;
@@ -404,7 +443,7 @@ mod tests {
         check(
             psi(text).unwrap(),
             expect![
-                "Psi { some: Pressure { total_us: 123456, avg10_centi: 102, avg60_centi: 50, avg300_centi: 1000 }, full: Pressure { total_us: 7, avg10_centi: 0, avg60_centi: 0, avg300_centi: 0 } }"
+                "Psi { some: Pressure { total_us: 123456, avg10_centi: 102, avg60_centi: 50, avg300_centi: 1000 }, full: Pressure { total_us: 7, avg10_centi: 0, avg60_centi: 0, avg300_centi: 0 }, has_full: true }"
             ],
         );
         check(

@@ -177,6 +177,7 @@ impl Files<'_> {
             cpu: wanted.cpu.then(|| self.cpu_v1(wanted.per_cpu)).flatten(),
             memory: wanted.memory.then(|| self.memory_v1(buf)).flatten(),
             io: wanted.io.then(|| self.blkio_v1()).flatten(),
+            pressure: self.pressure(Controller::Cpuacct, wanted),
         }
     }
 

@@ -4,7 +4,7 @@ use super::reader::{Files, Version, Wanted};
 use super::stats::{Memory, Psi};
 use super::{Controller, text};
 use crate::parse;
-use crate::proc::meminfo::parse_meminfo;
+use crate::proc::meminfo::{Meminfo, parse_meminfo};
 use crate::{HostRoot, ReadBuf, Result, Source};
 
 #[derive(Debug)]
@@ -16,10 +16,12 @@ pub(super) struct MemoryV2 {
     events: Source,
     /// The root cgroup has no `memory.current` and no swap figure: both come from elsewhere.
     root_meminfo: Option<Source>,
+    /// What that file said last, for whoever else needs it.
+    meminfo: Option<Meminfo>,
 }
 
 #[derive(Debug)]
-pub(super) struct PressureV2 {
+pub(super) struct PressureFiles {
     cpu: Source,
     memory: Source,
     io: Source,
@@ -48,6 +50,10 @@ impl MemoryV2 {
         ]
     }
 
+    pub(super) fn meminfo(&self) -> Option<Meminfo> {
+        self.meminfo
+    }
+
     pub(super) fn read(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
         let stat = self.stat.parse(buf, |t| text::memory_stat_v2(t, out))?;
         match self.current.parse(buf, parse::single)? {
@@ -59,9 +65,8 @@ impl MemoryV2 {
         out.max_usage = self.peak.parse(buf, parse::single)?.unwrap_or(0);
         match &mut self.root_meminfo {
             Some(meminfo) => {
-                out.swap = meminfo
-                    .parse(buf, parse_meminfo)?
-                    .map_or(0, |info| info.swap_used());
+                self.meminfo = meminfo.parse(buf, parse_meminfo)?;
+                out.swap = self.meminfo.map_or(0, |info| info.swap_used());
             }
             None => out.swap = self.swap.parse(buf, parse::single)?.unwrap_or(0),
         }
@@ -72,7 +77,7 @@ impl MemoryV2 {
     }
 }
 
-impl PressureV2 {
+impl PressureFiles {
     pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
         [&mut self.cpu, &mut self.memory, &mut self.io]
             .into_iter()
@@ -109,20 +114,32 @@ impl Files<'_> {
                 events: file("memory.events")?,
                 root_meminfo: (self.cgroup == "/")
                     .then(|| Source::new(root.proc("meminfo"), self.descriptors)),
-            })
-        };
-        let pressure = || {
-            Some(PressureV2 {
-                cpu: file("cpu.pressure")?,
-                memory: file("memory.pressure")?,
-                io: file("io.pressure")?,
+                meminfo: None,
             })
         };
         Version::V2 {
             cpu: wanted.cpu.then(|| file("cpu.stat")).flatten(),
             memory: wanted.memory.then(memory).flatten(),
             io: wanted.io.then(|| file("io.stat")).flatten(),
-            pressure: wanted.pressure.then(pressure).flatten(),
+            pressure: self.pressure(Controller::Cpu, wanted),
         }
+    }
+
+    /// v2 has them in the one directory; kernels that were taught them for v1 do beside the CPU figures.
+    pub(super) fn pressure(&self, beside: Controller, wanted: Wanted) -> Option<PressureFiles> {
+        let file = |name| self.source(beside, name);
+        if !wanted.pressure {
+            return None;
+        }
+        // Nearly all v1 kernels have none: looking once costs less than three files that are missed again and again.
+        let v1 = beside == Controller::Cpuacct;
+        if v1 && !self.dir(beside)?.join("cpu.pressure").exists() {
+            return None;
+        }
+        Some(PressureFiles {
+            cpu: file("cpu.pressure")?,
+            memory: file("memory.pressure")?,
+            io: file("io.pressure")?,
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 mod block;
 mod diskstats;
+mod local;
 mod mountinfo;
 mod partitions;
 mod statfs;
@@ -12,6 +13,7 @@ pub use block::{DeviceNames, Disk, disks, filesystem_uuids};
 pub use diskstats::{
     DeviceName, DiskCounters, DiskRow, find_disk, parse_diskstats, read_diskstats,
 };
+pub use local::LocalStorage;
 pub use mountinfo::{Mount, overlay_upper_dir, parse_mountinfo, read_mounts};
 pub use partitions::{
     CrioStorage, DockerStorage, FsKind, ImageStorage, Label, Partition, Partitions,

@@ -8,6 +8,7 @@ use crate::parse;
 pub struct Cpuinfo {
     /// x86 only: `GenuineIntel`.
     pub vendor_id: String,
+    pub model: String,
     pub processors: usize,
     /// Distinct cores over all sockets; zero where cores are not told.
     pub cores: usize,
@@ -34,6 +35,9 @@ pub fn parse_cpuinfo(text: &[u8]) -> Cpuinfo {
             b"vendor_id" if info.vendor_id.is_empty() => {
                 let word = parse::words(value).next().unwrap_or(b"");
                 info.vendor_id = String::from_utf8_lossy(word).into_owned();
+            }
+            b"model name" if info.model.is_empty() => {
+                info.model = String::from_utf8_lossy(value).into_owned();
             }
             // Comes before `core id`, and numbers cores anew on every socket.
             b"physical id" => {

@@ -3,6 +3,7 @@
 mod cpuinfo;
 mod devices;
 mod identity;
+mod processors;
 mod topology;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,7 @@ pub use identity::{
     BOOT_ID_FILES, IdFiles, MACHINE_ID_FILES, first_readable, kernel_version, os_version,
     parse_os_release, system_uuid,
 };
+pub use processors::{CpuFacts, NumaFacts, NumaNodeFacts, Processor};
 pub use topology::{Cache, Core, Node, Topology};
 
 /// Everything that a report says about a machine. Bytes unless the name says otherwise.

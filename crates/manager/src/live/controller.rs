@@ -11,7 +11,7 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::runtime::watcher;
 use parking_lot::Mutex;
-use plimsoll_api::node_metric;
+use plimsoll_api::{node_metric, node_slo, node_topology};
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::events::{Recorder, Reference};
 use plimsoll_ground::reflect::{Change, Gate, Reader, Reflector};
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::marked::Marked;
 use super::node::{Known, Step, steps};
-use super::objects::{Node, NodeMetric, NodeSlo, Pod};
+use super::objects::{Node, NodeMetric, NodeSlo, Pod, Topology};
 use crate::config::Config;
 
 /// Silence is no event: everything is looked at this often.
@@ -133,10 +133,18 @@ impl Controller {
         let (metrics, _) = metrics.spawn(gate, shutdown.clone());
         let (slos, _) = slos.spawn(gate, shutdown.clone());
         pods.spawn(gate, shutdown.clone());
+        // Many clusters have no such objects: nobody waits for them.
+        let topologies = {
+            let marked = marked.clone();
+            Reflector::<Topology>::all("noderesourcetopologies", client())
+                .on_change(move |change| marked.mark(&named(&change)))
+        };
+        let (topologies, _) = topologies.spawn(&Gate::default(), shutdown.clone());
         Cluster {
             nodes,
             metrics,
             slos,
+            topologies,
             on_node,
             config,
         }
@@ -226,6 +234,7 @@ struct Cluster {
     nodes: Reader<Node>,
     metrics: Reader<NodeMetric>,
     slos: Reader<NodeSlo>,
+    topologies: Reader<Topology>,
     on_node: PodsByNode,
     config: Arc<Mutex<Arc<Config>>>,
 }
@@ -272,6 +281,7 @@ impl Worker {
         let known = Known {
             metric: self.cluster.metrics.get("", name),
             slo: self.cluster.slos.get("", name),
+            topology: self.cluster.topologies.get("", name),
             pods: self.cluster.on_node.lock().on(name),
             written: self.written.get(name).copied(),
             node,
@@ -314,8 +324,15 @@ impl Worker {
                 self.replace(node_metric::KIND, node_metric::PLURAL, name, spec)
                     .await
             }
-            Step::CreateSlo { spec } => self.create("NodeSLO", "nodeslos", name, spec).await,
-            Step::ReplaceSloSpec { spec } => self.replace("NodeSLO", "nodeslos", name, spec).await,
+            Step::CreateSlo { spec } => {
+                self.create(node_slo::KIND, node_slo::PLURAL, name, spec)
+                    .await
+            }
+            Step::ReplaceSloSpec { spec } => {
+                self.replace(node_slo::KIND, node_slo::PLURAL, name, spec)
+                    .await
+            }
+            Step::LendZones { patch } => self.lend_zones(name, patch).await,
             Step::Lend {
                 node,
                 status,
@@ -330,6 +347,21 @@ impl Worker {
                 self.written.insert(name.to_owned(), now);
                 Ok(())
             }
+        }
+    }
+
+    async fn lend_zones(&self, name: &str, patch: Value) -> Result<(), kube::Error> {
+        let kind = GroupVersionKind::gvk(
+            node_topology::GROUP,
+            node_topology::VERSION,
+            node_topology::KIND,
+        );
+        let resource = ApiResource::from_gvk_with_plural(&kind, node_topology::PLURAL);
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        match api.patch(name, &params(), &Patch::Merge(patch)).await {
+            // Gone, or changed meanwhile; either way the copy will tell.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            other => other.map(drop),
         }
     }
 
@@ -387,8 +419,8 @@ impl Worker {
             ),
             (
                 self.cluster.slos.get("", name).is_some(),
-                "NodeSLO",
-                "nodeslos",
+                node_slo::KIND,
+                node_slo::PLURAL,
             ),
         ];
         for (exists, kind, plural) in known {

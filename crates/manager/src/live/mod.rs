@@ -8,6 +8,7 @@ mod controller;
 mod marked;
 mod node;
 mod objects;
+mod zones;
 
 use std::time::Duration;
 

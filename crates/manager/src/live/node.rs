@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use plimsoll_api::names;
 use serde_json::{Map, Value, json};
 
-use super::objects::{Node, NodeMetric, NodeSlo, Pod, spelled};
+use super::objects::{Node, NodeMetric, NodeSlo, Pod, Topology, spelled};
+use super::zones;
 use crate::amount::Amount;
 use crate::config::Config;
 use crate::plan::{self, Present, Wanted, Writes};
@@ -19,6 +20,8 @@ pub struct Known {
     pub node: Arc<Node>,
     pub metric: Option<Arc<NodeMetric>>,
     pub slo: Option<Arc<NodeSlo>>,
+    /// `None`: its agent has not told how its CPUs and memory lie.
+    pub topology: Option<Arc<Topology>>,
     /// Those on it.
     pub pods: Vec<Arc<Pod>>,
     /// When its lent resources were written last, as far as this process knows.
@@ -46,6 +49,10 @@ pub enum Step {
         status: Value,
         reason: String,
     },
+    /// A merge patch of the topology object as it was seen.
+    LendZones {
+        patch: Value,
+    },
 }
 
 /// What makes the cluster what it should be, and complaints about what the node says of itself.
@@ -67,10 +74,13 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
         Some(slo) if slo.spec != spec => steps.push(Step::ReplaceSloSpec { spec }),
         Some(_) => {}
     }
-    let (wanted, reason) = wanted(known, &strategy, annotations, now);
+    let (wanted, zones, reason) = wanted(known, &strategy, annotations, now);
     let present = present(known);
     if let Some(writes) = plan::writes(&present, wanted, &strategy, now) {
         steps.push(lend(&writes, reason));
+    }
+    if let Some(topology) = &known.topology {
+        steps.extend(zones::lend(topology, &zones, &strategy));
     }
     (steps, complaints)
 }
@@ -80,12 +90,13 @@ fn wanted(
     strategy: &crate::colocation::Strategy,
     annotations: &BTreeMap<String, String>,
     now: Timestamp,
-) -> (Wanted, String) {
+) -> (Wanted, Vec<Amount>, String) {
+    let nothing = |reason: &str| (Wanted::Nothing, Vec::new(), reason.to_owned());
     if strategy.enable != Some(true) {
-        return (Wanted::Nothing, "colocation is not enabled".to_owned());
+        return nothing("colocation is not enabled");
     }
     let Some(metric) = &known.metric else {
-        return (Wanted::Nothing, "the node has not reported yet".to_owned());
+        return nothing("the node has not reported yet");
     };
     let updated = metric
         .status
@@ -93,10 +104,7 @@ fn wanted(
         .as_ref()
         .and_then(|text| text.parse().ok());
     if plan::is_stale(updated, strategy, now) {
-        return (
-            Wanted::Nothing,
-            "the node's last report is too old".to_owned(),
-        );
+        return nothing("the node's last report is too old");
     }
     let node = described(&known.node, annotations);
     let (report, pods) = reported(metric, &known.pods);
@@ -107,7 +115,9 @@ fn wanted(
         batch: batch.amount,
         mid: mid.amount,
     };
-    (amounts, reason)
+    let zones = known.topology.as_deref().and_then(zones::amounts);
+    let zones = zones.map(|zones| reclaim::batch_by_zone(&node, &report, &pods, strategy, &zones));
+    (amounts, zones.unwrap_or_default(), reason)
 }
 
 fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::Node {
@@ -186,6 +196,7 @@ fn reported(metric: &NodeMetric, pods: &[Arc<Pod>]) -> (Report, Vec<reclaim::Pod
                 qos: pod.qos(),
                 request: pod.request(),
                 used: found.map(|found| Amount::of(&found.pod_usage.resources)),
+                zones: pod.zones(),
             })
         })
         .collect();
@@ -326,6 +337,7 @@ mod tests {
                     "status": {"phase": "Succeeded", "qosClass": "Burstable"}
                 })),
             ],
+            topology: None,
             written: None,
         }
     }

@@ -6,8 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::names;
 use plimsoll_api::node_metric::{self, NodeMetricStatus};
+use plimsoll_api::node_slo;
+use plimsoll_api::node_topology::{self, Zone};
+use plimsoll_api::pod::{self, Resources};
 use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
 use plimsoll_api::quantity::Quantity;
+use plimsoll_ground::found_at;
+use plimsoll_ground::reflect::slim;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,6 +20,7 @@ use crate::amount::Amount;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Node {
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub status: NodeStatus,
@@ -29,6 +35,7 @@ pub struct NodeStatus {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: PodSpec,
@@ -43,20 +50,17 @@ pub struct PodSpec {
     pub priority: Option<i32>,
     pub containers: Vec<Container>,
     pub init_containers: Vec<Container>,
-    pub overhead: BTreeMap<String, String>,
+    #[serde(deserialize_with = "pod::amounts")]
+    pub overhead: pod::Amounts,
+    /// Of the pod as a whole.
+    pub resources: Option<Resources>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    pub resources: ContainerResources,
+    pub resources: Resources,
     pub restart_policy: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub struct ContainerResources {
-    pub requests: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -68,6 +72,7 @@ pub struct PodStatus {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeMetric {
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
@@ -77,35 +82,19 @@ pub struct NodeMetric {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeSlo {
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
 }
 
-/// Tells kube where a kind of object is found.
-macro_rules! found_at {
-    ($type:ty, $group:expr, $version:expr, $api_version:expr, $kind:expr, $plural:expr, $scope:ty) => {
-        impl k8s_openapi::Resource for $type {
-            const API_VERSION: &'static str = $api_version;
-            const GROUP: &'static str = $group;
-            const KIND: &'static str = $kind;
-            const VERSION: &'static str = $version;
-            const URL_PATH_SEGMENT: &'static str = $plural;
-            type Scope = $scope;
-        }
-
-        impl k8s_openapi::Metadata for $type {
-            type Ty = ObjectMeta;
-
-            fn metadata(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn metadata_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
+/// A node's NUMA nodes, as its agent tells them.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Topology {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub zones: Vec<Zone>,
 }
 
 const SLO_API: &str = "slo.koordinator.sh/v1alpha1";
@@ -126,12 +115,40 @@ found_at!(
     node_metric::GROUP,
     node_metric::VERSION,
     SLO_API,
-    "NodeSLO",
-    "nodeslos",
+    node_slo::KIND,
+    node_slo::PLURAL,
+    ClusterResourceScope
+);
+
+found_at!(
+    Topology,
+    node_topology::GROUP,
+    node_topology::VERSION,
+    node_topology::API_VERSION,
+    node_topology::KIND,
+    node_topology::PLURAL,
     ClusterResourceScope
 );
 
 impl Pod {
+    /// The NUMA nodes that the scheduler has bound it to.
+    pub fn zones(&self) -> Vec<usize> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Status {
+            numa_node_resources: Vec<Bound>,
+        }
+        #[derive(Deserialize)]
+        struct Bound {
+            node: usize,
+        }
+        let annotations = self.metadata.annotations.as_ref();
+        let text = annotations.and_then(|all| all.get(names::ANNOTATION_RESOURCE_STATUS));
+        let status = text.and_then(|text| serde_json::from_str::<Status>(text).ok());
+        let bound = status.unwrap_or_default().numa_node_resources;
+        bound.into_iter().map(|one| one.node).collect()
+    }
+
     /// It holds, or is about to hold, resources of its node.
     pub fn is_alive(&self) -> bool {
         matches!(self.status.phase.as_str(), "Running" | "Pending" | "")
@@ -153,33 +170,20 @@ impl Pod {
         labels.get(name).map(String::as_str)
     }
 
-    /// What it keeps while it runs, or needs to start, whichever is more.
     pub fn request(&self) -> Amount {
-        let sum = |containers: &[Container]| {
-            containers
-                .iter()
-                .fold(Amount::default(), |sum, one| sum.plus(one.request()))
-        };
-        let mut running = sum(&self.spec.containers);
-        let mut starting = Amount::default();
-        let mut beside = Amount::default();
-        for container in &self.spec.init_containers {
-            // One that goes on running is there when the next one starts.
-            if container.restart_policy.as_deref() == Some("Always") {
-                beside = beside.plus(container.request());
-                starting = starting.max(beside);
-            } else {
-                starting = starting.max(beside.plus(container.request()));
-            }
+        let spec = &self.spec;
+        let running = spec.containers.iter().map(|one| &one.resources.requests);
+        let starting = spec.init_containers.iter().map(|one| pod::Part {
+            amounts: &one.resources.requests,
+            stays: one.restart_policy.as_deref() == Some("Always"),
+        });
+        let nothing = pod::Amounts::new();
+        let whole = spec.resources.as_ref().map(|whole| &whole.requests);
+        let total = pod::total(running, starting, whole.unwrap_or(&nothing), &spec.overhead);
+        Amount {
+            milli_cpu: total.get("cpu").map_or(0, Quantity::milli),
+            memory: total.get("memory").map_or(0, Quantity::value),
         }
-        running = running.plus(beside);
-        running.max(starting).plus(Amount::of(&self.spec.overhead))
-    }
-}
-
-impl Container {
-    fn request(&self) -> Amount {
-        Amount::of(&self.resources.requests)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a list may be asked for, and the words in which the rest is refused.
 
+use std::time::Duration;
+
 use plimsoll_ground::rest::field::{self, FieldError, Path};
 use plimsoll_ground::rest::request::Query;
 use plimsoll_ground::rest::selector::{Selector, parse_fields, parse_labels};
@@ -91,26 +93,28 @@ fn consistent(query: &Query) -> Result<(), Failure> {
     Err(Failure::invalid(subject, "", &errors))
 }
 
-/// `timeout`, which any request may have. Nothing here takes long enough for it to matter.
-pub fn timeout(query: &Query) -> Result<(), Failure> {
+/// `timeout`, which any request may have. `None`: nothing that would limit it.
+pub fn timeout(query: &Query) -> Result<Option<Duration>, Failure> {
     let Some(text) = query.get("timeout") else {
-        return Ok(());
+        return Ok(None);
     };
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if is_duration(unsigned) {
-        return Ok(());
-    }
-    Err(Failure::bad_request(format!(
-        "invalid timeout specified in the request URL - time: invalid duration {}",
-        field::quote(text)
-    )))
+    let Some(limit) = duration(unsigned) else {
+        return Err(Failure::bad_request(format!(
+            "invalid timeout specified in the request URL - time: invalid duration {}",
+            field::quote(text)
+        )));
+    };
+    let limits = !limit.is_zero() && !text.starts_with('-');
+    Ok(limits.then_some(limit))
 }
 
 /// Go's: `0`, or numbers with units.
-fn is_duration(text: &str) -> bool {
+fn duration(text: &str) -> Option<Duration> {
     if text == "0" {
-        return true;
+        return Some(Duration::ZERO);
     }
+    let mut sum = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
         let number = rest
@@ -121,14 +125,20 @@ fn is_duration(text: &str) -> bool {
             .find(|c: char| c.is_ascii_digit() || c == '.')
             .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit);
-        let is_number = digits.bytes().any(|b| b.is_ascii_digit())
-            && digits.bytes().filter(|b| *b == b'.').count() <= 1;
-        if !is_number || !["ns", "us", "µs", "μs", "ms", "s", "m", "h"].contains(&unit) {
-            return false;
-        }
+        let unit = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let number: f64 = digits.parse().ok()?;
+        sum = sum.saturating_add(Duration::try_from_secs_f64(number * unit).ok()?);
         rest = after;
     }
-    !text.is_empty()
+    (!text.is_empty()).then_some(sum)
 }
 
 #[cfg(test)]
@@ -174,17 +184,20 @@ mod tests {
     #[test]
     fn timeouts() {
         for (text, expected) in [
-            ("1s", true),
-            ("1h2m3.5s", true),
-            ("0", true),
-            ("-1s", true),
-            ("", true),
-            ("1", false),
-            ("x", false),
-            ("1.2.3s", false),
+            ("1s", Some(Some(Duration::from_secs(1)))),
+            ("1h2m3.5s", Some(Some(Duration::from_millis(3_723_500)))),
+            ("1ns", Some(Some(Duration::from_nanos(1)))),
+            ("0", Some(None)),
+            ("-1s", Some(None)),
+            ("", Some(None)),
+            ("1", None),
+            ("x", None),
+            ("s", None),
+            ("1.2.3s", None),
         ] {
             let query = Query::parse(&format!("timeout={text}"));
-            assert_eq!(timeout(&query).is_ok(), expected, "{text}");
+            let expected = expected.ok_or(());
+            assert_eq!(timeout(&query).map_err(drop), expected, "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -15,6 +15,7 @@ use plimsoll_ground::health::{Class, Health, InFlight};
 use plimsoll_ground::metrics::process;
 use plimsoll_ground::reflect;
 use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
+use plimsoll_ground::rest::kept::keeping;
 use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
 use plimsoll_ground::rest::status::Failure;
 use plimsoll_ground::serve::LastOnHttp2;
@@ -46,6 +47,8 @@ pub struct Rooms {
     pub known: reflect::Gate,
     pub gate: Gate,
     pub in_flight: InFlight,
+    /// The longest that a request may take.
+    pub request_timeout: Duration,
     pub health: Health,
     pub own: OwnMetrics,
     pub announced: Announced,
@@ -135,7 +138,7 @@ impl Surface {
         let origin = asked.head.headers.get(header::ORIGIN).cloned();
         let mut response = match parts.browsers.preflight(&asked.head) {
             Some(response) => response,
-            None => self.admitted(&mut asked, class).await,
+            None => self.in_time(&mut asked, class, began).await,
         };
         parts.browsers.mark(response.headers_mut(), origin.as_ref());
         if parts.browsers.sends_away() {
@@ -151,21 +154,31 @@ impl Surface {
             parts.own.requests.answered(labels, code, began.elapsed());
         }
         // It is under way until its last byte is out.
-        response.map(|body| {
-            body.map_frame(move |frame| {
-                let _ = &under_way;
-                frame
-            })
-            .boxed_unsync()
-        })
+        response.map(|body| keeping(body, under_way))
+    }
+
+    /// Nobody waits longer than they wished to, nor than anybody may.
+    async fn in_time(&self, asked: &mut Asked, class: Class, began: Instant) -> Answer {
+        if asked.info.verb == "watch" {
+            return self.admitted(asked, class).await;
+        }
+        let wished = match options::timeout(&asked.query) {
+            Ok(wished) => wished,
+            Err(refused) => return asked.refused(&refused),
+        };
+        let longest = self.0.parts.request_timeout;
+        let limit = wished.map_or(longest, |wished| wished.min(longest));
+        // Even what could be answered at once is not, when the time for it has passed.
+        let Some(rest) = limit.checked_sub(began.elapsed()) else {
+            return too_late();
+        };
+        match tokio::time::timeout(rest, self.admitted(asked, class)).await {
+            Ok(response) => response,
+            Err(_) => too_late(),
+        }
     }
 
     async fn admitted(&self, asked: &mut Asked, class: Class) -> Answer {
-        if asked.info.verb != "watch"
-            && let Err(refused) = options::timeout(&asked.query)
-        {
-            return asked.refused(&refused);
-        }
         let parts = &self.0.parts;
         let user = match parts.gate.identify(&mut asked.head).await {
             Ok(user) => user,
@@ -184,13 +197,7 @@ impl Surface {
             Err(refused) => asked.refused(&refused),
         };
         mark_strangers(&mut response, &user);
-        response.map(|body| {
-            body.map_frame(move |frame| {
-                let _ = &place;
-                frame
-            })
-            .boxed_unsync()
-        })
+        response.map(|body| keeping(body, place))
     }
 
     async fn routed(&self, asked: &Asked) -> Result<Answer, Failure> {
@@ -391,6 +398,17 @@ fn turned_away(asked: &Asked, refusal: &Refusal) -> Answer {
         response.extensions_mut().insert(LastOnHttp2);
     }
     response
+}
+
+/// Not in the format that was asked for: what would write that is taken to be stuck.
+fn too_late() -> Answer {
+    const TEXT: &str = concat!(
+        r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","#,
+        r#""reason":"Timeout","details":{},"code":504}"#,
+        "\n"
+    );
+    let kind = "text/plain; charset=utf-8";
+    answer::answer(StatusCode::GATEWAY_TIMEOUT, kind, answer::full(TEXT))
 }
 
 /// Strangers must not keep a connection on which much can be asked at little cost.

@@ -193,7 +193,9 @@ impl Scraper {
     ) -> Result<(bool, u64), Fault> {
         let target = (*job.target).as_ref().map_err(Clone::clone)?;
         let body = self.client.fetch(target, connection).await?;
-        let asked_at = i64::try_from(asked_at.as_nanos()).unwrap_or(i64::MAX);
+        // Times are told in milliseconds: a page without them is as exact as one with.
+        let asked_at = i64::try_from(asked_at.as_millis()).unwrap_or(i64::MAX);
+        let asked_at = asked_at.saturating_mul(1_000_000);
         let lenient = self.store.settings().lenient_pods;
         let read = decode(body.bytes(), asked_at, lenient).map(|page| {
             let rate = self.store.publish(&job.name, &page, Instant::now());

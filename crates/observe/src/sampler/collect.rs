@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use plimsoll_containers::names;
 use plimsoll_host::cgroup::{
     CgroupReader, Controller, Hierarchies, SpecReader, Wanted, procs_file,
 };
@@ -16,6 +17,7 @@ use plimsoll_host::proc::taskstats::{TaskStates, TaskstatsSocket, count_states};
 use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp, read_file};
 
 use super::hardware::Hardware;
+use super::machine::MachineReader;
 use super::tracked::Tracked;
 use super::{Config, Counters, EXTRA_EVERY};
 use crate::machine::MachineState;
@@ -41,6 +43,9 @@ pub struct Collector {
     referenced_reset: u64,
     back_off: bool,
     hardware: Hardware,
+    /// Where the machine's own figures are wanted.
+    machine_reader: Option<MachineReader>,
+    pod_numa: bool,
     // Scratch, reused for every container.
     buf: ReadBuf,
     sample: Sample,
@@ -64,7 +69,7 @@ impl Collector {
             per_cpu: groups.has(Group::PerCpu),
             memory: groups.has(Group::Memory),
             io: groups.has(Group::DiskIo),
-            pressure: groups.has(Group::Pressure),
+            pressure: groups.has(Group::Pressure) || config.beyond.pressure,
             pids: groups.has(Group::Process),
             hugetlb: groups.has(Group::Hugetlb),
             numa: groups.has(Group::MemoryNuma),
@@ -76,6 +81,11 @@ impl Collector {
         let resctrl = groups.has(Group::Resctrl);
         Self {
             hardware: Hardware::new(root, &descriptors, perf, resctrl, &mut buf),
+            machine_reader: config
+                .beyond
+                .machine
+                .then(|| MachineReader::new(root, &descriptors)),
+            pod_numa: config.beyond.pod_numa,
             taskstats: (load_reader && !hierarchies.is_v2())
                 .then(|| TaskstatsSocket::open().ok().flatten())
                 .flatten(),
@@ -133,11 +143,15 @@ impl Collector {
     }
 
     fn reader(&mut self, path: &str) -> CgroupReader {
+        let wanted = Wanted {
+            numa: self.wanted.numa || (self.pod_numa && names::is_pod(path)),
+            ..self.wanted
+        };
         CgroupReader::new(
             &self.hierarchies,
             &self.root,
             path,
-            self.wanted,
+            wanted,
             &self.descriptors,
             &mut self.buf,
         )
@@ -242,6 +256,9 @@ impl Collector {
         if self.groups.has(Group::Disk) {
             self.read_filesystems(tracked);
         }
+        if tracked.is_root() {
+            self.read_machine(tracked, now, clock);
+        }
 
         tracked.samples += 1;
         tracked.sampled_at = Some(now);
@@ -273,7 +290,9 @@ impl Collector {
             |group: Group, sample: &mut Sample, outcome: Result<bool, HostError>| match outcome {
                 // A cgroup that a controller does not have (v1 trees differ, v2 enables them one by one) counts as one
                 // that used nothing, as in the original: queries that join families keep their rows.
-                Ok(_) => sample.groups = sample.groups.with(group),
+                // What is read for others than the pages is on none of them.
+                Ok(_) if self.groups.has(group) => sample.groups = sample.groups.with(group),
+                Ok(_) => {}
                 Err(error) => errors.push(error),
             };
         if self.wanted.cpu {
@@ -301,7 +320,7 @@ impl Collector {
             let outcome = reader.hugetlb(buf, &mut sample.hugetlb).map(|()| true);
             note(Group::Hugetlb, sample, outcome);
         }
-        if self.wanted.numa {
+        if reader.has_numa() {
             let outcome = reader.numa(buf, &mut sample.numa);
             note(Group::MemoryNuma, sample, outcome);
         }
@@ -313,6 +332,18 @@ impl Collector {
             note(Group::Cpuset, sample, outcome);
         }
         errors
+    }
+
+    /// The machine's own figures, where they are wanted.
+    pub fn read_machine(&mut self, tracked: &mut Tracked, now: Duration, clock: &Clock) {
+        let Some(reader) = &mut self.machine_reader else {
+            return;
+        };
+        let memory = tracked.reader.meminfo();
+        match reader.read(clock.now(), memory, &mut self.buf) {
+            Ok(figures) => self.machine.swap_figures(figures),
+            Err(error) => self.complain(tracked, now, &error),
+        }
     }
 
     fn read_network(&mut self, tracked: &mut Tracked, now: Duration) {

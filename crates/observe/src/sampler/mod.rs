@@ -6,6 +6,7 @@
 mod budget;
 mod collect;
 mod hardware;
+mod machine;
 mod tracked;
 
 use std::cmp::Reverse;
@@ -51,6 +52,18 @@ pub struct Config {
     /// The perf events to count.
     pub perf: Option<PerfConfig>,
     pub rules: Rules,
+    pub beyond: Beyond,
+}
+
+/// Figures that no page shows, for whoever keeps what the node used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Beyond {
+    /// The machine's own CPU and memory, with each sample of the root.
+    pub machine: bool,
+    /// Pods' memory by NUMA node, where there are several nodes.
+    pub pod_numa: bool,
+    /// Pressure, though its group may be off.
+    pub pressure: bool,
 }
 
 impl Default for Config {
@@ -67,6 +80,7 @@ impl Default for Config {
             referenced_reset: 0,
             perf: None,
             rules: Rules::default(),
+            beyond: Beyond::default(),
         }
     }
 }
@@ -379,6 +393,8 @@ impl Sampler {
         }
         let skip = self.config.no_root_stats && tracked.is_root();
         if skip {
+            self.collector
+                .read_machine(tracked, now, &self.observer.clock);
             return true;
         }
         self.collector

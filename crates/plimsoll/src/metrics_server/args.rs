@@ -54,6 +54,10 @@ pub struct MetricsServerArgs {
     pub additions: AdditionArgs,
     #[command(flatten)]
     pub inert: InertArgs,
+    /// The original passes over words that belong to no flag, and so do we: `--kubelet-insecure-tls true` is often meant
+    /// to be `--kubelet-insecure-tls=true`.
+    #[arg(value_name = "WORD", hide = true)]
+    pub words: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -139,6 +143,7 @@ impl MetricsServerArgs {
             "metric-resolution should be larger than kubelet-request-timeout, but metric-resolution value {resolution} \
              kubelet-request-timeout value {timeout} provided"
         );
+        self.inert.validate()?;
         self.generic.validate()
     }
 
@@ -171,6 +176,7 @@ impl MetricsServerArgs {
             count(self.generic.max_requests_inflight),
             count(self.generic.max_mutating_requests_inflight),
         );
+        config.request_timeout = self.generic.request_timeout();
         config.shutdown_delay = self
             .generic
             .shutdown_delay_duration

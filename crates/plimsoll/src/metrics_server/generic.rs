@@ -1,5 +1,7 @@
 //! How requests are taken, whatever they ask for.
 
+use std::time::Duration;
+
 use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use http::HeaderValue;
@@ -7,6 +9,9 @@ use plimsoll_metrics_server::api::Browsers;
 use regex::Regex;
 
 use crate::go;
+
+/// Longer than any request.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Requests")]
@@ -44,8 +49,8 @@ pub struct GenericArgs {
     /// Tell browsers to stay with HTTPS: max-age=SECONDS, includeSubDomains, preload
     #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
     strict_transport_security_directives: Vec<String>,
-    /// Longest time for a request
-    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s", hide = true)]
+    /// Longest time for a request; clients may ask for less
+    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s")]
     request_timeout: go::Span,
     #[arg(
         long,
@@ -57,7 +62,16 @@ pub struct GenericArgs {
     min_request_timeout: i64,
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s", hide = true)]
     livez_grace_period: go::Span,
+    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s", hide = true)]
+    storage_initialization_timeout: go::Span,
+    #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s", hide = true)]
+    shutdown_watch_termination_grace_period: go::Span,
 }
+
+/// A page's origin is `https://host` or `https://host:port`: a pattern that is open at either end of the host would let
+/// in hosts of others. What the original looks for to tell.
+const BEGINS_HOST: [&str; 2] = ["^", "//"];
+const ENDS_HOST: [&str; 2] = ["$", ":"];
 
 impl GenericArgs {
     pub fn validate(&self) -> Result<()> {
@@ -68,14 +82,33 @@ impl GenericArgs {
                 self.max_mutating_requests_inflight < 0,
             ),
             ("request-timeout", self.request_timeout.nanos() < 0),
-            ("livez-grace-period", self.livez_grace_period.nanos() < 0),
             ("min-request-timeout", self.min_request_timeout < 0),
             (
                 "shutdown-delay-duration",
                 self.shutdown_delay_duration.nanos() < 0,
             ),
+            (
+                "storage-initialization-timeout",
+                self.storage_initialization_timeout.nanos() < 0,
+            ),
         ] {
             ensure!(!is_negative, "--{flag} can not be negative value");
+        }
+        ensure!(
+            self.livez_grace_period.nanos() >= 0,
+            "--livez-grace-period can not be a negative value"
+        );
+        ensure!(
+            self.shutdown_watch_termination_grace_period.nanos() >= 0,
+            "shutdown-watch-termination-grace-period, if provided, can not be a negative value"
+        );
+        for pattern in self.origins() {
+            let has = |marks: [&str; 2]| marks.iter().any(|mark| pattern.contains(mark));
+            ensure!(
+                has(BEGINS_HOST) && has(ENDS_HOST),
+                "--cors-allowed-origins has an invalid regular expression: regular expression does not pin to \
+                 start/end of host in the origin header: write //example\\.com(:|$) instead of {pattern:?}"
+            );
         }
         ensure!(
             (0.0..=0.02).contains(&self.goaway_chance),
@@ -94,14 +127,23 @@ impl GenericArgs {
         Ok(())
     }
 
+    /// Zero would leave no time for anything: it means that there is no limit.
+    pub fn request_timeout(&self) -> Duration {
+        let given = self.request_timeout.positive();
+        given.filter(|span| !span.is_zero()).unwrap_or(NEVER)
+    }
+
+    fn origins(&self) -> impl Iterator<Item = &String> {
+        let given = self.cors_allowed_origins.iter();
+        given.filter(|pattern| !pattern.is_empty())
+    }
+
     pub fn browsers(&self) -> Result<Browsers> {
-        let origins = self.cors_allowed_origins.iter();
-        let origins = origins
-            .filter(|pattern| !pattern.is_empty())
-            .map(|pattern| {
-                Regex::new(pattern)
-                    .map_err(|error| anyhow!("--cors-allowed-origins {pattern:?}: {error}"))
-            });
+        let origins = self.origins().map(|pattern| {
+            Regex::new(pattern).map_err(|error| {
+                anyhow!("--cors-allowed-origins has an invalid regular expression: {error}")
+            })
+        });
         let strict = self.strict_transport_security_directives.join("; ");
         Ok(Browsers {
             origins: origins.collect::<Result<_>>()?,

@@ -1,19 +1,17 @@
 //! Flags of the original that change nothing here: a command line that has them must still work.
 
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::go;
 
 /// They take a value.
-const VALUES: [&str; 49] = [
+const VALUES: [&str; 46] = [
     "advertise-address",
     "external-hostname",
     "feature-gates",
     "emulated-version",
     "min-compatibility-version",
-    "shutdown-watch-termination-grace-period",
-    "storage-initialization-timeout",
-    "tls-cipher-suites",
     "tls-curve-preferences",
     "audit-policy-file",
     "audit-log-batch-buffer-size",
@@ -91,7 +89,7 @@ const SWITCHES: [&str; 26] = [
 pub struct InertArgs {
     /// klog's verbosity; from 4 on it means debug.
     #[arg(short = 'v', long = "v", hide = true)]
-    pub verbosity: Option<i32>,
+    pub verbosity: Option<u32>,
     /// `json` is the same as --log-format json.
     #[arg(long, default_value = "text", hide = true)]
     pub logging_format: String,
@@ -100,10 +98,21 @@ pub struct InertArgs {
     #[arg(
         long = "inert-switch",
         aliases = SWITCHES,
-        value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        value_parser = go::boolean, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         action = clap::ArgAction::Append, hide = true,
     )]
     switches: Vec<bool>,
+}
+
+impl InertArgs {
+    pub fn validate(&self) -> Result<()> {
+        let format = self.logging_format.as_str();
+        ensure!(
+            matches!(format, "text" | "json" | ""),
+            "format: Invalid value: {format:?}: Unsupported log format"
+        );
+        Ok(())
+    }
 }
 
 /// Those of the command line that will make no difference.

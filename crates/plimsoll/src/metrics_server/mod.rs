@@ -33,7 +33,7 @@ impl MetricsServerArgs {
         self.inert.logging_format == "json"
     }
 
-    pub fn verbosity(&self) -> i32 {
+    pub fn verbosity(&self) -> u32 {
         self.inert.verbosity.unwrap_or(0)
     }
 
@@ -79,6 +79,12 @@ pub fn run(args: &MetricsServerArgs) -> Result<(), Failure> {
         tracing::warn!(
             flags = inert.join(" "),
             "these flags make no difference here"
+        );
+    }
+    if !args.words.is_empty() {
+        tracing::warn!(
+            words = args.words.join(" "),
+            "these words belong to no flag and are passed over: a value follows its flag with =, as in --flag=true"
         );
     }
     let config = args.config().map_err(Failure::Usage)?;
@@ -219,6 +225,27 @@ mod tests {
                 "--max-requests-inflight can not be negative value",
             ),
             (
+                "--livez-grace-period=-1s",
+                "--livez-grace-period can not be a negative value",
+            ),
+            (
+                "--storage-initialization-timeout=-1s",
+                "--storage-initialization-timeout can not be negative value",
+            ),
+            (
+                "--cors-allowed-origins //a$,foo",
+                "--cors-allowed-origins has an invalid regular expression: regular expression does not pin to \
+                 start/end of host in the origin header: write //example\\.com(:|$) instead of \"foo\"",
+            ),
+            (
+                "--tls-cipher-suites TLS_AES_128_GCM_SHA256,foo",
+                "Cipher suite foo not supported or doesn't exist",
+            ),
+            (
+                "--logging-format xml",
+                "format: Invalid value: \"xml\": Unsupported log format",
+            ),
+            (
                 "--node-selector a===",
                 "--node-selector: unable to parse requirement: found '=', expected: identifier",
             ),
@@ -247,6 +274,22 @@ mod tests {
         assert!(collector.scrape.rules.use_status_port);
         assert_eq!(collector.scrape.rules.address_types[0], "InternalIP");
         assert_eq!(collector.node_selector.len(), 1);
+    }
+
+    #[test]
+    fn words_that_belong_to_no_flag() {
+        let args = args("--kubelet-insecure-tls true --metric-resolution 15s extra").unwrap();
+        assert_eq!(args.words, ["true", "extra"]);
+        assert!(args.kubelet.kubelet_insecure_tls);
+        args.config().unwrap();
+    }
+
+    #[test]
+    fn how_long_requests_may_take() {
+        let limit = |line| args(line).unwrap().config().unwrap().request_timeout;
+        assert_eq!(limit(""), Duration::from_secs(60));
+        assert_eq!(limit("--request-timeout=5s"), Duration::from_secs(5));
+        assert!(limit("--request-timeout=0") > Duration::from_secs(1 << 20));
     }
 
     #[test]

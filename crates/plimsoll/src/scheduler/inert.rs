@@ -5,7 +5,7 @@ use clap::Args;
 use crate::go;
 
 /// They take a value.
-const VALUES: [&str; 13] = [
+const VALUES: [&str; 12] = [
     "feature-gates",
     "emulated-version",
     "min-compatibility-version",
@@ -13,7 +13,6 @@ const VALUES: [&str; 13] = [
     "disabled-metrics",
     "allow-metric-labels",
     "allow-metric-labels-manifest",
-    "tls-cipher-suites",
     "tls-curve-preferences",
     "log-flush-frequency",
     "log-json-info-buffer-size",

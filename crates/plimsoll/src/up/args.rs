@@ -20,6 +20,8 @@ What to do with it:
   kubectl get nodes -o wide                 this machine, with its true capacity
   kubectl apply -f app.yaml                 any kind, your own definitions too
   kubectl top nodes                         what is used, after half a minute
+  kubectl get nodemetrics -o yaml           the same with pods, percentiles and forecasts
+  kubectl describe node                     with batch-cpu and batch-memory: what may be lent
   curl 127.0.0.1:9120/metrics               what the agent sees on this machine
 
   plimsoll up --simulate-nodes 100          with a hundred nodes that cost nothing:
@@ -57,6 +59,9 @@ pub struct UpArgs {
     /// Leave out the scheduler: pods stay where they are, which is nowhere
     #[arg(long)]
     pub no_scheduler: bool,
+    /// Leave out the manager: nodes' reports are not asked for, and nothing is lent to batch pods
+    #[arg(long)]
+    pub no_manager: bool,
     /// Leave out the controllers: namespaces are not emptied, dependents do not follow their owners
     #[arg(long)]
     pub no_controllers: bool,

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use plimsoll_agent::{World, http, node};
+use plimsoll_agent::{World, http, node, report, states};
 use plimsoll_ground::serve;
 use plimsoll_host::{Clock, HostRoot};
 
 use crate::agent_args::AgentArgs;
+use crate::cluster_args::Member;
 
 const PAGES: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9120);
 
@@ -18,6 +19,8 @@ const PAGES: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 pub struct Machine {
     pub node: node::Running,
     pub agent: Option<Agent>,
+    /// What the agent reports to the cluster.
+    member: Option<Member>,
     /// What a person should know about it.
     pub remarks: Vec<String>,
 }
@@ -62,6 +65,10 @@ impl Machine {
             );
         }
         let view = agent.as_ref().map(|agent| agent.running.view());
+        let member = view.as_ref().map(|view| {
+            let (states, reports) = (states::Config::new(&name), report::Config::new(&name));
+            Member::start(client.clone(), states, reports, view, &world)
+        });
         let machine = node::Machine::new(world.root, &world.clock, view)
             .context("cannot read this machine's facts; leave it out with --no-agent")?
             .with_pages(agent.as_ref().map(|agent| agent.pages.port()));
@@ -69,11 +76,15 @@ impl Machine {
         Ok(Self {
             node: registration.spawn(),
             agent,
+            member,
             remarks,
         })
     }
 
     pub async fn drain(self, deadline: Duration) {
+        if let Some(member) = self.member {
+            member.drain(deadline).await;
+        }
         self.node.drain(deadline).await;
         if let Some(agent) = self.agent {
             agent.serving.drain(deadline).await;
@@ -88,6 +99,9 @@ impl Agent {
         let mut config = args.config()?;
         config.data_dir = Some(data_dir.join("agent"));
         config.node_name = Some(name.to_owned());
+        if let Some(memory) = &mut config.memory {
+            memory.alone = false;
+        }
         let agent = config.build(world)?;
         let server = match args.http(PAGES).bind().await {
             Err(error) if is_taken(&error) => {

@@ -1,6 +1,7 @@
 //! `plimsoll up`: the control plane and every role, on this machine, with one command.
 
 mod args;
+mod colocation;
 mod figures;
 mod lock;
 mod machine;
@@ -17,6 +18,7 @@ use plimsoll_ground::serve;
 use plimsoll_simulate as simulate;
 
 pub use args::UpArgs;
+use colocation::Manager;
 use figures::MetricsServer;
 use lock::Lock;
 use machine::Machine;
@@ -72,6 +74,7 @@ struct Up {
     pages: Option<serve::Serving>,
     metrics_server: Option<MetricsServer>,
     scheduler: Option<Scheduler>,
+    manager: Option<Manager>,
 }
 
 impl Up {
@@ -94,16 +97,24 @@ impl Up {
         lock.tell(&format!("https://{}", api.local_addr()))?;
         let kubeconfig = data_dir.join("kubeconfig");
         credentials::write(&kubeconfig, api.kubeconfig().as_bytes(), 0o600)?;
+        let manager = match args.no_manager {
+            true => None,
+            false => {
+                let started = Manager::start(api.client()).await;
+                Some(started.context("the manager; leave it out with --no-manager")?)
+            }
+        };
         let machine = match node_name.clone() {
             Some(name) => Some(Machine::start(name, data_dir, api.client()).await?),
             None => None,
         };
         let mut simulation = simulate::Config {
             nodes: args.simulate_nodes,
+            reports: !args.no_manager,
             ..simulate::Config::default()
         };
         let mut pages = None;
-        if args.simulate_nodes > 0 && !args.no_metrics_server {
+        if args.simulate_nodes > 0 && !(args.no_metrics_server && args.no_manager) {
             let (told, bound) = simulate::Pages::bind(simulation.clock).await?;
             pages = Some(told.spawn(bound));
             simulation.pages = Some(told);
@@ -128,6 +139,7 @@ impl Up {
             simulation: simulation.build(api.client()).spawn(),
             pages,
             metrics_server,
+            manager,
             api,
             kubeconfig,
             data_dir: data_dir.to_owned(),
@@ -167,6 +179,9 @@ impl Up {
         ));
         if self.metrics_server.is_some() {
             say("             kubectl top nodes, in half a minute");
+        }
+        if self.manager.is_some() && (self.machine.is_some() || self.simulation.names().is_some()) {
+            say("             kubectl get nodemetrics -o yaml, in a minute");
         }
         if let Some(pages) = pages {
             say(&format!("             curl http://{pages}/metrics"));
@@ -226,6 +241,9 @@ impl Up {
         }
         if let Some(machine) = self.machine {
             machine.drain(DRAIN).await;
+        }
+        if let Some(manager) = self.manager {
+            manager.drain(DRAIN).await;
         }
         self.api.drain(DRAIN).await;
     }

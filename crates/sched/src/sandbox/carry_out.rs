@@ -78,14 +78,12 @@ impl Sandbox {
                 ..
             } => {
                 let key = ObjectKey::new("ResourceClaim", &namespace, &claim);
-                let allocation = allocation.map(|allocation| {
-                    encode::allocation(&allocation, &self.scheduler.cluster().names)
-                });
+                let allocation = allocation.map(|allocation| self.written(&allocation));
                 self.change(&key, |object| {
                     if let Some(allocation) = allocation {
                         object["status"]["allocation"] = allocation;
                     }
-                    let consumer = json!({"resource": "pods", "name": pod.name, "uid": *pod.uid});
+                    let consumer = encode::consumer(&pod);
                     match &mut object["status"]["reservedFor"] {
                         Value::Array(consumers) => consumers.push(consumer),
                         other => *other = json!([consumer]),
@@ -147,23 +145,22 @@ impl Sandbox {
         allocation: &Allocation,
         mappings: &[Mapping],
     ) -> Result<(), SandboxError> {
-        let allocation = encode::allocation(allocation, &self.scheduler.cluster().names);
-        // A server would choose a suffix that nobody has.
         let name = format!("{}-extended-resources-made", pod.name);
-        self.put(json!({
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": pod.namespace,
-                "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-                "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": *pod.uid,
-                    "controller": true}]},
-            "spec": {"devices": {"requests": encode::requests(requests)}},
-            "status": {"allocation": allocation,
-                "reservedFor": [{"resource": "pods", "name": pod.name, "uid": *pod.uid}]},
-        }))?;
+        let mut claim = encode::extended_claim(pod, requests);
+        claim["metadata"]["name"] = json!(name);
+        claim["status"] = json!({
+            "allocation": self.written(allocation),
+            "reservedFor": [encode::consumer(pod)],
+        });
+        self.put(claim)?;
         self.change(&pod_key(pod), |object| {
             object["status"]["extendedResourceClaimStatus"] =
-                encode::extended_status(&name, mappings);
+                encode::extended_claim_status(&name, mappings);
         })
+    }
+
+    fn written(&self, allocation: &Allocation) -> Value {
+        encode::allocation(allocation, &self.scheduler.cluster().names)
     }
 }
 

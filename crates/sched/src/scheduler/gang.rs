@@ -24,9 +24,9 @@ impl Scheduler {
         let pod = &self.cluster.pods.get(id)?.pod;
         let gangs = &self.engine.profiles[profile].permit;
         let name = pod.spec.group.clone()?;
-        gangs
-            .contains(&Plugin::GangScheduling)
-            .then(|| (pod.namespace(), name))
+        // A cycle that has to ask others cannot be one of several.
+        let together = gangs.contains(&Plugin::GangScheduling) && self.engine.extenders.is_empty();
+        together.then(|| (pod.namespace(), name))
     }
 
     /// Tries a pod and all others of its group that wait. The cycles of the others follow.

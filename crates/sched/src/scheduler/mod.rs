@@ -48,10 +48,10 @@ pub struct Scheduler {
     preempting: FxHashMap<PodId, Preempting>,
     /// Pods with a node that are not ready to be bound yet.
     bindings: FxHashMap<PodId, binding::Binding>,
-    /// Cycles that are over and have not been told yet.
-    more: VecDeque<Cycle>,
     /// The cycle that waits for the word of extenders.
     asking: Option<asking::Asking>,
+    /// Cycles that are over and have not been told yet.
+    more: VecDeque<Cycle>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -130,8 +130,8 @@ impl Scheduler {
             under_way: FxHashMap::default(),
             preempting: FxHashMap::default(),
             bindings: FxHashMap::default(),
-            more: VecDeque::new(),
             asking: None,
+            more: VecDeque::new(),
             outbox: Vec::new(),
             next_action: 0,
         }

@@ -151,7 +151,7 @@ fn has_protection(claim: &Value) -> bool {
 }
 
 fn reserve_for(claim: &mut Value, pod: &PodRef) {
-    let consumer = json!({"resource": "pods", "name": &*pod.name, "uid": &*pod.uid});
+    let consumer = encode::consumer(pod);
     let reserved = &mut claim["status"]["reservedFor"];
     match reserved.as_array_mut() {
         Some(list) => {
@@ -207,74 +207,6 @@ fn class_of<'a>(request: &'a Value, given: &Value) -> Option<&'a str> {
         .as_str()
 }
 
-/// A claim that has to be made for extended resources of a pod.
-#[derive(Debug, Clone)]
-pub struct Made {
-    pub pod: PodRef,
-    pub requests: Value,
-    pub allocation: Value,
-    /// Which request serves which container.
-    pub mappings: Vec<Mapping>,
-}
-
-/// Makes the claim, gives it its devices and the pod the claim, and tells the pod's status.
-pub async fn make(client: &kube::Client, wish: &Made) -> Result<(), Refused> {
-    let pod = &wish.pod;
-    let namespace = &pod.namespace;
-    let claim = json!({
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {
-            "generateName": format!("{}-extended-resources-", pod.name),
-            "namespace": namespace,
-            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": &*pod.name, "uid": &*pod.uid,
-                "controller": true}],
-        },
-        "spec": {"devices": {"requests": wish.requests}},
-    });
-    let path = format!("/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims");
-    let made = ask_json(client, Verb::Post, &path, Some(&claim)).await?;
-    let name = made["metadata"]["name"].as_str().unwrap_or_default();
-    let reservation = Reservation {
-        namespace: namespace.clone(),
-        claim: name.into(),
-        uid: made["metadata"]["uid"].as_str().unwrap_or_default().into(),
-        allocation: Some(wish.allocation.clone()),
-        pod: pod.clone(),
-    };
-    reserve(client, &reservation).await?;
-    let path = format!("/api/v1/namespaces/{namespace}/pods/{}/status", pod.name);
-    let status = encode::extended_status(name, &wish.mappings);
-    let patch =
-        json!({"metadata": {"uid": &*pod.uid}, "status": {"extendedResourceClaimStatus": status}});
-    ask_json(client, Verb::MergePatch, &path, Some(&patch)).await?;
-    Ok(())
-}
-
-/// Deletes a claim that an earlier attempt has left behind.
-pub async fn delete(
-    client: &kube::Client,
-    namespace: &str,
-    name: &str,
-    uid: &str,
-) -> Result<(), Refused> {
-    let path = claim_path(namespace, name);
-    let mut claim = ask_json(client, Verb::Get, &path, None).await?;
-    if claim["metadata"]["uid"] != *uid {
-        return Ok(());
-    }
-    if has_protection(&claim) {
-        if let Some(finalizers) = claim["metadata"]["finalizers"].as_array_mut() {
-            finalizers.retain(|one| one != DELETE_PROTECTION);
-        }
-        ask_json(client, Verb::Put, &path, Some(&claim)).await?;
-    }
-    let only = json!({"preconditions": {"uid": uid}});
-    ask_json(client, Verb::Delete, &path, Some(&only)).await?;
-    Ok(())
-}
-
 /// Takes a claim's devices away, if nobody uses it.
 pub async fn deallocate(
     client: &kube::Client,
@@ -290,11 +222,69 @@ pub async fn deallocate(
     if let Some(status) = claim["status"].as_object_mut() {
         status.remove("allocation");
         status.remove("reservedFor");
-        status.remove("devices");
     }
     let status = format!("{path}/status");
     let body = bytes::Bytes::from(claim.to_string());
     ask(client, Verb::Put, &status, body, false).await?;
+    Ok(())
+}
+
+/// A claim that is made for a pod's extended resources.
+#[derive(Debug)]
+pub struct NewClaim {
+    pub pod: PodRef,
+    pub claim: Value,
+    pub allocation: Value,
+    pub mappings: Vec<Mapping>,
+}
+
+/// Makes the claim, gives it its devices, and tells the pod its name.
+pub async fn create(client: &kube::Client, wish: &NewClaim) -> Result<(), Refused> {
+    let path = format!(
+        "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims",
+        wish.pod.namespace
+    );
+    let made = ask_json(client, Verb::Post, &path, Some(&wish.claim)).await?;
+    let text = |field: &str| made["metadata"][field].as_str().unwrap_or_default();
+    let reservation = Reservation {
+        namespace: wish.pod.namespace.clone(),
+        claim: text("name").into(),
+        uid: text("uid").into(),
+        allocation: Some(wish.allocation.clone()),
+        pod: wish.pod.clone(),
+    };
+    reserve(client, &reservation).await?;
+    let told = encode::extended_claim_status(text("name"), &wish.mappings);
+    let patch = json!({
+        "metadata": {"uid": &*wish.pod.uid},
+        "status": {"extendedResourceClaimStatus": told},
+    });
+    super::pods::write_status(client, &wish.pod, &patch).await
+}
+
+/// Removes a claim that was made for extended resources; its protection would keep it.
+pub async fn delete(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> Result<(), Refused> {
+    let path = claim_path(namespace, name);
+    let mut claim = ask_json(client, Verb::Get, &path, None).await?;
+    if claim["metadata"]["uid"] != *uid {
+        return Ok(());
+    }
+    if has_protection(&claim) {
+        let finalizers = claim["metadata"]["finalizers"].as_array_mut();
+        if let Some(list) = finalizers {
+            list.retain(|one| one != DELETE_PROTECTION);
+        }
+        ask_json(client, Verb::Put, &path, Some(&claim)).await?;
+    }
+    let options =
+        json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
+    let body = bytes::Bytes::from(options.to_string());
+    ask(client, Verb::Delete, &path, body, false).await?;
     Ok(())
 }
 

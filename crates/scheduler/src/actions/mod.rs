@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::extender::Extender;
-use claims::{Made, Reservation};
+use claims::{NewClaim, Reservation};
+use groups::Group;
 use request::Refused;
 
 /// How an action ended.
@@ -58,7 +59,7 @@ enum Work {
     /// By somebody else than the API server.
     BindBy(Arc<Extender>, PodRef, Box<str>),
     Reserve(Reservation),
-    Make(Made),
+    Create(NewClaim),
 }
 
 /// Runs actions. There is one, owned by whoever owns the core.
@@ -144,10 +145,10 @@ impl Executor {
                 requests,
                 allocation,
                 mappings,
-            } => Work::Make(Made {
-                pod,
-                requests: encode::requests(&requests),
+            } => Work::Create(NewClaim {
+                claim: encode::extended_claim(&pod, &requests),
                 allocation: encode::allocation(&allocation, names),
+                pod,
                 mappings,
             }),
             ActionKind::Bind { pod, node } => match binder {
@@ -263,7 +264,7 @@ impl Work {
     async fn perform(&self, client: &kube::Client) -> Result<(), Refused> {
         match self {
             Self::Reserve(wish) => claims::reserve(client, wish).await,
-            Self::Make(wish) => claims::make(client, wish).await,
+            Self::Create(wish) => claims::create(client, wish).await,
             Self::BindBy(binder, pod, node) => {
                 match binder.bind(pod, node).await {
                     // The next in turn is the API server.
@@ -319,13 +320,13 @@ impl Work {
                 observed_generation,
                 condition,
             }) => {
-                groups::patch(
-                    client,
-                    (namespace, name, uid),
-                    *observed_generation,
-                    condition,
-                )
-                .await
+                let group = Group {
+                    namespace,
+                    name,
+                    uid,
+                    generation: *observed_generation,
+                };
+                groups::patch_status(client, group, condition).await
             }
             // Recorded and taken apart before.
             Self::Kind(

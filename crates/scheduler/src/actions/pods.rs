@@ -83,7 +83,7 @@ pub fn status_patch(
     json!({"metadata": {"uid": &*pod.uid}, "status": status})
 }
 
-pub(super) fn seconds(now: Timestamp) -> String {
+pub fn seconds(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -97,7 +97,11 @@ pub async fn patch_status(
     write_status(client, pod, &patch).await
 }
 
-async fn write_status(client: &kube::Client, pod: &PodRef, patch: &Value) -> Result<(), Refused> {
+pub async fn write_status(
+    client: &kube::Client,
+    pod: &PodRef,
+    patch: &Value,
+) -> Result<(), Refused> {
     let body = Bytes::from(patch.to_string());
     let path = path(pod, "/status");
     ask(client, Verb::StrategicPatch, &path, body, true).await?;

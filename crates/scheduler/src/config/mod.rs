@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 pub use duration::GoDuration;
 pub use types::{
-    ClientConnection, Configuration, ExtenderConfig, ExtenderTls, LeaderElection, ProfileConfig,
+    ClientConnection, Configuration, ExtenderConfig, ExtenderTls, LeaderElection, ManagedResource,
+    ProfileConfig,
 };
 
 use args::Unreadable;

@@ -181,10 +181,6 @@ impl Lineup {
         list.map_or(&[], |(_, plugins)| plugins.as_slice())
     }
 
-    pub fn runs(&self, plugin: Plugin) -> bool {
-        self.lists.iter().any(|(_, list)| list.contains(&plugin))
-    }
-
     pub fn weight(&self, plugin: Plugin) -> i64 {
         let known = self.weights.iter().find(|(other, _)| *other == plugin);
         known.map_or(1, |(_, weight)| *weight)

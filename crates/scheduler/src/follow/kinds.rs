@@ -52,6 +52,7 @@ kinds! {
     ResourceClaim "resourceclaims" "/apis/resource.k8s.io/v1/resourceclaims";
     ResourceSlice "resourceslices" "/apis/resource.k8s.io/v1/resourceslices";
     DeviceClass "deviceclasses" "/apis/resource.k8s.io/v1/deviceclasses";
+    TaintRule "devicetaintrules" "/apis/resource.k8s.io/v1beta2/devicetaintrules" "/apis/resource.k8s.io/v1alpha3/devicetaintrules";
     PodGroup "podgroups" "/apis/scheduling.k8s.io/v1beta1/podgroups" "/apis/scheduling.k8s.io/v1alpha2/podgroups";
     NodeMetric "nodemetrics" "/apis/slo.koordinator.sh/v1alpha1/nodemetrics";
     Pod "pods" "/api/v1/pods";
@@ -63,7 +64,7 @@ impl Kind {
         let plugin = match self {
             Self::PodGroup => Plugin::GangScheduling,
             Self::NodeMetric => Plugin::LoadAwareScheduling,
-            Self::ResourceClaim | Self::ResourceSlice | Self::DeviceClass => {
+            Self::ResourceClaim | Self::ResourceSlice | Self::DeviceClass | Self::TaintRule => {
                 Plugin::DynamicResources
             }
             _ => return true,
@@ -97,6 +98,7 @@ impl Kind {
                 Observation::ResourceSlice(Box::new(decode::resource_slice(json, names)?))
             }
             Self::DeviceClass => Observation::DeviceClass(decode::device_class(json)?),
+            Self::TaintRule => Observation::TaintRule(Box::new(decode::taint_rule(json)?)),
             Self::PodGroup => Observation::Group(decode::pod_group(json, names)?),
             Self::NodeMetric => {
                 Observation::NodeMetric(Box::new(decode::node_metric(json, names)?))
@@ -162,6 +164,7 @@ impl Identity {
             Observation::ResourceClaim(claim) => key(claim.namespace, &claim.name),
             Observation::ResourceSlice(slice) => Self::Name(slice.name.clone()),
             Observation::DeviceClass(class) => Self::Name(class.name.clone()),
+            Observation::TaintRule(rule) => Self::Name(rule.name.clone()),
             Observation::NodeMetric(metric) => Self::Symbol(metric.node),
             _ => return None,
         })
@@ -180,7 +183,8 @@ impl Identity {
             | Kind::CsiDriver
             | Kind::Attachment
             | Kind::ResourceSlice
-            | Kind::DeviceClass => Self::Name(metadata.name.into()),
+            | Kind::DeviceClass
+            | Kind::TaintRule => Self::Name(metadata.name.into()),
             Kind::ReplicationController | Kind::ReplicaSet | Kind::StatefulSet => Self::Pair(
                 names.intern(&metadata.namespace),
                 names.intern(&metadata.name),
@@ -212,6 +216,7 @@ impl Identity {
             (Self::Name(name), Kind::CsiDriver) => Observation::CsiDriverGone(name),
             (Self::Name(name), Kind::Attachment) => Observation::AttachmentGone(name),
             (Self::Name(name), Kind::ResourceSlice) => Observation::ResourceSliceGone(name),
+            (Self::Name(name), Kind::TaintRule) => Observation::TaintRuleGone(name),
             (Self::Name(name), _) => Observation::DeviceClassGone(name),
             (Self::Key(key), Kind::Service) => Observation::ServiceGone(key),
             (Self::Key(key), Kind::Budget) => Observation::BudgetGone(key),

@@ -142,13 +142,11 @@ impl Cluster {
 
     pub async fn event(&self, pod: &str, reason: &str) -> Value {
         self.eventually(&format!("an event {reason}"), async |cluster| {
-            let list = cluster
-                .get("/apis/events.k8s.io/v1/namespaces/default/events")
-                .await;
+            let list = cluster.get("/api/v1/namespaces/default/events").await;
             let events = list["items"].as_array()?;
             let found = events
                 .iter()
-                .find(|event| event["regarding"]["name"] == pod && event["reason"] == reason);
+                .find(|event| event["involvedObject"]["name"] == pod && event["reason"] == reason);
             found.cloned()
         })
         .await

@@ -2,6 +2,7 @@
 
 mod devices;
 mod limits;
+mod memory;
 mod usage;
 mod watcher;
 
@@ -22,6 +23,8 @@ const PROGRAM: &str = "/bin/plimsoll";
 const LOG: &str = "/tmp/agent.log";
 /// Groups that stay off; every other one is on, the ones that are off by default, too.
 const MOST_GROUPS: &str = "--disable_metrics=referenced_memory,resctrl,cpu_topology";
+/// Pressure is noted only where that is asked for.
+const PRESSURE: &str = "--feature-gates=PSICollector=true";
 /// An emulated machine is so slow that the default budget would stretch the intervals.
 const NO_BUDGET: &str = "--cpu-budget=0";
 /// Two sampling rounds, on an emulated machine that may be busy.
@@ -31,7 +34,7 @@ pub fn run() -> Result<()> {
     let mut runner = Runner::new(std::io::stdout(), init::parameter("plimsoll.filter")?);
     let mounts = Mounts::detect()?;
     let data = format!("--data-dir={}/agent", init::DATA);
-    let arguments = [MOST_GROUPS, NO_BUDGET, data.as_str()];
+    let arguments = [MOST_GROUPS, NO_BUDGET, PRESSURE, data.as_str()];
     let mut rig = None;
     runner.setup("agent_starts", || {
         rig = Some(Rig::start(&mounts, &arguments)?);
@@ -41,8 +44,10 @@ pub fn run() -> Result<()> {
         usage::cases(&mut runner, &rig);
         limits::cases(&mut runner, &rig);
         devices::cases(&mut runner, &rig);
+        memory::cases(&mut runner, &rig);
         limits::oom_cases(&mut runner, rig, &arguments);
         watcher::cases(&mut runner, &mounts);
+        memory::killed(&mut runner, &mounts);
     }
     runner.finish();
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -55,8 +55,8 @@ pub struct State {
     pub connections: AtomicUsize,
     pub requests: AtomicUsize,
     pub last_request: parking_lot::Mutex<String>,
-    /// Takes no further connections, and drops those that it has.
-    pub down: AtomicBool,
+    /// Told when connections are to end.
+    ends: tokio::sync::Notify,
 }
 
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -102,7 +102,7 @@ impl Kubelet {
             connections: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             last_request: parking_lot::Mutex::default(),
-            down: AtomicBool::new(false),
+            ends: tokio::sync::Notify::new(),
         });
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -110,7 +110,10 @@ impl Kubelet {
                 let (state, tls) = (Arc::clone(&shared), tls.clone());
                 let number = state.connections.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(async move {
-                    let _ = state.connection(stream, tls, number).await;
+                    tokio::select! {
+                        _ = state.connection(stream, tls, number) => {}
+                        () = state.ends.notified() => {}
+                    }
                 });
             }
         });
@@ -119,6 +122,11 @@ impl Kubelet {
 
     pub fn becomes(&self, kind: Kind) {
         *self.state.kind.lock() = kind;
+    }
+
+    /// Ends the connections that there are.
+    pub fn hang_up(&self) {
+        self.state.ends.notify_waiters();
     }
 
     pub fn requests(&self) -> usize {
@@ -138,8 +146,7 @@ impl State {
         number: usize,
     ) -> std::io::Result<()> {
         let kind = self.kind.lock().clone();
-        let flaps = matches!(kind, Kind::Flapping) && number % 2 == 1;
-        if flaps || self.down.load(Ordering::Relaxed) {
+        if matches!(kind, Kind::Flapping) && number % 2 == 1 {
             return Ok(());
         }
         if matches!(kind, Kind::NoTls) {
@@ -163,9 +170,6 @@ impl State {
             }
             self.requests.fetch_add(1, Ordering::Relaxed);
             *self.last_request.lock() = String::from_utf8_lossy(&request).into_owned();
-            if self.down.load(Ordering::Relaxed) {
-                return Ok(());
-            }
             let kind = self.kind.lock().clone();
             let page = page(&self.name);
             let plain = |page: &[u8]| {

@@ -10,6 +10,7 @@ use plimsoll_ground::rest::selector::Selector;
 use plimsoll_ground::shutdown::{self, Stopper};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
 
 use self::kubelet::{Authority, Kind, Kubelet};
 use super::*;
@@ -35,11 +36,15 @@ struct World {
 
 impl World {
     fn new(change: impl FnOnce(&mut Config, &mut Settings)) -> Self {
+        Self::every(RESOLUTION, change)
+    }
+
+    fn every(resolution: Duration, change: impl FnOnce(&mut Config, &mut Settings)) -> Self {
         let authority = Authority::new();
         let files = tempfile::tempdir().unwrap();
         let path = files.path().join("ca.crt");
         std::fs::write(&path, authority.pem()).unwrap();
-        let mut settings = Settings::new(RESOLUTION);
+        let mut settings = Settings::new(resolution);
         settings.keep = SOON;
         let mut config = Config {
             rules: Rules {
@@ -63,7 +68,7 @@ impl World {
         let identity = Arc::new(identity);
         let source: Source = Arc::new(move || Arc::clone(&identity));
         let store = Store::new(settings);
-        let telemetry = Telemetry::new(RESOLUTION);
+        let telemetry = Telemetry::new(resolution);
         let scraper = Scraper::new(config, source, store.clone(), telemetry.clone()).unwrap();
         let (stopper, shutdown) = shutdown::channel();
         let (changes, told) = unbounded_channel();
@@ -81,6 +86,10 @@ impl World {
 
     async fn kubelet(&self, name: &str, kind: Kind) -> Kubelet {
         let tls = self.authority.acceptor(&["127.0.0.1"]);
+        self.kubelet_with(name, kind, tls).await
+    }
+
+    async fn kubelet_with(&self, name: &str, kind: Kind, tls: TlsAcceptor) -> Kubelet {
         let kubelet = Kubelet::start(name, kind, Some(tls)).await;
         self.join(name, &kubelet);
         kubelet

@@ -260,11 +260,11 @@ fn node_selector(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result
     })
 }
 
+/// What is required, and what is preferred by how much.
+pub type NodeAffinity = (Option<NodeSelector>, Vec<(i32, NodeTerm)>);
+
 /// A node affinity by itself, as a profile adds it to every pod's.
-pub fn node_affinity(
-    json: &[u8],
-    names: &mut Names,
-) -> Result<(Option<NodeSelector>, Vec<(i32, NodeTerm)>)> {
+pub fn node_affinity(json: &[u8], names: &mut Names) -> Result<NodeAffinity> {
     let wire: WireNodeAffinity = parse("NodeAffinity", json)?;
     let place = Place {
         kind: "NodeAffinity",

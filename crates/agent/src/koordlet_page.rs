@@ -1,0 +1,497 @@
+//! Koordinator's families: its agent's names, labels and types, so that dashboards carry over.
+//!
+//! As there, what concerns the agent itself is one page and what users look for is another.
+
+use std::time::Duration;
+
+use plimsoll_api::names::{BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY};
+use plimsoll_api::priority::PriorityClass;
+use plimsoll_host::cgroup::{Pressure, Psi};
+use plimsoll_observe::exposition::Kind::{Counter, Gauge};
+use plimsoll_observe::exposition::number::Number::{Float, Whole};
+use plimsoll_observe::exposition::{Kind, Text};
+use plimsoll_predict::Amount;
+use plimsoll_predict::reclaim::Reclaimable;
+
+use crate::memory::{Memory, Metric, catalogue as c};
+use crate::states::{Container, Known, Pod};
+
+/// Figures older than this are not shown.
+const FRESH: Duration = Duration::from_secs(60);
+/// What usage is averaged over unless the cluster says otherwise.
+const AGGREGATE: Duration = Duration::from_secs(300);
+/// What is lent, and in what it is counted.
+const LENT: [(&str, &str); 4] = [
+    (BATCH_CPU, "integer"),
+    (BATCH_MEMORY, "byte"),
+    (MID_CPU, "integer"),
+    (MID_MEMORY, "byte"),
+];
+
+/// What the pages are made of.
+#[derive(Debug)]
+pub struct Page<'a> {
+    pub memory: &'a Memory,
+    pub known: Known,
+    pub node: &'a str,
+    pub started: plimsoll_host::Timestamp,
+    pub now: jiff::Timestamp,
+}
+
+impl Page<'_> {
+    /// What the agent did, and what it foresees.
+    pub fn internal(&self, text: &mut Text) {
+        let start = self.started.secs() as f64;
+        self.family(text, "start_time", Gauge, "When the agent was started.");
+        self.series(text, &[], start);
+        let gauges = self.memory.gauges().lock();
+        let attempts = [
+            ("collect_node_cpu_info_status", gauges.cpu_info),
+            ("collect_node_numa_info_status", gauges.numa_info),
+            (
+                "collect_node_local_storage_info_status",
+                gauges.storage_info,
+            ),
+        ];
+        for (name, attempts) in attempts {
+            if attempts.succeeded + attempts.failed == 0 {
+                continue;
+            }
+            let help = "How often these facts were read, by outcome.";
+            self.family(text, name, Counter, help);
+            let outcomes = [
+                ("failed", attempts.failed),
+                ("succeeded", attempts.succeeded),
+            ];
+            for (status, count) in outcomes.into_iter().filter(|(_, count)| *count > 0) {
+                self.labelled(text, &[("status", status)], Whole(count));
+            }
+        }
+        if let Some(cpu) = gauges.node_cpu {
+            let help = "Cores that the node uses.";
+            self.family(text, "node_used_cpu_cores", Gauge, help);
+            self.series(text, &[], cpu);
+        }
+        if let Some(bytes) = gauges.node_memory {
+            let help = "Bytes that the node uses.";
+            self.family(text, "node_used_memory_bytes", Gauge, help);
+            self.series(text, &[], bytes);
+        }
+        if let Some(forecast) = gauges.forecast {
+            let predictors = [
+                ("minPredictor", forecast.smaller()),
+                ("podReclaimablePredictor", forecast.by_pod),
+                ("priorityReclaimablePredictor", forecast.by_class),
+            ];
+            self.predicted(text, "reclaimable", &predictors, |of| of.amount);
+            self.predicted(text, "peak", &predictors, |of| of.peak);
+        }
+        drop(gauges);
+        self.host_applications(text);
+    }
+
+    fn predicted(
+        &self,
+        text: &mut Text,
+        what: &str,
+        predictors: &[(&str, Reclaimable)],
+        amount: fn(&Reclaimable) -> Amount,
+    ) {
+        let name = format!("node_predicted_resource_{what}");
+        let help = "What production will leave, or need, by the way of looking at it.";
+        self.family(text, &name, Gauge, help);
+        for (predictor, of) in predictors {
+            for (resource, unit, value) in resources(amount(of)) {
+                let labels = [
+                    ("predictor", *predictor),
+                    ("resource", resource),
+                    ("unit", unit),
+                ];
+                self.series(text, &labels, value);
+            }
+        }
+    }
+
+    fn host_applications(&self, text: &mut Text) {
+        let applications = &self.known.slo.host_applications;
+        if applications.is_empty() {
+            return;
+        }
+        let help = "What applications of the host use.";
+        self.family(text, "host_application_resource_usage", Gauge, help);
+        for application in applications {
+            let figures = [
+                ("cpu", c::HOST_APPLICATION_CPU_USAGE),
+                ("memory", c::HOST_APPLICATION_MEMORY_USAGE),
+            ];
+            for (resource, metric) in figures {
+                if let Some(value) = self.last(metric, &[&application.name]) {
+                    let labels = [
+                        ("host_application_name", &*application.name),
+                        ("priority_class", application.priority.name()),
+                        ("qos", application.qos.name()),
+                        ("resource", resource),
+                    ];
+                    self.series(text, &labels, value);
+                }
+            }
+        }
+    }
+
+    /// What users look for: what may be used, and how pods fare.
+    pub fn external(&self, text: &mut Text) {
+        self.allocatable(text);
+        self.reclaimable(text);
+        self.container_resources(text);
+        self.cpi(text);
+        self.resctrl(text);
+        if self.memory.config().collect.report_gauges {
+            self.reported(text);
+        }
+    }
+
+    fn allocatable(&self, text: &mut Text) {
+        let Some(node) = &self.known.node else {
+            return;
+        };
+        let help = "What of the node may be lent.";
+        self.family(text, "node_resource_allocatable", Gauge, help);
+        for (resource, unit) in LENT {
+            if let Some(quantity) = node.allocatable.get(resource) {
+                let labels = [("resource", resource), ("unit", unit)];
+                self.series(text, &labels, quantity.value() as f64);
+            }
+        }
+    }
+
+    fn reclaimable(&self, text: &mut Text) {
+        let forecast = self.memory.gauges().lock().forecast;
+        let priority = PriorityClass::Prod.name();
+        let help = "Whether what production will leave is known.";
+        self.family(
+            text,
+            "node_resource_priority_reclaimable_status",
+            Gauge,
+            help,
+        );
+        let known = u64::from(forecast.is_some());
+        self.labelled(text, &[("priority", priority)], Whole(known));
+        let Some(forecast) = forecast else {
+            return;
+        };
+        let help = "What production will leave of its requests.";
+        self.family(text, "node_priority_resource_reclaimable", Gauge, help);
+        for (resource, unit, value) in resources(forecast.smaller().amount) {
+            let labels = [
+                ("priority", priority),
+                ("resource", resource),
+                ("unit", unit),
+            ];
+            self.series(text, &labels, value);
+        }
+    }
+
+    fn containers(&self) -> impl Iterator<Item = (&Pod, &Container, &str)> {
+        let pods = self.known.pods.iter().flat_map(|pods| pods.iter());
+        pods.flat_map(|pod| {
+            let containers = pod.containers.iter();
+            containers.filter_map(move |one| Some((pod, one, one.id.as_deref()?)))
+        })
+    }
+
+    fn container_resources(&self, text: &mut Text) {
+        for (name, help) in [
+            (
+                "container_resource_requests",
+                "What containers were promised of what is lent.",
+            ),
+            (
+                "container_resource_limits",
+                "What containers may use of what is lent.",
+            ),
+        ] {
+            self.family(text, name, Gauge, help);
+            for (pod, container, id) in self.containers() {
+                let of = match name {
+                    "container_resource_requests" => &container.requests,
+                    _ => &container.limits,
+                };
+                for (resource, unit) in LENT {
+                    let Some(quantity) = of.get(resource) else {
+                        continue;
+                    };
+                    let labels = [
+                        ("container_id", id),
+                        ("container_name", &*container.name),
+                        ("pod_name", &*pod.name),
+                        ("pod_namespace", &*pod.namespace),
+                        ("pod_uid", &*pod.uid),
+                        ("resource", resource),
+                        ("unit", unit),
+                    ];
+                    self.series(text, &labels, quantity.value() as f64);
+                }
+            }
+        }
+    }
+
+    fn cpi(&self, text: &mut Text) {
+        if self.memory.config().collect.cpi.is_none() {
+            return;
+        }
+        let help = "Cycles and instructions of a container during its last window.";
+        self.family(text, "container_cpi", Gauge, help);
+        let gauges = self.memory.gauges().lock();
+        for (pod, container, id) in self.containers() {
+            let Some(cpi) = gauges.cpi.iter().find(|cpi| *cpi.id == *id) else {
+                continue;
+            };
+            for (field, count) in [("cycles", cpi.cycles), ("instructions", cpi.instructions)] {
+                let labels = [
+                    ("container_id", id),
+                    ("container_name", &*container.name),
+                    ("cpi_field", field),
+                    ("pod_name", &*pod.name),
+                    ("pod_namespace", &*pod.namespace),
+                    ("pod_uid", &*pod.uid),
+                ];
+                self.labelled(text, &labels, Whole(count));
+            }
+        }
+    }
+
+    fn resctrl(&self, text: &mut Text) {
+        if self.memory.config().collect.resctrl_every.is_none() {
+            return;
+        }
+        let figures = self.memory.gauges().lock().resctrl.clone();
+        let help = "Bytes of the last-level cache that a class holds.";
+        self.family(text, "resctrl_llc_occupancy", Gauge, help);
+        for figure in figures.iter().filter(|one| one.bandwidth.is_none()) {
+            let cache = figure.cache.to_string();
+            let labels = [("cache_id", &*cache), ("qos", figure.qos)];
+            self.labelled(text, &labels, Whole(figure.value));
+        }
+        let help = "Bytes that a class has moved to and from memory.";
+        self.family(text, "resctrl_memory_bandwidth", Gauge, help);
+        for figure in &figures {
+            if let Some(kind) = figure.bandwidth {
+                let cache = figure.cache.to_string();
+                let labels = [
+                    ("cache_id", &*cache),
+                    ("mb_type", kind),
+                    ("qos", figure.qos),
+                ];
+                self.labelled(text, &labels, Whole(figure.value));
+            }
+        }
+    }
+
+    /// The averages that reports are made of.
+    fn reported(&self, text: &mut Text) {
+        let collect = self.known.collect.as_deref();
+        let window =
+            collect.and_then(|policy| u64::try_from(policy.aggregate_duration_seconds?).ok());
+        let window = window.map_or(AGGREGATE, Duration::from_secs);
+        let average = |metric: Metric, of: &[&str]| {
+            let summary = self.memory.summary(&metric.of(of), window, self.now)?;
+            Some(summary.avg)
+        };
+        for (name, cpu, bytes) in [
+            (
+                "node_metric_node_usage",
+                c::NODE_CPU_USAGE,
+                c::NODE_MEMORY_USAGE,
+            ),
+            (
+                "node_metric_system_usage",
+                c::SYS_CPU_USAGE,
+                c::SYS_MEMORY_USAGE,
+            ),
+        ] {
+            self.family(text, name, Gauge, "What reports say is used.");
+            for (resource, unit, metric) in [("cpu", "core", cpu), ("memory", "byte", bytes)] {
+                if let Some(value) = average(metric, &[]) {
+                    self.series(text, &[("resource", resource), ("unit", unit)], value);
+                }
+            }
+        }
+        let nodes = self
+            .memory
+            .facts()
+            .get::<plimsoll_host::machine::NumaFacts>(crate::memory::facts::NODE_NUMA_INFO);
+        let nodes = nodes.map_or(0, |facts| facts.nodes.len());
+        for (name, cpu, bytes) in [
+            (
+                "node_metric_numa_node_usage",
+                c::NODE_NUMA_CPU_USAGE,
+                c::NODE_NUMA_MEMORY_USAGE,
+            ),
+            (
+                "node_metric_numa_system_usage",
+                c::SYS_NUMA_CPU_USAGE,
+                c::SYS_NUMA_MEMORY_USAGE,
+            ),
+        ] {
+            self.family(
+                text,
+                name,
+                Gauge,
+                "What reports say is used on a NUMA node.",
+            );
+            for node in 0..nodes {
+                let node = node.to_string();
+                for (resource, unit, metric) in [("cpu", "core", cpu), ("memory", "byte", bytes)] {
+                    if let Some(value) = average(metric, &[&node]) {
+                        let labels = [
+                            ("numa_node_id", &*node),
+                            ("resource", resource),
+                            ("unit", unit),
+                        ];
+                        self.series(text, &labels, value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Pressure of pods and their containers, as the observer saw it last.
+    pub fn pressure(&self, text: &mut Text, store: &plimsoll_observe::store::Store) {
+        if self.memory.config().collect.pressure_every.is_none() {
+            return;
+        }
+        let mut pods = Vec::new();
+        let mut containers = Vec::new();
+        let by_uid: rustc_hash::FxHashMap<&str, &Pod> = self
+            .known
+            .pods
+            .iter()
+            .flat_map(|pods| pods.iter().map(|pod| (&*pod.uid, pod)))
+            .collect();
+        let by_id: rustc_hash::FxHashMap<&str, (&Pod, &Container)> = self
+            .containers()
+            .map(|(pod, container, id)| (id, (pod, container)))
+            .collect();
+        for container in store.all() {
+            let path = container.path();
+            let Some(pod) = plimsoll_containers::names::pod(path) else {
+                continue;
+            };
+            let psi = {
+                let state = container.lock();
+                let latest = &state.latest;
+                [latest.cpu_psi, latest.memory_psi, latest.io_psi]
+            };
+            if pod.is_self {
+                pods.extend(by_uid.get(&*pod.uid).map(|pod| (*pod, psi)));
+            } else if let Some(id) = plimsoll_containers::names::container_id(path) {
+                containers.extend(
+                    by_id
+                        .get(id)
+                        .map(|(pod, one)| (*pod, *one, id.to_owned(), psi)),
+                );
+            }
+        }
+        self.family(
+            text,
+            "container_psi",
+            Gauge,
+            "Share of the time that a container waits, in percent.",
+        );
+        for (pod, container, id, psi) in &containers {
+            each_pressure(psi, |labels, value| {
+                let [full, degree, precision, resource] = labels;
+                let labels = [
+                    ("container_id", &**id),
+                    ("container_name", &*container.name),
+                    full,
+                    ("pod_name", &*pod.name),
+                    ("pod_namespace", &*pod.namespace),
+                    ("pod_uid", &*pod.uid),
+                    degree,
+                    precision,
+                    resource,
+                ];
+                self.series(text, &labels, value);
+            });
+        }
+        self.family(
+            text,
+            "pod_psi",
+            Gauge,
+            "Share of the time that a pod waits, in percent.",
+        );
+        for (pod, psi) in &pods {
+            each_pressure(psi, |labels, value| {
+                let [full, degree, precision, resource] = labels;
+                let labels = [
+                    full,
+                    ("pod_name", &*pod.name),
+                    ("pod_namespace", &*pod.namespace),
+                    ("pod_uid", &*pod.uid),
+                    degree,
+                    precision,
+                    resource,
+                ];
+                self.series(text, &labels, value);
+            });
+        }
+    }
+
+    fn last(&self, metric: Metric, of: &[&str]) -> Option<f64> {
+        let since = self.now.checked_sub(FRESH).ok()?;
+        self.memory.last(&metric.of(of), since)
+    }
+
+    fn family(&self, text: &mut Text, name: &str, kind: Kind, help: &str) {
+        text.family(&format!("koordlet_{name}"), kind, help);
+    }
+
+    fn series(&self, text: &mut Text, labels: &[(&str, &str)], value: f64) {
+        self.labelled(text, labels, Float(value));
+    }
+
+    /// With the node's name among the labels, where the alphabet has it.
+    fn labelled(
+        &self,
+        text: &mut Text,
+        labels: &[(&str, &str)],
+        value: plimsoll_observe::exposition::number::Number,
+    ) {
+        let mut all = labels.to_vec();
+        let place = all.partition_point(|(name, _)| *name < "node");
+        all.insert(place, ("node", self.node));
+        text.series(&all, value, None);
+    }
+}
+
+fn resources(amount: Amount) -> [(&'static str, &'static str, f64); 2] {
+    [
+        ("cpu", "core", amount.cpu),
+        ("memory", "byte", amount.memory),
+    ]
+}
+
+/// Every average of every resource, with the labels that tell them apart.
+fn each_pressure(psi: &[Psi; 3], mut each: impl FnMut([(&'static str, &'static str); 4], f64)) {
+    let averages: [(&str, fn(&Pressure) -> u64); 3] = [
+        ("avg10", |p| p.avg10_centi),
+        ("avg60", |p| p.avg60_centi),
+        ("avg300", |p| p.avg300_centi),
+    ];
+    for (resource, psi) in ["cpu", "mem", "io"].into_iter().zip(psi) {
+        let supported = if psi.has_full { "true" } else { "false" };
+        let full = psi.has_full.then_some(("full", &psi.full));
+        for (degree, pressure) in [("some", &psi.some)].into_iter().chain(full) {
+            for (precision, average) in averages {
+                let labels = [
+                    ("cpu_full_supported", supported),
+                    ("psi_degree", degree),
+                    ("psi_precision", precision),
+                    ("psi_resource_type", resource),
+                ];
+                each(labels, average(pressure) as f64 / 100.0);
+            }
+        }
+    }
+}

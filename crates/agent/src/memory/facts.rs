@@ -1,0 +1,10 @@
+//! What is known of the machine right now, beside the series: the keys and what stands under them.
+
+/// [`plimsoll_host::machine::CpuFacts`]
+pub const NODE_CPU_INFO: &str = "node_cpu_info";
+/// [`plimsoll_host::machine::NumaFacts`]
+pub const NODE_NUMA_INFO: &str = "node_numa_info";
+/// [`plimsoll_host::fs::LocalStorage`]
+pub const NODE_LOCAL_STORAGE_INFO: &str = "node_local_storage_info";
+/// `Vec<`[`plimsoll_host::gpu::Device`]`>`
+pub const GPU_DEVICES: &str = "gpu";

@@ -1,0 +1,625 @@
+//! The sampling round, the keeper and the memory together, on a fixture tree and with a clock that is stepped.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
+use plimsoll_containers::Change;
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::MachineInfo;
+use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
+use plimsoll_observe::events::{EventStore, Limits};
+use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::oom::OomCounters;
+use plimsoll_observe::sampler::{self, Beyond, Sampler};
+use plimsoll_observe::store::Store;
+use plimsoll_observe::{GroupSet, Observer, PassLine};
+
+use super::catalogue as c;
+use super::keeper::{Keeper, Tools};
+use super::{Config, Memory, Metric};
+use crate::states::{Board, Container, HostApplication, Known, Node, NodeSlo, Phase, Pod};
+
+const START: i64 = 1_700_000_000;
+const UID: &str = "11111111-2222-3333-4444-555555555555";
+const POD: &str = "kubepods/burstable/pod11111111-2222-3333-4444-555555555555";
+const ID: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const SANDBOX: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+const MIB: u64 = 1 << 20;
+
+struct Rig {
+    dir: tempfile::TempDir,
+    clock: Clock,
+    board: Board,
+    sampler: Sampler,
+    keeper: Keeper,
+    memory: Arc<Memory>,
+    seconds: u64,
+}
+
+impl Rig {
+    fn new(config: Config) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self::on(dir, config, START)
+    }
+
+    fn on(dir: tempfile::TempDir, config: Config, start: i64) -> Self {
+        let clock = Clock::stepped(Timestamp::from_secs(start));
+        let root = HostRoot::new(dir.path());
+        machine(dir.path());
+        let info = MachineInfo {
+            num_cores: 4,
+            ..MachineInfo::default()
+        };
+        let machine = MachineState::new(clock.clone(), Fixed::default(), info);
+        let observer = Arc::new(Observer {
+            store: Arc::new(Store::new(Duration::from_secs(120))),
+            events: Arc::new(EventStore::new(Limits::default())),
+            oom: Arc::new(OomCounters::default()),
+            machine: Arc::new(machine),
+            clock: clock.clone(),
+            root: root.clone(),
+            groups: GroupSet::from_flags(None, None).unwrap(),
+            is_v2: true,
+            passes: PassLine::default(),
+        });
+        let hierarchies = Arc::new(Hierarchies::v2(dir.path().join("cg")));
+        let descriptors = Descriptors::new(1000);
+        let sampler = Sampler::new(
+            sampler::Config {
+                beyond: Beyond {
+                    machine: true,
+                    pod_numa: true,
+                    pressure: true,
+                },
+                ..sampler::Config::default()
+            },
+            Arc::clone(&observer),
+            Arc::clone(&hierarchies),
+            &root,
+            Arc::clone(&descriptors),
+        );
+        let board = Board::default();
+        let memory = Arc::new(Memory::open(config, board.clone(), clock.now()));
+        let tools = Tools {
+            hierarchies,
+            descriptors,
+        };
+        let keeper = Keeper::new(Arc::clone(&memory), observer, tools, clock.monotonic());
+        let mut rig = Self {
+            dir,
+            clock,
+            board,
+            sampler,
+            keeper,
+            memory,
+            seconds: 0,
+        };
+        rig.appear("/");
+        rig
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        put(self.dir.path(), path, text);
+    }
+
+    fn appear(&mut self, path: &str) {
+        let change = Change::Appeared {
+            path: path.into(),
+            awaiting_runtime: false,
+        };
+        self.sampler.apply(change, self.clock.monotonic());
+    }
+
+    /// What a cgroup has used so far, and holds.
+    fn cgroup(&self, path: &str, cpu_us: u64, bytes: u64) {
+        let at = format!("cg/{path}");
+        let periods = self.seconds * 12;
+        self.put(
+            &format!("{at}/cpu.stat"),
+            &format!(
+                "usage_usec {cpu_us}\nuser_usec 0\nsystem_usec 0\nnr_periods {periods}\nnr_throttled {}\nthrottled_usec 0\n",
+                periods / 4
+            ),
+        );
+        let (a, b, c) = (bytes / 2, bytes / 4, bytes / 4);
+        self.put(
+            &format!("{at}/memory.stat"),
+            &format!(
+                "anon {bytes}\nfile 300\ninactive_anon {a}\nactive_anon {b}\ninactive_file 100\nactive_file 200\nunevictable {c}\n"
+            ),
+        );
+        self.put(
+            &format!("{at}/memory.current"),
+            &format!("{}\n", bytes + 300),
+        );
+    }
+
+    /// One more second of a machine that uses 2 cores and 8 of 16 GiB, a pod that uses one and a half and 1 GiB, and
+    /// an application that uses a quarter.
+    fn second(&mut self) {
+        self.seconds += 1;
+        let n = self.seconds;
+        let ticks = n * 200;
+        let cpus: String = (0..4)
+            .map(|cpu| format!("cpu{cpu} {} 0 0 0\n", n * 50))
+            .collect();
+        self.put(
+            "proc/stat",
+            &format!("cpu  {ticks} 0 0 0 9 0 0 9\n{cpus}btime 1\n"),
+        );
+        let meminfo = "MemTotal: 16777216 kB\nMemFree: 1048576 kB\nMemAvailable: 8388608 kB\n";
+        self.put("proc/meminfo", meminfo);
+        self.put(
+            "sys/devices/system/node/node0/meminfo",
+            "Node 0 MemTotal: 16777216 kB\nNode 0 MemFree: 1048576 kB\nNode 0 Active(file): 4194304 kB\n\
+             Node 0 Inactive(file): 1048576 kB\nNode 0 SReclaimable: 1048576 kB\n",
+        );
+        self.cgroup("", 2_000_000 * n, 0);
+        self.cgroup("kubepods/besteffort", 100_000 * n, 0);
+        self.put("cg/kubepods/besteffort/cpuset.cpus.effective", "0-2\n");
+        self.put("cg/kubepods/besteffort/cpu.max", "150000 100000\n");
+        self.cgroup(POD, 1_500_000 * n, 1024 * MIB);
+        self.cgroup(&format!("{POD}/{ID}"), 1_400_000 * n, 1000 * MIB);
+        self.cgroup(&format!("{POD}/{SANDBOX}"), 1000 * n, MIB);
+        self.cgroup("host/yarn", 250_000 * n, 256 * MIB);
+        if n == 1 {
+            for path in ["kubepods/besteffort", POD, "host/yarn"] {
+                self.appear(&format!("/{path}"));
+            }
+            self.appear(&format!("/{POD}/{ID}"));
+            self.appear(&format!("/{POD}/{SANDBOX}"));
+        }
+        self.sampler.run_due(self.clock.monotonic());
+        self.keeper.step(self.clock.monotonic(), self.clock.now());
+        self.clock.step(Duration::from_secs(1));
+    }
+
+    fn run(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.second();
+        }
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_nanosecond(i128::from(self.clock.now().nanos())).unwrap()
+    }
+
+    fn average(&self, metric: Metric, of: &[&str]) -> Option<f64> {
+        let window = Duration::from_secs(300);
+        let summary = self.memory.summary(&metric.of(of), window, self.now())?;
+        Some(summary.avg)
+    }
+
+    #[track_caller]
+    fn check(&self, metric: Metric, of: &[&str], expected: f64) {
+        let found = self.average(metric, of);
+        let near = found.is_some_and(|found| (found - expected).abs() <= expected * 1e-3 + 1e-4);
+        assert!(
+            near,
+            "{} of {of:?} is {found:?}, not {expected}",
+            metric.name
+        );
+    }
+}
+
+/// Four CPUs on one node.
+fn machine(root: &Path) {
+    put(root, "sys/devices/system/cpu/online", "0-3\n");
+    for cpu in 0..4 {
+        let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        put(root, &format!("{at}/core_id"), &format!("{cpu}\n"));
+        put(root, &format!("{at}/physical_package_id"), "0\n");
+        put(
+            root,
+            &format!("sys/devices/system/node/node0/cpu{cpu}/x"),
+            "",
+        );
+    }
+}
+
+fn put(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn known(created: jiff::Timestamp) -> Known {
+    let quantities = |pairs: &[(&str, &str)]| {
+        let parsed = pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), value.parse().unwrap()));
+        parsed.collect()
+    };
+    let pod = Pod {
+        uid: UID.into(),
+        namespace: "default".into(),
+        name: "web".into(),
+        priority_class: PriorityClass::None,
+        qos: QosClass::None,
+        kube_qos: KubeQos::Burstable,
+        priority: None,
+        phase: Phase::Running,
+        created,
+        terminating: false,
+        requests: quantities(&[("cpu", "3"), ("memory", "4Gi")]),
+        limits: quantities(&[]),
+        containers: [Container {
+            name: "main".into(),
+            id: Some(ID.into()),
+            requests: quantities(&[("kubernetes.io/batch-cpu", "500")]),
+            limits: quantities(&[]),
+        }]
+        .into(),
+        claims: Box::default(),
+        labels: Default::default(),
+        annotations: Default::default(),
+    };
+    let mut batch = pod.clone();
+    batch.uid = "batch".into();
+    batch.qos = QosClass::Be;
+    batch.requests = quantities(&[("kubernetes.io/batch-cpu", "700")]);
+    let node = Node {
+        allocatable: quantities(&[("cpu", "4"), ("memory", "16Gi")]),
+        ..Node::default()
+    };
+    Known {
+        pods: Some([pod, batch].into()),
+        node: Some(Arc::new(node)),
+        slo: Arc::new(NodeSlo {
+            host_applications: vec![HostApplication {
+                name: "yarn".into(),
+                priority: PriorityClass::Batch,
+                qos: QosClass::Be,
+                cgroup: "host/yarn".into(),
+            }],
+            ..NodeSlo::default()
+        }),
+        ..Known::default()
+    }
+}
+
+/// Days old, so that its past counts.
+fn old_pod(rig: &Rig) -> Known {
+    known(rig.now() - SignedDuration::from_hours(48))
+}
+
+#[test]
+fn what_is_used_is_remembered_by_name() {
+    let mut rig = Rig::new(Config::default());
+    let known = old_pod(&rig);
+    rig.board.change(|board| *board = known);
+    rig.run(20);
+    let gib = 1024.0 * MIB as f64;
+    rig.check(c::NODE_CPU_USAGE, &[], 2.0);
+    rig.check(c::NODE_MEMORY_USAGE, &[], 8.0 * gib);
+    rig.check(c::POD_CPU_USAGE, &[UID], 1.5);
+    rig.check(c::POD_MEMORY_USAGE, &[UID], gib);
+    rig.check(c::POD_CPU_THROTTLED, &[UID], 0.25);
+    rig.check(c::CONTAINER_CPU_USAGE, &[ID], 1.4);
+    rig.check(c::HOST_APPLICATION_CPU_USAGE, &["yarn"], 0.25);
+    rig.check(c::SYS_CPU_USAGE, &[], 0.25);
+    rig.check(c::SYS_MEMORY_USAGE, &[], 6.75 * gib);
+    rig.check(c::NODE_NUMA_CPU_USAGE, &["0"], 2.0);
+    rig.check(c::NODE_NUMA_MEMORY_USAGE, &["0"], 9.0 * gib);
+    rig.check(c::SYS_NUMA_CPU_USAGE, &["0"], 0.25);
+    rig.check(c::SYS_NUMA_MEMORY_USAGE, &["0"], 8.0 * gib);
+    rig.check(c::NODE_BE, &["cpu", "usage"], 100.0);
+    rig.check(c::NODE_BE, &["cpu", "request"], 700.0);
+    rig.check(c::NODE_BE, &["cpu", "real-limit"], 1500.0);
+    // The sandbox is no container, and the page cache was not asked for.
+    assert_eq!(rig.average(c::CONTAINER_CPU_USAGE, &[SANDBOX]), None);
+    assert_eq!(
+        rig.average(c::POD_MEMORY_USAGE_WITH_PAGE_CACHE, &[UID]),
+        None
+    );
+}
+
+#[test]
+fn without_a_cluster_cgroups_tell_which_pods_there_are() {
+    let mut rig = Rig::new(Config::default());
+    rig.run(10);
+    rig.check(c::POD_CPU_USAGE, &[UID], 1.5);
+    rig.check(c::CONTAINER_CPU_USAGE, &[ID], 1.4);
+    rig.check(c::SYS_CPU_USAGE, &[], 0.5);
+}
+
+#[test]
+fn a_static_pod_is_known_by_its_mirror() {
+    let mut rig = Rig::new(Config::default());
+    let mut known = old_pod(&rig);
+    let mut pods = known.pods.take().unwrap().to_vec();
+    pods[0].uid = "mirror".into();
+    let hash = ("kubernetes.io/config.hash".into(), UID.into());
+    pods[0].annotations = [hash].into();
+    known.pods = Some(pods.into());
+    rig.board.change(|board| *board = known);
+    rig.run(10);
+    rig.check(c::POD_CPU_USAGE, &["mirror"], 1.5);
+    assert_eq!(rig.average(c::POD_CPU_USAGE, &[UID]), None);
+}
+
+#[test]
+fn pressure_and_page_cache_where_they_are_asked_for() {
+    let mut config = Config::default();
+    config.collect.pressure_every = Some(Duration::from_secs(2));
+    config.collect.page_cache = true;
+    let mut rig = Rig::new(config);
+    let line = |some| {
+        format!(
+            "some avg10={some} avg60=0.00 avg300=0.00 total=1\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=1\n"
+        )
+    };
+    for resource in ["cpu", "memory", "io"] {
+        rig.put(&format!("cg/{POD}/{resource}.pressure"), &line("12.50"));
+    }
+    rig.run(10);
+    rig.check(c::POD_PSI, &[UID, "mem", "10", "some"], 12.5);
+    rig.check(c::POD_PSI, &[UID, "cpu", "10", "full"], 0.5);
+    rig.check(c::POD_PSI_CPU_FULL_SUPPORTED, &[UID], 1.0);
+    let bytes = (1024 * MIB + 300) as f64;
+    rig.check(c::POD_MEMORY_USAGE_WITH_PAGE_CACHE, &[UID], bytes);
+    rig.check(
+        c::NODE_MEMORY_USAGE_WITH_PAGE_CACHE,
+        &[],
+        15.0 * 1024.0 * MIB as f64,
+    );
+}
+
+#[test]
+fn cold_pages_where_the_kernel_looks_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["scan_period_in_seconds", "use_hierarchy"] {
+        put(dir.path(), &format!("sys/kernel/mm/kidled/{file}"), "0\n");
+    }
+    let rows = ["cfei", "dfei", "cfui", "dfui"].map(|row| format!("{row} 9 9 9 9 9 10 10 5\n"));
+    for cgroup in ["", POD] {
+        let file = format!("cg/{cgroup}/memory.idle_page_stats");
+        put(dir.path(), &file, &rows.concat());
+    }
+    let mut config = Config::default();
+    config.collect.cold_pages_every = Some(Duration::from_secs(5));
+    let mut rig = Rig::on(dir, config, START);
+    rig.run(12);
+    rig.check(c::POD_MEMORY_COLD_PAGE_SIZE, &[UID], 100.0);
+    let hot = (1024 * MIB + 200) as f64;
+    rig.check(c::POD_MEMORY_WITH_HOT_PAGE_USAGE, &[UID], hot);
+    rig.check(c::NODE_MEMORY_COLD_PAGE_SIZE, &[], 100.0);
+}
+
+#[test]
+fn several_numa_nodes_have_pods_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    put(
+        dir.path(),
+        "sys/devices/system/node/node1/meminfo",
+        "Node 1 MemTotal: 4096 kB\nNode 1 MemFree: 1024 kB\n",
+    );
+    put(
+        dir.path(),
+        &format!("cg/{POD}/memory.numa_stat"),
+        "anon N0=1048576 N1=524288\nfile N0=0 N1=524288\nunevictable N0=0 N1=0\n",
+    );
+    let mut rig = Rig::on(dir, Config::default(), START);
+    rig.run(10);
+    let mib = MIB as f64;
+    rig.check(c::NODE_NUMA_MEMORY_USAGE, &["1"], 3.0 * mib);
+    rig.check(c::SYS_NUMA_MEMORY_USAGE, &["1"], 2.0 * mib);
+    rig.check(c::SYS_NUMA_MEMORY_USAGE, &["0"], (9.0 * 1024.0 - 1.0) * mib);
+}
+
+#[test]
+fn cache_and_bandwidth_of_the_classes() {
+    let mut config = Config::default();
+    config.collect.resctrl_every = Some(Duration::from_secs(2));
+    config.collect.storage_info_every = Some(Duration::from_secs(2));
+    let mut rig = Rig::new(config);
+    let features = "llc_occupancy\nmbm_total_bytes\nmbm_local_bytes\n";
+    rig.put("sys/fs/resctrl/info/L3_MON/mon_features", features);
+    for (file, value) in [
+        ("llc_occupancy", 4096),
+        ("mbm_total_bytes", 70),
+        ("mbm_local_bytes", 50),
+    ] {
+        let path = format!("sys/fs/resctrl/LS/mon_data/mon_L3_01/{file}");
+        rig.put(&path, &format!("{value}\n"));
+    }
+    rig.put("sys/block/vda/dev", "253:0\n");
+    rig.put("proc/1/mountinfo", "20 1 253:0 / / rw - ext4 /dev/vda rw\n");
+    rig.run(6);
+    rig.check(c::RESCTRL_RESOURCE_LLC, &["LS", "1"], 4096.0);
+    rig.check(
+        c::RESCTRL_RESOURCE_MB,
+        &["LS", "1", "mbm_total_bytes"],
+        70.0,
+    );
+    rig.check(
+        c::RESCTRL_RESOURCE_MB,
+        &["LS", "1", "mbm_local_bytes"],
+        50.0,
+    );
+    assert_eq!(rig.average(c::RESCTRL_RESOURCE_LLC, &["BE", "1"]), None);
+    let disks = rig
+        .memory
+        .facts()
+        .get::<plimsoll_host::fs::LocalStorage>(super::facts::NODE_LOCAL_STORAGE_INFO);
+    assert_eq!(disks.unwrap().mount_disks["/"], "/dev/vda");
+    let cpus = rig
+        .memory
+        .facts()
+        .get::<plimsoll_host::machine::CpuFacts>(super::facts::NODE_CPU_INFO);
+    assert_eq!(cpus.unwrap().processors.len(), 4);
+}
+
+#[test]
+fn koordinators_families() {
+    let mut rig = Rig::new(Config::default());
+    let known = old_pod(&rig);
+    rig.board.change(|board| *board = known.clone());
+    rig.run(130);
+    rig.memory.forecast(&known, rig.now());
+    let page = crate::koordlet_page::Page {
+        memory: &rig.memory,
+        known,
+        node: "n1",
+        started: Timestamp::from_secs(START),
+        now: rig.now(),
+    };
+    let mut text = plimsoll_observe::exposition::Text::default();
+    page.internal(&mut text);
+    page.external(&mut text);
+    let text = String::from_utf8(text.into_bytes()).unwrap();
+    for line in [
+        "# TYPE koordlet_start_time gauge",
+        "koordlet_start_time{node=\"n1\"} 1.7e+09",
+        "koordlet_collect_node_cpu_info_status{node=\"n1\",status=\"succeeded\"}",
+        "koordlet_node_used_cpu_cores{node=\"n1\"} 2\n",
+        "koordlet_node_used_memory_bytes{node=\"n1\"} 8.589934592e+09",
+        "koordlet_node_predicted_resource_reclaimable{node=\"n1\",predictor=\"minPredictor\",resource=\"cpu\",unit=\"core\"} 0.",
+        "koordlet_node_predicted_resource_peak{node=\"n1\",predictor=\"podReclaimablePredictor\",resource=\"memory\",unit=\"byte\"}",
+        "koordlet_host_application_resource_usage{host_application_name=\"yarn\",node=\"n1\",priority_class=\"koord-batch\",qos=\"BE\",resource=\"cpu\"} 0.25\n",
+        "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"cpu\",unit=\"core\"} 0.",
+        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
+        "koordlet_container_resource_requests{container_id=\"aaaa",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn forecasts_learn_from_what_was_used() {
+    let mut rig = Rig::new(Config::default());
+    let known = old_pod(&rig);
+    rig.board.change(|board| *board = known.clone());
+    let nothing = rig.memory.forecast(&known, rig.now());
+    assert_eq!((nothing.amount.cpu, nothing.amount.memory), (0.0, 0.0));
+    rig.run(130);
+    let found = rig.memory.forecast(&known, rig.now());
+    // 3 cores requested; production and the system need 1.5 and 0.5 and a tenth more, within a bucket's width.
+    assert!((0.55..=0.8).contains(&found.amount.cpu), "{found:?}");
+    assert!((2.2..=2.45).contains(&found.peak.cpu), "{found:?}");
+    // The system needs more memory than was requested.
+    assert_eq!(found.amount.memory, 0.0);
+    // A young pod may still grow.
+    let young = super::tests::known(rig.now());
+    assert_eq!(rig.memory.forecast(&young, rig.now()).amount.cpu, 0.0);
+}
+
+#[test]
+fn the_original_of_allocatable_is_the_limit() {
+    let mut rig = Rig::new(Config::default());
+    let mut known = old_pod(&rig);
+    let mut node = Node::clone(known.node.as_ref().unwrap());
+    let raw = r#"{"cpu":"2500m","memory":"16Gi"}"#;
+    node.annotations = [("node.koordinator.sh/raw-allocatable".into(), raw.into())].into();
+    known.node = Some(Arc::new(node));
+    rig.board.change(|board| *board = known.clone());
+    rig.run(130);
+    let found = rig.memory.forecast(&known, rig.now());
+    assert!(
+        (found.amount.cpu - (2.5 - found.peak.cpu)).abs() < 1e-9,
+        "{found:?}"
+    );
+}
+
+/// A memory that is on disk below `folder`.
+fn on_disk(folder: &Path) -> Config {
+    let mut config = Config::default();
+    config.store.folder = Some(folder.join("metric-data"));
+    config.forecast.checkpoints = Some(folder.join("prediction-checkpoints"));
+    config
+}
+
+#[test]
+fn a_crash_costs_the_last_seconds_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(on_disk(folder.path()));
+    let known = old_pod(&rig);
+    rig.board.change(|board| *board = known.clone());
+    rig.run(130);
+    let before = rig.memory.forecast(&known, rig.now());
+    let counted = |rig: &Rig| {
+        let series = c::POD_CPU_USAGE.of(&[UID]);
+        let summary = rig
+            .memory
+            .summary(&series, Duration::from_hours(1), rig.now());
+        summary.map_or(0, |summary| summary.count)
+    };
+    let noted = counted(&rig);
+    // Neither closed nor stopped: what is in memory only is gone.
+    drop(rig);
+    let dir = tempfile::tempdir().unwrap();
+    let again = Rig::on(dir, on_disk(folder.path()), START + 130);
+    assert!(
+        counted(&again) + 6 >= noted,
+        "{} of {noted}",
+        counted(&again)
+    );
+    // Models are there; which pods to count on is known after the next training.
+    let models = again.memory.models();
+    assert!(models >= 8, "{models} models");
+    let mut again = again;
+    again.board.change(|board| *board = known.clone());
+    again.run(62);
+    let after = again.memory.forecast(&known, again.now());
+    assert!(
+        (after.peak.cpu - before.peak.cpu).abs() < 0.3,
+        "{before:?} {after:?}"
+    );
+}
+
+#[test]
+fn what_is_broken_on_disk_does_not_stop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(on_disk(folder.path()));
+    rig.run(700);
+    drop(rig);
+    let mut spoiled = 0;
+    for below in ["metric-data", "prediction-checkpoints"] {
+        for entry in std::fs::read_dir(folder.path().join(below)).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            if bytes.len() > 2 {
+                let half = &bytes[..bytes.len() / 2];
+                std::fs::write(&path, half).unwrap();
+                spoiled += 1;
+            }
+        }
+    }
+    assert!(spoiled >= 5, "{spoiled} files");
+    let dir = tempfile::tempdir().unwrap();
+    let mut again = Rig::on(dir, on_disk(folder.path()), START + 700);
+    again.run(70);
+    again.check(c::POD_CPU_USAGE, &[UID], 1.5);
+    assert!(again.memory.models() >= 8);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_costs_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "in the way").unwrap();
+    let mut rig = Rig::new(on_disk(&file));
+    rig.run(10);
+    rig.check(c::POD_CPU_USAGE, &[UID], 1.5);
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_counted_and_lived_with() {
+    let mut rig = Rig::new(Config::default());
+    rig.run(30);
+    let back = START - 3600;
+    let millis = |rig: &mut Rig, n: i64| {
+        rig.second();
+        // The machine's clock goes on from an hour ago, the monotonic one as before.
+        rig.keeper
+            .step(rig.clock.monotonic(), Timestamp::from_secs(back + n));
+    };
+    for n in 0..20 {
+        millis(&mut rig, n);
+    }
+    let jumps = &rig.memory.counters().clock_jumps;
+    assert!(jumps.load(std::sync::atomic::Ordering::Relaxed) >= 1);
+}

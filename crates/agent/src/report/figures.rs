@@ -1,0 +1,37 @@
+//! Where figures come from.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use plimsoll_host::gpu::Device;
+use plimsoll_predict::reclaim::Reclaimable;
+
+use crate::memory::{Memory, Series, Summary, facts};
+use crate::states::Known;
+
+/// What has been remembered, and what it lets us foresee.
+pub trait Figures: Send + Sync {
+    /// `None`: there is not a single sample in that time.
+    fn summary(&self, series: &Series, window: Duration, end: Timestamp) -> Option<Summary>;
+
+    /// `None`: nothing can be foreseen.
+    fn forecast(&self, known: &Known, now: Timestamp) -> Option<Reclaimable>;
+
+    /// The GPUs that were found, if any were looked for.
+    fn gpus(&self) -> Vec<Device>;
+}
+
+impl Figures for Memory {
+    fn summary(&self, series: &Series, window: Duration, end: Timestamp) -> Option<Summary> {
+        self.summary(series, window, end)
+    }
+
+    fn forecast(&self, known: &Known, now: Timestamp) -> Option<Reclaimable> {
+        Some(self.forecast(known, now))
+    }
+
+    fn gpus(&self) -> Vec<Device> {
+        let found = self.facts().get::<Vec<Device>>(facts::GPU_DEVICES);
+        found.map(|found| found.to_vec()).unwrap_or_default()
+    }
+}

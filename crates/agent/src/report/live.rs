@@ -1,0 +1,160 @@
+//! Telling the cluster: build, spawn, drain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use plimsoll_ground::shutdown::{self, Stopper};
+use plimsoll_host::{Clock, HostRoot};
+use tokio::task::JoinSet;
+
+use super::figures::Figures;
+use super::inventory::Inventory;
+use super::layout::Layout;
+use super::reporter::Reporter;
+use crate::states::{Board, Counter};
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Of the node.
+    pub name: String,
+    /// Usage that has moved by more than this share of the node is told before its time; 0: it is not.
+    pub early: f64,
+    /// Tell what is used.
+    pub metrics: bool,
+    /// Tell how CPUs and memory lie, looking no more often than this.
+    pub topology: Option<Duration>,
+    pub hugepages: bool,
+    /// Tell which accelerators there are.
+    pub devices: bool,
+    /// On the machine.
+    pub kubelet_folder: String,
+}
+
+/// Where it all comes from.
+#[derive(Clone)]
+pub struct Sources {
+    pub board: Board,
+    pub figures: Arc<dyn Figures>,
+    pub clock: Clock,
+    pub root: HostRoot,
+}
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
+    }
+}
+
+/// Put together, not started.
+pub struct Reports {
+    config: Config,
+    client: kube::Client,
+    sources: Sources,
+}
+
+impl std::fmt::Debug for Reports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reports")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub reports: Counter,
+    pub early: Counter,
+    /// There was no object to write to.
+    pub absent: Counter,
+    pub failures: Counter,
+}
+
+#[derive(Debug)]
+pub struct Running {
+    stopper: Stopper,
+    tasks: JoinSet<()>,
+    counters: Arc<Counters>,
+}
+
+impl Config {
+    /// As the flags' defaults have it.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            early: 0.05,
+            metrics: true,
+            topology: Some(Duration::from_secs(3)),
+            hugepages: false,
+            devices: false,
+            kubelet_folder: "/var/lib/kubelet".to_owned(),
+        }
+    }
+
+    pub fn build(self, client: kube::Client, sources: Sources) -> Reports {
+        Reports {
+            config: self,
+            client,
+            sources,
+        }
+    }
+}
+
+impl Reports {
+    /// Must be called within a tokio runtime.
+    pub fn spawn(self) -> Running {
+        let (stopper, shutdown) = shutdown::channel();
+        let counters = Arc::<Counters>::default();
+        let mut tasks = JoinSet::new();
+        let Self {
+            config,
+            client,
+            sources,
+        } = self;
+        if config.metrics {
+            let reporter = Reporter::new(&config, client.clone(), &sources, &counters);
+            tasks.spawn(reporter.run(shutdown.clone()));
+        }
+        if let Some(every) = config.topology {
+            let layout = Layout::new(&config, every, client.clone(), &sources);
+            tasks.spawn(layout.run(shutdown.clone()));
+        }
+        if config.devices {
+            let inventory = Inventory::new(&config, client, &sources);
+            tasks.spawn(inventory.run(shutdown));
+        }
+        Running {
+            stopper,
+            tasks,
+            counters,
+        }
+    }
+}
+
+impl Running {
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    pub async fn drain(mut self, deadline: Duration) {
+        self.stopper.stop();
+        let ending = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(deadline, ending).await.is_err() {
+            tracing::warn!("reporting did not end in time");
+        }
+    }
+}
+
+impl Sources {
+    pub(super) fn now(&self) -> Timestamp {
+        let nanos = i128::from(self.clock.now().nanos());
+        Timestamp::from_nanosecond(nanos).unwrap_or_default()
+    }
+}
+
+/// `None`: it ended in a panic, which is in the log.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

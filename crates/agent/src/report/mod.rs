@@ -1,0 +1,24 @@
+//! What the agent tells the cluster: what the node uses (`NodeMetric`), how its CPUs and memory lie
+//! (`NodeResourceTopology`), which devices it has (`Device`).
+//!
+//! What to tell is worked out by pure functions of the board and of figures ([`node_metric`], [`topology`], [`device`]);
+//! thin tasks send it ([`live`]).
+
+mod cpus;
+mod device;
+mod figures;
+mod inventory;
+mod layout;
+mod live;
+mod node_metric;
+mod pace;
+mod reporter;
+mod send;
+mod topology;
+
+pub use cpus::CpuSet;
+pub use device::device;
+pub use figures::Figures;
+pub use live::{Config, Counters, Reports, Running, Sources};
+pub use node_metric::{Input, status};
+pub use topology::{Facts, Told, told};

@@ -1,0 +1,162 @@
+//! Reports what the node uses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::DynamicObject;
+use plimsoll_api::node_metric as api;
+use plimsoll_ground::clients::explain;
+use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_host::ReadBuf;
+use plimsoll_host::machine::NumaFacts;
+use plimsoll_predict::Amount;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::figures::Figures;
+use super::live::{Config, Counters, Sources, blocking};
+use super::node_metric::{self, Input};
+use super::pace::{Due, Pace, interval};
+use super::send::{MANAGER, objects};
+use crate::memory::catalogue::{NODE_CPU_USAGE, NODE_MEMORY_USAGE};
+use crate::states::Known;
+
+/// How often usage is looked at to see whether it has moved.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+pub struct Reporter {
+    api: Api<DynamicObject>,
+    name: String,
+    sources: Sources,
+    pace: Pace,
+    counters: Arc<Counters>,
+    failing: bool,
+}
+
+impl Reporter {
+    pub fn new(
+        config: &Config,
+        client: kube::Client,
+        sources: &Sources,
+        counters: &Arc<Counters>,
+    ) -> Self {
+        Self {
+            api: objects(client, api::GROUP, api::VERSION, api::KIND, api::PLURAL),
+            name: config.name.clone(),
+            sources: sources.clone(),
+            pace: Pace::new(config.early),
+            counters: Arc::clone(counters),
+            failing: false,
+        }
+    }
+
+    /// Until told to stop.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = shutdown.begins() => return,
+                _ = ticks.tick() => {}
+            }
+            let known = self.sources.board.now();
+            // The manager makes the object; until then nobody wants to know.
+            let Some(collect) = known.collect.clone() else {
+                continue;
+            };
+            let window = node_metric::window(&collect);
+            let (figures, now) = (Arc::clone(&self.sources.figures), self.sources.now());
+            let usage = blocking(move || usage(&*figures, window, now)).await;
+            let Some(usage) = usage.flatten() else {
+                continue;
+            };
+            let now = Instant::now();
+            let capacity = capacity(&known);
+            let Some(due) = self.pace.due(now, interval(&collect), usage, capacity) else {
+                continue;
+            };
+            self.report(known, due, usage, now).await;
+        }
+    }
+
+    async fn report(&mut self, known: Known, due: Due, usage: Amount, now: Instant) {
+        let sources = self.sources.clone();
+        let status = blocking(move || {
+            let numa_nodes = NumaFacts::read(&sources.root, &mut ReadBuf::default());
+            let input = Input {
+                known: &known,
+                figures: &*sources.figures,
+                numa_nodes: numa_nodes.map_or(0, |numa| numa.nodes.len()),
+                gpus: &sources.figures.gpus(),
+                now: sources.now(),
+            };
+            node_metric::status(&input)
+        });
+        let Some(status) = status.await.flatten() else {
+            return;
+        };
+        match self.send(json!(status)).await {
+            Ok(()) => {
+                self.counters.reports.add();
+                if due == Due::Early {
+                    self.counters.early.add();
+                }
+                if std::mem::take(&mut self.failing) {
+                    tracing::info!(node = self.name, "what the node uses is reported again");
+                }
+                self.pace.told(now, usage);
+            }
+            Err(kube::Error::Api(gone)) if gone.code == 404 => {
+                self.counters.absent.add();
+                tracing::debug!(node = self.name, "there is no NodeMetric to report to");
+            }
+            Err(error) => {
+                self.counters.failures.add();
+                if !std::mem::replace(&mut self.failing, true) {
+                    let trouble = explain(&error);
+                    tracing::warn!(
+                        node = self.name,
+                        trouble,
+                        "cannot report what the node uses, trying again"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Replaced as a whole, whatever its version: nobody else writes it.
+    async fn send(&self, status: Value) -> Result<(), kube::Error> {
+        let patch = json!([{"op": "add", "path": "/status", "value": status}]);
+        let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        self.api
+            .patch_status(&self.name, &params, &Patch::Json::<()>(patch))
+            .await?;
+        Ok(())
+    }
+}
+
+fn usage(figures: &dyn Figures, window: Duration, now: Timestamp) -> Option<Amount> {
+    Some(Amount {
+        cpu: figures.summary(&NODE_CPU_USAGE.of(&[]), window, now)?.avg,
+        memory: figures
+            .summary(&NODE_MEMORY_USAGE.of(&[]), window, now)?
+            .avg,
+    })
+}
+
+fn capacity(known: &Known) -> Amount {
+    let of = |name: &str| {
+        let amount = known.node.as_ref()?.capacity.get(name)?;
+        Some(amount.nanos() as f64 / 1e9)
+    };
+    Amount {
+        cpu: of("cpu").unwrap_or(0.0),
+        memory: of("memory").unwrap_or(0.0),
+    }
+}

@@ -1,0 +1,78 @@
+//! Objects that others write to as well: read, merge, write, and again if somebody was faster.
+
+use std::time::Duration;
+
+use kube::api::{Api, PostParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
+
+pub const MANAGER: &str = "plimsoll-agent";
+const ATTEMPTS: u32 = 5;
+
+/// The node takes the object with it.
+pub fn owner(name: &str, node_uid: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid,
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+pub fn objects(
+    client: kube::Client,
+    group: &str,
+    version: &str,
+    kind: &str,
+    plural: &str,
+) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(group, version, kind);
+    Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, plural))
+}
+
+/// Something that is to be in the cluster.
+pub trait Wanted {
+    /// Where there is none yet; `None`: then there need be none.
+    fn object(&self) -> Option<Value>;
+    /// What is ours as wanted, what others wrote as it was; `None`: it already is so.
+    fn merged(&self, present: &Value) -> Option<Value>;
+}
+
+/// True: something was written.
+pub async fn keep(
+    api: &Api<DynamicObject>,
+    name: &str,
+    wanted: &impl Wanted,
+) -> Result<bool, kube::Error> {
+    let params = PostParams {
+        field_manager: Some(MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let mut attempt = 0;
+    loop {
+        let written = match api.get_opt(name).await? {
+            None => match wanted.object() {
+                Some(object) => api.create(&params, &dynamic(object)?).await,
+                None => return Ok(false),
+            },
+            Some(present) => {
+                let present = serde_json::to_value(present).map_err(kube::Error::SerdeError)?;
+                match wanted.merged(&present) {
+                    Some(merged) => api.replace(name, &params, &dynamic(merged)?).await,
+                    None => return Ok(false),
+                }
+            }
+        };
+        attempt += 1;
+        match written {
+            // It came into being, changed or went meanwhile.
+            Err(kube::Error::Api(status)) if status.code == 409 && attempt < ATTEMPTS => {
+                tokio::time::sleep(Duration::from_millis(50 << attempt)).await;
+            }
+            other => return other.map(|_| true),
+        }
+    }
+}
+
+fn dynamic(value: Value) -> Result<DynamicObject, kube::Error> {
+    serde_json::from_value(value).map_err(kube::Error::SerdeError)
+}

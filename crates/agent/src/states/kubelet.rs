@@ -1,0 +1,190 @@
+//! The kubelet beside us, asked with the credentials that we have for the API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::config::AuthInfo;
+use parking_lot::Mutex;
+use plimsoll_ground::clients::{Clients, chain};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::known::{KubeletSettings, Node};
+use super::objects::PodList;
+
+const SECURE_PORT: u16 = 10250;
+pub const READ_ONLY_PORT: u16 = 10255;
+
+/// How to reach it.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// Whose credentials are shown.
+    pub clients: Clients,
+    /// By its read-only port, without credentials, where it has one; else by TLS.
+    pub plain_port: Option<u16>,
+    /// `None`: the node's own, as its object has it; this machine's loopback address until that is known.
+    pub address: Option<String>,
+    /// For a whole answer.
+    pub timeout: Duration,
+}
+
+/// Asks; keeps its connection.
+#[derive(Debug)]
+pub struct Kubelet {
+    access: Access,
+    current: Mutex<Option<Current>>,
+}
+
+struct Current {
+    url: String,
+    config: Arc<kube::Config>,
+    client: kube::Client,
+}
+
+impl std::fmt::Debug for Current {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Current")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kubelet {
+    pub fn new(access: Access) -> Self {
+        Self {
+            access,
+            current: Mutex::new(None),
+        }
+    }
+
+    /// All pods that the node should run, static ones included.
+    pub async fn pods(&self, node: Option<&Node>) -> Result<Vec<super::known::Pod>, String> {
+        let list: PodList = self.get(node, "/pods").await?;
+        let pods = list.items.unwrap_or_default();
+        Ok(pods.into_iter().map(Into::into).collect())
+    }
+
+    pub async fn settings(&self, node: Option<&Node>) -> Result<KubeletSettings, String> {
+        #[derive(Deserialize)]
+        struct Page {
+            kubeletconfig: KubeletSettings,
+        }
+        let page: Page = self.get(node, "/configz").await?;
+        Ok(page.kubeletconfig)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, node: Option<&Node>, path: &str) -> Result<T, String> {
+        let client = self.client(node)?;
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = tokio::time::timeout(self.access.timeout, client.request_text(request)).await;
+        let text = match answer {
+            Ok(Ok(text)) => text,
+            Ok(Err(kube::Error::Api(status))) => return Err(refusal(&status)),
+            Ok(Err(error)) => return Err(chain(&error)),
+            Err(_) => return Err(format!("no answer within {:?}", self.access.timeout)),
+        };
+        serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))
+    }
+
+    /// The same one until its address or our credentials change.
+    fn client(&self, node: Option<&Node>) -> Result<kube::Client, String> {
+        let url = url(&self.access, node);
+        let config = self.access.clients.config();
+        let mut current = self.current.lock();
+        if let Some(current) = &*current
+            && current.url == url
+            && Arc::ptr_eq(&current.config, &config)
+        {
+            return Ok(current.client.clone());
+        }
+        let mut own = kube::Config::new(url.parse().map_err(|error| format!("{url}: {error}"))?);
+        own.auth_info = match self.access.plain_port {
+            Some(_) => AuthInfo::default(),
+            None => config.auth_info.clone(),
+        };
+        // Kubelets sign their own certificates as a rule, and this one is on the same machine.
+        own.accept_invalid_certs = true;
+        own.connect_timeout = Some(self.access.timeout);
+        own.proxy_url = None;
+        let client = kube::Client::try_from(own).map_err(|error| chain(&error))?;
+        *current = Some(Current {
+            url,
+            config,
+            client: client.clone(),
+        });
+        Ok(client)
+    }
+}
+
+fn refusal(status: &kube::core::Status) -> String {
+    let advice = match status.code {
+        401 => "; does the kubelet have authentication.webhook enabled?",
+        403 => "; grant nodes/pods, nodes/configz and nodes/proxy by RBAC",
+        _ => "",
+    };
+    format!("{} {}{advice}", status.code, status.message)
+}
+
+fn url(access: &Access, node: Option<&Node>) -> String {
+    let of_node = || node.and_then(|node| node.internal_ip.as_deref());
+    let address = access.address.as_deref().or_else(of_node);
+    let address = address.unwrap_or("127.0.0.1");
+    let address = match address.contains(':') && !address.starts_with('[') {
+        true => format!("[{address}]"),
+        false => address.to_owned(),
+    };
+    let port = node.and_then(|node| node.kubelet_port);
+    match access.plain_port {
+        Some(port) => format!("http://{address}:{port}"),
+        None => format!("https://{address}:{}", port.unwrap_or(SECURE_PORT)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_ground::clients;
+
+    async fn access(plain_port: Option<u16>) -> Access {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let source = clients::Source::Given(Box::new(config));
+        Access {
+            clients: clients::Config::new(source).build().await.unwrap(),
+            plain_port,
+            address: None,
+            timeout: Duration::from_secs(3),
+        }
+    }
+
+    #[tokio::test]
+    async fn where_it_is() {
+        let node = Node {
+            internal_ip: Some("10.0.0.7".into()),
+            kubelet_port: Some(10_260),
+            ..Node::default()
+        };
+        let six = Node {
+            internal_ip: Some("fd00::7".into()),
+            ..Node::default()
+        };
+        let secure = access(None).await;
+        assert_eq!(url(&secure, None), "https://127.0.0.1:10250");
+        assert_eq!(url(&secure, Some(&node)), "https://10.0.0.7:10260");
+        assert_eq!(url(&secure, Some(&six)), "https://[fd00::7]:10250");
+        let plain = access(Some(READ_ONLY_PORT)).await;
+        assert_eq!(url(&plain, Some(&node)), "http://10.0.0.7:10255");
+    }
+
+    #[test]
+    fn settings_of_a_real_kubelet() {
+        let page = r#"{"kubeletconfig":{"cgroupDriver":"cgroupfs","cpuManagerPolicy":"none","topologyManagerPolicy":"none",
+            "topologyManagerScope":"container","kubeReserved":{"cpu":"500m"},"enforceNodeAllocatable":["pods"]}}"#;
+        let page: serde_json::Value = serde_json::from_str(page).unwrap();
+        let settings: KubeletSettings =
+            serde_json::from_value(page["kubeletconfig"].clone()).unwrap();
+        assert_eq!(settings.cgroup_driver, "cgroupfs");
+        assert_eq!(settings.kube_reserved["cpu"], "500m");
+        assert_eq!(settings.reserved_system_cpus, "");
+    }
+}

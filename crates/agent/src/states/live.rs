@@ -1,0 +1,267 @@
+//! Following the cluster: build, spawn, drain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::watcher;
+use plimsoll_ground::reflect::{Change, Gate, Reflector, Rounds};
+use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_host::cgroup::Hierarchies;
+use tokio::task::JoinSet;
+
+use super::counters::Counters;
+use super::known::{Node, NodeSlo};
+use super::kubelet::{Access, Kubelet};
+use super::pods::{Doorbell, Followed, Poller};
+use super::policy::Driver;
+use super::volumes::Volumes;
+use super::{Board, objects};
+
+/// The kubelet's configuration changes with a restart of it at most.
+const SETTINGS_EVERY: Duration = Duration::from_secs(60);
+const SETTINGS_AGAIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Of the node.
+    pub name: String,
+    pub pods: PodSource,
+    /// Ask about the claims that pods mount.
+    pub volumes: bool,
+    /// Ask the kubelet how it is set up.
+    pub kubelet_settings: bool,
+    /// Tell how the kubelet names cgroups; `None`: it is assumed to go by systemd's names.
+    pub hierarchies: Option<Arc<Hierarchies>>,
+    pub bell: Doorbell,
+}
+
+#[derive(Debug, Clone)]
+pub enum PodSource {
+    Kubelet {
+        access: Access,
+        every: Duration,
+    },
+    /// Those whose node the API server says this is; static pods are known by their mirrors.
+    ApiServer,
+}
+
+/// Put together, not started.
+pub struct States {
+    config: Config,
+    client: kube::Client,
+    board: Board,
+}
+
+impl std::fmt::Debug for States {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("States")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// Everything from the API server, and nothing beyond what everybody needs.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            pods: PodSource::ApiServer,
+            volumes: false,
+            kubelet_settings: false,
+            hierarchies: None,
+            bell: Doorbell::default(),
+        }
+    }
+
+    pub fn build(self, client: kube::Client, board: Board) -> States {
+        States {
+            config: self,
+            client,
+            board,
+        }
+    }
+}
+
+impl States {
+    /// Must be called within a tokio runtime. Nothing is waited for: what is not told yet is not on the board.
+    pub fn spawn(self) -> Running {
+        let (stopper, shutdown) = shutdown::channel();
+        let gate = Gate::default();
+        let counters = Arc::<Counters>::default();
+        let mut rounds = vec![
+            ("nodes", self.follow_node(&gate, &shutdown)),
+            ("nodeslos", self.follow_policy(&gate, &shutdown)),
+            ("nodemetrics", self.follow_collecting(&gate, &shutdown)),
+        ];
+        let mut tasks = JoinSet::new();
+        match self.config.pods {
+            PodSource::ApiServer => {
+                let ours = format!("spec.nodeName={}", self.config.name);
+                let pods = Reflector::<objects::Pod>::all("pods", self.client.clone())
+                    .with(watcher::Config::default().fields(&ours));
+                let followed = Followed::new(self.board.clone());
+                rounds.push(("pods", pods.feed(followed, &gate, shutdown.clone())));
+            }
+            PodSource::Kubelet { access, every } => {
+                let kubelet = Arc::new(Kubelet::new(access));
+                let poller = Poller {
+                    kubelet: Arc::clone(&kubelet),
+                    board: self.board.clone(),
+                    bell: self.config.bell,
+                    every,
+                    counters: Arc::clone(&counters),
+                };
+                tasks.spawn(poller.run(shutdown.clone()));
+                if self.config.kubelet_settings {
+                    tasks.spawn(follow_settings(
+                        kubelet,
+                        self.board.clone(),
+                        Arc::clone(&counters),
+                        shutdown.clone(),
+                    ));
+                }
+            }
+        }
+        if self.config.volumes {
+            let volumes = Volumes {
+                client: self.client,
+                board: self.board,
+                counters: Arc::clone(&counters),
+            };
+            tasks.spawn(volumes.run(shutdown.clone()));
+        }
+        Running {
+            stopper,
+            tasks,
+            counters,
+            rounds,
+        }
+    }
+
+    fn named<K>(&self, what: &str) -> Reflector<K>
+    where
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
+    {
+        let ours = format!("metadata.name={}", self.config.name);
+        Reflector::all(what, self.client.clone()).with(watcher::Config::default().fields(&ours))
+    }
+
+    /// Heartbeats change the object and nothing that is looked at here: nobody is woken for them.
+    fn follow_node(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
+        let board = self.board.clone();
+        let nodes = self.named::<objects::Node>("nodes");
+        let nodes = nodes.on_change(move |change| {
+            let node = present(change).map(Node::from);
+            // A node that was deleted registers again; until then it is what it was.
+            if let Some(node) = node
+                && board.now().node.as_deref() != Some(&node)
+            {
+                board.change(|known| known.node = Some(node.into()));
+            }
+        });
+        nodes.spawn(gate, shutdown.clone()).1
+    }
+
+    fn follow_policy(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
+        let (board, hierarchies) = (self.board.clone(), self.config.hierarchies.clone());
+        let policies = self.named::<objects::NodeSlo>("nodeslos");
+        let policies = policies.on_change(move |change| {
+            let spec = present(change).map(|object| object.spec);
+            let driver = hierarchies.as_deref().and_then(Driver::detect);
+            let slo = NodeSlo::of(&spec.unwrap_or_default(), driver.unwrap_or_default());
+            if *board.now().slo != slo {
+                board.change(|known| known.slo = slo.into());
+            }
+        });
+        policies.spawn(gate, shutdown.clone()).1
+    }
+
+    /// Our own reports change the object, too.
+    fn follow_collecting(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
+        let board = self.board.clone();
+        let metrics = self.named::<objects::NodeMetric>("nodemetrics");
+        let metrics = metrics.on_change(move |change| {
+            let collect =
+                present(change).map(|object| object.spec.metric_collect_policy.unwrap_or_default());
+            if board.now().collect.as_deref() != collect.as_ref() {
+                board.change(|known| known.collect = collect.map(Into::into));
+            }
+        });
+        metrics.spawn(gate, shutdown.clone()).1
+    }
+}
+
+fn present<K: Clone>(change: Change<K>) -> Option<K> {
+    match change {
+        Change::Added(new) | Change::Updated { new, .. } => Some(Arc::unwrap_or_clone(new)),
+        Change::Deleted(_) => None,
+    }
+}
+
+async fn follow_settings(
+    kubelet: Arc<Kubelet>,
+    board: Board,
+    counters: Arc<Counters>,
+    shutdown: Shutdown,
+) {
+    let mut failing = false;
+    loop {
+        let node = board.now().node;
+        match kubelet.settings(node.as_deref()).await {
+            Ok(settings) => {
+                failing = false;
+                if board.now().kubelet.as_deref() != Some(&settings) {
+                    board.change(|known| known.kubelet = Some(settings.into()));
+                }
+            }
+            Err(trouble) => {
+                counters.kubelet_settings_failures.add();
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(trouble, "the kubelet does not tell its configuration");
+                }
+            }
+        }
+        let pause = if failing {
+            SETTINGS_AGAIN
+        } else {
+            SETTINGS_EVERY
+        };
+        tokio::select! {
+            () = shutdown.begins() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Running {
+    stopper: Stopper,
+    tasks: JoinSet<()>,
+    counters: Arc<Counters>,
+    rounds: Vec<(&'static str, Rounds)>,
+}
+
+impl Running {
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// How following each kind of object goes.
+    pub fn rounds(&self) -> &[(&'static str, Rounds)] {
+        &self.rounds
+    }
+
+    pub async fn drain(mut self, deadline: Duration) {
+        self.stopper.stop();
+        let ending = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(deadline, ending).await.is_err() {
+            tracing::warn!("following the cluster did not end in time");
+        }
+    }
+}

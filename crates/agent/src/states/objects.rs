@@ -1,0 +1,185 @@
+//! The cluster's objects, as they are read: the few fields that the agent looks at.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use plimsoll_api::node_metric::{self, NodeMetricSpec};
+use plimsoll_api::node_slo;
+use plimsoll_api::pod::{Amounts, Resources, amounts};
+use plimsoll_ground::found_at;
+use plimsoll_ground::reflect::slim;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Pod {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: PodSpec,
+    #[serde(default)]
+    pub status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    pub priority: Option<i32>,
+    pub containers: Vec<Container>,
+    pub init_containers: Vec<Container>,
+    pub volumes: Vec<Volume>,
+    #[serde(deserialize_with = "amounts")]
+    pub overhead: Amounts,
+    /// Of the pod as a whole.
+    pub resources: Option<Resources>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    pub name: Box<str>,
+    pub resources: Resources,
+    pub restart_policy: Option<Box<str>>,
+}
+
+impl Container {
+    /// An init container that goes on running.
+    pub fn stays(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    pub persistent_volume_claim: Option<ClaimSource>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSource {
+    pub claim_name: Box<str>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    pub phase: Option<Box<str>>,
+    pub qos_class: Option<Box<str>>,
+    pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerStatus {
+    pub name: Box<str>,
+    #[serde(rename = "containerID")]
+    pub container_id: Option<Box<str>>,
+}
+
+/// As a kubelet answers.
+#[derive(Debug, Default, Deserialize)]
+pub struct PodList {
+    #[serde(default)]
+    pub items: Option<Vec<Pod>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Node {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub status: NodeStatus,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeStatus {
+    #[serde(deserialize_with = "amounts")]
+    pub capacity: Amounts,
+    #[serde(deserialize_with = "amounts")]
+    pub allocatable: Amounts,
+    pub addresses: Vec<Address>,
+    pub daemon_endpoints: BTreeMap<Box<str>, Endpoint>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Address {
+    #[serde(rename = "type")]
+    pub kind: Box<str>,
+    pub address: Box<str>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Endpoint {
+    /// A capital of the original's.
+    #[serde(rename = "Port")]
+    pub port: u16,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct NodeSlo {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Value,
+}
+
+/// What is asked of us, not what we reported.
+#[derive(Debug, Clone, Deserialize)]
+pub struct NodeMetric {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: NodeMetricSpec,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Claim {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: ClaimSpec,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSpec {
+    pub volume_name: Box<str>,
+}
+
+const SLO_API: &str = "slo.koordinator.sh/v1alpha1";
+
+found_at!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
+found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
+found_at!(
+    Claim,
+    "",
+    "v1",
+    "v1",
+    "PersistentVolumeClaim",
+    "persistentvolumeclaims",
+    NamespaceResourceScope
+);
+found_at!(
+    NodeMetric,
+    node_metric::GROUP,
+    node_metric::VERSION,
+    SLO_API,
+    node_metric::KIND,
+    node_metric::PLURAL,
+    ClusterResourceScope
+);
+found_at!(
+    NodeSlo,
+    node_metric::GROUP,
+    node_metric::VERSION,
+    SLO_API,
+    node_slo::KIND,
+    node_slo::PLURAL,
+    ClusterResourceScope
+);

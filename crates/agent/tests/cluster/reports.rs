@@ -1,0 +1,284 @@
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use parking_lot::Mutex;
+use plimsoll_agent::memory::{Series, Summary};
+use plimsoll_agent::report::{self, Figures, Sources};
+use plimsoll_agent::states::{self, Board, Known};
+use plimsoll_host::gpu::Device;
+use plimsoll_host::{Clock, HostRoot};
+use plimsoll_predict::reclaim::Reclaimable;
+use serde_json::{Value, json};
+
+use crate::world::{Cluster, DEADLINE, NODE, seen};
+
+/// Averages that can be changed.
+#[derive(Default)]
+struct Told(Mutex<HashMap<String, f64>>, Vec<Device>);
+
+impl Told {
+    fn set(&self, series: &str, value: f64) {
+        self.0.lock().insert(series.to_owned(), value);
+    }
+}
+
+impl Figures for Told {
+    fn summary(&self, series: &Series, window: Duration, _: Timestamp) -> Option<Summary> {
+        let avg = *self.0.lock().get(&series.to_string())?;
+        Some(Summary {
+            avg,
+            last: avg,
+            p50: avg,
+            p90: avg,
+            p95: avg,
+            p99: avg,
+            count: 300,
+            span: window,
+        })
+    }
+
+    fn forecast(&self, _: &Known, _: Timestamp) -> Option<Reclaimable> {
+        Some(Reclaimable::default())
+    }
+
+    fn gpus(&self) -> Vec<Device> {
+        self.1.clone()
+    }
+}
+
+/// One NUMA node of two CPUs.
+fn machine(dir: &Path) -> HostRoot {
+    let put = |path: &str, text: &str| {
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    put(
+        "proc/cpuinfo",
+        "processor : 0\nvendor_id : AuthenticAMD\nmodel name : AMD EPYC\n",
+    );
+    put("sys/devices/system/cpu/online", "0-1\n");
+    for cpu in 0..2 {
+        let at = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        put(&format!("{at}/core_id"), &format!("{cpu}\n"));
+        put(&format!("{at}/physical_package_id"), "0\n");
+        put(&format!("sys/devices/system/node/node0/cpu{cpu}/x"), "");
+    }
+    put(
+        "sys/devices/system/node/node0/meminfo",
+        "Node 0 MemTotal: 17261124 kB\n",
+    );
+    HostRoot::new(dir)
+}
+
+struct Agent {
+    states: states::Running,
+    reports: report::Running,
+    board: Board,
+}
+
+fn agent(cluster: &Cluster, figures: Arc<Told>, root: HostRoot, config: report::Config) -> Agent {
+    let board = Board::default();
+    let states = states::Config::new(NODE).build(cluster.client(), board.clone());
+    let sources = Sources {
+        board: board.clone(),
+        figures,
+        clock: Clock::Real,
+        root,
+    };
+    Agent {
+        states: states.spawn(),
+        reports: config.build(cluster.client(), sources).spawn(),
+        board,
+    }
+}
+
+impl Agent {
+    async fn drain(self) {
+        self.reports.drain(DEADLINE).await;
+        self.states.drain(DEADLINE).await;
+    }
+}
+
+async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let looking = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let found = tokio::time::timeout(DEADLINE, looking).await;
+    found.unwrap_or_else(|_| panic!("{what}: in vain"))
+}
+
+#[tokio::test]
+async fn usage_is_reported_and_again_when_it_moves() {
+    let cluster = Cluster::start().await;
+    cluster.define().await;
+    cluster.put_node(json!({})).await;
+    let temp = tempfile::tempdir().unwrap();
+    let figures = Arc::new(Told::default());
+    figures.set("node_cpu_usage", 1.25);
+    figures.set("node_memory_usage", 1024.0 * 1024.0);
+    let config = report::Config {
+        topology: None,
+        ..report::Config::new(NODE)
+    };
+    let agent = agent(&cluster, Arc::clone(&figures), machine(temp.path()), config);
+    let counters = agent.reports.counters();
+    // The manager comes later.
+    seen(&agent.board, "the node", |known| known.node.is_some()).await;
+    assert_eq!(counters.reports.get(), 0);
+    cluster
+        .put_slo(
+            "NodeMetric",
+            json!({"metricCollectPolicy": {"reportIntervalSeconds": 3600}}),
+        )
+        .await;
+    let metrics = cluster.slo("NodeMetric");
+    let cpu = async |wanted: &str| {
+        eventually(wanted, async || {
+            let metric = metrics.get_opt(NODE).await.unwrap()?;
+            let usage = &metric.data["status"]["nodeMetric"]["nodeUsage"]["resources"];
+            (usage["cpu"] == wanted).then(|| metric.data["status"].clone())
+        })
+        .await
+    };
+    let status = cpu("1250m").await;
+    assert_eq!(
+        status["nodeMetric"]["nodeUsage"]["resources"]["memory"],
+        "1Mi"
+    );
+    let updated: Timestamp = status["updateTime"].as_str().unwrap().parse().unwrap();
+    assert!(Timestamp::now().duration_since(updated).as_secs() < 60);
+    assert_eq!(counters.early.get(), 0);
+    // By more than a twentieth of ten cores, an hour before the time.
+    figures.set("node_cpu_usage", 2.0);
+    cpu("2").await;
+    assert_eq!((counters.reports.get(), counters.early.get()), (2, 1));
+    // Without its object there is nobody to tell, until there is one again.
+    metrics
+        .delete(NODE, &DeleteParams::default())
+        .await
+        .unwrap();
+    seen(&agent.board, "no object", |known| known.collect.is_none()).await;
+    figures.set("node_cpu_usage", 4.0);
+    cluster
+        .put_slo("NodeMetric", json!({"metricCollectPolicy": {}}))
+        .await;
+    cpu("4").await;
+    agent.drain().await;
+    cluster.drain().await;
+}
+
+#[tokio::test]
+async fn the_topology_is_told_and_what_others_add_stays() {
+    let cluster = Cluster::start().await;
+    cluster.define().await;
+    cluster.put_node(json!({})).await;
+    let temp = tempfile::tempdir().unwrap();
+    let config = report::Config {
+        metrics: false,
+        topology: Some(Duration::from_millis(20)),
+        ..report::Config::new(NODE)
+    };
+    let agent = agent(&cluster, Arc::default(), machine(temp.path()), config);
+    let topologies = cluster.objects("topology.node.k8s.io", "v1alpha1", "NodeResourceTopology");
+    let object = eventually("the object", async || {
+        let object = topologies.get_opt(NODE).await.unwrap()?;
+        Some(serde_json::to_value(object).unwrap())
+    })
+    .await;
+    // As Koordinator's agent wrote it of such a machine, but for what it asked of the kubelet and the manager added.
+    assert_eq!(
+        object["zones"],
+        json!([{"name": "node-0", "type": "Node", "resources": [
+            {"name": "cpu", "capacity": "2", "allocatable": "2", "available": "2"},
+            {"name": "hugepages-1Gi", "capacity": "0", "allocatable": "0", "available": "0"},
+            {"name": "hugepages-2Mi", "capacity": "0", "allocatable": "0", "available": "0"},
+            {"name": "memory", "capacity": "17261124Ki", "allocatable": "17261124Ki", "available": "17261124Ki"},
+        ]}])
+    );
+    let annotations = &object["metadata"]["annotations"];
+    assert_eq!(
+        annotations["node.koordinator.sh/cpu-topology"],
+        r#"{"detail":[{"id":0,"core":0,"socket":0,"node":0},{"id":1,"core":1,"socket":0,"node":0}]}"#
+    );
+    assert_eq!(
+        annotations["node.koordinator.sh/cpu-basic-info"],
+        r#"{"cpuModel":"AMD EPYC","vendorID":"AuthenticAMD"}"#
+    );
+    assert_eq!(
+        object["metadata"]["labels"],
+        json!({"app.kubernetes.io/managed-by": "Koordinator"})
+    );
+    assert_eq!(object["topologyPolicies"], json!(["None"]));
+    let known = seen(&agent.board, "the pools", |known| known.topology.is_some()).await;
+    assert_eq!(known.topology.unwrap().shared[0].cpuset, "0-1");
+    // Another writes to it, and the node's annotation changes: both hold.
+    let mut zones: Value = object["zones"].clone();
+    let batch = json!({"name": "kubernetes.io/batch-cpu", "capacity": "319", "allocatable": "319", "available": "319"});
+    zones[0]["resources"].as_array_mut().unwrap().push(batch);
+    let patch = Patch::Merge(json!({"zones": zones, "metadata": {"annotations": {"mine": "1"}}}));
+    topologies
+        .patch(NODE, &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    cluster
+        .put_node(json!({"node.koordinator.sh/reservation": r#"{"reservedCPUs":"1"}"#}))
+        .await;
+    eventually("both", async || {
+        let object = topologies.get(NODE).await.unwrap();
+        let object = serde_json::to_value(object).unwrap();
+        let annotations = &object["metadata"]["annotations"];
+        let pools = annotations["node.koordinator.sh/cpu-shared-pools"].as_str()?;
+        let resources = object["zones"][0]["resources"].as_array()?;
+        let lent = resources
+            .iter()
+            .any(|one| one["name"] == "kubernetes.io/batch-cpu");
+        (pools.contains(r#""cpuset":"0""#) && lent && annotations["mine"] == "1").then_some(())
+    })
+    .await;
+    agent.drain().await;
+    cluster.drain().await;
+}
+
+#[tokio::test]
+async fn devices_are_told_where_there_are_any() {
+    let cluster = Cluster::start().await;
+    cluster.define().await;
+    cluster.put_node(json!({})).await;
+    let temp = tempfile::tempdir().unwrap();
+    let gpu = Device {
+        uuid: "GPU-1".into(),
+        model: "Tesla T4".into(),
+        driver: "535".into(),
+        memory: 16 << 30,
+        ..Device::default()
+    };
+    let figures = Arc::new(Told(Mutex::default(), vec![gpu]));
+    let config = report::Config {
+        metrics: false,
+        topology: None,
+        devices: true,
+        ..report::Config::new(NODE)
+    };
+    let agent = agent(&cluster, figures, machine(temp.path()), config);
+    let devices = cluster.objects("scheduling.koordinator.sh", "v1alpha1", "Device");
+    let device = eventually("the device", async || devices.get_opt(NODE).await.unwrap()).await;
+    assert_eq!(device.data["spec"]["devices"][0]["id"], "GPU-1");
+    assert_eq!(
+        device.metadata.labels.unwrap()["node.koordinator.sh/gpu-model"],
+        "Tesla-T4"
+    );
+    let owner = &device.metadata.owner_references.unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("Node", NODE));
+    agent.drain().await;
+    cluster.drain().await;
+}

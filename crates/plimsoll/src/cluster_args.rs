@@ -1,0 +1,227 @@
+//! The agent in a cluster: its flags, and the states and reports they describe.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use plimsoll_agent::states::{Access, PodSource, READ_ONLY_PORT};
+use plimsoll_agent::{View, World, report, states};
+use plimsoll_ground::{clients, shutdown};
+
+use crate::{Called, go};
+
+/// Who the API server and the kubelet are asked for, and how often.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Follow this cluster and report to it; the node's name is --node-name
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Follow the cluster that this runs in, and report to it [default under the name koordlet]
+    #[arg(long, conflicts_with = "kubeconfig")]
+    in_cluster: bool,
+    /// Requests to the API server a second
+    #[arg(long, value_name = "N", default_value_t = 20.0)]
+    kube_api_qps: f64,
+    /// Requests to the API server in a row
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    kube_api_burst: u32,
+    /// Who says which pods there are
+    #[arg(long, value_name = "WHO", default_value = "kubelet")]
+    pods_from: PodsFrom,
+    /// Where the kubelet is [default: as the node's InternalIP says]
+    #[arg(long, value_name = "ADDRESS")]
+    kubelet_address: Option<String>,
+    /// Which address of the node the kubelet is asked by; only InternalIP can be chosen
+    #[arg(long, value_name = "TYPE", default_value = "InternalIP", hide = true)]
+    kubelet_preferred_address_type: String,
+    /// Ask the kubelet's read-only port, without TLS and credentials
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    kubelet_insecure_tls: bool,
+    /// With --kubelet-insecure-tls: that port
+    #[arg(long, value_name = "PORT", default_value_t = READ_ONLY_PORT)]
+    kubelet_read_only_port: u16,
+    /// Ask the kubelet for its pods this often, and whenever a pod's cgroup appears
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
+    kubelet_sync_interval: Duration,
+    /// How long the kubelet may take to answer
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "3s")]
+    kubelet_sync_timeout: Duration,
+    /// Do not ask the kubelet how it manages CPUs
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    disable_query_kubelet_config: bool,
+    /// The kubelet's folder on the machine
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
+    var_lib_kubelet_dir: String,
+    /// Report what the node uses, as its NodeMetric asks for
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
+    enable_node_metric_report: bool,
+    /// Report before the time when CPU or memory have moved by more than this share of the node; 0: never
+    ///
+    /// What is reported are averages (of five minutes unless the NodeMetric asks otherwise), and it is those that have to
+    /// move. However much moves, there are no more than six reports a minute.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    report_early_percent: f64,
+    /// Tell how CPUs and memory lie (NodeResourceTopology), looking no more often than this; 0s: do not
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "3s")]
+    node_topology_sync_interval: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum PodsFrom {
+    /// Static pods included, and without the API server
+    Kubelet,
+    Apiserver,
+}
+
+/// What is switched on.
+#[derive(Debug, Clone, Copy)]
+pub struct Gates {
+    pub topology: bool,
+    pub hugepages: bool,
+    pub volumes: bool,
+    pub devices: bool,
+}
+
+impl ClusterArgs {
+    /// `None`: there is no cluster to follow.
+    pub fn source(&self, called: Called) -> Option<clients::Config> {
+        let inside =
+            called == Called::Koordlet && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let wanted = self.kubeconfig.is_some() || self.in_cluster || inside;
+        wanted.then(|| {
+            let mut config = clients::Config::from_flag(self.kubeconfig.clone());
+            config.rate = Some((self.kube_api_qps, self.kube_api_burst));
+            config.user_agent = "koordlet".to_owned();
+            config
+        })
+    }
+
+    pub fn check(&self) -> Result<()> {
+        if self.kubelet_preferred_address_type != "InternalIP" {
+            bail!(
+                "--kubelet-preferred-address-type: only InternalIP is known; name another address with --kubelet-address"
+            );
+        }
+        if self.kubelet_sync_interval < Duration::from_secs(1) {
+            bail!("--kubelet-sync-interval must be at least 1s; new pods are seen at once anyway");
+        }
+        if !(0.0..=100.0).contains(&self.report_early_percent) {
+            bail!("--report-early-percent is a share of the node, 5 for five per cent");
+        }
+        if !(self.kube_api_qps > 0.0 && self.kube_api_burst > 0) {
+            bail!("--kube-api-qps and --kube-api-burst must be more than 0");
+        }
+        Ok(())
+    }
+
+    pub fn states(&self, name: &str, gates: Gates, clients: &clients::Clients) -> states::Config {
+        let access = Access {
+            clients: clients.clone(),
+            plain_port: self
+                .kubelet_insecure_tls
+                .then_some(self.kubelet_read_only_port),
+            address: self.kubelet_address.clone(),
+            timeout: self.kubelet_sync_timeout,
+        };
+        states::Config {
+            pods: match self.pods_from {
+                PodsFrom::Apiserver => PodSource::ApiServer,
+                PodsFrom::Kubelet => PodSource::Kubelet {
+                    access,
+                    every: self.kubelet_sync_interval,
+                },
+            },
+            volumes: gates.volumes,
+            kubelet_settings: !self.disable_query_kubelet_config,
+            ..states::Config::new(name)
+        }
+    }
+
+    pub fn reports(&self, name: &str, gates: Gates) -> report::Config {
+        let topology = Some(self.node_topology_sync_interval);
+        report::Config {
+            early: self.report_early_percent / 100.0,
+            metrics: self.enable_node_metric_report,
+            topology: topology.filter(|every| gates.topology && !every.is_zero()),
+            hugepages: gates.hugepages,
+            devices: gates.devices,
+            kubelet_folder: self.var_lib_kubelet_dir.clone(),
+            ..report::Config::new(name)
+        }
+    }
+}
+
+/// The agent as a member of a cluster.
+#[derive(Debug)]
+pub struct Member {
+    states: states::Running,
+    reports: Option<report::Running>,
+    _stopper: Option<shutdown::Stopper>,
+}
+
+impl Member {
+    /// Without a memory there is nothing to report.
+    pub fn start(
+        client: kube::Client,
+        mut states: states::Config,
+        reports: report::Config,
+        view: &View,
+        world: &World,
+    ) -> Self {
+        states.bell = view.bell();
+        states.hierarchies = Some(view.hierarchies());
+        let board = view.board().clone();
+        let states = states.build(client.clone(), board.clone()).spawn();
+        let reports = view.memory().map(|memory| {
+            let sources = report::Sources {
+                board,
+                figures: memory.clone(),
+                clock: world.clock.clone(),
+                root: world.root.clone(),
+            };
+            reports.build(client, sources).spawn()
+        });
+        Self {
+            states,
+            reports,
+            _stopper: None,
+        }
+    }
+
+    /// By flags; `None`: there is no cluster.
+    pub async fn by_flags(
+        args: &ClusterArgs,
+        source: clients::Config,
+        name: &str,
+        gates: Gates,
+        view: &View,
+        world: &World,
+    ) -> Result<Self> {
+        let clients = source.build().await.context("the cluster")?;
+        let (stopper, shutdown) = shutdown::channel();
+        clients.spawn_reload(shutdown);
+        let (states, reports) = (
+            args.states(name, gates, &clients),
+            args.reports(name, gates),
+        );
+        tracing::info!(
+            node = name,
+            api_server = clients.address(),
+            "following the cluster"
+        );
+        let member = Self::start(clients.client(), states, reports, view, world);
+        Ok(Self {
+            _stopper: Some(stopper),
+            ..member
+        })
+    }
+
+    pub async fn drain(self, deadline: Duration) {
+        if let Some(reports) = self.reports {
+            reports.drain(deadline).await;
+        }
+        self.states.drain(deadline).await;
+    }
+}

@@ -1,0 +1,460 @@
+//! Flags of Koordinator's agent, under its names and with its meaning.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use jiff::SignedDuration;
+use plimsoll_agent::memory;
+
+use crate::go;
+
+/// What can be switched on and off, and whether it is on unless told otherwise.
+const GATES: [(&str, bool); 40] = [
+    ("BECPUSuppress", true),
+    ("CPUBurst", true),
+    ("RdtResctrl", true),
+    ("NodeTopologyReport", true),
+    ("GroupIdentity", true),
+    ("CPUSetAllocator", true),
+    ("BatchResource", true),
+    ("AuditEvents", false),
+    ("AuditEventsHTTPHandler", false),
+    ("BECPUManager", false),
+    ("BECPUEvict", false),
+    ("BEMemoryEvict", false),
+    ("SystemConfig", false),
+    ("CgroupReconcile", false),
+    ("Accelerators", false),
+    ("CPICollector", false),
+    ("Libpfm4", false),
+    ("PSICollector", false),
+    ("BlkIOReconcile", false),
+    ("ColdPageCollector", false),
+    ("HugePageReport", false),
+    ("GPUEnvInject", false),
+    ("CPUNormalization", false),
+    ("CoreSched", false),
+    ("CPUEvict", false),
+    ("MemoryEvict", false),
+    ("CPUAllocatableEvict", false),
+    ("MemoryAllocatableEvict", false),
+    ("RDMADevices", false),
+    ("ResctrlCollector", false),
+    ("PodResourcesProxy", false),
+    ("HamiCoreVGPUMonitor", false),
+    ("PerCPUMetric", false),
+    ("NodeMetricPromMetrics", false),
+    ("RDMADeviceInject", false),
+    ("TerwayQoS", false),
+    ("TCNetworkQoS", false),
+    ("Resctrl", false),
+    ("OOMScoreAdj", false),
+    ("AllAlpha", false),
+];
+
+#[derive(Debug, Args)]
+pub struct KoordletArgs {
+    /// Koordinator's way to say where to serve: `:9316` is that port of all addresses
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "listen")]
+    addr: Option<String>,
+    #[command(flatten)]
+    collect: CollectArgs,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    prediction: PredictionArgs,
+    #[command(flatten)]
+    unheard: UnheardArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Memory")]
+pub struct CollectArgs {
+    /// Note what the node, its pods and containers use this often; less than 1s: do not [default: as often as containers
+    /// are sampled]
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true)]
+    collect_res_used_interval: Option<Duration>,
+    /// What is older than this is not subtracted from newer figures
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
+    collect_sys_metric_outdated_interval: Duration,
+    /// Read the processors' and NUMA nodes' facts this often
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "60s")]
+    collect_node_cpu_info_interval: Duration,
+    /// With BlkIOReconcile: look this often which disks there are
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "1s")]
+    collect_node_storage_info_interval: Duration,
+    /// With CPICollector: count cycles and instructions this often
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "60s")]
+    cpi_collector_interval: Duration,
+    /// With CPICollector: and for this long
+    #[arg(long = "collect-cpi-timewindow", value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
+    collect_cpi_timewindow: Duration,
+    /// With PSICollector: note pressure this often
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
+    psi_collector_interval: Duration,
+    /// With ColdPageCollector: note cold pages this often
+    #[arg(long = "coldpage-collector-interval", value_name = "DURATION", value_parser = go::duration, default_value = "5s")]
+    coldpage_collector_interval: Duration,
+    /// Note memory with the page cache, too
+    #[arg(long = "enable-pagecache-collector", value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    enable_pagecache_collector: bool,
+    /// With ResctrlCollector: note cache occupancy and memory bandwidth by class
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    enable_resctrl_collector: bool,
+    /// With --enable-resctrl-collector: this often
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10s")]
+    resctrl_collector_interval: Duration,
+    /// What to switch on and off: CPICollector=true,PSICollector=true
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "",
+        hide_default_value = true
+    )]
+    feature_gates: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Memory")]
+pub struct StoreArgs {
+    /// Keep samples here [default: a folder of --data-dir]
+    #[arg(long, value_name = "DIR")]
+    tsdb_path: Option<PathBuf>,
+    /// Keep samples this long
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "12h0m0s")]
+    tsdb_retention_duration: Duration,
+    /// Keep at most this much, in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 100 << 20)]
+    tsdb_max_bytes: u64,
+    /// Show the store's own figures
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", hide = true)]
+    tsdb_enable_prometheus_metric: bool,
+    /// Sizes and times of another store's files, which are not ours.
+    #[arg(
+        long = "tsdb-stripe-size",
+        aliases = [
+            "tsdb-wal-segment-size", "tsdb-max-block-chunk-segment-size", "tsdb-min-block-duration",
+            "tsdb-max-block-duration", "tsdb-head-chunks-write-buffer-size", "metric-gc-interval-seconds",
+            "metric-expire-seconds",
+        ],
+        hide = true,
+    )]
+    foreign: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Memory")]
+pub struct PredictionArgs {
+    /// Keep models here [default: a folder of --data-dir]
+    #[arg(long, value_name = "DIR")]
+    prediction_checkpoint_filepath: Option<PathBuf>,
+    /// Pods younger than this lend nothing
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "24h0m0s")]
+    prediction_cold_start_duration: Duration,
+    /// What is added to every forecast, in percent of it
+    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    prediction_safety_margin_percent: u32,
+    /// How soon the past of memory fades by half
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "24h0m0s")]
+    prediction_memory_histogram_decay_halflife: Duration,
+    /// How soon the past of CPU fades by half
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "12h0m0s")]
+    prediction_cpu_histogram_decay_halflife: Duration,
+    /// Models learn this often
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "1m0s")]
+    prediction_training_interval: Duration,
+    /// Models that learned nothing for this long are dropped
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "30m0s")]
+    prediction_model_expiration_duration: Duration,
+    /// A model is saved at most this often
+    #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "10m0s")]
+    prediction_model_checkpoint_interval: Duration,
+    /// So many models are saved at a time
+    #[arg(long, value_name = "N", default_value_t = 12)]
+    prediction_model_checkpoint_max_per_step: usize,
+}
+
+/// What else a command line of Koordinator's agent may carry, and what nothing here listens to.
+#[derive(Debug, Args)]
+pub struct UnheardArgs {
+    #[arg(
+        long = "pprof-addr",
+        aliases = [
+            "configmap-name", "configmap-namespace", "cgroup-root-dir", "sys-root-dir", "sys-fs-root-dir",
+            "proc-root-dir", "var-run-root-dir", "run-root-dir", "cgroup-kube-dir", "containerd-endpoint",
+            "docker-endpoint", "pouch-endpoint", "default-runtime-type",
+            "hami-core-library-directory-path", "pod-resources-proxy-path", "xpu-device-infos-dir",
+            "report-interval", "reconcile-interval-seconds", "cpu-suppress-interval-seconds",
+            "cpu-evict-interval-seconds", "memory-evict-interval-seconds", "memory-evict-cool-time-seconds",
+            "cpu-evict-cool-time-seconds", "qos-extension-plugins", "runtime-hooks-network", "runtime-hooks-addr",
+            "runtime-hooks-host-endpoint", "runtime-hooks-failure-policy", "runtime-hooks-plugin-failure-policy",
+            "runtime-hooks-config-path", "runtime-hooks-disable-stages", "runtime-hooks-reconcile-interval",
+            "runtime-hooks-nri-connect-timeout", "runtime-hooks-nri-backoff-duration",
+            "runtime-hooks-nri-backoff-cap", "runtime-hooks-nri-backoff-steps", "runtime-hooks-nri-backoff-factor",
+            "runtime-hooks-nri-socket-path", "runtime-hooks-nri-plugin-name", "runtime-hooks-nri-plugin-index",
+            "audit-log-dir", "audit-verbose", "audit-max-disk-space-mb", "audit-max-concurrent-readers",
+            "audit-max-events-limit", "resource-force-update-seconds",
+        ],
+        hide = true,
+    )]
+    options: Vec<String>,
+    #[arg(
+        long = "enable-pprof",
+        aliases = ["only-evict-by-api", "enable-nri-runtime-hook", "enable-pod-taskids", "disable-unset-cpu-quota", "xpu-enforce-collect-from-device-infos"],
+        value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+        action = clap::ArgAction::Append, hide = true,
+    )]
+    switches: Vec<bool>,
+}
+
+impl KoordletArgs {
+    pub fn address(&self) -> Result<Option<SocketAddr>> {
+        let Some(text) = &self.addr else {
+            return Ok(None);
+        };
+        let whole = match text.strip_prefix(':') {
+            Some(port) => format!("[::]:{port}"),
+            None => text.clone(),
+        };
+        let address = whole
+            .parse()
+            .with_context(|| format!("--addr {text:?} is not an address and port"))?;
+        Ok(Some(address))
+    }
+
+    /// Whether something is switched on.
+    pub fn gate(&self, name: &str) -> Result<bool> {
+        Ok(Gates::parse(&self.collect.feature_gates)?.on(name))
+    }
+
+    /// How often to take notes, if that was said, and if it is to be done.
+    pub fn asked_interval(&self) -> Option<Duration> {
+        let asked = self.collect.collect_res_used_interval;
+        asked.filter(|interval| *interval >= Duration::from_secs(1))
+    }
+
+    /// What is to be remembered; `sampled` is how often there is something new.
+    pub fn memory(&self, sampled: Duration) -> Result<Option<memory::Config>> {
+        if !self.unheard.options.is_empty() || !self.unheard.switches.is_empty() {
+            tracing::debug!("some flags are accepted for Koordinator's sake and change nothing");
+        }
+        let gates = Gates::parse(&self.collect.feature_gates)?;
+        let interval = match self.collect.collect_res_used_interval {
+            Some(asked) if asked < Duration::from_secs(1) => return Ok(None),
+            Some(asked) => asked,
+            None => sampled.max(Duration::from_secs(1)),
+        };
+        Ok(Some(memory::Config {
+            interval,
+            outdated: self.collect.collect_sys_metric_outdated_interval,
+            collect: self.collect.what(&gates)?,
+            store: self.store.config(),
+            forecast: self.prediction.config()?,
+            alone: true,
+        }))
+    }
+}
+
+impl CollectArgs {
+    fn what(&self, gates: &Gates) -> Result<memory::Collect> {
+        let seconds = |flag: &str, every: Duration| {
+            if every < Duration::from_secs(1) {
+                bail!("--{flag} must be at least 1s");
+            }
+            Ok(every)
+        };
+        let cpi = memory::Cpi {
+            every: seconds("cpi-collector-interval", self.cpi_collector_interval)?,
+            window: seconds("collect-cpi-timewindow", self.collect_cpi_timewindow)?,
+        };
+        let pressure = seconds("psi-collector-interval", self.psi_collector_interval)?;
+        let cold = seconds(
+            "coldpage-collector-interval",
+            self.coldpage_collector_interval,
+        )?;
+        let storage = seconds(
+            "collect-node-storage-info-interval",
+            self.collect_node_storage_info_interval,
+        )?;
+        let resctrl = seconds(
+            "resctrl-collector-interval",
+            self.resctrl_collector_interval,
+        )?;
+        let wants_resctrl = self.enable_resctrl_collector && gates.on("ResctrlCollector");
+        Ok(memory::Collect {
+            node_info_every: seconds(
+                "collect-node-cpu-info-interval",
+                self.collect_node_cpu_info_interval,
+            )?,
+            hugepages: gates.on("HugePageReport"),
+            storage_info_every: gates.on("BlkIOReconcile").then_some(storage),
+            page_cache: self.enable_pagecache_collector,
+            pressure_every: gates.on("PSICollector").then_some(pressure),
+            cpi: gates.on("CPICollector").then_some(cpi),
+            cold_pages_every: gates.on("ColdPageCollector").then_some(cold),
+            resctrl_every: wants_resctrl.then_some(resctrl),
+            gpu: gates.on("Accelerators"),
+            report_gauges: gates.on("NodeMetricPromMetrics"),
+        })
+    }
+}
+
+impl StoreArgs {
+    fn config(&self) -> plimsoll_agent::memory::StoreConfig {
+        plimsoll_agent::memory::StoreConfig {
+            folder: self.tsdb_path.clone(),
+            keep_for: self.tsdb_retention_duration,
+            keep_bytes: self.tsdb_max_bytes,
+            ..Default::default()
+        }
+    }
+}
+
+impl PredictionArgs {
+    fn config(&self) -> Result<memory::Forecast> {
+        let signed = |flag: &str, duration: Duration| {
+            SignedDuration::try_from(duration).with_context(|| format!("--prediction-{flag}"))
+        };
+        if self.prediction_training_interval < Duration::from_secs(1) {
+            bail!("--prediction-training-interval must be at least 1s");
+        }
+        Ok(memory::Forecast {
+            checkpoints: self.prediction_checkpoint_filepath.clone(),
+            train_every: self.prediction_training_interval,
+            models: memory::ModelsConfig {
+                forget_after: signed(
+                    "model-expiration-duration",
+                    self.prediction_model_expiration_duration,
+                )?,
+                save_every: signed(
+                    "model-checkpoint-interval",
+                    self.prediction_model_checkpoint_interval,
+                )?,
+                save_at_most: self.prediction_model_checkpoint_max_per_step,
+                half_lives: memory::HalfLives {
+                    cpu: signed(
+                        "cpu-histogram-decay-halflife",
+                        self.prediction_cpu_histogram_decay_halflife,
+                    )?,
+                    memory: signed(
+                        "memory-histogram-decay-halflife",
+                        self.prediction_memory_histogram_decay_halflife,
+                    )?,
+                },
+            },
+            reclaim: memory::ReclaimConfig {
+                margin: f64::from(self.prediction_safety_margin_percent) / 100.0,
+                cold_for: signed("cold-start-duration", self.prediction_cold_start_duration)?,
+            },
+        })
+    }
+}
+
+/// `A=true,B=false`.
+#[derive(Debug, Default)]
+struct Gates(Vec<(String, bool)>);
+
+impl Gates {
+    fn parse(lists: &[String]) -> Result<Self> {
+        let mut said = Vec::new();
+        let parts = lists.iter().flat_map(|list| list.split(','));
+        for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
+            let Some((name, value)) = part.split_once('=') else {
+                bail!(
+                    "--feature-gates: {part:?} is not a gate and what to do with it, like PSICollector=true"
+                );
+            };
+            if !GATES.iter().any(|(known, _)| *known == name) {
+                bail!("--feature-gates: there is no gate {name:?}");
+            }
+            let on = go::boolean(value)
+                .map_err(|error| anyhow::anyhow!("--feature-gates: {name}: {error}"))?;
+            said.push((name.to_owned(), on));
+        }
+        Ok(Self(said))
+    }
+
+    /// The last word counts.
+    fn on(&self, name: &str) -> bool {
+        let said = self.0.iter().rev().find(|(gate, _)| gate == name);
+        let all = || self.0.iter().rev().find(|(gate, _)| gate == "AllAlpha");
+        let default = || GATES.iter().any(|(gate, on)| *gate == name && *on);
+        match said.or_else(all) {
+            Some((_, on)) => *on,
+            None => default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &[&str], look: impl Fn(Option<memory::Config>)) {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: KoordletArgs,
+        }
+        let line = [&["koordlet"], line].concat();
+        let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
+        look(line.args.memory(Duration::from_secs(1)).unwrap());
+    }
+
+    #[test]
+    fn defaults_are_the_originals() {
+        check(&[], |memory| {
+            let memory = memory.unwrap();
+            assert_eq!(memory.interval, Duration::from_secs(1));
+            assert_eq!(memory.store.keep_for, Duration::from_hours(12));
+            assert_eq!(memory.store.keep_bytes, 100 << 20);
+            assert_eq!(memory.forecast.models, Default::default());
+            assert_eq!(memory.forecast.reclaim, Default::default());
+            assert_eq!(memory.collect.pressure_every, None);
+        });
+    }
+
+    #[test]
+    fn an_interval_below_a_second_is_none() {
+        check(&["--collect-res-used-interval=0s"], |memory| {
+            assert!(memory.is_none());
+        });
+        check(&["--collect-res-used-interval", "5s"], |memory| {
+            assert_eq!(memory.unwrap().interval, Duration::from_secs(5));
+        });
+    }
+
+    #[test]
+    fn gates_and_flags_go_together() {
+        let line = [
+            "--feature-gates=PSICollector=true,CPICollector=true,ResctrlCollector=true",
+            "--psi-collector-interval=20s",
+            "--enable-pagecache-collector",
+            "--tsdb-wal-segment-size=1048576",
+            "--audit-verbose=3",
+            "--prediction-safety-margin-percent=20",
+        ];
+        check(&line, |memory| {
+            let memory = memory.unwrap();
+            let collect = memory.collect;
+            assert_eq!(collect.pressure_every, Some(Duration::from_secs(20)));
+            assert!(collect.cpi.is_some() && collect.page_cache);
+            // The gate alone does not do.
+            assert_eq!(collect.resctrl_every, None);
+            assert_eq!(memory.forecast.reclaim.margin, 0.2);
+        });
+    }
+
+    #[test]
+    fn gates_that_do_not_exist_are_refused() {
+        for bad in ["Nonsense=true", "PSICollector", "PSICollector=perhaps"] {
+            assert!(Gates::parse(&[bad.to_owned()]).is_err(), "{bad}");
+        }
+        let gates = Gates::parse(&["CPUBurst=true,CPUBurst=false".to_owned()]).unwrap();
+        assert!(!gates.on("CPUBurst") && gates.on("BatchResource") && !gates.on("PSICollector"));
+    }
+}

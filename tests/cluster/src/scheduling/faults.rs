@@ -1,0 +1,193 @@
+//! What must hold when things go wrong: no pod lost, none bound twice, none beyond capacity.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use plimsoll_test_support::poll;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{PATIENCE, Scenario, Stage};
+use crate::process::Scratch;
+
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "killed",
+        play: killed,
+    },
+    Scenario {
+        name: "two-on-a-lease",
+        play: two_on_a_lease,
+    },
+    Scenario {
+        name: "flapping-nodes",
+        play: flapping_nodes,
+    },
+];
+
+const NODES: usize = 10;
+/// Of one CPU each, on nodes of four.
+const ROOM: usize = 4;
+
+/// How many pods each node has. Fails where it has more than it can.
+fn by_node(pods: &[Value]) -> Result<BTreeMap<String, usize>> {
+    let mut nodes: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in pods {
+        if let Some(node) = pod["spec"]["nodeName"].as_str() {
+            *nodes.entry(node.to_owned()).or_default() += 1;
+        }
+    }
+    ensure!(
+        nodes.values().all(|pods| *pods <= ROOM),
+        "beyond capacity: {nodes:?}"
+    );
+    Ok(nodes)
+}
+
+/// Bindings that were written, by the events that tell of them: none may be told of twice.
+fn bindings(stage: &Stage<'_>) -> Result<BTreeMap<String, usize>> {
+    let list = stage
+        .api
+        .get(&format!("/api/v1/namespaces/{}/events", stage.namespace))?;
+    let mut told: BTreeMap<String, usize> = BTreeMap::new();
+    for event in list["items"].as_array().into_iter().flatten() {
+        if event["reason"] == "Scheduled" {
+            let pod = event["involvedObject"]["name"].as_str().unwrap_or_default();
+            *told.entry(pod.to_owned()).or_default() += 1;
+        }
+    }
+    Ok(told)
+}
+
+fn all_bound(stage: &Stage<'_>, wanted: usize) -> Result<Vec<Value>> {
+    poll::until(&format!("{wanted} pods have nodes"), PATIENCE, || {
+        let pods = stage.pods()?;
+        by_node(&pods)?;
+        let bound = pods
+            .iter()
+            .filter(|pod| pod["spec"]["nodeName"].is_string());
+        Ok((bound.count() == wanted).then_some(pods))
+    })
+}
+
+fn lay_out(stage: &Stage<'_>) -> Result<()> {
+    for index in 0..NODES {
+        stage.node(&format!("n{index}"), "4", "z")?;
+    }
+    for index in 0..NODES * ROOM {
+        stage.pod(&format!("p{index}"), "1", json!({}))?;
+    }
+    Ok(())
+}
+
+/// Killed again and again while it binds; what it left half done, the next one finds.
+fn killed(stage: &Stage<'_>) -> Result<String> {
+    let mut scratch = Scratch::make()?;
+    lay_out(stage)?;
+    let mut kills = 0;
+    while kills < 5 {
+        let before = count_bound(stage)?;
+        let mut scheduler = stage.scheduler(&mut scratch, &[])?;
+        // The first binding of this one is the sign that others are under way.
+        let seen = poll::until("it begins to bind", Duration::from_secs(60), || {
+            let now = count_bound(stage)?;
+            Ok((now > before || now == NODES * ROOM).then_some(now))
+        })?;
+        scheduler.signal(Signal::KILL);
+        scheduler.ended(Duration::from_secs(10))?;
+        kills += 1;
+        if seen == NODES * ROOM {
+            break;
+        }
+    }
+    let _scheduler = stage.scheduler(&mut scratch, &[])?;
+    let pods = all_bound(stage, NODES * ROOM)?;
+    let nodes = by_node(&pods)?;
+    ensure!(nodes.values().all(|pods| *pods == ROOM), "{nodes:?}");
+    let twice: Vec<_> = bindings(stage)?
+        .into_iter()
+        .filter(|(_, n)| *n > 1)
+        .collect();
+    ensure!(twice.is_empty(), "bound twice: {twice:?}");
+    Ok(format!(
+        "killed {kills} times, all {} pods where there was room",
+        pods.len()
+    ))
+}
+
+fn count_bound(stage: &Stage<'_>) -> Result<usize> {
+    let pods = stage.pods()?;
+    by_node(&pods)?;
+    Ok(pods
+        .iter()
+        .filter(|pod| pod["spec"]["nodeName"].is_string())
+        .count())
+}
+
+/// Two that want the same lease: one works; when it is killed, the other takes over.
+fn two_on_a_lease(stage: &Stage<'_>) -> Result<String> {
+    let mut scratch = Scratch::make()?;
+    for index in 0..NODES {
+        stage.node(&format!("n{index}"), "4", "z")?;
+    }
+    let flags = [
+        "--leader-elect",
+        "--leader-elect-resource-namespace",
+        &stage.namespace,
+    ];
+    let mut first = stage.scheduler(&mut scratch, &flags)?;
+    stage.pod("p0", "1", json!({}))?;
+    stage.bound("p0")?;
+    let _second = stage.scheduler(&mut scratch, &flags)?;
+    for index in 1..10 {
+        stage.pod(&format!("p{index}"), "1", json!({}))?;
+    }
+    all_bound(stage, 10)?;
+    first.signal(Signal::KILL);
+    for index in 10..NODES * ROOM {
+        stage.pod(&format!("p{index}"), "1", json!({}))?;
+    }
+    all_bound(stage, NODES * ROOM)?;
+    let twice: Vec<_> = bindings(stage)?
+        .into_iter()
+        .filter(|(_, n)| *n > 1)
+        .collect();
+    ensure!(twice.is_empty(), "bound twice: {twice:?}");
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{0}",
+        stage.namespace
+    );
+    let lease = stage.api.get(&path)?;
+    Ok(format!(
+        "{} transitions of the lease",
+        lease["spec"]["leaseTransitions"]
+    ))
+}
+
+/// Nodes come and go while pods are placed.
+fn flapping_nodes(stage: &Stage<'_>) -> Result<String> {
+    let mut scratch = Scratch::make()?;
+    let _scheduler = stage.scheduler(&mut scratch, &[])?;
+    lay_out(stage)?;
+    for round in 0..20 {
+        let index = round % NODES;
+        let path = format!("/api/v1/nodes/{}-n{index}", stage.pool);
+        let cordon = json!({"spec": {"unschedulable": round % 2 == 0}});
+        stage.api.patch(&path, &cordon)?;
+        by_node(&stage.pods()?)?;
+    }
+    for index in 0..NODES {
+        let path = format!("/api/v1/nodes/{}-n{index}", stage.pool);
+        stage
+            .api
+            .patch(&path, &json!({"spec": {"unschedulable": false}}))?;
+    }
+    let pods = all_bound(stage, NODES * ROOM)?;
+    let twice: Vec<_> = bindings(stage)?
+        .into_iter()
+        .filter(|(_, n)| *n > 1)
+        .collect();
+    ensure!(twice.is_empty(), "bound twice: {twice:?}");
+    Ok(format!("all {} pods placed", pods.len()))
+}
