@@ -69,17 +69,23 @@ pub enum Scenarios {
         /// To a real kube-scheduler instead: proves the recordings.
         #[arg(long)]
         real: bool,
+        /// To `plimsoll scheduler` behind a real kube-apiserver instead.
+        #[arg(long, conflicts_with = "real")]
+        live: bool,
     },
 }
 
 /// `false` when something differs.
 pub fn scenarios(command: &Scenarios) -> Result<bool> {
     let (Scenarios::Record { filter, .. } | Scenarios::Check { filter, .. }) = command;
-    let mut tests = program(filter.as_deref(), false)?;
-    if matches!(
-        command,
-        Scenarios::Record { .. } | Scenarios::Check { real: true, .. }
-    ) {
+    let live = matches!(command, Scenarios::Check { live: true, .. });
+    let mut tests = program(filter.as_deref(), live)?;
+    let needs_servers = live
+        || matches!(
+            command,
+            Scenarios::Record { .. } | Scenarios::Check { real: true, .. }
+        );
+    if needs_servers {
         tests.arg("--kube-bin").arg(kube::programs()?);
     }
     tests.arg("scenarios");
@@ -90,10 +96,13 @@ pub fn scenarios(command: &Scenarios) -> Result<bool> {
                 tests.arg("--new");
             }
         }
-        Scenarios::Check { real, .. } => {
+        Scenarios::Check { real, live, .. } => {
             tests.arg("check");
             if *real {
                 tests.arg("--real");
+            }
+            if *live {
+                tests.arg("--program").arg(plimsoll()?);
             }
         }
     }

@@ -91,6 +91,9 @@ enum Scenarios {
     Check {
         #[arg(long)]
         real: bool,
+        /// `plimsoll scheduler` of this binary, behind a real API server.
+        #[arg(long, conflicts_with = "real")]
+        program: Option<PathBuf>,
     },
 }
 
@@ -195,11 +198,13 @@ fn play_scenarios(arguments: &Arguments, command: &Scenarios) -> Result<bool> {
     };
     match command {
         Scenarios::Record { new } => scheduler::record(&folder, filter, *new, programs()?),
-        Scenarios::Check { real: true } => {
-            scheduler::check(&folder, filter, scheduler::Player::Real(programs()?))
-        }
-        Scenarios::Check { real: false } => {
-            scheduler::check(&folder, filter, scheduler::Player::Core)
+        Scenarios::Check { real, program } => {
+            let player = match program {
+                Some(program) => scheduler::Player::Ours(program, programs()?),
+                None if *real => scheduler::Player::Real(programs()?),
+                None => scheduler::Player::Core,
+            };
+            scheduler::check(&folder, filter, player)
         }
     }
 }

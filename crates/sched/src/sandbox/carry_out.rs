@@ -78,9 +78,7 @@ impl Sandbox {
                 ..
             } => {
                 let key = ObjectKey::new("ResourceClaim", &namespace, &claim);
-                let allocation = allocation.map(|allocation| {
-                    encode::allocation(&allocation, &self.scheduler.cluster().names)
-                });
+                let allocation = allocation.map(|allocation| self.written(&allocation));
                 self.change(&key, |object| {
                     if let Some(allocation) = allocation {
                         object["status"]["allocation"] = allocation;

@@ -222,7 +222,6 @@ pub async fn deallocate(
     if let Some(status) = claim["status"].as_object_mut() {
         status.remove("allocation");
         status.remove("reservedFor");
-        status.remove("devices");
     }
     let status = format!("{path}/status");
     let body = bytes::Bytes::from(claim.to_string());

@@ -48,7 +48,7 @@ pub fn record(folder: &Path, filter: Option<&str>, new: bool, programs: &Path) -
             family.is_none_or(|family| !family.contains_key(scenario.short_name()))
         });
     }
-    let mut rig = Rig::start(programs)?;
+    let mut rig = Rig::start(programs, None)?;
     let mut failed = 0;
     for scenario in &scenarios {
         match rig.play(scenario) {
@@ -75,8 +75,10 @@ pub fn record(folder: &Path, filter: Option<&str>, new: bool, programs: &Path) -
 #[derive(Debug, Clone, Copy)]
 pub enum Player<'a> {
     Core,
-    /// The folder with kube-scheduler.
+    /// The folder with kube-scheduler and kube-apiserver.
     Real(&'a Path),
+    /// `plimsoll scheduler` of this binary, behind the real kube-apiserver of that folder.
+    Ours(&'a Path, &'a Path),
 }
 
 /// Plays scenarios again and shows every difference.
@@ -84,7 +86,8 @@ pub fn check(folder: &Path, filter: Option<&str>, player: Player<'_>) -> Result<
     let open = book::open(&folder.join("open.txt"))?;
     let mut rig = match player {
         Player::Core => None,
-        Player::Real(programs) => Some(Rig::start(programs)?),
+        Player::Real(programs) => Some(Rig::start(programs, None)?),
+        Player::Ours(program, programs) => Some(Rig::start(programs, Some(program))?),
     };
     let mut counts: BTreeMap<String, (usize, usize, usize)> = BTreeMap::new();
     for scenario in &load(folder, filter)? {
@@ -97,11 +100,19 @@ pub fn check(folder: &Path, filter: Option<&str>, player: Player<'_>) -> Result<
             }
         };
         let outcome = match &mut rig {
-            Some(rig) => rig.play(scenario),
+            Some(rig) => rig.play(scenario).map(|mut steps| {
+                // Only the original logs its scores.
+                if matches!(player, Player::Ours(..)) {
+                    for (step, recorded) in steps.iter_mut().zip(&recorded) {
+                        step.scores = recorded.scores.clone();
+                    }
+                }
+                steps
+            }),
             None => replay::replay(scenario, &recorded),
         };
         let found = outcome.map(|steps| compare(&recorded, &steps));
-        let known = rig.is_none() && open.contains(&scenario.name);
+        let known = !matches!(player, Player::Real(_)) && open.contains(&scenario.name);
         let count = counts.entry(scenario.family().to_owned()).or_default();
         match found {
             Ok(found) if found.is_empty() => {

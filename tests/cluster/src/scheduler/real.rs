@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Rig {
     cluster: RealCluster,
     programs: PathBuf,
+    /// The plimsoll binary, if it is to take the original's place.
+    ours: Option<PathBuf>,
     scheduler: Option<Scheduler>,
     classes: BTreeSet<String>,
 }
@@ -52,8 +54,10 @@ struct Scheduler {
 }
 
 impl Rig {
-    pub fn start(programs: &Path) -> Result<Self> {
+    /// With the original, or with `plimsoll scheduler` of this binary.
+    pub fn start(programs: &Path, ours: Option<&Path>) -> Result<Self> {
         Ok(Self {
+            ours: ours.map(Path::to_owned),
             cluster: RealCluster::start_with(programs, API_FLAGS)?,
             programs: programs.to_owned(),
             scheduler: None,
@@ -107,7 +111,14 @@ impl Rig {
         let config_file = folder.join("config.yaml");
         fs::write(&config_file, config.to_string())?;
         let address = free_address()?;
-        let mut command = janitor::command_in(None, self.programs.join("kube-scheduler"));
+        let mut command = match &self.ours {
+            None => janitor::command_in(None, self.programs.join("kube-scheduler")),
+            Some(program) => {
+                let mut command = janitor::command_in(None, program);
+                command.arg("scheduler");
+                command
+            }
+        };
         command.arg("--config").arg(&config_file);
         command.args(["--bind-address", &address.ip().to_string()]);
         command.args(["--secure-port", &address.port().to_string()]);

@@ -54,15 +54,19 @@ pub fn has_status_of_its_own(object: &Value) -> bool {
     !silent && object["kind"] != "Node"
 }
 
-const POD_DEFAULTS: &[(&str, &str)] = &[
-    ("restartPolicy", "\"Always\""),
-    ("dnsPolicy", "\"ClusterFirst\""),
-    ("schedulerName", "\"default-scheduler\""),
-    ("securityContext", "{}"),
-    ("enableServiceLinks", "true"),
-    ("preemptionPolicy", "\"PreemptLowerPriority\""),
-    ("priority", "0"),
-];
+/// What the server fills in where a pod says nothing.
+fn pod_defaults() -> [(&'static str, Value); 7] {
+    [
+        ("restartPolicy", json!("Always")),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("securityContext", json!({})),
+        ("enableServiceLinks", json!(true)),
+        ("preemptionPolicy", json!("PreemptLowerPriority")),
+        ("priority", json!(0)),
+    ]
+}
+
 const CONTAINER_DEFAULTS: &[&str] = &[
     "terminationMessagePath",
     "terminationMessagePolicy",
@@ -117,12 +121,9 @@ pub fn clean(object: &Value) -> Value {
 
 fn clean_pod(object: &mut Value) {
     if let Some(spec) = object["spec"].as_object_mut() {
-        for (name, default) in POD_DEFAULTS {
-            if spec
-                .get(*name)
-                .is_some_and(|value| value.to_string() == *default)
-            {
-                spec.remove(*name);
+        for (name, default) in pod_defaults() {
+            if spec.get(name) == Some(&default) {
+                spec.remove(name);
             }
         }
         for list in ["containers", "initContainers"] {
@@ -155,7 +156,7 @@ fn drop_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.retain(|name, inner| {
             let part = matches!(name.as_str(), "resources" | "status" | "spec");
-            !inner.is_null() && !(part && *inner == json!({}))
+            !(inner.is_null() || part && *inner == json!({}))
         });
     }
 }
