@@ -244,6 +244,7 @@ impl Agent {
                 Arc::clone(memory),
                 Arc::clone(&self.observer),
                 keeper::Tools {
+                    root: self.world.root.clone(),
                     hierarchies: Arc::clone(&self.hierarchies),
                     descriptors: Arc::clone(&descriptors),
                 },

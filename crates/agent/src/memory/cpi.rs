@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_containers::CgroupPath;
+use plimsoll_host::ReadBuf;
 use plimsoll_host::cgroup::Controller;
 use plimsoll_host::machine::CpuFacts;
 use plimsoll_host::perf::{CgroupCounters, EventGroup, EventSet, Reading};
-use plimsoll_host::{HostRoot, ReadBuf};
 use plimsoll_observe::usage::Window;
 
 use super::keeper::{Due, Tools};
@@ -79,7 +79,6 @@ impl CpiCollector {
         places: impl Iterator<Item = &'a Place>,
         cpus: Option<&CpuFacts>,
         tools: &Tools,
-        root: &HostRoot,
         buf: &mut ReadBuf,
     ) {
         if self.due.is_due(now) {
@@ -106,23 +105,22 @@ impl CpiCollector {
         let cpus: Vec<u32> = cpus.processors.iter().map(|one| one.cpu).collect();
         let from = self.waiting.len().saturating_sub(AT_ONCE);
         for who in self.waiting.split_off(from) {
-            self.begin(who, now, &cpus, tools, root, buf);
+            self.begin(who, now, &cpus, tools, buf);
         }
     }
 
-    fn begin(
-        &mut self,
-        who: Who,
-        now: Duration,
-        cpus: &[u32],
-        tools: &Tools,
-        root: &HostRoot,
-        buf: &mut ReadBuf,
-    ) {
+    fn begin(&mut self, who: Who, now: Duration, cpus: &[u32], tools: &Tools, buf: &mut ReadBuf) {
         let Some(dir) = tools.hierarchies.dir(Controller::PerfEvent, &who.path) else {
             return;
         };
-        let opened = CgroupCounters::open(root, &dir, &self.events, cpus, &tools.descriptors, buf);
+        let opened = CgroupCounters::open(
+            &tools.root,
+            &dir,
+            &self.events,
+            cpus,
+            &tools.descriptors,
+            buf,
+        );
         // One that ended meanwhile has nothing to count.
         let Ok(opened) = opened else {
             return;

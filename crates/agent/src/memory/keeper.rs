@@ -44,13 +44,13 @@ pub struct Keeper {
     #[cfg(feature = "gpu")]
     gpu: Option<GpuCollector>,
     tools: Tools,
-    root: HostRoot,
     buf: ReadBuf,
 }
 
 /// What it takes to read what the sampling round does not.
 #[derive(Debug, Clone)]
 pub struct Tools {
+    pub root: HostRoot,
     pub hierarchies: Arc<Hierarchies>,
     pub descriptors: Arc<Descriptors>,
 }
@@ -95,7 +95,6 @@ impl Keeper {
     pub fn new(memory: Arc<Memory>, observer: Arc<Observer>, tools: Tools, now: Duration) -> Self {
         let config = memory.config();
         let collect = &config.collect;
-        let root = observer.root.clone();
         #[cfg(not(feature = "gpu"))]
         if collect.gpu {
             tracing::warn!("GPUs are asked for, but this program was built without them");
@@ -107,18 +106,17 @@ impl Keeper {
             cpi: collect.cpi.map(CpiCollector::new),
             cold: collect
                 .cold_pages_every
-                .filter(|_| cold::start(&root))
+                .filter(|_| cold::start(&tools.root))
                 .map(|every| Due::later(every, now)),
             resctrl: collect
                 .resctrl_every
                 .map(|every| (Due::now(every), ResctrlCollector::default())),
             #[cfg(feature = "gpu")]
             gpu: match collect.gpu {
-                true => GpuCollector::open(&root, &memory),
+                true => GpuCollector::open(&tools.root, &memory),
                 false => None,
             },
             tools,
-            root,
             round: Round::new(observer),
             maintain: Due::later(MAINTAIN_EVERY, now),
             train: Due::later(config.forecast.train_every, now),
@@ -157,7 +155,7 @@ impl Keeper {
     fn collect_more(&mut self, monotonic: Duration) {
         let memory = &self.memory;
         if due(&mut self.storage_info, monotonic) {
-            let storage = LocalStorage::read(&self.root, &mut self.buf);
+            let storage = LocalStorage::read(&self.tools.root, &mut self.buf);
             memory.gauges().lock().storage_info.count(&storage);
             match storage {
                 Ok(storage) => {
@@ -174,14 +172,14 @@ impl Keeper {
         let observer = Arc::clone(self.round.observer());
         let cpus = self.round.cpus().cloned();
         let Round { places, batch, .. } = &mut self.round;
-        let (tools, root, buf) = (&self.tools, &self.root, &mut self.buf);
+        let (tools, buf) = (&self.tools, &mut self.buf);
         if due(&mut self.pressure, monotonic) {
             pressure::note(batch, memory, places.iter());
         }
         if let Some(cpi) = &mut self.cpi {
             cpi.note(monotonic, batch, memory);
             let cpus = cpus.as_deref();
-            cpi.step(monotonic, memory, places.iter(), cpus, tools, root, buf);
+            cpi.step(monotonic, memory, places.iter(), cpus, tools, buf);
         }
         if due(&mut self.cold, monotonic) {
             cold::note(batch, memory, places.iter(), &observer, tools, buf);
@@ -189,17 +187,17 @@ impl Keeper {
         if let Some((due, resctrl)) = &mut self.resctrl
             && due.is_due(monotonic)
         {
-            resctrl.note(batch, memory, root, buf);
+            resctrl.note(batch, memory, &tools.root, buf);
         }
         #[cfg(feature = "gpu")]
         if let Some(gpu) = &mut self.gpu {
-            gpu.note(batch, memory, places.iter(), root, buf);
+            gpu.note(batch, memory, places.iter(), &tools.root, buf);
         }
     }
 
     fn read_node_info(&mut self) {
         let memory = &self.memory;
-        let root = &self.root;
+        let root = &self.tools.root;
         let cpus = CpuFacts::read(root, &mut self.buf);
         let numa = NumaFacts::read(root, &mut self.buf);
         {

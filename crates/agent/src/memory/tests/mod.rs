@@ -1,5 +1,8 @@
 //! The sampling round, the keeper and the memory together, on a fixture tree and with a clock that is stepped.
 
+mod forecasts;
+mod keeping;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +87,7 @@ impl Rig {
         let board = Board::default();
         let memory = Arc::new(Memory::open(config, board.clone(), clock.now()));
         let tools = Tools {
+            root,
             hierarchies,
             descriptors,
         };
@@ -486,140 +490,4 @@ fn koordinators_families() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
-}
-
-#[test]
-fn forecasts_learn_from_what_was_used() {
-    let mut rig = Rig::new(Config::default());
-    let known = old_pod(&rig);
-    rig.board.change(|board| *board = known.clone());
-    let nothing = rig.memory.forecast(&known, rig.now());
-    assert_eq!((nothing.amount.cpu, nothing.amount.memory), (0.0, 0.0));
-    rig.run(130);
-    let found = rig.memory.forecast(&known, rig.now());
-    // 3 cores requested; production and the system need 1.5 and 0.5 and a tenth more, within a bucket's width.
-    assert!((0.55..=0.8).contains(&found.amount.cpu), "{found:?}");
-    assert!((2.2..=2.45).contains(&found.peak.cpu), "{found:?}");
-    // The system needs more memory than was requested.
-    assert_eq!(found.amount.memory, 0.0);
-    // A young pod may still grow.
-    let young = super::tests::known(rig.now());
-    assert_eq!(rig.memory.forecast(&young, rig.now()).amount.cpu, 0.0);
-}
-
-#[test]
-fn the_original_of_allocatable_is_the_limit() {
-    let mut rig = Rig::new(Config::default());
-    let mut known = old_pod(&rig);
-    let mut node = Node::clone(known.node.as_ref().unwrap());
-    let raw = r#"{"cpu":"2500m","memory":"16Gi"}"#;
-    node.annotations = [("node.koordinator.sh/raw-allocatable".into(), raw.into())].into();
-    known.node = Some(Arc::new(node));
-    rig.board.change(|board| *board = known.clone());
-    rig.run(130);
-    let found = rig.memory.forecast(&known, rig.now());
-    assert!(
-        (found.amount.cpu - (2.5 - found.peak.cpu)).abs() < 1e-9,
-        "{found:?}"
-    );
-}
-
-/// A memory that is on disk below `folder`.
-fn on_disk(folder: &Path) -> Config {
-    let mut config = Config::default();
-    config.store.folder = Some(folder.join("metric-data"));
-    config.forecast.checkpoints = Some(folder.join("prediction-checkpoints"));
-    config
-}
-
-#[test]
-fn a_crash_costs_the_last_seconds_at_most() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(on_disk(folder.path()));
-    let known = old_pod(&rig);
-    rig.board.change(|board| *board = known.clone());
-    rig.run(130);
-    let before = rig.memory.forecast(&known, rig.now());
-    let counted = |rig: &Rig| {
-        let series = c::POD_CPU_USAGE.of(&[UID]);
-        let summary = rig
-            .memory
-            .summary(&series, Duration::from_hours(1), rig.now());
-        summary.map_or(0, |summary| summary.count)
-    };
-    let noted = counted(&rig);
-    // Neither closed nor stopped: what is in memory only is gone.
-    drop(rig);
-    let dir = tempfile::tempdir().unwrap();
-    let again = Rig::on(dir, on_disk(folder.path()), START + 130);
-    assert!(
-        counted(&again) + 6 >= noted,
-        "{} of {noted}",
-        counted(&again)
-    );
-    // Models are there; which pods to count on is known after the next training.
-    let models = again.memory.models();
-    assert!(models >= 8, "{models} models");
-    let mut again = again;
-    again.board.change(|board| *board = known.clone());
-    again.run(62);
-    let after = again.memory.forecast(&known, again.now());
-    assert!(
-        (after.peak.cpu - before.peak.cpu).abs() < 0.3,
-        "{before:?} {after:?}"
-    );
-}
-
-#[test]
-fn what_is_broken_on_disk_does_not_stop_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut rig = Rig::new(on_disk(folder.path()));
-    rig.run(700);
-    drop(rig);
-    let mut spoiled = 0;
-    for below in ["metric-data", "prediction-checkpoints"] {
-        for entry in std::fs::read_dir(folder.path().join(below)).unwrap() {
-            let path = entry.unwrap().path();
-            let bytes = std::fs::read(&path).unwrap();
-            if bytes.len() > 2 {
-                let half = &bytes[..bytes.len() / 2];
-                std::fs::write(&path, half).unwrap();
-                spoiled += 1;
-            }
-        }
-    }
-    assert!(spoiled >= 5, "{spoiled} files");
-    let dir = tempfile::tempdir().unwrap();
-    let mut again = Rig::on(dir, on_disk(folder.path()), START + 700);
-    again.run(70);
-    again.check(c::POD_CPU_USAGE, &[UID], 1.5);
-    assert!(again.memory.models() >= 8);
-}
-
-#[test]
-fn a_folder_that_cannot_be_used_costs_the_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
-    std::fs::write(&file, "in the way").unwrap();
-    let mut rig = Rig::new(on_disk(&file));
-    rig.run(10);
-    rig.check(c::POD_CPU_USAGE, &[UID], 1.5);
-}
-
-#[test]
-fn a_clock_that_is_set_back_is_counted_and_lived_with() {
-    let mut rig = Rig::new(Config::default());
-    rig.run(30);
-    let back = START - 3600;
-    let millis = |rig: &mut Rig, n: i64| {
-        rig.second();
-        // The machine's clock goes on from an hour ago, the monotonic one as before.
-        rig.keeper
-            .step(rig.clock.monotonic(), Timestamp::from_secs(back + n));
-    };
-    for n in 0..20 {
-        millis(&mut rig, n);
-    }
-    let jumps = &rig.memory.counters().clock_jumps;
-    assert!(jumps.load(std::sync::atomic::Ordering::Relaxed) >= 1);
 }

@@ -1,0 +1,110 @@
+//! What outlasts crashes, broken files, folders in the way and clocks that are set back.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plimsoll_host::Timestamp;
+
+use super::super::Config;
+use super::super::catalogue as c;
+use super::{Rig, START, UID, old_pod};
+
+/// A memory that is on disk below `folder`.
+fn on_disk(folder: &Path) -> Config {
+    let mut config = Config::default();
+    config.store.folder = Some(folder.join("metric-data"));
+    config.forecast.checkpoints = Some(folder.join("prediction-checkpoints"));
+    config
+}
+
+#[test]
+fn a_crash_costs_the_last_seconds_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(on_disk(folder.path()));
+    let known = old_pod(&rig);
+    rig.board.change(|board| *board = known.clone());
+    rig.run(130);
+    let before = rig.memory.forecast(&known, rig.now());
+    let counted = |rig: &Rig| {
+        let series = c::POD_CPU_USAGE.of(&[UID]);
+        let summary = rig
+            .memory
+            .summary(&series, Duration::from_hours(1), rig.now());
+        summary.map_or(0, |summary| summary.count)
+    };
+    let noted = counted(&rig);
+    // Neither closed nor stopped: what is in memory only is gone.
+    drop(rig);
+    let dir = tempfile::tempdir().unwrap();
+    let again = Rig::on(dir, on_disk(folder.path()), START + 130);
+    assert!(
+        counted(&again) + 6 >= noted,
+        "{} of {noted}",
+        counted(&again)
+    );
+    // Models are there; which pods to count on is known after the next training.
+    let models = again.memory.models();
+    assert!(models >= 8, "{models} models");
+    let mut again = again;
+    again.board.change(|board| *board = known.clone());
+    again.run(62);
+    let after = again.memory.forecast(&known, again.now());
+    assert!(
+        (after.peak.cpu - before.peak.cpu).abs() < 0.3,
+        "{before:?} {after:?}"
+    );
+}
+
+#[test]
+fn what_is_broken_on_disk_does_not_stop_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(on_disk(folder.path()));
+    rig.run(700);
+    drop(rig);
+    let mut spoiled = 0;
+    for below in ["metric-data", "prediction-checkpoints"] {
+        for entry in std::fs::read_dir(folder.path().join(below)).unwrap() {
+            let path = entry.unwrap().path();
+            let bytes = std::fs::read(&path).unwrap();
+            if bytes.len() > 2 {
+                let half = &bytes[..bytes.len() / 2];
+                std::fs::write(&path, half).unwrap();
+                spoiled += 1;
+            }
+        }
+    }
+    assert!(spoiled >= 5, "{spoiled} files");
+    let dir = tempfile::tempdir().unwrap();
+    let mut again = Rig::on(dir, on_disk(folder.path()), START + 700);
+    again.run(70);
+    again.check(c::POD_CPU_USAGE, &[UID], 1.5);
+    assert!(again.memory.models() >= 8);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_costs_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "in the way").unwrap();
+    let mut rig = Rig::new(on_disk(&file));
+    rig.run(10);
+    rig.check(c::POD_CPU_USAGE, &[UID], 1.5);
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_counted_and_lived_with() {
+    let mut rig = Rig::new(Config::default());
+    rig.run(30);
+    let back = START - 3600;
+    let millis = |rig: &mut Rig, n: i64| {
+        rig.second();
+        // The machine's clock goes on from an hour ago, the monotonic one as before.
+        rig.keeper
+            .step(rig.clock.monotonic(), Timestamp::from_secs(back + n));
+    };
+    for n in 0..20 {
+        millis(&mut rig, n);
+    }
+    let jumps = &rig.memory.counters().clock_jumps;
+    assert!(jumps.load(std::sync::atomic::Ordering::Relaxed) >= 1);
+}
