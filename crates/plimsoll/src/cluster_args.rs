@@ -129,7 +129,7 @@ impl ClusterArgs {
             pods: match self.pods_from {
                 PodsFrom::Apiserver => PodSource::ApiServer,
                 PodsFrom::Kubelet => PodSource::Kubelet {
-                    access,
+                    access: Box::new(access),
                     every: self.kubelet_sync_interval,
                 },
             },

@@ -278,10 +278,11 @@ fn aggregated(
     duration: Duration,
     found: Option<(Summary, Summary)>,
 ) -> AggregatedUsage {
+    type Pick = fn(&Summary) -> f64;
     let seen =
         |summary: &Summary| summary.span.as_secs_f64() >= duration.as_secs_f64() * SEEN_SHARE;
     let found = found.filter(|(cpu, memory)| seen(cpu) && seen(memory));
-    let kinds: [(&str, fn(&Summary) -> f64); 5] = [
+    let kinds: [(&str, Pick); 5] = [
         ("avg", |summary| summary.avg),
         ("p50", |summary| summary.p50),
         ("p90", |summary| summary.p90),

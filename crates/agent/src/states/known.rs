@@ -10,6 +10,9 @@ use plimsoll_api::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Namespace and name of a volume claim.
+pub type Claim = (Box<str>, Box<str>);
+
 /// Everything at one moment. Cloning it clones a few pointers.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
@@ -22,8 +25,8 @@ pub struct Known {
     pub collect: Option<Arc<CollectPolicy>>,
     /// How the kubelet is set up; `None`: it was not asked, or has not answered yet.
     pub kubelet: Option<Arc<KubeletSettings>>,
-    /// Volumes by namespace and name of the claims that pods here mount.
-    pub volumes: Arc<BTreeMap<(Box<str>, Box<str>), Box<str>>>,
+    /// Volumes by the claims that pods here mount.
+    pub volumes: Arc<BTreeMap<Claim, Box<str>>>,
     /// The node's CPUs as they are shared out.
     pub topology: Option<Arc<CpuShares>>,
 }

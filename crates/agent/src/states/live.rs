@@ -38,7 +38,7 @@ pub struct Config {
 #[derive(Debug, Clone)]
 pub enum PodSource {
     Kubelet {
-        access: Access,
+        access: Box<Access>,
         every: Duration,
     },
     /// Those whose node the API server says this is; static pods are known by their mirrors.
@@ -103,7 +103,7 @@ impl States {
                 rounds.push(("pods", pods.feed(followed, &gate, shutdown.clone())));
             }
             PodSource::Kubelet { access, every } => {
-                let kubelet = Arc::new(Kubelet::new(access));
+                let kubelet = Arc::new(Kubelet::new(*access));
                 let poller = Poller {
                     kubelet: Arc::clone(&kubelet),
                     board: self.board.clone(),

@@ -15,8 +15,8 @@ mod volumes;
 pub use board::Board;
 pub use counters::{Counter, Counters};
 pub use known::{
-    Container, CpuPool, CpuShares, HostApplication, Known, KubeletSettings, Node, NodeSlo, Phase,
-    Pod,
+    Claim, Container, CpuPool, CpuShares, HostApplication, Known, KubeletSettings, Node, NodeSlo,
+    Phase, Pod,
 };
 pub use kubelet::{Access, READ_ONLY_PORT};
 pub use live::{Config, PodSource, Running, States};

@@ -11,13 +11,11 @@ use plimsoll_ground::shutdown::Shutdown;
 use tokio::sync::watch;
 
 use super::counters::Counters;
-use super::known::{Known, Pod};
+use super::known::{Claim, Known, Pod};
 use super::{Board, objects};
 
 /// A claim that is not bound yet is asked for again after this long.
 const AGAIN: Duration = Duration::from_secs(10);
-
-type Name = (Box<str>, Box<str>);
 
 pub struct Volumes {
     pub client: kube::Client,
@@ -68,7 +66,7 @@ impl Volumes {
         }
     }
 
-    fn forget(&self, wanted: &[Name]) {
+    fn forget(&self, wanted: &[Claim]) {
         let volumes = self.board.now().volumes;
         if volumes.keys().any(|name| !wanted.contains(name)) {
             self.board.change(|known| {
@@ -79,14 +77,14 @@ impl Volumes {
 }
 
 /// All claims that pods name, and those of them that nothing is known of.
-fn plan(known: &Known) -> (Vec<Name>, Vec<Name>) {
+fn plan(known: &Known) -> (Vec<Claim>, Vec<Claim>) {
     let pods = known.pods.as_deref().unwrap_or_default();
     let names = pods.iter().flat_map(|pod| {
         let claims = pod.claims.iter();
         claims.map(|claim| (pod.namespace.clone(), claim.clone()))
     });
-    let wanted: BTreeMap<Name, ()> = names.map(|name| (name, ())).collect();
-    let wanted: Vec<Name> = wanted.into_keys().collect();
+    let wanted: BTreeMap<Claim, ()> = names.map(|name| (name, ())).collect();
+    let wanted: Vec<Claim> = wanted.into_keys().collect();
     let missing = wanted.iter();
     let missing = missing.filter(|name| !known.volumes.contains_key(*name));
     let missing = missing.cloned().collect();

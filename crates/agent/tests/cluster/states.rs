@@ -158,6 +158,7 @@ async fn by_kubelet(kubelet: &FakeKubelet, every: Duration, api: &str) -> (Confi
         address: Some("127.0.0.1".to_owned()),
         timeout: Duration::from_secs(3),
     };
+    let access = Box::new(access);
     (config(PodSource::Kubelet { access, every }), client)
 }
 
