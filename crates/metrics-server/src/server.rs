@@ -23,6 +23,7 @@ use crate::api::{Announced, Rooms, Surface};
 use crate::config::{Config, Serving};
 use crate::history::History;
 use crate::own::OwnMetrics;
+use crate::own::access::AccessCounts;
 use crate::own::requests::Requests;
 use crate::scrape::Telemetry;
 use crate::view::View;
@@ -130,6 +131,7 @@ impl Config {
                 telemetry: figures.telemetry,
                 freshness: Freshness::default(),
                 requests: Requests::default(),
+                access: AccessCounts::default(),
                 sockets: bound.counters(),
             },
             announced: Announced {
