@@ -98,6 +98,17 @@ struct Whose<'a> {
     container: &'a str,
 }
 
+impl Whose<'_> {
+    /// The same; the parser mostly lends the very same texts for them.
+    fn is(&self, other: &Self) -> bool {
+        let same = |a: &str, b: &str| std::ptr::eq(a, b);
+        same(self.pod, other.pod)
+            && same(self.namespace, other.namespace)
+            && same(self.container, other.container)
+            || self == other
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Figures {
     cpu: Option<u64>,
@@ -157,7 +168,7 @@ impl<'a> Findings<'a> {
             return;
         };
         let next = &mut self.next[field as usize];
-        if self.rows.get(*next).is_none_or(|row| row.whose != whose) {
+        if self.rows.get(*next).is_none_or(|row| !row.whose.is(&whose)) {
             *next = self.rows.len();
             self.rows.push(Row {
                 whose,

@@ -1,6 +1,7 @@
 //! Prometheus' text format, read in place.
 //!
-//! Nothing is copied and nothing allocated for a sample; labels are lent out of one list that is filled again for each.
+//! Nothing is copied and nothing allocated for a sample; labels are lent out of lists that are filled once a page. A
+//! kubelet's families tell of the same containers in the same order, so most labels are read once and known again.
 //! Every line is checked, also those that nobody asks for: a page that is broken anywhere is not to be trusted.
 
 use memchr::{memchr, memchr2};
@@ -60,9 +61,67 @@ pub struct Sample<'a, 'p> {
 pub struct Parser<'a> {
     rest: &'a str,
     line: usize,
+    /// Those of the sample before, where they are none of the known ones.
     labels: Vec<Label<'a>>,
     /// The name of the sample before: the next one mostly has the same.
     name: &'a str,
+    known: Known<'a>,
+    lent: Lent,
+}
+
+/// Where the labels of a sample are.
+#[derive(Debug, Clone)]
+enum Lent {
+    Own,
+    Known(std::ops::Range<usize>),
+}
+
+/// Labels of earlier samples, as they were written.
+#[derive(Debug, Default)]
+struct Known<'a> {
+    blocks: Vec<Block<'a>>,
+    labels: Vec<Label<'a>>,
+    /// Where the set begins that the family's are taken from, and the one that should come next.
+    begin: usize,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Block<'a> {
+    /// From `{` to `}`.
+    text: &'a str,
+    labels: std::ops::Range<usize>,
+}
+
+impl<'a> Known<'a> {
+    /// What comes after labels that are known, and which those are.
+    fn find(&mut self, rest: &'a str) -> Option<(&'a str, std::ops::Range<usize>)> {
+        // One may be missing.
+        for index in [self.next, self.next + 1] {
+            let block = self.blocks.get(index)?;
+            if let Some(after) = rest.strip_prefix(block.text) {
+                self.next = index + 1;
+                return Some((after, block.labels.clone()));
+            }
+        }
+        None
+    }
+
+    /// Keeps what the first family of a kind tells, in order.
+    fn learn(&mut self, text: &'a str, labels: &[Label<'a>]) {
+        if self.next == self.begin {
+            self.begin = self.blocks.len();
+        } else if self.next < self.blocks.len() {
+            return;
+        }
+        let from = self.labels.len();
+        self.labels.extend_from_slice(labels);
+        self.blocks.push(Block {
+            text,
+            labels: from..self.labels.len(),
+        });
+        self.next = self.blocks.len();
+    }
 }
 
 impl<'a> Parser<'a> {
@@ -79,6 +138,8 @@ impl<'a> Parser<'a> {
             line: 0,
             labels: Vec::with_capacity(8),
             name: "",
+            known: Known::default(),
+            lent: Lent::Own,
         })
     }
 
@@ -98,9 +159,13 @@ impl<'a> Parser<'a> {
             match found {
                 Ok(None) => {}
                 Ok(Some((value, timestamp))) => {
+                    let labels = match &self.lent {
+                        Lent::Own => &self.labels[..],
+                        Lent::Known(range) => &self.known.labels[range.clone()],
+                    };
                     return Ok(Some(Sample {
                         name: self.name,
-                        labels: &self.labels,
+                        labels,
                         value,
                         timestamp,
                         line: self.line,
@@ -123,18 +188,41 @@ impl<'a> Parser<'a> {
             && matches!(line.as_bytes().get(known), Some(b'{' | b' '));
         if !same {
             self.name = &line[..name_length(line)];
+            self.known.next = self.known.begin;
         }
-        let mut rest = skip_space(&line[self.name.len()..]);
-        if same && let Some(after) = self.read_alike(rest) {
+        let rest = skip_space(&line[self.name.len()..]);
+        let Some(inside) = rest.strip_prefix('{') else {
+            if self.name.is_empty() {
+                return Err(Fault::NoName);
+            }
+            self.labels.clear();
+            self.lent = Lent::Own;
+            return read_numbers(rest);
+        };
+        // The name may be among the labels; then nothing is known.
+        if !self.name.is_empty()
+            && let Some((after, labels)) = self.known.find(rest)
+        {
+            self.lent = Lent::Known(labels);
             return read_numbers(skip_space(after));
         }
-        self.labels.clear();
-        if let Some(inside) = rest.strip_prefix('{') {
-            rest = read_labels(inside, self.name.is_empty(), &mut self.labels)?;
-        } else if self.name.is_empty() {
-            return Err(Fault::NoName);
+        let alike = match same && matches!(self.lent, Lent::Own) {
+            true => self.read_alike(rest),
+            false => None,
+        };
+        self.lent = Lent::Own;
+        let after = match alike {
+            Some(after) => after,
+            None => {
+                self.labels.clear();
+                read_labels(inside, self.name.is_empty(), &mut self.labels)?
+            }
+        };
+        if !self.name.is_empty() {
+            let text = &rest[..rest.len() - after.len()];
+            self.known.learn(text, &self.labels);
         }
-        read_numbers(skip_space(rest))
+        read_numbers(skip_space(after))
     }
 
     /// Labels by the same names as those of the sample before, written without blanks: so it is nearly always, and then

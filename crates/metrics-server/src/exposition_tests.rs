@@ -61,6 +61,37 @@ fn blanks_and_commas_wherever_they_may_be() {
     );
 }
 
+/// Labels that were read before are known again, whatever is missing, new or in another order.
+#[test]
+fn families_that_tell_of_the_same() {
+    check(
+        "a{x=\"1\"} 1\na{x=\"2\"} 2\na{x=\"3\"} 3\n\
+         b{x=\"1\"} 4\nb{x=\"3\"}5\nb{x=\"4\"} 6\nb{x=\"3\"} 7\n\
+         c{y=\"1\"} 8\nc{y=\"2\"} 9\n\
+         d{y=\"1\"} 10\nd 11\nd{y=\"2\",z=\"\\\"\"} 12\nd{y=\"2\"} 13\n\
+         a{x=\"2\"} 14\na{x=\"1\"} 15\n{\"q\",x=\"1\"} 16\nq{x=\"1\"}\n",
+        expect![[r#"
+            a x=1 1 None
+            a x=2 2 None
+            a x=3 3 None
+            b x=1 4 None
+            b x=3 5 None
+            b x=4 6 None
+            b x=3 7 None
+            c y=1 8 None
+            c y=2 9 None
+            d y=1 10 None
+            d 11 None
+            d y=2 z~\" 12 None
+            d y=2 13 None
+            a x=2 14 None
+            a x=1 15 None
+             x=1 16 None
+            line 17: no value after the name
+        "#]],
+    );
+}
+
 #[test]
 fn quotes_and_escapes() {
     check(

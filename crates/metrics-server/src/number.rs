@@ -29,25 +29,12 @@ pub fn leading_float(text: &[u8]) -> Result<(f64, usize), bool> {
 /// Numbers that need no more than one exact operation, which is nearly all there are: digits that fit an `f64`, times
 /// or over a power of ten that does, too. `None` says nothing about other numbers.
 fn quick(text: &[u8]) -> Option<(f64, usize)> {
-    let mut mantissa = 0_u64;
-    let mut at = 0;
-    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
-        && digit < 10
-    {
-        mantissa = mantissa.wrapping_mul(10).wrapping_add(digit.into());
-        at += 1;
-    }
+    let (mut mantissa, mut at) = digits_after(0, text, 0);
     let mut digits = at;
     let mut exponent = 0_i32;
     if text.get(at) == Some(&b'.') {
-        at += 1;
-        let point = at;
-        while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
-            && digit < 10
-        {
-            mantissa = mantissa.wrapping_mul(10).wrapping_add(digit.into());
-            at += 1;
-        }
+        let point = at + 1;
+        (mantissa, at) = digits_after(mantissa, text, point);
         digits += at - point;
         exponent = -i32::try_from(at - point).ok()?;
     }
@@ -75,12 +62,44 @@ fn quick(text: &[u8]) -> Option<(f64, usize)> {
     Some((value, at))
 }
 
+/// Puts the digits from there on behind a number, and says where they end. More than nineteen overflow.
+fn digits_after(mut number: u64, text: &[u8], mut at: usize) -> (u64, usize) {
+    while let Some(eight) = text.get(at..).and_then(eight_digits) {
+        number = number.wrapping_mul(100_000_000).wrapping_add(eight);
+        at += 8;
+    }
+    while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
+        && digit < 10
+    {
+        number = number.wrapping_mul(10).wrapping_add(digit.into());
+        at += 1;
+    }
+    (number, at)
+}
+
+/// The number that the first eight bytes are, if all of them are digits: looked at and added up side by side.
+fn eight_digits(text: &[u8]) -> Option<u64> {
+    let word = u64::from_le_bytes(*text.first_chunk::<8>()?);
+    let digits = word.wrapping_sub(u64::from_ne_bytes([b'0'; 8]));
+    // A byte that is no digit is more than nine now, or has become so by six more.
+    let excess = digits | digits.wrapping_add(u64::from_ne_bytes([6; 8]));
+    if excess & u64::from_ne_bytes([0xf0; 8]) != 0 {
+        return None;
+    }
+    // Pairs, then fours, then all: the first digit is in the lowest byte.
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    Some((fours & 0xffff) * 10_000 + (fours >> 32))
+}
+
 /// Decimal digits, and how many.
 pub fn leading_integer(text: &[u8]) -> Option<(i64, usize)> {
     /// So many digits fit, whatever they are.
     const SAFE: usize = 18;
-    let mut value = 0_i64;
-    let mut at = 0;
+    let (mut value, mut at) = match eight_digits(text) {
+        Some(eight) => (eight.cast_signed(), 8),
+        None => (0, 0),
+    };
     while let Some(digit) = text.get(at).map(|byte| byte.wrapping_sub(b'0'))
         && digit < 10
     {
@@ -129,7 +148,29 @@ mod tests {
         assert!(leading_float(b"NaN").unwrap().0.is_nan());
     }
 
+    #[test]
+    fn eight_at_once() {
+        assert_eq!(eight_digits(b"12345678"), Some(12_345_678));
+        assert_eq!(eight_digits(b"000000019"), Some(1));
+        assert_eq!(eight_digits(b"99999999"), Some(99_999_999));
+        assert_eq!(eight_digits(b"1234567"), None);
+        for at in 0..8 {
+            for byte in (0..=255).filter(|byte: &u8| !byte.is_ascii_digit()) {
+                let mut text = *b"90909090";
+                text[at] = byte;
+                assert_eq!(eight_digits(&text), None, "{byte} at {at}");
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn as_the_library_reads_them(number in any::<u64>(), rest in "([^0-9].*)?") {
+            let text = format!("{number}{rest}");
+            let expected = i64::try_from(number).ok().map(|value| (value, number.to_string().len()));
+            prop_assert_eq!(leading_integer(text.as_bytes()), expected);
+        }
+
         /// The last bit matters: what is truncated to nanoseconds may otherwise be one less.
         #[test]
         fn as_exact_as_the_library(text in r"-?[0-9]{0,21}(\.[0-9]{0,21})?([eE][+-]?[0-9]{0,4})?") {

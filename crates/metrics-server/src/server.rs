@@ -20,6 +20,7 @@ use crate::api::{Announced, Rooms, Surface};
 use crate::config::Config;
 use crate::history::History;
 use crate::own::OwnMetrics;
+use crate::own::access::AccessCounts;
 use crate::own::requests::Requests;
 use crate::scrape::Telemetry;
 use crate::view::View;
@@ -70,6 +71,7 @@ impl Config {
                 telemetry: figures.telemetry,
                 freshness: Freshness::default(),
                 requests: Requests::default(),
+                access: AccessCounts::default(),
                 sockets: front.bound.counters(),
             },
             announced: Announced {

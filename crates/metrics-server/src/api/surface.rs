@@ -181,7 +181,11 @@ impl Surface {
     async fn admitted(&self, asked: &mut Asked, class: Class) -> Answer {
         let parts = &self.0.parts;
         let access = access(&asked.head.method, &asked.info, &asked.query);
-        let user = match parts.gate.identify(&mut asked.head, &access).await {
+        let began = Instant::now();
+        let identified = parts.gate.identify(&mut asked.head, &access).await;
+        let outcome = identified.as_ref().map(|user| user.name.as_str());
+        parts.own.access.identified(outcome, began.elapsed());
+        let user = match identified {
             Ok(user) => user,
             Err(refusal) => return turned_away(asked, &refusal),
         };
@@ -189,7 +193,11 @@ impl Surface {
             Ok(place) => place,
             Err(too_many) => return too_many.into_response().map(from_full),
         };
-        if let Err(refusal) = parts.gate.permit(&asked.head, &user, access).await {
+        let began = Instant::now();
+        let permitted = parts.gate.permit(&asked.head, &user, access).await;
+        let outcome = permitted.as_ref().copied();
+        parts.own.access.judged(outcome, began.elapsed());
+        if let Err(refusal) = permitted {
             return turned_away(asked, &refusal);
         }
         let mut response = match self.routed(asked).await {

@@ -1,5 +1,6 @@
 //! The server's own metrics: the families dashboards know, and some that say more.
 
+pub mod access;
 pub mod requests;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use plimsoll_ground::serve::Counters;
 use crate::api::freshness::Freshness;
 use crate::scrape::Telemetry;
 use crate::view::View;
+use access::AccessCounts;
 use requests::Requests;
 
 /// Where the figures come from.
@@ -19,6 +21,7 @@ pub struct OwnMetrics {
     pub telemetry: Telemetry,
     pub freshness: Freshness,
     pub requests: Requests,
+    pub access: AccessCounts,
     pub sockets: Arc<Counters>,
 }
 
@@ -33,6 +36,7 @@ impl OwnMetrics {
             "[ALPHA] Connections that did not get past TLS.",
         );
         page.sample(name, &[], self.sockets.handshake_failures() as f64);
+        self.access.write(&mut page);
         process::write(&mut page);
         self.original(&mut page);
         self.further(&mut page);

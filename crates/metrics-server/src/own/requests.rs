@@ -13,6 +13,9 @@ const BOUNDS: [f64; 23] = [
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
 
+/// How many of the smallest bounds the shorter list leaves out.
+const TOO_FINE: usize = 2;
+
 /// What a request was, as far as it is counted by. Nothing of it is a client's to choose freely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels {
@@ -40,6 +43,8 @@ struct Shared {
 struct Answered {
     totals: BTreeMap<(Labels, u16), u64>,
     durations: BTreeMap<Labels, Histogram>,
+    /// The same, where it is held against an objective.
+    coarse: BTreeMap<Labels, Histogram>,
 }
 
 /// Counts as being answered as long as it lives.
@@ -73,6 +78,11 @@ impl Requests {
             .entry(labels)
             .or_insert_with(|| Histogram::new(BOUNDS.into()))
             .observe(took.as_secs_f64());
+        answered
+            .coarse
+            .entry(labels)
+            .or_insert_with(|| Histogram::new(BOUNDS[TOO_FINE..].into()))
+            .observe(took.as_secs_f64());
     }
 
     pub fn write(&self, page: &mut Page) {
@@ -91,6 +101,21 @@ impl Requests {
         );
         for (labels, histogram) in &answered.durations {
             page.histogram(name, &labels.pairs(), histogram);
+        }
+        let name = "apiserver_request_sli_duration_seconds";
+        page.family(
+            name,
+            "histogram",
+            "[ALPHA] Time until an answer began, to be held against an objective.",
+        );
+        for (labels, histogram) in &answered.coarse {
+            let pairs = labels.pairs();
+            let pairs: Vec<_> = pairs
+                .iter()
+                .filter(|(key, _)| *key != "dry_run")
+                .copied()
+                .collect();
+            page.histogram(name, &pairs, histogram);
         }
         let name = "apiserver_request_total";
         page.family(
@@ -154,6 +179,7 @@ mod tests {
         for line in [
             "apiserver_current_inflight_requests{request_kind=\"readOnly\"} 1\n",
             "apiserver_request_total{code=\"404\",component=\"apiserver\",dry_run=\"\",group=\"metrics.k8s.io\",resource=\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\"} 1\n",
+            "apiserver_request_sli_duration_seconds_bucket{component=\"apiserver\",group=\"metrics.k8s.io\",resource=\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\",le=\"0.05\"} 1\n",
             "version=\"v1beta1\",le=\"60\"} 1\n",
             "version=\"v1beta1\",le=\"+Inf\"} 2\n",
         ] {

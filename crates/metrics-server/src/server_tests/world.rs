@@ -111,8 +111,8 @@ impl World {
         let client_ca = dir.path().join("clients.crt");
         std::fs::write(&client_ca, authority.pem()).unwrap();
         let mut config = Config::new("127.0.0.1:0".parse().unwrap());
-        config.serving.certificate = Some(files.clone());
-        config.authentication.delegation.client_ca_file = Some(client_ca);
+        config.front.serving.certificate = Some(files.clone());
+        config.front.authentication.delegation.client_ca_file = Some(client_ca);
         change(&mut config);
 
         let (running, collecting) = start(config, &clients).await;
