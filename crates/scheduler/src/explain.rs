@@ -119,7 +119,7 @@ fn put_together(mut found: Explanation) -> Report {
             nodes,
         })
         .collect();
-    reasons.sort_by(|a, b| b.nodes.cmp(&a.nodes));
+    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.nodes));
     let fitting = found.nodes.iter().filter(|node| node.fits()).count();
     // Where it is comes first, whatever else might have been better by now.
     let place = found.node.clone();

@@ -5,7 +5,7 @@ use plimsoll_sched::extender::Rule;
 use plimsoll_sched::framework::profile as core;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::decode;
-use plimsoll_sched::model::{Names, NodeSelector, NodeTerm, ResourceId};
+use plimsoll_sched::model::{Names, ResourceId};
 use plimsoll_sched::plugins::load_aware::LoadArgs;
 use serde_json::Value;
 
@@ -192,12 +192,11 @@ fn node_affinity_args(args: &Value, names: &mut Names) -> Result<core::NodeAffin
     let Some(added) = args.added_affinity else {
         return Ok(core::NodeAffinityArgs::default());
     };
-    let (required, preferred): (Option<NodeSelector>, Vec<(i32, NodeTerm)>) =
-        decode::node_affinity(&added.to_string().into_bytes(), names)
-            .map_err(|error| error.to_string())?;
+    let (required, preferred) = decode::node_affinity(added.to_string().as_bytes(), names)
+        .map_err(|error| error.to_string())?;
     Ok(core::NodeAffinityArgs {
         required,
-        preferred,
+        preferred: preferred.into_vec(),
     })
 }
 

@@ -233,7 +233,7 @@ fn node_selector(spec: &WireSpec, place: Place<'_>, names: &mut Names) -> Result
 pub fn node_affinity(
     json: &[u8],
     names: &mut Names,
-) -> Result<(Option<NodeSelector>, Vec<(i32, NodeTerm)>)> {
+) -> Result<(Option<NodeSelector>, PreferredNodes)> {
     let wire: WireNodeAffinity = parse("NodeAffinity", json)?;
     let place = Place {
         kind: "NodeAffinity",
@@ -253,7 +253,7 @@ pub fn node_affinity(
         ..WireAffinity::default()
     };
     let preferred = preferred_nodes(Some(&affinity), place, names)?;
-    Ok((required, preferred.into_vec()))
+    Ok((required, preferred))
 }
 
 type PreferredNodes = Box<[(i32, NodeTerm)]>;
