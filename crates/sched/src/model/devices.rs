@@ -272,9 +272,16 @@ impl ResourceClaim {
 
     /// Whether its devices have to become ready.
     pub fn has_conditions(&self) -> bool {
-        let devices = self.allocation.iter().flat_map(|given| &given.devices);
-        devices
-            .into_iter()
-            .any(|device| !device.readiness.wanted.is_empty())
+        self.allocation
+            .as_ref()
+            .is_some_and(Allocation::has_conditions)
+    }
+}
+
+impl Allocation {
+    /// Whether some device has to become ready.
+    pub fn has_conditions(&self) -> bool {
+        let mut devices = self.devices.iter();
+        devices.any(|device| !device.readiness.wanted.is_empty())
     }
 }

@@ -11,7 +11,7 @@ use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
 use crate::model::Key;
-use crate::model::devices::Allocation;
+use crate::model::devices::{Allocation, ResourceClaim};
 use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
@@ -356,9 +356,11 @@ impl Scheduler {
         let Some(binding) = self.bindings.get(&id) else {
             return Vec::new();
         };
-        let waits = binding.claims.iter().any(|(key, _)| {
+        // What has just been written may not have come back yet.
+        let waits = binding.claims.iter().any(|(key, given)| {
             let claim = self.cluster.devices.claims.get(key);
-            claim.is_some_and(|claim| claim.has_conditions())
+            claim.is_some_and(ResourceClaim::has_conditions)
+                || given.as_ref().is_some_and(Allocation::has_conditions)
         });
         if !waits {
             return self.all_is_there(id);

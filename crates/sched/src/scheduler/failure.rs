@@ -291,11 +291,15 @@ impl Scheduler {
             }
             return;
         }
+        let Some(last_victim) = living.last().map(|victim| Arc::clone(&victim.uid)) else {
+            return;
+        };
         self.preempting.insert(
             id,
             Preempting {
                 running: evictions.len(),
                 last,
+                last_victim,
                 node: node.clone(),
                 failed: false,
             },

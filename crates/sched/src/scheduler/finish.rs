@@ -97,7 +97,7 @@ impl Scheduler {
             actions.push(self.action(ActionKind::Event(record)));
         }
         let Some(preempting) = self.preempting.get_mut(&preemptor) else {
-            // It was the last one: its end wakes the preemptor, unless it does not come.
+            // It was the only one: its end wakes the preemptor, unless it does not come.
             if failed {
                 let (queue, gate) = self.queue_and_gate(now);
                 queue.activate(preemptor, now, &gate);
@@ -109,14 +109,21 @@ impl Scheduler {
         if preempting.running > 0 {
             return actions;
         }
-        let Some(done) = self.preempting.remove(&preemptor) else {
-            return actions;
-        };
-        if done.failed {
+        if preempting.failed {
+            self.preempting.remove(&preemptor);
             let (queue, gate) = self.queue_and_gate(now);
             queue.activate(preemptor, now, &gate);
-        } else if let Some(last) = done.last {
-            actions.push(self.start_eviction(preemptor, &done.node, last));
+            return actions;
+        }
+        match preempting.last.take() {
+            Some(last) => {
+                preempting.running = 1;
+                let node = preempting.node.clone();
+                actions.push(self.start_eviction(preemptor, &node, last));
+            }
+            None => {
+                self.preempting.remove(&preemptor);
+            }
         }
         actions
     }

@@ -79,10 +79,20 @@ enum UnderWay {
 #[derive(Debug)]
 struct Preempting {
     running: usize,
-    /// Evicted when all others are, so that its end wakes the preemptor.
+    /// Evicted when all others are, so that its end wakes the preemptor; taken out when that begins.
     last: Option<ActionKind>,
+    last_victim: Arc<str>,
     node: Box<str>,
     failed: bool,
+}
+
+impl Preempting {
+    /// As long as its last victim lives. What the others leave is not worth a try.
+    fn holds_back(&self, cluster: &Cluster) -> bool {
+        let victim = cluster.pods.find(&self.last_victim);
+        let victim = victim.and_then(|id| cluster.pods.get(id));
+        victim.is_some_and(|record| !record.pod.terminating)
+    }
 }
 
 /// One scheduling cycle.
@@ -276,7 +286,9 @@ fn gate(
         .iter()
         .copied()
         .find(|plugin| match plugin {
-            Plugin::DefaultPreemption => preempting.contains_key(&id),
+            Plugin::DefaultPreemption => preempting
+                .get(&id)
+                .is_some_and(|preempting| preempting.holds_back(cluster)),
             other => crate::plugins::pre_enqueue(*other, &context).is_err(),
         })
 }

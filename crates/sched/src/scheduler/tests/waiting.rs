@@ -236,3 +236,37 @@ fn a_claim_that_is_elsewhere_is_taken_back() {
         world.log
     );
 }
+
+#[test]
+fn devices_have_to_become_ready_even_if_what_was_written_comes_back_late() {
+    let mut world = World::with_devices();
+    let slice = decode::resource_slice(
+        br#"{"metadata":{"name":"s"},"spec":{"driver":"d.io","nodeName":"n","pool":{"name":"n","generation":1,"resourceSliceCount":1},
+            "devices":[{"name":"one","bindingConditions":["ready"]}]}}"#,
+        world.scheduler.names_mut(),
+    );
+    world.scheduler.observe(
+        Observation::ResourceSlice(Box::new(slice.unwrap())),
+        world.now,
+    );
+    world.resource_claim("c", "{}");
+    world.claiming("p", "c");
+    world.run();
+    assert!(
+        !world.log.iter().any(|line| line.starts_with("bind")),
+        "{:?}",
+        world.log
+    );
+    world.resource_claim(
+        "c",
+        r#"{"allocation":{"devices":{"results":[{"request":"q","driver":"d.io","pool":"n","device":"one","bindingConditions":["ready"]}]}},
+            "reservedFor":[{"uid":"p"}],
+            "devices":[{"driver":"d.io","pool":"n","device":"one","conditions":[{"type":"ready","status":"True"}]}]}"#,
+    );
+    world.run();
+    assert!(
+        world.log.contains(&"bind p n".to_owned()),
+        "{:?}",
+        world.log
+    );
+}
