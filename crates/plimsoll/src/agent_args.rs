@@ -385,6 +385,9 @@ impl AgentArgs {
     pub fn listen(&self, called: Called) -> Result<SocketAddr> {
         let serving = &self.serving;
         if let Some(address) = self.koordlet.address()? {
+            if serving.listen.is_some() || serving.port.is_some() {
+                bail!("--addr and --listen or --port say the same thing; give one of them");
+            }
             return Ok(address);
         }
         if let Some(listen) = serving.listen {
@@ -595,12 +598,14 @@ impl AgentArgs {
 impl ServingArgs {
     /// The page of metrics must not take the place of another.
     fn check_endpoint(&self) -> Result<()> {
-        const TAKEN: [&str; 12] = [
+        const TAKEN: [&str; 14] = [
             "/api",
             "/containers",
             "/debug",
             "/docker",
+            "/external-metrics",
             "/healthz",
+            "/internal-metrics",
             "/metrics/cadvisor",
             "/metrics/resource",
             "/metrics/self",

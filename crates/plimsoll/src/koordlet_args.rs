@@ -58,7 +58,7 @@ const GATES: [(&str, bool); 40] = [
 #[derive(Debug, Args)]
 pub struct KoordletArgs {
     /// Koordinator's way to say where to serve: `:9316` is that port of all addresses
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "listen")]
+    #[arg(long, value_name = "ADDRESS")]
     addr: Option<String>,
     #[command(flatten)]
     collect: CollectArgs,
