@@ -67,7 +67,7 @@ pub struct KoordletArgs {
     #[command(flatten)]
     prediction: PredictionArgs,
     #[command(flatten)]
-    accepted: AcceptedArgs,
+    unheard: UnheardArgs,
 }
 
 #[derive(Debug, Args)]
@@ -179,13 +179,13 @@ pub struct PredictionArgs {
 
 /// What else a command line of Koordinator's agent may carry, and what nothing here listens to.
 #[derive(Debug, Args)]
-pub struct AcceptedArgs {
+pub struct UnheardArgs {
     #[arg(
         long = "pprof-addr",
         aliases = [
             "configmap-name", "configmap-namespace", "cgroup-root-dir", "sys-root-dir", "sys-fs-root-dir",
             "proc-root-dir", "var-run-root-dir", "run-root-dir", "cgroup-kube-dir", "containerd-endpoint",
-            "docker-endpoint", "pouch-endpoint", "default-runtime-type", "var-lib-kubelet-dir",
+            "docker-endpoint", "pouch-endpoint", "default-runtime-type",
             "hami-core-library-directory-path", "pod-resources-proxy-path", "xpu-device-infos-dir",
             "report-interval", "reconcile-interval-seconds", "cpu-suppress-interval-seconds",
             "cpu-evict-interval-seconds", "memory-evict-interval-seconds", "memory-evict-cool-time-seconds",
@@ -200,14 +200,14 @@ pub struct AcceptedArgs {
         ],
         hide = true,
     )]
-    ignored: Vec<String>,
+    options: Vec<String>,
     #[arg(
         long = "enable-pprof",
         aliases = ["only-evict-by-api", "enable-nri-runtime-hook", "enable-pod-taskids", "disable-unset-cpu-quota", "xpu-enforce-collect-from-device-infos"],
         value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         action = clap::ArgAction::Append, hide = true,
     )]
-    ignored_switches: Vec<bool>,
+    switches: Vec<bool>,
 }
 
 impl KoordletArgs {
@@ -233,7 +233,7 @@ impl KoordletArgs {
 
     /// What is to be remembered; `sampled` is how often there is something new.
     pub fn memory(&self, sampled: Duration) -> Result<Option<memory::Config>> {
-        if !self.accepted.ignored.is_empty() || !self.accepted.ignored_switches.is_empty() {
+        if !self.unheard.options.is_empty() || !self.unheard.switches.is_empty() {
             tracing::debug!("some flags are accepted for Koordinator's sake and change nothing");
         }
         let gates = Gates::parse(&self.collect.feature_gates)?;
