@@ -2,35 +2,57 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use plimsoll_test_support::agent::Agent;
-use plimsoll_test_support::poll;
+use plimsoll_test_support::agent::free_address;
+use plimsoll_test_support::exposition::Exposition;
+use plimsoll_test_support::{http, poll};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The journal is written every five seconds; what came after it may be lost.
 const TAIL: u64 = 8;
 
+/// A running agent, killed when dropped.
+struct Agent {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn start(dir: &Path) -> Agent {
-    let data = format!("--data-dir={}", dir.join("data").display());
-    // No runtime is asked: what is remembered of the node needs none.
-    let arguments = [
-        &data,
-        "--docker=",
-        "--podman=",
-        "--containerd=",
-        "--cri=",
-        "--cpu-budget=0",
-    ];
-    let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
-    Agent::start(program, &arguments, None, &dir.join("log")).unwrap()
+    let address = free_address().unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
+        .args(["agent", "--listen", &address.to_string(), "--cpu-budget=0"])
+        // No runtime is asked: what is remembered of the node needs none.
+        .args(["--docker=", "--podman=", "--containerd=", "--cri="])
+        .arg("--data-dir")
+        .arg(dir.join("data"))
+        .env_remove("PLIMSOLL_LOG")
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let agent = Agent { child, address };
+    let ready = poll::until("the agent is ready", PATIENCE, || {
+        Ok((http::get(address, "/readyz")?.status == 200).then_some(()))
+    });
+    ready.unwrap();
+    agent
 }
 
 /// How many samples of the node's CPU are remembered.
 fn samples(agent: &Agent) -> u64 {
-    let page = agent.json("/debug/memory?metric=node_cpu_usage&window=12h");
-    let page = page.unwrap();
+    let path = "/debug/memory?metric=node_cpu_usage&window=12h";
+    let page = http::get_ok(agent.address, path).unwrap();
+    let page = page.json().unwrap();
     page["node_cpu_usage"]["count"].as_u64().unwrap_or(0)
 }
 
@@ -52,7 +74,7 @@ fn kills_cost_the_last_seconds_and_broken_files_themselves() {
         let begin = samples(&agent);
         assert!(begin + TAIL >= noted, "{begin} samples of {noted} are left");
         noted = wait_for(&agent, begin + 7);
-        agent.kill().unwrap();
+        drop(agent);
     }
     assert!(noted > 10, "{noted} samples");
 
@@ -67,7 +89,7 @@ fn kills_cost_the_last_seconds_and_broken_files_themselves() {
     let agent = start(dir.path());
     let begin = samples(&agent);
     wait_for(&agent, begin + 3);
-    let page = agent.exposition("/internal-metrics").unwrap();
+    let page = http::get_ok(agent.address, "/internal-metrics").unwrap();
+    let page = Exposition::parse(page.text().unwrap()).unwrap();
     assert!(page.sum("koordlet_node_used_cpu_cores", &[]).unwrap() >= 0.0);
-    agent.stop().unwrap();
 }
