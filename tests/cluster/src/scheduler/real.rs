@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use plimsoll_sched::sandbox::ObjectKey;
 use plimsoll_test_support::{janitor, poll};
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ const API_FLAGS: &[&str] = &[
 const QUIET: Duration = Duration::from_millis(400);
 /// The same between two objects of a step.
 const SHORTLY_QUIET: Duration = Duration::from_millis(150);
+const ADMITTED: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -303,7 +304,17 @@ impl Run<'_> {
         {
             self.priority_class(class)?;
         }
-        let mut answer = self.ask("POST", &kind.collection(&key.namespace), Some(&object))?;
+        // A class of priorities that has just been made may not be known to admission yet.
+        let mut answer = poll::until("the object is admitted", ADMITTED, || {
+            let answer = self.call("POST", &kind.collection(&key.namespace), Some(&object))?;
+            match answer {
+                (200..300, answer) => Ok(Some(Ok(answer))),
+                (403, answer) if answer.to_string().contains("no PriorityClass") => Ok(None),
+                (status, answer) => {
+                    Ok(Some(Err(anyhow!("{}: {status} {answer}", short_key(&key)))))
+                }
+            }
+        })??;
         self.made.push(key.clone());
         let uid = answer.pointer("/metadata/uid").and_then(Value::as_str);
         self.uids.insert(uid.unwrap_or_default(), &key);
