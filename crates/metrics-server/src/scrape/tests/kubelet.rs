@@ -55,6 +55,8 @@ pub struct State {
     pub connections: AtomicUsize,
     pub requests: AtomicUsize,
     pub last_request: parking_lot::Mutex<String>,
+    /// The certificate that the last client showed.
+    pub shown: parking_lot::Mutex<Option<Vec<u8>>>,
     /// Told when connections are to end.
     ends: tokio::sync::Notify,
 }
@@ -73,16 +75,41 @@ impl Authority {
         self.0.pem()
     }
 
+    /// A client's certificate and key.
+    pub fn client(&self) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        (params.signed_by(&key, &self.0).unwrap(), key)
+    }
+
     pub fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
+        self.acceptor_of(names, false)
+    }
+
+    /// Clients have to show a certificate of this authority, too, where that is wanted.
+    pub fn acceptor_of(&self, names: &[&str], wants_certificates: bool) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(names).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
+        let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
+            .unwrap();
+        let builder = match wants_certificates {
+            false => builder.with_no_client_auth(),
+            true => {
+                let mut roots = rustls::RootCertStore::empty();
+                roots.add(self.0.der().clone()).unwrap();
+                let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(roots),
+                    provider,
+                );
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+        };
+        let config = builder
             .with_single_cert(
                 vec![certificate.der().clone()],
                 PrivateKeyDer::Pkcs8(key.serialize_der().into()),
@@ -102,6 +129,7 @@ impl Kubelet {
             connections: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             last_request: parking_lot::Mutex::default(),
+            shown: parking_lot::Mutex::default(),
             ends: tokio::sync::Notify::new(),
         });
         let shared = Arc::clone(&state);
@@ -157,7 +185,13 @@ impl State {
             return stream.shutdown().await;
         }
         match tls {
-            Some(tls) => self.serve(tls.accept(stream).await?).await,
+            Some(tls) => {
+                let stream = tls.accept(stream).await?;
+                let shown = stream.get_ref().1.peer_certificates();
+                let leaf = shown.and_then(|chain| Some(chain.first()?.to_vec()));
+                *self.shown.lock() = leaf;
+                self.serve(stream).await
+            }
             None => self.serve(stream).await,
         }
     }

@@ -267,6 +267,48 @@ async fn certificates_must_be_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_certificate_is_replaced_without_a_lost_scrape() {
+    let files = tempfile::tempdir().unwrap();
+    let (cert, key) = (files.path().join("c.crt"), files.path().join("c.key"));
+    let clients = Authority::new();
+    let put = |pair: &(rcgen::Certificate, rcgen::KeyPair)| {
+        for (path, text) in [(&key, pair.1.serialize_pem()), (&cert, pair.0.pem())] {
+            let beside = path.with_extension("new");
+            std::fs::write(&beside, text).unwrap();
+            std::fs::rename(&beside, path).unwrap();
+        }
+    };
+    let first = clients.client();
+    put(&first);
+    let authority = files.path().join("kubelets.crt");
+    std::fs::write(&authority, clients.pem()).unwrap();
+    let world = World::new(|config, _| {
+        config.trust = Trust {
+            authority: Some(authority.clone()),
+            client: Some((cert.clone(), key.clone())),
+            ..Trust::default()
+        };
+    });
+    let tls = clients.acceptor_of(&["127.0.0.1"], true);
+    let kubelet = world.kubelet_with("a", Kind::Good, tls).await;
+    soon("figures", || world.nodes() == ["a"]).await;
+    let shown = || kubelet.state.shown.lock().clone();
+    assert_eq!(shown().as_deref(), Some(first.0.der().as_ref()));
+    let second = clients.client();
+    put(&second);
+    soon("the next is shown", || {
+        // Between two scrapes; it is for new connections.
+        kubelet.hang_up();
+        shown().as_deref() == Some(second.0.der().as_ref())
+    })
+    .await;
+    let asked = kubelet.requests();
+    soon("it goes on", || kubelet.requests() > asked + 2).await;
+    assert_eq!(world.failures(Reason::Tls), 0);
+    assert_eq!(world.failures(Reason::Credentials), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_tls_nothing_is_told() {
     let world = World::new(|config, _| {
         config.rules.plain = true;
