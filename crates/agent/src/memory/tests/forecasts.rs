@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::Config;
-use super::{Rig, known, old_pod};
+use super::{Rig, old_pod};
 use crate::states::Node;
 
 #[test]
@@ -21,7 +21,7 @@ fn forecasts_learn_from_what_was_used() {
     // The system needs more memory than was requested.
     assert_eq!(found.amount.memory, 0.0);
     // A young pod may still grow.
-    let young = known(rig.now());
+    let young = super::known(rig.now());
     assert_eq!(rig.memory.forecast(&young, rig.now()).amount.cpu, 0.0);
 }
 
