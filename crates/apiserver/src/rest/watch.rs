@@ -278,13 +278,10 @@ impl EventShape {
         self.shaper.head_was_sent();
     }
 
-    /// A bookmark is an object of which nothing but the version is known.
+    /// A bookmark is an object of which nothing but the version is known. What kind it is of is told as of those that are
+    /// stored, which do not say it themselves.
     fn put_bookmark(&mut self, out: &mut BytesMut, revision: u64, initial_end: bool) {
-        let mut object = json!({
-            "kind": self.kind,
-            "apiVersion": self.api_version,
-            "metadata": {"resourceVersion": revision.to_string()},
-        });
+        let mut object = json!({"metadata": {"resourceVersion": revision.to_string()}});
         if initial_end {
             object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
