@@ -36,6 +36,7 @@ impl EmbeddedCluster {
                 "--no-agent",
                 "--no-controllers",
                 "--no-metrics-server",
+                "--no-scheduler",
                 "--no-manager",
             ]);
         let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
