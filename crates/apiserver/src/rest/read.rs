@@ -305,11 +305,11 @@ fn put_items(call: &Call<'_>, body: &mut BytesMut, items: &[std::sync::Arc<Store
         if index > 0 {
             body.put_u8(b',');
         }
+        let item = call.served.present(&item.bytes);
         if call.served.is_custom() {
-            let item = call.served.present(&item.bytes);
             body.put_slice(&document(&resource.kind, &version, &item));
         } else {
-            body.put_slice(&item.bytes);
+            body.put_slice(&item);
         }
     }
 }
