@@ -17,14 +17,19 @@ const RUN_WITHIN: Duration = Duration::from_secs(120);
 /// Heartbeats of all nodes come by at least once.
 const SETTLED: Duration = Duration::from_secs(15);
 
+/// The embedded server with nobody beside it.
+pub const SERVER_ALONE: [&str; 4] = [
+    "--no-agent",
+    "--no-metrics-server",
+    "--no-scheduler",
+    "--no-manager",
+];
 /// What runs on the embedded server is measured by benches of its own.
 const WITHOUT_ROLES: [&str; 3] = ["--no-metrics-server", "--no-scheduler", "--no-manager"];
 
 pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let temp = tempfile::tempdir()?;
-    let mut arguments = vec!["--no-agent"];
-    arguments.extend(WITHOUT_ROLES);
-    let subject = Subject::start(&options.program, temp.path(), &arguments)?;
+    let subject = Subject::start(&options.program, temp.path(), &SERVER_ALONE)?;
     let nobody = |_| None;
     let alone = create(&subject, options.pods, nobody).await?;
     subject.stop()?;

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::create::{PODS, create};
+use crate::create::{PODS, SERVER_ALONE, create};
 use crate::subject::Subject;
 use crate::wire::Target;
 use crate::{Options, Report, percentile};
@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let temp = tempfile::tempdir()?;
-    let subject = Subject::start(&options.program, temp.path(), &["--no-agent"])?;
+    let subject = Subject::start(&options.program, temp.path(), &SERVER_ALONE)?;
     create(&subject, PODS_UPDATED, |_| None).await?;
     let target = subject.target()?;
     let epoch = Instant::now();

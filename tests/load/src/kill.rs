@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::create::SERVER_ALONE;
 use crate::subject::Subject;
 use crate::wire::Target;
 use crate::{Options, Report};
@@ -23,7 +24,7 @@ type Acknowledged = HashMap<String, u64>;
 
 pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
     let temp = tempfile::tempdir()?;
-    let subject = Subject::start(&options.program, temp.path(), &["--no-agent"])?;
+    let subject = Subject::start(&options.program, temp.path(), &SERVER_ALONE)?;
     let target = subject.target()?;
     let started = Instant::now();
     let writers: Vec<JoinHandle<Acknowledged>> = (0..WRITERS)
@@ -47,7 +48,7 @@ pub async fn measure(options: &Options, report: &mut Report) -> Result<()> {
         f64::from(RATE) * 0.95,
     );
 
-    let subject = Subject::start(&options.program, temp.path(), &["--no-agent"])?;
+    let subject = Subject::start(&options.program, temp.path(), &SERVER_ALONE)?;
     let mut connection = subject.target()?.connect().await?;
     let list: Value = serde_json::from_slice(&connection.get(MAPS).await?)?;
     let empty = Vec::new();
