@@ -195,6 +195,7 @@ impl Agent {
             Arc::clone(&self.observer.store),
             self.config.groups,
             self.config.id_files.clone(),
+            self.config.kubelet_dir.clone(),
         );
         let surroundings = surroundings::spawn(
             surroundings,

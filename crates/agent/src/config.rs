@@ -29,6 +29,8 @@ pub struct Config {
     /// How often the machine's facts are read again.
     pub machine_refresh: Duration,
     pub id_files: IdFiles,
+    /// Where the kubelet keeps pods' volumes.
+    pub kubelet_dir: PathBuf,
     /// What the cluster calls this machine; `None`: its host name.
     pub node_name: Option<String>,
     /// Where counts live that outlast the process; `None`: in memory only.

@@ -1,7 +1,7 @@
-//! What containers have written to their own layers and logs, found by walking directories: minutes for a big one, so
-//! it has a thread to itself.
+//! What containers have written to their own layers and logs, and pods to their volumes, found by walking directories:
+//! minutes for a big one, so it has a thread to itself.
 
-use std::os::unix::fs::MetadataExt;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{ImageStorage, Partitions, Prober, Walk, dir_usage, overlay_upper_dir};
 use plimsoll_host::{HostRoot, ReadBuf, read_file};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Symbol;
-use crate::machine::{Layer, Logs, MachineState};
+use crate::machine::{Layer, MachineState};
+use crate::pod_disks::{PodDisks, PodKey, log_files};
 use crate::sample::Filesystem;
 use crate::store::Store;
 
-/// A writable layer is walked this often, or less if walking takes long.
+/// A writable layer or a pod's volumes are walked this often, or less if walking takes long.
 const EVERY: Duration = Duration::from_secs(60);
 const MOST_ENTRIES: u64 = 5_000_000;
 
@@ -29,21 +30,30 @@ pub(crate) struct Layers {
     store: Arc<Store>,
     prober: Prober,
     partitions: Partitions,
+    pods: PodDisks,
     due: FxHashMap<CgroupPath, Instant>,
+    pods_due: FxHashMap<PodKey, Instant>,
     /// Nothing to walk before this time, as long as the containers are those of this generation.
     rest: Option<(Instant, u64)>,
     buf: ReadBuf,
 }
 
 impl Layers {
-    pub fn new(root: HostRoot, machine: Arc<MachineState>, store: Arc<Store>) -> Self {
+    pub fn new(
+        root: HostRoot,
+        machine: Arc<MachineState>,
+        store: Arc<Store>,
+        kubelet_dir: PathBuf,
+    ) -> Self {
         Self {
+            pods: PodDisks::new(root.clone(), kubelet_dir),
             root,
             machine,
             store,
             prober: Prober::default(),
             partitions: Partitions::default(),
             due: FxHashMap::default(),
+            pods_due: FxHashMap::default(),
             rest: None,
             buf: ReadBuf::default(),
         }
@@ -59,7 +69,7 @@ impl Layers {
         }
     }
 
-    /// Walks the writable layers that are due.
+    /// Walks the writable layers and the pods' volumes that are due.
     fn refresh(&mut self, cancel: &AtomicBool) {
         let generation = self.store.generation();
         let resting = |(until, of)| of == generation && Instant::now() < until;
@@ -72,9 +82,11 @@ impl Layers {
         {
             self.partitions = partitions;
         }
+        let mut pods = BTreeSet::new();
         for container in &self.store.all() {
             let identity = container.lock().identity.clone();
             let Some(identity) = identity else { continue };
+            pods.extend(PodKey::of(&identity).filter(|pod| !pod.uid.is_empty()));
             let due = self.due.get(container.path());
             if due.is_some_and(|due| *due > Instant::now()) {
                 continue;
@@ -90,9 +102,34 @@ impl Layers {
         self.machine
             .retain_layers(|path| self.store.get(path).is_some());
         self.due.retain(|path, _| self.store.get(path).is_some());
-        let next = self.due.values().min().copied();
+        self.refresh_pods(pods, cancel);
+        let next = self.due.values().chain(self.pods_due.values()).min();
+        let next = next.copied();
         let next = next.unwrap_or_else(|| Instant::now() + EVERY);
         self.rest = Some((next, generation));
+    }
+
+    fn refresh_pods(&mut self, pods: BTreeSet<PodKey>, cancel: &AtomicBool) {
+        self.pods_due.retain(|pod, _| pods.contains(pod));
+        let uids: FxHashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
+        self.machine.retain_pod_disks(|uid| uids.contains(uid));
+        for pod in pods {
+            let due = self.pods_due.get(&pod);
+            if due.is_some_and(|due| *due > Instant::now()) {
+                continue;
+            }
+            let started = Instant::now();
+            let walk = Walk {
+                cancel,
+                most_entries: MOST_ENTRIES,
+            };
+            let at = self.machine.now();
+            if let Some(disk) = self.pods.walk(&pod, at, &mut self.prober, walk) {
+                self.machine.set_pod_disk(pod.uid.clone(), disk);
+            }
+            let pause = EVERY.max(started.elapsed() * 10);
+            self.pods_due.insert(pod, Instant::now() + pause);
+        }
     }
 
     fn layer(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Layer> {
@@ -144,21 +181,6 @@ impl Layers {
         let capacity = mount.and_then(|m| self.prober.usage(&m).ok());
         (device, capacity.map_or(0, |usage| usage.capacity))
     }
-}
-
-/// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
-fn log_files(dir: &Path) -> Option<Logs> {
-    let mut logs = Logs::default();
-    for entry in std::fs::read_dir(dir).ok()?.flatten() {
-        // A file that was rotated away meanwhile takes nothing.
-        if let Ok(found) = entry.metadata()
-            && !found.is_dir()
-        {
-            logs.bytes += found.blocks() * 512;
-            logs.inodes += 1;
-        }
-    }
-    Some(logs)
 }
 
 /// Where a container's log files are: where its runtime says, or where the kubelet keeps those of pods.

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod observer;
 pub mod oom;
 pub mod oom_watch;
+pub mod pod_disks;
 pub mod rest;
 pub mod sample;
 pub mod sampler;

@@ -10,6 +10,7 @@ use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Timestamp};
 use rustc_hash::FxHashMap;
 
+use crate::pod_disks::PodDisk;
 use crate::sample::Filesystem;
 
 /// Written by the [surroundings](crate::surroundings) thread, read by the sampler and by requests.
@@ -21,6 +22,8 @@ pub struct MachineState {
     filesystems: RwLock<Vec<Filesystem>>,
     storage: RwLock<Arc<Vec<Storage>>>,
     layers: RwLock<FxHashMap<CgroupPath, Layer>>,
+    /// By the pod's uid.
+    pod_disks: RwLock<FxHashMap<String, Arc<PodDisk>>>,
     figures: Mutex<MachineFigures>,
 }
 
@@ -40,13 +43,21 @@ pub struct MachineFigures {
 pub struct Layer {
     pub usage: Filesystem,
     /// Where it has a log directory: the files in it.
-    pub logs: Option<Logs>,
+    pub logs: Option<Written>,
 }
 
+/// What files take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Logs {
+pub struct Written {
     pub bytes: u64,
     pub inodes: u64,
+}
+
+impl std::ops::AddAssign for Written {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.inodes += more.inodes;
+    }
 }
 
 /// One file system as the storage API tells it.
@@ -86,6 +97,7 @@ impl MachineState {
             filesystems: RwLock::default(),
             storage: RwLock::default(),
             layers: RwLock::default(),
+            pod_disks: RwLock::default(),
             figures: Mutex::default(),
         }
     }
@@ -141,5 +153,18 @@ impl MachineState {
 
     pub fn retain_layers(&self, keep: impl Fn(&str) -> bool) {
         self.layers.write().retain(|path, _| keep(path));
+    }
+
+    /// What a pod keeps besides its containers' layers, where that has been counted.
+    pub fn pod_disk(&self, uid: &str) -> Option<Arc<PodDisk>> {
+        self.pod_disks.read().get(uid).cloned()
+    }
+
+    pub fn set_pod_disk(&self, uid: String, disk: PodDisk) {
+        self.pod_disks.write().insert(uid, Arc::new(disk));
+    }
+
+    pub fn retain_pod_disks(&self, keep: impl Fn(&str) -> bool) {
+        self.pod_disks.write().retain(|uid, _| keep(uid));
     }
 }

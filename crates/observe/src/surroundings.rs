@@ -2,6 +2,7 @@
 //! and beside them the walks through containers' layers. The sampler only ever takes what is there.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -33,6 +34,7 @@ pub struct Surroundings {
     store: Arc<Store>,
     groups: GroupSet,
     id_files: IdFiles,
+    kubelet_dir: PathBuf,
     storage: ImageStorage,
     prober: Prober,
     partitions: Partitions,
@@ -50,8 +52,10 @@ impl Surroundings {
         store: Arc<Store>,
         groups: GroupSet,
         id_files: IdFiles,
+        kubelet_dir: PathBuf,
     ) -> Self {
         Self {
+            kubelet_dir,
             id_files,
             root,
             machine,
@@ -233,6 +237,7 @@ pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::R
             surroundings.root.clone(),
             Arc::clone(&surroundings.machine),
             Arc::clone(&surroundings.store),
+            surroundings.kubelet_dir.clone(),
         );
         let look_every = intervals.filesystems;
         handle.spawn("layers", move |stopped, cancel| {

@@ -269,6 +269,9 @@ pub struct MachineArgs {
     /// Keep here what outlasts a restart: what the node used, forecasts, out of memory counts
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// The kubelet's directory, where pods have their volumes
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/kubelet")]
+    kubelet_root_dir: PathBuf,
     /// Read the machine's facts again this often
     #[arg(long = "update_machine_info_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "5m0s")]
     update_machine_info_interval: Duration,
@@ -536,6 +539,7 @@ impl AgentArgs {
             env_whitelist: list(&containers.env_metadata_whitelist).collect(),
             rescan: containers.global_housekeeping_interval,
             machine_refresh: self.machine.update_machine_info_interval,
+            kubelet_dir: self.machine.kubelet_root_dir.clone(),
             id_files: IdFiles {
                 machine_id: self.machine.machine_id_file.clone(),
                 boot_id: self.machine.boot_id_file.clone(),

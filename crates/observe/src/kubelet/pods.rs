@@ -1,10 +1,10 @@
 //! Which pods there are, and which cgroup is whose, from what the runtimes say.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use plimsoll_containers::{Identity, names};
 
+use crate::pod_disks::PodKey;
 use crate::rest::{CpuInst, Range, Snapshot, cpu_inst};
 use crate::store::Store;
 use crate::{Group, Sample};
@@ -12,9 +12,7 @@ use crate::{Group, Sample};
 /// One pod with what is known of it. Sorted by namespace and name.
 #[derive(Debug)]
 pub struct Pod {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
+    pub key: PodKey,
     /// The pod's own cgroup.
     pub cgroup: Option<Snapshot>,
     /// The container that holds the pod's network.
@@ -39,7 +37,7 @@ pub fn latest(snapshot: &Snapshot) -> Option<(&Sample, Option<CpuInst>)> {
 }
 
 pub fn pods(store: &Store) -> Vec<Pod> {
-    let mut pods: BTreeMap<(String, String, String), Pod> = BTreeMap::new();
+    let mut pods: BTreeMap<PodKey, Pod> = BTreeMap::new();
     let mut cgroups: BTreeMap<String, Snapshot> = BTreeMap::new();
     for container in store.all() {
         let identity = container.lock().identity.clone();
@@ -50,35 +48,21 @@ pub fn pods(store: &Store) -> Vec<Pod> {
             }
             continue;
         };
-        let Some(key) = pod_of(&identity) else {
+        let Some(key) = PodKey::of(&identity) else {
             continue;
         };
-        let pod = pods
-            .entry(key)
-            .or_insert_with_key(|(namespace, name, uid)| Pod {
-                namespace: namespace.clone(),
-                name: name.clone(),
-                uid: uid.clone(),
-                cgroup: None,
-                sandbox: None,
-                containers: BTreeMap::new(),
-            });
+        let pod = pods.entry(key).or_insert_with_key(|key| Pod {
+            key: key.clone(),
+            cgroup: None,
+            sandbox: None,
+            containers: BTreeMap::new(),
+        });
         pod.add(Snapshot::take(&container, &Range::newest(2)), &identity);
     }
     for pod in pods.values_mut() {
-        pod.cgroup = cgroups.remove(&pod.uid);
+        pod.cgroup = cgroups.remove(&pod.key.uid);
     }
     without_doubles(pods.into_values().collect())
-}
-
-fn pod_of(identity: &Arc<Identity>) -> Option<(String, String, String)> {
-    let label = |key| identity.label(key).to_owned();
-    let name = label("io.kubernetes.pod.name");
-    let namespace = label("io.kubernetes.pod.namespace");
-    if name.is_empty() || namespace.is_empty() {
-        return None;
-    }
-    Some((namespace, name, label("io.kubernetes.pod.uid")))
 }
 
 /// containerd's sandboxes have no container name, CRI-O's and Docker's are called `POD`.
@@ -126,7 +110,7 @@ fn without_doubles(pods: Vec<Pod>) -> Vec<Pod> {
     let mut kept: Vec<Pod> = Vec::with_capacity(pods.len());
     for pod in pods {
         match kept.last_mut() {
-            Some(last) if (&last.namespace, &last.name) == (&pod.namespace, &pod.name) => {
+            Some(last) if last.key.is_namesake(&pod.key) => {
                 if pod.created() > last.created() {
                     *last = pod;
                 }

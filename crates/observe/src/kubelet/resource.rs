@@ -144,7 +144,10 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
     }
     for family in &OF_PODS {
         let series = pods.iter().filter_map(|pod| {
-            let labels = vec![("namespace", pod.namespace.as_str()), ("pod", &pod.name)];
+            let labels = vec![
+                ("namespace", pod.key.namespace.as_str()),
+                ("pod", &pod.key.name),
+            ];
             one(family, labels, pod.cgroup.as_ref()?, observer)
         });
         write(&mut text, family, series.collect());
@@ -166,8 +169,8 @@ fn of_containers<'a>(family: &Family, pods: &'a [Pod], observer: &Observer) -> V
         for (name, container) in &pod.containers {
             let labels = vec![
                 ("container", name.as_str()),
-                ("namespace", &pod.namespace),
-                ("pod", &pod.name),
+                ("namespace", &pod.key.namespace),
+                ("pod", &pod.key.name),
             ];
             series.extend(one(family, labels, container, observer));
         }

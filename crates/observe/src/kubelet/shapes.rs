@@ -66,6 +66,8 @@ pub struct Pod<'a> {
     pub io: Option<Io>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volume: Vec<Volume<'a>>,
     #[serde(rename = "ephemeral-storage", skip_serializing_if = "Option::is_none")]
     pub ephemeral_storage: Option<Fs>,
     #[serde(rename = "process_stats", skip_serializing_if = "Option::is_none")]
@@ -170,6 +172,13 @@ pub struct Interface {
     pub tx_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_errors: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Volume<'a> {
+    #[serde(flatten)]
+    pub fs: Fs,
+    pub name: &'a str,
 }
 
 #[derive(Debug, Clone, Serialize)]

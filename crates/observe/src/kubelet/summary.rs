@@ -9,10 +9,11 @@ use plimsoll_host::{ReadBuf, Timestamp, read_file};
 use super::pods::{self, latest, snapshot};
 use super::shapes::{
     Container, Cpu, Fs, Interface, Io, Memory, Network, Node, Pod, PodRef, ProcessCount, Rlimit,
-    Runtime, Summary, Swap,
+    Runtime, Summary, Swap, Volume,
 };
 use super::{UNLIMITED, swap_available};
-use crate::machine::Storage;
+use crate::machine::{Storage, Written};
+use crate::pod_disks::PodDisk;
 use crate::rest::json::{self, Seconds};
 use crate::rest::{Snapshot, Surroundings, psi};
 use crate::{Group, Observer, Sample};
@@ -34,9 +35,17 @@ pub fn write_summary(
     };
     let services = view.services();
     let pods = pods::pods(&observer.store);
+    let disks: Vec<_> = pods
+        .iter()
+        .map(|pod| observer.machine.pod_disk(&pod.key.uid))
+        .collect();
     let summary = Summary {
         node: view.node(node_name, &root, image_fs, &services),
-        pods: pods.iter().map(|pod| view.pod(pod)).collect(),
+        pods: pods
+            .iter()
+            .zip(&disks)
+            .map(|(pod, disk)| view.pod(pod, disk.as_deref().filter(|_| !brief)))
+            .collect(),
     };
     json::write(&summary, out)
 }
@@ -57,6 +66,7 @@ impl<'a> View<'a> {
                 memory_capacity: machine.memory_capacity,
                 swap_capacity: machine.swap_capacity,
                 devices: observer.store.devices(),
+                groups: observer.groups,
             },
             storage: observer.machine.storage(),
             brief,
@@ -133,7 +143,7 @@ impl<'a> View<'a> {
         }
     }
 
-    fn pod<'p>(&self, pod: &'p pods::Pod) -> Pod<'p> {
+    fn pod<'p>(&self, pod: &'p pods::Pod, disk: Option<&'p PodDisk>) -> Pod<'p> {
         let containers: Vec<Container<'p>> = pod
             .containers
             .iter()
@@ -143,16 +153,17 @@ impl<'a> View<'a> {
         let network = pod.sandbox.as_ref().and_then(network);
         Pod {
             pod_ref: PodRef {
-                name: &pod.name,
-                namespace: &pod.namespace,
-                uid: &pod.uid,
+                name: &pod.key.name,
+                namespace: &pod.key.namespace,
+                uid: &pod.key.uid,
             },
             start_time: Seconds(pod.created()),
             cpu: cgroup.and_then(|c| self.cpu(c)),
             memory: cgroup.and_then(|c| self.memory(c)),
             io: cgroup.and_then(|c| self.io(c)).filter(|_| !self.brief),
             network: network.filter(|_| !self.brief),
-            ephemeral_storage: self.ephemeral(&containers).filter(|_| !self.brief),
+            volume: disk.map(volumes).unwrap_or_default(),
+            ephemeral_storage: self.ephemeral(&containers, disk).filter(|_| !self.brief),
             process_stats: process_count(pod).filter(|_| !self.brief),
             swap: cgroup.and_then(|c| self.swap(c)),
             containers,
@@ -315,20 +326,48 @@ impl<'a> View<'a> {
         }
     }
 
-    fn ephemeral(&self, containers: &[Container<'_>]) -> Option<Fs> {
-        let layers = || {
-            containers
-                .iter()
-                .flat_map(|c| c.rootfs.iter().chain(&c.logs))
-        };
-        let newest = layers().filter_map(|fs| fs.time.0).max()?;
-        let sum = |of: fn(&Fs) -> Option<u64>| Some(layers().filter_map(of).sum());
+    /// All that the pod takes of the node's disk.
+    fn ephemeral(&self, containers: &[Container<'_>], disk: Option<&PodDisk>) -> Option<Fs> {
+        let mut newest = disk.map(|disk| disk.at);
+        let mut used = disk.map(|disk| disk.own).unwrap_or_default();
+        for fs in containers
+            .iter()
+            .flat_map(|c| c.rootfs.iter().chain(&c.logs))
+        {
+            newest = newest.max(fs.time.0);
+            used += Written {
+                bytes: fs.used_bytes.unwrap_or_default(),
+                inodes: fs.inodes_used.unwrap_or_default(),
+            };
+        }
+        let volumes = disk.into_iter().flat_map(|disk| &disk.volumes);
+        for volume in volumes.filter(|volume| volume.is_ephemeral) {
+            used += volume.used;
+        }
         Some(Fs {
-            used_bytes: sum(|fs| fs.used_bytes),
-            inodes_used: sum(|fs| fs.inodes_used),
-            ..self.base(self.labelled("root"), newest)
+            used_bytes: Some(used.bytes),
+            inodes_used: Some(used.inodes),
+            ..self.base(self.labelled("root"), newest?)
         })
     }
+}
+
+fn volumes(disk: &PodDisk) -> Vec<Volume<'_>> {
+    disk.volumes
+        .iter()
+        .map(|volume| Volume {
+            name: &volume.name,
+            fs: Fs {
+                time: disk.at.into(),
+                available_bytes: volume.on.map(|on| on.available),
+                capacity_bytes: volume.on.map(|on| on.capacity),
+                used_bytes: Some(volume.used.bytes),
+                inodes_free: volume.on.and_then(|on| on.inodes).map(|(_, free)| free),
+                inodes: volume.on.and_then(|on| on.inodes).map(|(total, _)| total),
+                inodes_used: Some(volume.used.inodes),
+            },
+        })
+        .collect()
 }
 
 fn network(snapshot: &Snapshot) -> Option<Network> {

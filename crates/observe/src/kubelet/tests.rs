@@ -7,14 +7,16 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 use plimsoll_containers::runtime::cri::{FsUse, ImageFs};
 use plimsoll_containers::{Health, Identity, Namespace};
+use plimsoll_host::fs::FsUsage;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
 use serde_json::Value;
 
 use super::{resource, write_summary};
 use crate::events::{EventStore, Limits};
-use crate::machine::{Fixed, Layer, Logs, MachineState, Storage};
+use crate::machine::{Fixed, Layer, MachineState, Storage, Written};
 use crate::oom::OomCounters;
+use crate::pod_disks::{PodDisk, Volume};
 use crate::sample::{Filesystem, Interface};
 use crate::store::Store;
 use crate::{Group, GroupSet, Observer, PassLine, Sample, Symbol};
@@ -81,7 +83,7 @@ impl Node {
             "/kubepods/poduid-1/c1".into(),
             Layer {
                 usage: layer,
-                logs: Some(Logs {
+                logs: Some(Written {
                     bytes: 20,
                     inodes: 2,
                 }),
@@ -293,6 +295,54 @@ fn what_the_runtime_takes_of_the_disk() {
     let silent: Value = serde_json::from_slice(&out).unwrap();
     let place = silent["node"]["runtime"]["imageFs"].as_object().unwrap();
     assert!(place.contains_key("capacityBytes") && !place.contains_key("usedBytes"));
+}
+
+#[test]
+fn what_a_pod_takes_of_the_disk() {
+    let node = Node::new();
+    let volume = |name: &str, bytes, is_ephemeral| Volume {
+        name: name.to_owned(),
+        used: Written { bytes, inodes: 3 },
+        on: Some(FsUsage {
+            capacity: 1000,
+            free: 650,
+            available: 600,
+            inodes: Some((100, 70)),
+        }),
+        is_ephemeral,
+    };
+    let disk = PodDisk {
+        at: Timestamp::from_secs(START + 15),
+        volumes: vec![
+            volume("scratch", 100, true),
+            volume("kube-api-access", 7, false),
+        ],
+        own: Written {
+            bytes: 4,
+            inodes: 1,
+        },
+    };
+    node.observer.machine.set_pod_disk("uid-1".to_owned(), disk);
+    let pod = &node.summary(false)["pods"][0];
+    expect![[r#"
+        {
+          "availableBytes": 600,
+          "capacityBytes": 1000,
+          "inodes": 100,
+          "inodesFree": 70,
+          "inodesUsed": 3,
+          "name": "scratch",
+          "time": "2026-11-15T21:26:55Z",
+          "usedBytes": 100
+        }"#]]
+    .assert_eq(&serde_json::to_string_pretty(&pod["volume"][0]).unwrap());
+    assert_eq!(pod["volume"][1]["name"], "kube-api-access");
+    // Layer 30 and logs 20 of the container, the volume on the node's disk, the hosts file.
+    let ephemeral = &pod["ephemeral-storage"];
+    assert_eq!(ephemeral["usedBytes"], 30 + 20 + 100 + 4);
+    assert_eq!(ephemeral["inodesUsed"], 4 + 2 + 3 + 1);
+    assert_eq!(ephemeral["time"], "2026-11-15T21:26:55Z");
+    assert!(node.summary(true)["pods"][0]["volume"].is_null());
 }
 
 #[test]

@@ -323,6 +323,31 @@ fn v1_kills_stand_between_cpuset_and_health() {
 }
 
 #[test]
+fn what_could_not_be_read_is_left_out() {
+    let mut unread = container();
+    for sample in &mut unread.samples {
+        sample.groups = GroupSet::of(&[Group::Memory]);
+    }
+    let around = Surroundings {
+        groups: GroupSet::of(&[Group::Cpu, Group::Memory]),
+        ..around()
+    };
+    let answer = |write: &dyn Fn(&mut Vec<u8>) -> std::io::Result<()>| -> Value {
+        let mut out = Vec::new();
+        write(&mut out).unwrap();
+        serde_json::from_slice(&out).unwrap()
+    };
+    let known = |stats: &Value| (stats.get("cpu").is_some(), stats.get("memory").is_some());
+    let v1 = answer(&|out| v1::write(&unread, &[""; 0], &around, out));
+    assert_eq!(known(&v1["stats"][0]), (false, true));
+    let v21 = answer(&|out| v2::write_stats_21(&unread, &around, out));
+    assert_eq!(known(&v21["stats"][0]), (false, true));
+    let v20 = answer(&|out| v2::write_stats_20(&unread, &around, out));
+    assert_eq!(v20[0]["has_cpu"], false);
+    assert_eq!(v20[0]["has_memory"], true);
+}
+
+#[test]
 fn v1_root_pod_sandbox_and_container_with_every_group() {
     let original = golden!("v1.3-all-groups.json");
     let infos: Value = serde_json::from_str(original).unwrap();

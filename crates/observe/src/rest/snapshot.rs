@@ -7,7 +7,7 @@ use plimsoll_host::Timestamp;
 use plimsoll_host::cgroup::Spec;
 
 use crate::store::{Container, DeviceNames, State};
-use crate::{Group, Sample};
+use crate::{Group, GroupSet, Sample};
 
 /// Which samples are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,15 @@ pub struct Surroundings {
     pub memory_capacity: u64,
     pub swap_capacity: u64,
     pub devices: Arc<DeviceNames>,
+    /// What every sample should have.
+    pub groups: GroupSet,
+}
+
+impl Surroundings {
+    /// The kernel's files had no answer: nothing is known, which is not zero.
+    pub fn is_unread(&self, sample: &Sample, group: Group) -> bool {
+        self.groups.has(group) && !sample.has(group)
+    }
 }
 
 /// One container, copied.

@@ -13,7 +13,6 @@ use super::stats::{
     Cpu, DiskIo, Fs, HugetlbMap, Memory, Network, Perf, PerfUncore, ProcessCounts, Resctrl, Tasks,
     cpu, disk_io, filesystems, memory, network, perf, perf_uncore, resctrl,
 };
-use crate::store::DeviceNames;
 use crate::{Group, Sample};
 
 #[derive(Debug, Serialize)]
@@ -43,7 +42,7 @@ pub fn container_info<'a>(
     snapshot: &'a Snapshot,
     limits: &'a cgroup::Spec,
     children: &'a [impl AsRef<str>],
-    devices: &'a DeviceNames,
+    around: &'a Surroundings,
 ) -> ContainerInfo<'a> {
     let names = Names::of(snapshot);
     let below = |path: &'a str| Reference {
@@ -61,7 +60,7 @@ pub fn container_info<'a>(
         },
         subcontainers: children.iter().map(|path| below(path.as_ref())).collect(),
         spec: spec::v1(snapshot, limits),
-        stats: Samples { snapshot, devices },
+        stats: Samples { snapshot, around },
     }
 }
 
@@ -72,16 +71,13 @@ pub fn write(
     out: impl Write,
 ) -> io::Result<()> {
     let limits = snapshot.limits(around);
-    json::write(
-        &container_info(snapshot, &limits, children, &around.devices),
-        out,
-    )
+    json::write(&container_info(snapshot, &limits, children, around), out)
 }
 
 #[derive(Debug)]
 struct Samples<'a> {
     snapshot: &'a Snapshot,
-    devices: &'a DeviceNames,
+    around: &'a Surroundings,
 }
 
 impl Samples<'_> {
@@ -95,7 +91,7 @@ impl Serialize for Samples<'_> {
         let samples = &self.snapshot.samples;
         let mut list = serializer.serialize_seq(Some(samples.len()))?;
         for sample in samples {
-            list.serialize_element(&stats(self.snapshot, sample, self.devices))?;
+            list.serialize_element(&stats(self.snapshot, sample, self.around))?;
         }
         list.end()
     }
@@ -104,10 +100,12 @@ impl Serialize for Samples<'_> {
 #[derive(Debug, Serialize)]
 struct Stats<'a> {
     timestamp: Time,
-    cpu: Cpu<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu: Option<Cpu<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     diskio: Option<DiskIo<'a>>,
-    memory: Memory<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     hugetlb: Option<HugetlbMap<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,13 +139,15 @@ struct Health<'a> {
     status: &'a str,
 }
 
-fn stats<'a>(snapshot: &'a Snapshot, sample: &'a Sample, devices: &'a DeviceNames) -> Stats<'a> {
+fn stats<'a>(snapshot: &'a Snapshot, sample: &'a Sample, around: &'a Surroundings) -> Stats<'a> {
     let health = snapshot.identity.as_deref().map(|i| i.health.0.as_str());
     Stats {
         timestamp: sample.at.into(),
-        cpu: cpu(sample),
-        diskio: sample.has(Group::DiskIo).then(|| disk_io(sample, devices)),
-        memory: memory(sample),
+        cpu: (!around.is_unread(sample, Group::Cpu)).then(|| cpu(sample)),
+        diskio: sample
+            .has(Group::DiskIo)
+            .then(|| disk_io(sample, &around.devices)),
+        memory: (!around.is_unread(sample, Group::Memory)).then(|| memory(sample)),
         hugetlb: (!sample.hugetlb.is_empty()).then_some(HugetlbMap(&sample.hugetlb)),
         network: snapshot
             .shows_network(sample)

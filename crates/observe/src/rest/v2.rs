@@ -15,7 +15,6 @@ use super::stats::{
     resctrl,
 };
 use crate::sample::Processes;
-use crate::store::DeviceNames;
 use crate::{Group, Sample};
 
 /// 2.0: every key is there whether or not it means anything, with a flag beside it.
@@ -171,7 +170,7 @@ pub fn write_stats_20(
     out: impl Write,
 ) -> io::Result<()> {
     let limits = snapshot.limits(around);
-    let shape = |last, sample| stats_20(snapshot, &limits, last, sample, &around.devices);
+    let shape = |last, sample| stats_20(snapshot, &limits, last, sample, around);
     json::write(&Series { snapshot, shape }, out)
 }
 
@@ -188,7 +187,7 @@ pub fn write_stats_21(
         stats: Option<S>,
     }
     let limits = snapshot.limits(around);
-    let shape = |last, sample| stats_21(snapshot, &limits, last, sample, &around.devices);
+    let shape = |last, sample| stats_21(snapshot, &limits, last, sample, around);
     let info = Info {
         spec: spec::v2(snapshot, &limits),
         stats: (!snapshot.samples.is_empty()).then_some(Series { snapshot, shape }),
@@ -206,8 +205,20 @@ pub fn write_machine_stats(
         return json::write(&(), out);
     }
     let limits = snapshot.limits(around);
-    let shape = |last, sample| machine_stats(snapshot, &limits, last, sample);
+    let shape = |last, sample| machine_stats(snapshot, &limits, last, sample, around);
     json::write(&Series { snapshot, shape }, out)
+}
+
+fn has_cpu_and_memory(
+    limits: &cgroup::Spec,
+    sample: &Sample,
+    around: &Surroundings,
+) -> (bool, bool) {
+    let is_read = |group| !around.is_unread(sample, group);
+    (
+        limits.has_cpu && is_read(Group::Cpu),
+        limits.has_memory && is_read(Group::Memory),
+    )
 }
 
 fn stats_20<'a>(
@@ -215,17 +226,18 @@ fn stats_20<'a>(
     limits: &cgroup::Spec,
     last: Option<&Sample>,
     sample: &'a Sample,
-    devices: &'a DeviceNames,
+    around: &'a Surroundings,
 ) -> Stats20<'a> {
+    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, around);
     let has_processes = sample.has(Group::Process);
     Stats20 {
         timestamp: sample.at.into(),
-        has_cpu: limits.has_cpu,
+        has_cpu,
         cpu: cpu(sample),
-        cpu_inst: limits.has_cpu.then(|| cpu_inst(last, sample)).flatten(),
+        cpu_inst: has_cpu.then(|| cpu_inst(last, sample)).flatten(),
         has_diskio: limits.has_diskio,
-        diskio: disk_io(sample, devices),
-        has_memory: limits.has_memory,
+        diskio: disk_io(sample, &around.devices),
+        has_memory,
         memory: memory(sample),
         has_hugetlb: limits.has_hugetlb,
         hugetlb: (!sample.hugetlb.is_empty()).then_some(HugetlbMap(&sample.hugetlb)),
@@ -253,15 +265,16 @@ fn stats_21<'a>(
     limits: &cgroup::Spec,
     last: Option<&Sample>,
     sample: &'a Sample,
-    devices: &'a DeviceNames,
+    around: &'a Surroundings,
 ) -> Stats21<'a> {
+    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, around);
     let diskio = limits.has_diskio && sample.has(Group::DiskIo);
     Stats21 {
         timestamp: sample.at.into(),
-        cpu: limits.has_cpu.then(|| cpu(sample)),
-        cpu_inst: limits.has_cpu.then(|| cpu_inst(last, sample)).flatten(),
-        diskio: diskio.then(|| disk_io(sample, devices)),
-        memory: limits.has_memory.then(|| memory(sample)),
+        cpu: has_cpu.then(|| cpu(sample)),
+        cpu_inst: has_cpu.then(|| cpu_inst(last, sample)).flatten(),
+        diskio: diskio.then(|| disk_io(sample, &around.devices)),
+        memory: has_memory.then(|| memory(sample)),
         hugetlb: limits.has_hugetlb.then_some(HugetlbMap(&sample.hugetlb)),
         network: snapshot.owns_network.then(|| network(sample, false)),
         processes: (limits.has_processes && sample.has(Group::Process))
@@ -297,7 +310,9 @@ fn machine_stats<'a>(
     limits: &cgroup::Spec,
     last: Option<&Sample>,
     sample: &'a Sample,
+    around: &Surroundings,
 ) -> MachineStats<'a> {
+    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, around);
     const MILLI: u64 = 1_000_000;
     let filesystem = sample.filesystems.iter().map(|fs| MachineFs {
         device: fs.device.as_str(),
@@ -322,9 +337,9 @@ fn machine_stats<'a>(
     });
     MachineStats {
         timestamp: sample.at.into(),
-        cpu: limits.has_cpu.then(|| cpu(sample)),
-        cpu_inst: limits.has_cpu.then(|| cpu_inst(last, sample)).flatten(),
-        memory: limits.has_memory.then(|| memory(sample)),
+        cpu: has_cpu.then(|| cpu(sample)),
+        cpu_inst: has_cpu.then(|| cpu_inst(last, sample)).flatten(),
+        memory: has_memory.then(|| memory(sample)),
         network: snapshot.owns_network.then(|| network(sample, false)),
         filesystem: filesystem.collect(),
         load_stats: load_stats(sample),

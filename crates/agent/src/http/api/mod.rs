@@ -162,6 +162,7 @@ fn surroundings(observer: &Observer) -> Surroundings {
         memory_capacity: machine.memory_capacity,
         swap_capacity: machine.swap_capacity,
         devices: observer.store.devices(),
+        groups: observer.groups,
     }
 }
 

@@ -1,0 +1,234 @@
+//! What pods keep on the node besides their containers' layers: volumes that the kubelet made for them, their logs, and
+//! the hosts file. The kubelet's own directory tells, so no API server is asked.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use plimsoll_containers::Identity;
+use plimsoll_host::fs::{FsUsage, Prober, Walk, dir_usage};
+use plimsoll_host::{HostRoot, Timestamp};
+
+use crate::machine::Written;
+
+/// Volumes whose content the kubelet itself keeps below the pod's directory, by their plugin's directory, and whether
+/// they count as the pod's ephemeral storage. What others hold (claims, drivers) has names that only their objects know.
+const KEPT: [(&str, bool); 6] = [
+    ("kubernetes.io~empty-dir", true),
+    ("kubernetes.io~configmap", true),
+    ("kubernetes.io~git-repo", true),
+    ("kubernetes.io~downward-api", false),
+    ("kubernetes.io~projected", false),
+    ("kubernetes.io~secret", false),
+];
+
+/// One pod's, as last walked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PodDisk {
+    pub at: Timestamp,
+    /// Those that count as ephemeral storage first, each half by name.
+    pub volumes: Vec<Volume>,
+    /// The hosts file and what lies beside the containers' log directories.
+    pub own: Written,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Volume {
+    pub name: String,
+    pub used: Written,
+    /// Of the file system that it lies on.
+    pub on: Option<FsUsage>,
+    /// Takes the node's disk, and goes when the pod goes.
+    pub is_ephemeral: bool,
+}
+
+/// Whose a container is, by the kubelet's labels on it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodKey {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+impl PodKey {
+    pub fn of(identity: &Identity) -> Option<Self> {
+        let label = |key| identity.label(key).to_owned();
+        let key = Self {
+            namespace: label("io.kubernetes.pod.namespace"),
+            name: label("io.kubernetes.pod.name"),
+            uid: label("io.kubernetes.pod.uid"),
+        };
+        (!key.name.is_empty() && !key.namespace.is_empty()).then_some(key)
+    }
+
+    pub fn is_namesake(&self, other: &Self) -> bool {
+        (&self.namespace, &self.name) == (&other.namespace, &other.name)
+    }
+}
+
+#[derive(Debug)]
+pub struct PodDisks {
+    root: HostRoot,
+    /// The kubelet's directory.
+    kubelet: PathBuf,
+}
+
+impl PodDisks {
+    pub fn new(root: HostRoot, kubelet: PathBuf) -> Self {
+        Self { root, kubelet }
+    }
+
+    /// `None`: the kubelet has no directory for this pod.
+    pub fn walk(
+        &self,
+        pod: &PodKey,
+        at: Timestamp,
+        prober: &mut Prober,
+        walk: Walk<'_>,
+    ) -> Option<PodDisk> {
+        let dir = self.root.path(self.kubelet.join("pods").join(&pod.uid));
+        let plugins = dir.join("volumes");
+        let base = std::fs::metadata(&dir).ok()?;
+        let mut volumes = Vec::new();
+        for (plugin, counts) in KEPT {
+            for dir in subdirectories(&plugins.join(plugin)) {
+                let Some(name) = dir.file_name().and_then(|name| name.to_str()) else {
+                    continue;
+                };
+                let Ok((found, used)) = walked(&dir, walk) else {
+                    continue;
+                };
+                volumes.push(Volume {
+                    name: name.to_owned(),
+                    used,
+                    on: prober.usage(&dir).ok(),
+                    // One in memory is a mount of its own, and takes no disk.
+                    is_ephemeral: counts && found.dev() == base.dev(),
+                });
+            }
+        }
+        volumes.sort_by(|a, b| (!a.is_ephemeral, &a.name).cmp(&(!b.is_ephemeral, &b.name)));
+        let mut own = walked(&dir.join("etc-hosts"), walk)
+            .map_or_else(|_| Written::default(), |(_, used)| used);
+        let PodKey {
+            namespace,
+            name,
+            uid,
+        } = pod;
+        let logs = Path::new("/var/log/pods").join(format!("{namespace}_{name}_{uid}"));
+        own += log_files(&self.root.path(logs)).unwrap_or_default();
+        Some(PodDisk { at, volumes, own })
+    }
+}
+
+fn subdirectories(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn walked(path: &Path, walk: Walk<'_>) -> Result<(Metadata, Written), plimsoll_host::HostError> {
+    let used = dir_usage(path, walk)?;
+    let found = std::fs::metadata(path)
+        .map_err(|error| plimsoll_host::HostError::io("stat", path, error))?;
+    let used = Written {
+        bytes: used.bytes,
+        inodes: used.inodes,
+    };
+    Ok((found, used))
+}
+
+/// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
+pub fn log_files(dir: &Path) -> Option<Written> {
+    let mut logs = Written::default();
+    for entry in std::fs::read_dir(dir).ok()?.flatten() {
+        // A file that was rotated away meanwhile takes nothing.
+        if let Ok(found) = entry.metadata()
+            && !found.is_dir()
+        {
+            logs += Written {
+                bytes: found.blocks() * 512,
+                inodes: 1,
+            };
+        }
+    }
+    Some(logs)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn what_a_pod_keeps() {
+        let machine = tempfile::tempdir().unwrap();
+        let write = |path: &str, bytes: usize| {
+            let path = machine.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, vec![b'x'; bytes]).unwrap();
+        };
+        let volumes = "data/kubelet/pods/u1/volumes";
+        write(
+            &format!("{volumes}/kubernetes.io~empty-dir/scratch/a/b"),
+            9000,
+        );
+        write(&format!("{volumes}/kubernetes.io~configmap/config/key"), 1);
+        write(
+            &format!("{volumes}/kubernetes.io~projected/kube-api-access-x/token"),
+            1,
+        );
+        write(&format!("{volumes}/kubernetes.io~csi/pvc-1/mount/data"), 1);
+        write("data/kubelet/pods/u1/etc-hosts", 200);
+        write("var/log/pods/ns_web_u1/events.log", 100);
+        write("var/log/pods/ns_web_u1/app/0.log", 100);
+
+        let root = HostRoot::new(machine.path());
+        let disks = PodDisks::new(root, "/data/kubelet".into());
+        let cancel = AtomicBool::new(false);
+        let walk = Walk {
+            cancel: &cancel,
+            most_entries: 100,
+        };
+        let pod = |uid: &str| PodKey {
+            namespace: "ns".to_owned(),
+            name: "web".to_owned(),
+            uid: uid.to_owned(),
+        };
+        let mut prober = Prober::default();
+        let at = Timestamp::from_secs(7);
+        let found = disks.walk(&pod("u1"), at, &mut prober, walk).unwrap();
+        let listed: Vec<_> = found
+            .volumes
+            .iter()
+            .map(|v| (v.name.as_str(), v.used.inodes, v.is_ephemeral))
+            .collect();
+        assert_eq!(
+            listed,
+            [
+                ("config", 2, true),
+                ("scratch", 3, true),
+                ("kube-api-access-x", 2, false)
+            ]
+        );
+        let blocks = |path: &str| fs::metadata(machine.path().join(path)).unwrap().blocks() * 512;
+        let scratch = format!("{volumes}/kubernetes.io~empty-dir/scratch");
+        let parts = ["", "/a", "/a/b"].map(|part| blocks(&format!("{scratch}{part}")));
+        assert_eq!(found.volumes[1].used.bytes, parts.iter().sum::<u64>());
+        assert!(found.volumes[1].on.is_some_and(|on| on.capacity > 0));
+        let own =
+            blocks("data/kubelet/pods/u1/etc-hosts") + blocks("var/log/pods/ns_web_u1/events.log");
+        assert_eq!(
+            found.own,
+            Written {
+                bytes: own,
+                inodes: 2
+            }
+        );
+        assert_eq!(disks.walk(&pod("u2"), at, &mut prober, walk), None);
+    }
+}
