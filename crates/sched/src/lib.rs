@@ -14,10 +14,12 @@ pub mod plugins;
 pub mod preemption;
 pub mod queue;
 pub mod sandbox;
+mod features;
 mod scheduler;
 pub mod what_if;
 
 mod time;
 
+pub use features::Features;
 pub use scheduler::{Config, Cycle, Observation, Outcome, Scheduler};
 pub use time::Time;

@@ -10,6 +10,7 @@ use crate::cluster::PodId;
 use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
+use crate::framework::stopwatch::{Ending, Point};
 use crate::model::Key;
 use crate::model::devices::{Allocation, ResourceClaim};
 use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
@@ -59,6 +60,7 @@ impl Scheduler {
         state: &CycleState,
         now: Time,
     ) -> Vec<Action> {
+        let began = self.engine.stopwatch.now();
         let ClaimPlan { claims, extended } = self.claim_plan(id, profile, state, now);
         let mut binding = Binding {
             plan: self.volume_plan(id, profile, state, now),
@@ -85,7 +87,14 @@ impl Scheduler {
             let devices = extended.allocation.devices.clone();
             self.cluster.devices.assume(extended.key.clone(), devices);
         }
-        if self.must_wait(id, profile) {
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::Reserve, Ending::Success, profile, began);
+        let began = watch.now();
+        let waits = self.must_wait(id, profile);
+        let ending = if waits { Ending::Wait } else { Ending::Success };
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::Permit, ending, profile, began);
+        if waits {
             binding.stage = Stage::Permit;
             self.bindings.insert(id, binding);
             return Vec::new();
@@ -201,8 +210,16 @@ impl Scheduler {
             return Vec::new();
         };
         let node_name: Box<str> = self.cluster.node_name(node).into();
+        let began = self.engine.stopwatch.now();
         let no_claims = binding.claims.is_empty() && binding.extended.is_none();
-        if binding.plan == VolumePlan::default() && no_claims {
+        let is_ready = binding.plan == VolumePlan::default() && no_claims;
+        let ending = match is_ready {
+            true => Ending::Skip,
+            false => Ending::Success,
+        };
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::PreBindPreFlight, ending, binding.profile, began);
+        if is_ready {
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();
@@ -254,7 +271,10 @@ impl Scheduler {
         }
         binding.stage = Stage::Writing { left: kinds.len() };
         self.bindings.insert(id, binding);
-        let mut actions: Vec<Action> = self.expect_node(id).into_iter().collect();
+        let mut actions = Vec::new();
+        if self.cluster.features.expected_node {
+            actions.extend(self.expect_node(id));
+        }
         for (plugin, kind) in kinds {
             let action = self.action(kind);
             let pod = Arc::clone(&pod.uid);
@@ -472,6 +492,7 @@ impl Scheduler {
 
     /// Takes back what a pod was given.
     pub(super) fn release(&mut self, id: PodId, now: Time) {
+        let began = self.engine.stopwatch.now();
         self.forget_reserved(id);
         let Some(record) = self.cluster.pods.get(id) else {
             return;
@@ -480,6 +501,10 @@ impl Scheduler {
             return;
         }
         let placed = self.as_placed(record);
+        if let Some(profile) = self.profile_of(&placed) {
+            let watch = &mut self.engine.stopwatch;
+            watch.point(Point::Unreserve, Ending::Success, profile, began);
+        }
         self.cluster.unplace(id);
         self.cluster.set_assumed(id, false);
         let change = Change::Pod(Some(&placed), None);

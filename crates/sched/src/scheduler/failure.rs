@@ -10,6 +10,7 @@ use crate::framework::engine::Attempt;
 use crate::framework::judge::Subject;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::CycleState;
+use crate::framework::stopwatch::{Ending, Point};
 use crate::model::Symbol;
 use crate::plugins::dynamic_resources;
 use crate::preemption::{self, Candidate, Preemption};
@@ -44,17 +45,23 @@ impl Scheduler {
     ) -> PostFilter {
         let mut messages: Vec<String> = Vec::new();
         let mut nominating = Nominating::Keep;
+        let began = self.engine.stopwatch.now();
+        let mut ending = Ending::Unschedulable;
         for plugin in self.engine.profiles[profile].post_filter.clone() {
+            let asked = self.engine.stopwatch.now();
             match plugin {
                 Plugin::DynamicResources => {
                     // Refused before it was asked, it knows nothing of the pod, and says so in these words.
                     if diagnosis.pre_filter.is_some() && !state.claims_were_asked {
                         messages = vec!["not found".to_owned()];
+                        ending = Ending::Error;
                         break;
                     }
                     messages.push(self.deallocate(id, profile, state, now, actions).to_owned());
                 }
                 Plugin::DefaultPreemption => {
+                    let watch = &mut self.engine.stopwatch;
+                    watch.asked(plugin, Point::PostFilter, profile, 1);
                     let found = preemption::preempt(
                         &mut self.engine,
                         &mut self.cluster,
@@ -83,17 +90,25 @@ impl Scheduler {
                         Preemption::Candidates(candidates) => {
                             messages.clear();
                             nominating = self.preempt(id, &candidates, now, actions);
+                            ending = Ending::Success;
+                            let watch = &mut self.engine.stopwatch;
+                            watch.plugin(plugin, Point::PostFilter, ending, asked);
                             break;
                         }
                         Preemption::Failed(text) => {
                             messages = vec![text];
+                            ending = Ending::Error;
                             break;
                         }
                     }
                 }
                 _ => {}
             }
+            let watch = &mut self.engine.stopwatch;
+            watch.plugin(plugin, Point::PostFilter, ending, asked);
         }
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::PostFilter, ending, profile, began);
         diagnosis.post_filter = Some(messages.join(", "));
         PostFilter::Done(nominating)
     }
@@ -251,6 +266,7 @@ impl Scheduler {
         if living.is_empty() {
             return;
         }
+        self.engine.stopwatch.victims(victims.len());
         let node_symbol = self.cluster.nodes.name(node);
         for rival in self.nominations.on(node_symbol).to_vec() {
             let Some(pod) = self
