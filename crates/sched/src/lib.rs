@@ -8,13 +8,13 @@ pub mod action;
 pub mod cluster;
 pub mod explain;
 pub mod extender;
+mod features;
 pub mod framework;
 pub mod model;
 pub mod plugins;
 pub mod preemption;
 pub mod queue;
 pub mod sandbox;
-mod features;
 mod scheduler;
 pub mod what_if;
 

@@ -346,7 +346,10 @@ impl Driver {
             Done::NewClaim => self.metrics.claim_made(is_done),
             _ => {}
         }
-        let pod = self.core.binds(ended.id).or_else(|| self.core.prepares(ended.id));
+        let pod = self
+            .core
+            .binds(ended.id)
+            .or_else(|| self.core.prepares(ended.id));
         let attempt = pod.as_ref().and_then(|uid| self.attempts.get(uid));
         if let Some(attempt) = attempt {
             let point = match ended.what {
@@ -360,7 +363,8 @@ impl Driver {
             && ended.what != Done::Bind
             && let Some(attempt) = pod.and_then(|uid| self.attempts.remove(&uid))
         {
-            self.metrics.failed(&attempt.profile, attempt.began.elapsed());
+            self.metrics
+                .failed(&attempt.profile, attempt.began.elapsed());
         }
         if ended.what == Done::Bind
             && let Some(uid) = self.core.binds(ended.id)

@@ -217,7 +217,10 @@ mod tests {
     fn what_is_refused_and_in_which_words() {
         for (flag, expected) in [
             ("Nonsense=true", "unrecognized feature gate: Nonsense"),
-            ("SchedulerQueueingHints", "missing bool value for SchedulerQueueingHints"),
+            (
+                "SchedulerQueueingHints",
+                "missing bool value for SchedulerQueueingHints",
+            ),
             (
                 "SchedulerQueueingHints=maybe",
                 "invalid value of SchedulerQueueingHints=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",

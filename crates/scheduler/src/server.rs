@@ -181,7 +181,10 @@ impl Surface {
     fn statusz(&self, headers: &HeaderMap) -> Answer {
         let mut paths: Vec<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
         let gates = self.shared.gates();
-        for (path, gate) in [("/flagz", "ComponentFlagz"), ("/statusz", "ComponentStatusz")] {
+        for (path, gate) in [
+            ("/flagz", "ComponentFlagz"),
+            ("/statusz", "ComponentStatusz"),
+        ] {
             if gates.is_on(gate) {
                 paths.push(path.to_owned());
             }

@@ -161,6 +161,9 @@ mod tests {
             paths: vec!["/metrics".to_owned()],
         };
         assert!(standing.text().contains("\nUp: 1 hr 02 min 03 sec\n"));
-        assert_eq!(standing.json("v1beta1")["startTime"], "2027-01-15T08:00:00Z");
+        assert_eq!(
+            standing.json("v1beta1")["startTime"],
+            "2027-01-15T08:00:00Z"
+        );
     }
 }

@@ -112,7 +112,11 @@ impl Health {
             page.sample(name, &labels, f64::from(u8::from(*passed)));
         }
         let name = "kubernetes_healthchecks_total";
-        page.family(name, "counter", "[STABLE] How often checks passed and failed.");
+        page.family(
+            name,
+            "counter",
+            "[STABLE] How often checks passed and failed.",
+        );
         for ((check, endpoint), (_, passed, failed)) in &*tally {
             for (status, number) in [("error", *failed), ("success", *passed)] {
                 if number > 0 {

@@ -238,7 +238,6 @@ impl SchedulerArgs {
     pub fn write_config_to(&self) -> Option<PathBuf> {
         go::path(&self.misc.write_config_to)
     }
-
 }
 
 impl ElectionArgs {

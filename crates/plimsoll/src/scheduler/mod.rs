@@ -90,7 +90,10 @@ fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
             continue;
         };
         let values = matches.get_raw(argument.get_id().as_str());
-        let values = values.into_iter().flatten().map(|value| value.to_string_lossy());
+        let values = values
+            .into_iter()
+            .flatten()
+            .map(|value| value.to_string_lossy());
         flags.insert(name.to_owned(), values.collect::<Vec<_>>().join(","));
     }
     flags
@@ -159,7 +162,13 @@ mod tests {
 
     #[test]
     fn flags_for_those_who_ask() {
-        let line = ["plimsoll", "scheduler", "-leader-elect=false", "--kube-api-qps", "20"];
+        let line = [
+            "plimsoll",
+            "scheduler",
+            "-leader-elect=false",
+            "--kube-api-qps",
+            "20",
+        ];
         let flags = flags(line.map(OsString::from));
         assert_eq!(flags["leader-elect"], "false");
         assert_eq!(flags["kube-api-qps"], "20");

@@ -263,7 +263,9 @@ impl Stopwatch {
         if self.is_on() {
             let nanos = self.now().saturating_sub(since);
             let told = self.told.drain(..);
-            self.measured.events.extend(told.map(|event| (event, nanos)));
+            self.measured
+                .events
+                .extend(told.map(|event| (event, nanos)));
         }
     }
 }
@@ -315,7 +317,12 @@ mod tests {
         watch.lend(|| 0);
         let filters = [Plugin::NodeName, Plugin::NodePorts, Plugin::VolumeZone];
         watch.filtered(filters.into_iter(), &counts, &statuses, 5, 0);
-        let times: Vec<u64> = watch.take().evaluations.iter().map(|one| one.times).collect();
+        let times: Vec<u64> = watch
+            .take()
+            .evaluations
+            .iter()
+            .map(|one| one.times)
+            .collect();
         assert_eq!(times, [10, 7, 5]);
     }
 }

@@ -196,8 +196,7 @@ fn class_may_help(context: &Context<'_>, old: Option<&DeviceClass>, new: &Device
     asked.any(|(id, _)| {
         let name = names.resource_name(id);
         let by_class = name.strip_prefix(DEVICE_CLASS_PREFIX);
-        new.resource.as_deref() == Some(name)
-            || (old.is_none() && by_class == Some(&*new.name))
+        new.resource.as_deref() == Some(name) || (old.is_none() && by_class == Some(&*new.name))
     })
 }
 

@@ -124,7 +124,7 @@ impl Scheduler {
         let Some((node, victims)) = preemption::best(candidates, now) else {
             return Nominating::Clear;
         };
-        self.evict(id, node, &victims, actions);
+        self.evict(id, node, &victims, now, actions);
         Nominating::Node(self.cluster.nodes.name(node))
     }
 
@@ -248,6 +248,7 @@ impl Scheduler {
         id: PodId,
         node: crate::cluster::NodeId,
         victims: &[PodId],
+        now: Time,
         actions: &mut Vec<Action>,
     ) {
         let Some(preemptor) = self
@@ -288,10 +289,21 @@ impl Scheduler {
                 nominated: NominatedNode::Clear,
             }));
         }
+        let node_name: Box<str> = self.cluster.names.text(node_symbol).into();
+        let (unbound, living): (Vec<_>, Vec<_>) = living.into_iter().partition(|victim| {
+            let id = self.cluster.pods.find(&victim.uid);
+            id.is_some_and(|id| self.is_being_prepared(id))
+        });
+        for victim in unbound {
+            actions.extend(self.stop_binding(&victim, &preemptor, &node_name, now));
+        }
+        if living.is_empty() {
+            return;
+        }
         let scheduler = self.cluster.names.text(preemptor.spec.scheduler_name);
         let message: Box<str> =
             format!("{scheduler}: preempting to accommodate a higher priority pod").into();
-        let node: Box<str> = self.cluster.names.text(node_symbol).into();
+        let node = node_name;
         let mut evictions: Vec<ActionKind> = living
             .iter()
             .map(|victim| ActionKind::Evict {

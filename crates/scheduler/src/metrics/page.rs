@@ -218,7 +218,11 @@ impl Counts {
             ((event.label(), hint, plugin.name()), one)
         });
         for ((event, hint, plugin), histogram) in sorted.collect::<BTreeMap<_, _>>() {
-            let labels = [("event", event.as_str()), ("hint", hint), ("plugin", plugin)];
+            let labels = [
+                ("event", event.as_str()),
+                ("hint", hint),
+                ("plugin", plugin),
+            ];
             page.histogram(name, &labels, histogram);
         }
     }

@@ -255,11 +255,19 @@ mod tests {
         let page = page.finish();
         let common = "namespace=\"d\",node=\"n\",pod=\"p\",priority=\"5\"";
         for line in [
-            format!("kube_pod_resource_limit{{{common},resource=\"cpu\",scheduler=\"s\",unit=\"cores\"}} 2.1\n"),
-            format!("kube_pod_resource_limit{{{common},resource=\"example.com/x\",scheduler=\"s\",unit=\"\"}} 1\n"),
+            format!(
+                "kube_pod_resource_limit{{{common},resource=\"cpu\",scheduler=\"s\",unit=\"cores\"}} 2.1\n"
+            ),
+            format!(
+                "kube_pod_resource_limit{{{common},resource=\"example.com/x\",scheduler=\"s\",unit=\"\"}} 1\n"
+            ),
             // Four of the init container beside the one that stays, and what the runtime needs.
-            format!("kube_pod_resource_request{{{common},resource=\"cpu\",scheduler=\"s\",unit=\"cores\"}} 4.1\n"),
-            format!("kube_pod_resource_request{{{common},resource=\"memory\",scheduler=\"s\",unit=\"bytes\"}} 1.0747904e+09\n"),
+            format!(
+                "kube_pod_resource_request{{{common},resource=\"cpu\",scheduler=\"s\",unit=\"cores\"}} 4.1\n"
+            ),
+            format!(
+                "kube_pod_resource_request{{{common},resource=\"memory\",scheduler=\"s\",unit=\"bytes\"}} 1.0747904e+09\n"
+            ),
         ] {
             assert!(page.contains(&line), "{line}\n{page}");
         }

@@ -1,9 +1,9 @@
 //! From the part of a KubeSchedulerConfiguration that a scenario has to the core's profiles.
 
 use anyhow::Result;
-use plimsoll_sched::{Config, Features};
 use plimsoll_sched::model::Names;
 use plimsoll_sched::queue::QueueConfig;
+use plimsoll_sched::{Config, Features};
 use plimsoll_scheduler::gates::Gates;
 use serde_json::{Value, json};
 

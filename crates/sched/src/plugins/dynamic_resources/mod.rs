@@ -354,11 +354,7 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
 }
 
 /// As long as one of the pod's claims is missing, no other helps. Devices that are given back may help anybody.
-fn claim_may_help(
-    context: &Context<'_>,
-    old: Option<&ResourceClaim>,
-    new: &ResourceClaim,
-) -> bool {
+fn claim_may_help(context: &Context<'_>, old: Option<&ResourceClaim>, new: &ResourceClaim) -> bool {
     let Ok(own) = claims(context) else {
         return false;
     };
