@@ -12,7 +12,7 @@ pub mod health;
 pub mod leader;
 pub mod metrics;
 pub mod parallelize;
-mod percent;
+pub mod percent;
 pub mod rate;
 pub mod reflect;
 pub mod rest;

@@ -21,6 +21,20 @@ pub(crate) fn decoded(text: &str, form: bool) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Fit for a value in a query.
+pub fn encoded(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte));
+            }
+            other => escaped.push_str(&format!("%{other:02X}")),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -28,6 +42,7 @@ mod tests {
     #[test]
     fn escapes() {
         assert_eq!(decoded("a%2Fb%c3%A4+", false).as_deref(), Some("a/bä+"));
+        assert_eq!(encoded("a b=ä"), "a%20b%3D%C3%A4");
         assert_eq!(decoded("a+b", true).as_deref(), Some("a b"));
         for malformed in ["%", "%2", "a%zz", "%+1"] {
             assert_eq!(decoded(malformed, false), None, "{malformed}");

@@ -230,10 +230,9 @@ fn score_all(
         .filter(|index| found[*index].fits())
         .collect();
     let rows: Vec<NodeId> = fitting.iter().map(|index| nodes[*index]).collect();
-    let mut statuses = crate::framework::status::Statuses::default();
     let locals: Vec<_> = rows
         .iter()
-        .map(|node| local::evaluate(context, &[], *node, &mut statuses))
+        .map(|node| local::scored(context, *node))
         .collect();
     let mut column = Vec::new();
     for (plugin, weight) in &context.profile.score {

@@ -8,6 +8,7 @@ pub mod action;
 pub mod cluster;
 pub mod explain;
 pub mod extender;
+mod features;
 pub mod framework;
 pub mod model;
 pub mod plugins;
@@ -19,5 +20,6 @@ pub mod what_if;
 
 mod time;
 
+pub use features::Features;
 pub use scheduler::{Config, Cycle, Observation, Outcome, Scheduler};
 pub use time::Time;

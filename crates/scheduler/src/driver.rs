@@ -6,8 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use plimsoll_ground::reflect::Gate;
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_sched::action::{Action, ActionKind, ActionResult};
+use plimsoll_sched::action::{Action, ActionId, ActionKind, ActionResult};
 use plimsoll_sched::extender::{About, Answer, Question};
+use plimsoll_sched::framework::stopwatch::Point;
 use plimsoll_sched::{Cycle, Outcome, Scheduler, Time};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,6 +29,8 @@ const TURN: Duration = Duration::from_millis(1);
 const MOST_ATTEMPTS: usize = 4096;
 /// Changes taken before the core decides again.
 const BATCH: usize = 256;
+/// Measurements kept before they are counted.
+const MOST_MEASURED: usize = 4096;
 
 /// What others want to know of the core.
 #[derive(Debug)]
@@ -70,6 +73,15 @@ struct Attempt {
     profile: Arc<str>,
     attempts: u32,
     waited: Duration,
+    was_flushed: bool,
+}
+
+/// Evictions for one pod.
+#[derive(Debug)]
+struct Evicting {
+    began: Instant,
+    running: usize,
+    failed: bool,
 }
 
 #[derive(Debug)]
@@ -81,8 +93,18 @@ pub struct Driver {
     metrics: Metrics,
     journal: Journal,
     attempts: FxHashMap<Arc<str>, Attempt>,
+    /// By the pod that others have to go for.
+    evicting: FxHashMap<Arc<str>, Evicting>,
+    /// For whom an eviction is.
+    evictions: FxHashMap<ActionId, Arc<str>>,
     answers: mpsc::UnboundedSender<Answer>,
     answered: mpsc::UnboundedReceiver<Answer>,
+}
+
+/// For the core to measure itself with.
+fn nanos() -> u64 {
+    static STARTED: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    STARTED.elapsed().as_nanos() as u64
 }
 
 pub fn now() -> Time {
@@ -98,6 +120,7 @@ impl Driver {
         journal: Journal,
     ) -> Self {
         core.record_scores(true);
+        core.lend_clock(nanos);
         let mut books = Books::default();
         if extenders.want_nodes() {
             books.keep_nodes();
@@ -111,6 +134,8 @@ impl Driver {
             metrics,
             journal,
             attempts: FxHashMap::default(),
+            evicting: FxHashMap::default(),
+            evictions: FxHashMap::default(),
             answers,
             answered,
         }
@@ -159,6 +184,7 @@ impl Driver {
                         self.books.take(kind, change, &mut self.core, now);
                     }
                     self.start_waiting_actions();
+                    self.note_measured();
                 }
                 Some(answer) = self.answered.recv() => self.answer(answer),
                 Some(inquiry) = inquiries.recv() => self.inquire(inquiry),
@@ -198,6 +224,7 @@ impl Driver {
         }
         if taken > 0 {
             self.start_waiting_actions();
+            self.note_measured();
         }
     }
 
@@ -216,7 +243,15 @@ impl Driver {
             at = ended;
         }
         self.start_waiting_actions();
+        self.note_measured();
         worked
+    }
+
+    /// Before there is too much of it.
+    fn note_measured(&mut self) {
+        if self.core.has_measured() > MOST_MEASURED {
+            self.metrics.measured(&self.core.take_measured());
+        }
     }
 
     fn take(&mut self, cycle: Cycle, began: Instant, ended: Instant) {
@@ -234,6 +269,7 @@ impl Driver {
                     profile,
                     attempts: cycle.attempts,
                     waited: cycle.waited,
+                    was_flushed: cycle.was_flushed,
                 };
                 self.attempts.insert(Arc::clone(&cycle.pod.uid), attempt);
                 if self.attempts.len() > MOST_ATTEMPTS {
@@ -271,6 +307,17 @@ impl Driver {
 
     fn start(&mut self, actions: Vec<Action>) {
         for action in actions {
+            if let ActionKind::Evict { preemptor, .. } = &action.kind {
+                let evicting = self.evicting.entry(Arc::clone(&preemptor.uid));
+                let evicting = evicting.or_insert_with(|| Evicting {
+                    began: Instant::now(),
+                    running: 0,
+                    failed: false,
+                });
+                evicting.running += 1;
+                let preemptor = Arc::clone(&preemptor.uid);
+                self.evictions.insert(action.id, preemptor);
+            }
             let binder = match &action.kind {
                 ActionKind::Bind { pod, .. } => self
                     .extenders
@@ -293,12 +340,40 @@ impl Driver {
 
     fn ended(&mut self, ended: Ended) {
         self.executor.ended(&ended);
-        self.metrics.action(ended.what, ended.took, &ended.result);
+        let is_done = ended.result == ActionResult::Done;
+        match ended.what {
+            Done::Volume if !is_done => self.metrics.volume_not_bound(),
+            Done::NewClaim => self.metrics.claim_made(is_done),
+            _ => {}
+        }
+        let pod = self
+            .core
+            .binds(ended.id)
+            .or_else(|| self.core.prepares(ended.id));
+        let attempt = pod.as_ref().and_then(|uid| self.attempts.get(uid));
+        if let Some(attempt) = attempt {
+            let point = match ended.what {
+                Done::Bind => Point::Bind,
+                _ => Point::PreBind,
+            };
+            let profile = Arc::clone(&attempt.profile);
+            self.metrics.written(point, is_done, &profile, ended.took);
+        }
+        if !is_done
+            && ended.what != Done::Bind
+            && let Some(attempt) = pod.and_then(|uid| self.attempts.remove(&uid))
+        {
+            self.metrics
+                .failed(&attempt.profile, attempt.began.elapsed());
+        }
         if ended.what == Done::Bind
             && let Some(uid) = self.core.binds(ended.id)
             && let Some(attempt) = self.attempts.remove(&uid)
         {
-            if ended.result == ActionResult::Done {
+            if is_done {
+                if attempt.was_flushed {
+                    self.metrics.bound_after_flush();
+                }
                 self.metrics.bound(
                     &attempt.profile,
                     attempt.attempts,
@@ -316,6 +391,24 @@ impl Driver {
         let actions = self.core.finished(ended.id, ended.result, now());
         self.start(actions);
         self.start_waiting_actions();
+        self.eviction_ended(ended.id, is_done);
+    }
+
+    /// After what follows from it has been started: the last of several evictions waits for the others.
+    fn eviction_ended(&mut self, id: ActionId, is_done: bool) {
+        let Some(preemptor) = self.evictions.remove(&id) else {
+            return;
+        };
+        let Some(evicting) = self.evicting.get_mut(&preemptor) else {
+            return;
+        };
+        evicting.running -= 1;
+        evicting.failed |= !is_done;
+        if evicting.running == 0 {
+            let (failed, took) = (evicting.failed, evicting.began.elapsed());
+            self.metrics.evicted(!failed, took);
+            self.evicting.remove(&preemptor);
+        }
     }
 
     /// Has extenders asked; the core waits for the answer.
@@ -353,6 +446,7 @@ impl Driver {
                 let _ = answer.send(report);
             }
             Inquiry::Figures(answer) => {
+                self.metrics.measured(&self.core.take_measured());
                 let mut figures = CoreFigures::of(&self.core);
                 figures.writes = self.executor.load();
                 let _ = answer.send(figures);

@@ -9,6 +9,7 @@ use plimsoll_ground::clients::Clients;
 use plimsoll_ground::events::{self, Recorder, Recording};
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::leader::{self, Leadership};
+use plimsoll_ground::percent;
 use plimsoll_ground::reflect::{Gate, NotSynced};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use plimsoll_sched::model::Names;
@@ -18,13 +19,15 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::actions::Executor;
+use crate::actions::{self, Executor};
 use crate::config::{self, ConfigError, Configuration};
 use crate::driver::{self, Driver, Finished, Inputs, Inquiry};
 use crate::explain::{self, Report};
 use crate::extender::{ExtenderError, Extenders};
 use crate::follow::{Books, follow};
+use crate::gates::Gates;
 use crate::journal::Journal;
+use crate::metrics::pods::{PodList, PodResources};
 use crate::metrics::{CoreFigures, Metrics};
 
 /// What is not there by then is named, and waited for.
@@ -34,6 +37,9 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// For the core to answer a question; it may be in the middle of something.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const QUESTIONS: usize = 16;
+/// Pods read at a time for a page about all of them.
+const PODS_AT_ONCE: usize = 500;
+const LIVING: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -46,6 +52,7 @@ pub struct Options {
     pub remember: usize,
     /// Decides between nodes that are equally good; `None`: by chance.
     pub seed: Option<u64>,
+    pub gates: Gates,
 }
 
 impl Options {
@@ -56,6 +63,7 @@ impl Options {
             max_unschedulable: Duration::from_secs(300),
             remember: 2048,
             seed: None,
+            gates: Gates::default(),
         }
     }
 }
@@ -137,13 +145,21 @@ pub struct Ready {
 }
 
 /// What others may ask of a scheduler. Clones ask the same.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Shared {
     inquiries: mpsc::Sender<Inquiry>,
     gate: Arc<Mutex<Option<Gate>>>,
     configuration: Arc<Mutex<Configuration>>,
     metrics: Metrics,
+    client: kube::Client,
+    gates: Gates,
     leadership: Option<Leadership>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -196,7 +212,9 @@ impl Options {
             inquiries: asks,
             gate: Arc::default(),
             configuration: Arc::new(Mutex::new(self.configuration.clone())),
-            metrics: Metrics::new(profiles),
+            metrics: Metrics::new(profiles, self.gates.clone()),
+            client: connections.main.clone(),
+            gates: self.gates.clone(),
             leadership: candidate.as_ref().map(leader::Candidate::leadership),
         };
         Ok(Ready {
@@ -221,7 +239,9 @@ impl Options {
         within: Duration,
     ) -> Result<Option<Report>, LookUpError> {
         let mut names = Names::default();
-        let (profiles, _) = self.configuration.build(&mut names)?;
+        let (mut profiles, _) = self.configuration.build(&mut names)?;
+        let features = self.gates.features();
+        profiles.iter_mut().for_each(|one| one.switch(&features));
         let (_stop, round) = shutdown::channel();
         let gate = Gate::default();
         let mut changes = follow(&client, &profiles, &gate, &round);
@@ -230,7 +250,7 @@ impl Options {
             queue: QueueConfig::default(),
             seed: 0,
         };
-        let mut core = Scheduler::new(core, names);
+        let mut core = Scheduler::new(core, names).with_features(features);
         let mut books = Books::default();
         let reading = async {
             while !gate.is_open() {
@@ -393,7 +413,9 @@ impl Work {
         let configuration = &self.options.configuration;
         let mut names = Names::default();
         // It was tried before it was taken.
-        let (profiles, rules) = configuration.build(&mut names).ok()?;
+        let (mut profiles, rules) = configuration.build(&mut names).ok()?;
+        let features = self.options.gates.features();
+        profiles.iter_mut().for_each(|one| one.switch(&features));
         let extenders = Arc::new(Extenders::build(&configuration.extenders).ok()?);
         let seconds = |value: i64| Duration::from_secs(u64::try_from(value).unwrap_or(0));
         for profile in &configuration.profiles {
@@ -420,7 +442,9 @@ impl Work {
             },
             seed: self.options.seed.unwrap_or_else(|| fastrand::u64(..)),
         };
-        let core = Scheduler::new(core, names).with_extenders(rules);
+        let core = Scheduler::new(core, names)
+            .with_features(features)
+            .with_extenders(rules);
         let (executor, ends) = Executor::new(self.connections.main.clone(), self.recorders.clone());
         let driver = Driver::new(
             core,
@@ -539,6 +563,36 @@ impl Shared {
             .unwrap_or_default();
         self.metrics
             .render(figures.as_ref(), self.leadership.as_ref())
+    }
+
+    /// Whether several may run, and one of them leads.
+    pub fn is_elected(&self) -> bool {
+        self.leadership.is_some()
+    }
+
+    pub fn gates(&self) -> &Gates {
+        &self.gates
+    }
+
+    /// What pods ask for and may take, read for this page alone.
+    pub async fn pod_resources(&self) -> Result<String, String> {
+        let mut page = PodResources::default();
+        let mut token = String::new();
+        loop {
+            let path = format!(
+                "/api/v1/pods?limit={PODS_AT_ONCE}&continue={}&fieldSelector={}",
+                percent::encoded(&token),
+                percent::encoded(LIVING)
+            );
+            let answer = actions::get(&self.client, &path).await?;
+            let list: PodList =
+                serde_json::from_slice(&answer).map_err(|error| error.to_string())?;
+            page.add(&list);
+            token = list.metadata.token;
+            if token.is_empty() {
+                return Ok(page.finish());
+            }
+        }
     }
 
     /// Whether this one decides.

@@ -1,25 +1,34 @@
 //! What a scheduler tells over HTTPS: how it is, its figures, its configuration, and why pods are where they are.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode, request};
+use http::{HeaderMap, Method, Request, Response, StatusCode, request};
 use http_body_util::Full;
 use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::front::Front;
 use plimsoll_ground::health::{Endpoint, Health};
+use plimsoll_ground::metrics::Page;
 use plimsoll_ground::serve;
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::json;
 
 use crate::live::Shared;
+use crate::zpages::{self, Shape, Standing};
 
 type Answer = Response<Full<Bytes>>;
+
+/// What is always there.
+const PATHS: [&str; 7] = [
+    "/configz", "/explain", "/healthz", "/livez", "/metrics", "/readyz", "/version",
+];
 
 /// Where explanations are: `/explain/pods/NAMESPACE/NAME`.
 const EXPLAIN: &str = "/explain/pods/";
@@ -30,6 +39,9 @@ pub struct Surface {
     shared: Shared,
     gate: Gate,
     health: Health,
+    /// The command line, by flag.
+    flags: Arc<BTreeMap<String, String>>,
+    started: jiff::Timestamp,
 }
 
 #[derive(Debug)]
@@ -38,14 +50,16 @@ pub struct Serving {
     stopper: Stopper,
 }
 
-/// Starts to serve.
-pub fn spawn(front: Front, shared: Shared) -> Serving {
+/// Starts to serve. `flags`: with which it was started, for those who ask.
+pub fn spawn(front: Front, shared: Shared, flags: BTreeMap<String, String>) -> Serving {
     let (stopper, shutdown) = shutdown::channel();
     front.keep_current(&shutdown);
     let surface = Surface {
         health: health(&shared, shutdown),
         shared,
         gate: front.gate,
+        flags: Arc::new(flags),
+        started: jiff::Timestamp::now(),
     };
     Serving {
         serving: front.bound.spawn(surface),
@@ -56,12 +70,12 @@ pub fn spawn(front: Front, shared: Shared) -> Serving {
 /// The checks by the names that probes know. Whether the lease is renewed is not among them: who loses it ends.
 fn health(shared: &Shared, shutdown: Shutdown) -> Health {
     let synced = shared.clone();
-    Health::default()
-        .with(
-            &[Endpoint::Healthz, Endpoint::Readyz],
-            "leaderElection",
-            || Ok(()),
-        )
+    let mut health = Health::default();
+    if shared.is_elected() {
+        let endpoints = [Endpoint::Healthz, Endpoint::Readyz];
+        health = health.with(&endpoints, "leaderElection", || Ok(()));
+    }
+    health
         .with_shutdown(shutdown)
         .with(&[Endpoint::Readyz], "sched-handler-sync", move || {
             synced.is_synced()
@@ -87,6 +101,7 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answe
     answer
 }
 
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -110,11 +125,17 @@ impl Surface {
         match path.as_str() {
             "/metrics" => {
                 let page = self.shared.metrics().await;
-                text(
-                    StatusCode::OK,
-                    "text/plain; version=0.0.4; charset=utf-8",
-                    page,
-                )
+                text(StatusCode::OK, METRICS, page)
+            }
+            "/metrics/slis" => {
+                let mut page = Page::default();
+                self.health.write(&mut page);
+                text(StatusCode::OK, METRICS, page.finish())
+            }
+            "/metrics/resources" => self.pod_resources().await,
+            "/flagz" if self.shared.gates().is_on("ComponentFlagz") => self.flagz(&head.headers),
+            "/statusz" if self.shared.gates().is_on("ComponentStatusz") => {
+                self.statusz(&head.headers)
             }
             "/configz" => {
                 let config = json!({"componentconfig": self.shared.configuration().completed()});
@@ -128,6 +149,54 @@ impl Surface {
                 Some((namespace, name)) => self.explain(namespace, name, head.uri.query()).await,
                 None => text(StatusCode::NOT_FOUND, PLAIN, "404 page not found\n"),
             },
+        }
+    }
+
+    /// Only whoever decides tells what pods ask for: the others would tell the same.
+    async fn pod_resources(&self) -> Answer {
+        if !self.shared.leads() {
+            return text(StatusCode::OK, PLAIN, "");
+        }
+        match self.shared.pod_resources().await {
+            Ok(page) => text(StatusCode::OK, METRICS, page),
+            Err(error) => {
+                tracing::warn!(error, "cannot read the pods for a page about them");
+                let body = format!("{error}\n");
+                text(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, body)
+            }
+        }
+    }
+
+    fn flagz(&self, headers: &HeaderMap) -> Answer {
+        match Shape::asked(headers, "Flagz") {
+            Shape::Text => text(StatusCode::OK, PLAIN, zpages::flags_text(&self.flags)),
+            Shape::Json(version) => {
+                let page = zpages::flags_json(&self.flags, version);
+                text(StatusCode::OK, JSON, page.to_string())
+            }
+            Shape::None => text(StatusCode::NOT_ACCEPTABLE, PLAIN, "Not Acceptable\n"),
+        }
+    }
+
+    fn statusz(&self, headers: &HeaderMap) -> Answer {
+        let mut paths: Vec<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
+        let gates = self.shared.gates();
+        for (path, gate) in [
+            ("/flagz", "ComponentFlagz"),
+            ("/statusz", "ComponentStatusz"),
+        ] {
+            if gates.is_on(gate) {
+                paths.push(path.to_owned());
+            }
+        }
+        let standing = Standing::now(self.started, paths);
+        match Shape::asked(headers, "Statusz") {
+            Shape::Text => text(StatusCode::OK, PLAIN, standing.text()),
+            Shape::Json(version) => {
+                let page = standing.json(version);
+                text(StatusCode::OK, JSON, page.to_string())
+            }
+            Shape::None => text(StatusCode::NOT_ACCEPTABLE, PLAIN, "Not Acceptable\n"),
         }
     }
 

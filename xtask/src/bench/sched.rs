@@ -31,6 +31,9 @@ pub struct Options {
     /// How many pods to schedule.
     #[arg(long, default_value_t = 2000)]
     pods: usize,
+    /// Pods that are there before, already placed; with --real only.
+    #[arg(long, default_value_t = 1000)]
+    placed: usize,
     /// End to end over a real API server; beside the kube-scheduler that PLIMSOLL_PEER_KUBE_SCHEDULER names.
     #[arg(long)]
     real: bool,
@@ -93,6 +96,7 @@ fn real(options: &Options) -> Result<()> {
         .arg("--program")
         .arg(release.join("plimsoll"))
         .args(["--pods", &options.pods.to_string()])
+        .args(["--placed", &options.placed.to_string()])
         .args(["--nodes", &options.nodes.unwrap_or(5_000).to_string()]);
     if !options.only.is_empty() {
         bench.args(["--only", &options.only.join(",")]);

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Service};
 
-use super::source::{ConfigError, Source};
+use super::source::{ConfigError, Found, Source};
 use crate::files::{LOOK_EVERY, Watcher};
 use crate::rate::Limiter;
 use crate::shutdown::Shutdown;
@@ -23,6 +23,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Config {
     pub source: Source,
+    /// Where the API server is, whatever the source says.
+    pub server: Option<http::Uri>,
     /// Requests a second, and how many at once after a pause; `None`: as many as it takes.
     pub rate: Option<(f64, u32)>,
     /// What goes into the API server's audit log; `plimsoll/VERSION (linux/amd64)` and what is said here.
@@ -35,6 +37,7 @@ impl Config {
     pub fn new(source: Source) -> Self {
         Self {
             source,
+            server: None,
             rate: None,
             user_agent: String::new(),
             timeout: Duration::from_secs(60),
@@ -54,12 +57,13 @@ impl Config {
 
     /// Reads and checks everything; asks the API server nothing.
     pub async fn build(self) -> Result<Clients, ConfigError> {
-        let found = self.source.load().await?;
+        let found = load(&self.source, self.server.as_ref()).await?;
         let address = found.config.cluster_url.to_string();
         let namespace = found.config.default_namespace.clone();
         let current = Arc::new(ArcSwap::from_pointee(client(found.config.clone())?));
         Ok(Clients {
             source: self.source,
+            server: self.server,
             files: found.files,
             current,
             config: Arc::new(ArcSwap::from_pointee(found.config)),
@@ -72,6 +76,14 @@ impl Config {
     }
 }
 
+async fn load(source: &Source, server: Option<&http::Uri>) -> Result<Found, ConfigError> {
+    let mut found = source.load().await?;
+    if let Some(server) = server {
+        found.config.cluster_url = server.clone();
+    }
+    Ok(found)
+}
+
 fn client(mut config: kube::Config) -> Result<kube::Client, ConfigError> {
     config.connect_timeout = Some(CONNECT_WITHIN);
     kube::Client::try_from(config).map_err(ConfigError::Client)
@@ -81,6 +93,7 @@ fn client(mut config: kube::Config) -> Result<kube::Client, ConfigError> {
 #[derive(Clone)]
 pub struct Clients {
     source: Source,
+    server: Option<http::Uri>,
     files: Vec<PathBuf>,
     current: Arc<ArcSwap<kube::Client>>,
     config: Arc<ArcSwap<kube::Config>>,
@@ -179,7 +192,7 @@ impl Clients {
     }
 
     pub(super) async fn reload(&self) -> Result<Vec<PathBuf>, ConfigError> {
-        let found = self.source.load().await?;
+        let found = load(&self.source, self.server.as_ref()).await?;
         self.current.store(Arc::new(client(found.config.clone())?));
         self.config.store(Arc::new(found.config));
         Ok(found.files)

@@ -1,14 +1,16 @@
 //! Named checks, one or all at a time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use parking_lot::Mutex;
 
 use super::text;
+use crate::metrics::Page;
 use crate::percent::decoded;
 use crate::shutdown::Shutdown;
 
@@ -36,11 +38,15 @@ impl Endpoint {
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// The checks of each endpoint, in the order they were added.
+/// The checks of each endpoint, in the order they were added. Clones count together.
 #[derive(Clone)]
 pub struct Health {
     checks: Vec<Named>,
+    tally: Arc<Mutex<Tally>>,
 }
+
+/// By name and endpoint: how the check ended the last time, and how often it passed and failed.
+type Tally = BTreeMap<(String, &'static str), (bool, u64, u64)>;
 
 #[derive(Clone)]
 struct Named {
@@ -59,7 +65,10 @@ impl fmt::Debug for Health {
 impl Default for Health {
     /// With `ping`, which passes if it is answered at all.
     fn default() -> Self {
-        let health = Self { checks: Vec::new() };
+        let health = Self {
+            checks: Vec::new(),
+            tally: Arc::default(),
+        };
         health.with(&Endpoint::ALL, "ping", || Ok(()))
     }
 }
@@ -90,6 +99,38 @@ impl Health {
         })
     }
 
+    /// How checks ended, for `/metrics/slis`.
+    pub fn write(&self, page: &mut Page) {
+        let tally = self.tally.lock();
+        if tally.is_empty() {
+            return;
+        }
+        let name = "kubernetes_healthcheck";
+        page.family(name, "gauge", "[STABLE] How a check ended the last time.");
+        for ((check, endpoint), (passed, ..)) in &*tally {
+            let labels = [("name", check.as_str()), ("type", *endpoint)];
+            page.sample(name, &labels, f64::from(u8::from(*passed)));
+        }
+        let name = "kubernetes_healthchecks_total";
+        page.family(
+            name,
+            "counter",
+            "[STABLE] How often checks passed and failed.",
+        );
+        for ((check, endpoint), (_, passed, failed)) in &*tally {
+            for (status, number) in [("error", *failed), ("success", *passed)] {
+                if number > 0 {
+                    let labels = [
+                        ("name", check.as_str()),
+                        ("status", status),
+                        ("type", *endpoint),
+                    ];
+                    page.sample(name, &labels, number as f64);
+                }
+            }
+        }
+    }
+
     /// All paths that are answered.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
@@ -116,7 +157,10 @@ impl Health {
             .iter()
             .filter(|c| c.endpoints.contains(&endpoint));
         match rest {
-            None => Some(all(endpoint, checks, query.unwrap_or_default())),
+            None => {
+                let mut tally = self.tally.lock();
+                Some(all(endpoint, checks, query.unwrap_or_default(), &mut tally))
+            }
             Some(one) => {
                 let check = checks.find(|check| check.name == one)?;
                 Some(match (check.check)() {
@@ -135,6 +179,7 @@ fn all<'a>(
     endpoint: Endpoint,
     checks: impl Iterator<Item = &'a Named>,
     query: &str,
+    tally: &mut Tally,
 ) -> Response<Full<Bytes>> {
     let pairs = || {
         query
@@ -152,7 +197,12 @@ fn all<'a>(
         let line = if excluded.remove(&check.name) {
             format!("[+]{} excluded: ok\n", check.name)
         } else {
-            match (check.check)() {
+            let found = (check.check)();
+            let counted = tally.entry((check.name.clone(), name)).or_default();
+            counted.0 = found.is_ok();
+            counted.1 += u64::from(found.is_ok());
+            counted.2 += u64::from(found.is_err());
+            match found {
                 Ok(()) => format!("[+]{} ok\n", check.name),
                 Err(why) => {
                     // Anybody may ask; why it failed is for those who may read the log, or ask for this check alone.
@@ -265,6 +315,25 @@ mod tests {
             healthy.headers()["content-type"],
             "text/plain; charset=utf-8"
         );
+    }
+
+    #[tokio::test]
+    async fn checks_are_counted() {
+        let health = sick();
+        ask(&health, "/readyz", "").await;
+        ask(&health, "/readyz", "exclude=informer-sync").await;
+        // One alone is for whoever looks for the reason.
+        ask(&health, "/readyz/ping", "").await;
+        let mut page = Page::default();
+        health.clone().write(&mut page);
+        let page = page.finish();
+        for line in [
+            "kubernetes_healthcheck{name=\"informer-sync\",type=\"readyz\"} 0\n",
+            "kubernetes_healthchecks_total{name=\"informer-sync\",status=\"error\",type=\"readyz\"} 1\n",
+            "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"readyz\"} 2\n",
+        ] {
+            assert!(page.contains(line), "{line}\n{page}");
+        }
     }
 
     #[tokio::test]

@@ -5,11 +5,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use plimsoll_ground::clients;
 use plimsoll_ground::front;
 use plimsoll_scheduler::config::{self, Configuration, GoDuration};
+use plimsoll_scheduler::gates::Gates;
 use plimsoll_scheduler::live::Options;
 
 use super::inert::InertArgs;
@@ -75,13 +76,11 @@ struct MiscArgs {
     )]
     write_config_to: String,
     /// Address of the API server, instead of the kubeconfig's
-    #[arg(
-        long,
-        value_name = "URL",
-        default_value = "",
-        hide_default_value = true
-    )]
-    master: String,
+    #[arg(long, value_name = "URL")]
+    master: Option<http::Uri>,
+    /// Features to switch on or off: A=true,B=false
+    #[arg(long, value_name = "GATES")]
+    feature_gates: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -175,6 +174,7 @@ impl SchedulerArgs {
         options.max_unschedulable = self.deprecated.pod_max_in_unschedulable_pods_duration;
         options.remember = self.additions.remember_cycles;
         options.seed = self.additions.seed;
+        options.gates = Gates::parse(self.misc.feature_gates.iter().map(String::as_str))?;
         Ok(options)
     }
 
@@ -208,7 +208,15 @@ impl SchedulerArgs {
 
     pub fn clients(&self, configuration: &Configuration) -> clients::Config {
         let kubeconfig = go::path(&configuration.client_connection.kubeconfig);
-        let mut config = clients::Config::from_flag(kubeconfig);
+        let mut config = match (&kubeconfig, &self.misc.master) {
+            // Nobody says who we are: whoever listens there has to be content with that.
+            (None, Some(server)) => {
+                let given = kube::Config::new(server.clone());
+                clients::Config::new(clients::Source::Given(Box::new(given)))
+            }
+            _ => clients::Config::from_flag(kubeconfig),
+        };
+        config.server.clone_from(&self.misc.master);
         config.user_agent = "scheduler".to_owned();
         config.rate = self.rate(configuration);
         config
@@ -229,14 +237,6 @@ impl SchedulerArgs {
 
     pub fn write_config_to(&self) -> Option<PathBuf> {
         go::path(&self.misc.write_config_to)
-    }
-
-    pub fn check(&self) -> Result<()> {
-        ensure!(
-            self.misc.master.is_empty(),
-            "--master is not taken: name the API server in a kubeconfig"
-        );
-        Ok(())
     }
 }
 

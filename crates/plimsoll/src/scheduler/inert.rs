@@ -5,8 +5,7 @@ use clap::Args;
 use crate::go;
 
 /// They take a value.
-const VALUES: [&str; 12] = [
-    "feature-gates",
+const VALUES: [&str; 11] = [
     "emulated-version",
     "min-compatibility-version",
     "show-hidden-metrics-for-version",

@@ -3,15 +3,19 @@
 mod args;
 mod inert;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use clap::Args;
 use plimsoll_ground::shutdown;
 use plimsoll_scheduler::live::{Connections, Running};
 use plimsoll_scheduler::server::{self, Serving};
 
 pub use args::SchedulerArgs;
 
+use crate::go;
 use crate::signals::Signals;
 use crate::{Failure, raise_descriptor_limit, runtime};
 
@@ -29,7 +33,6 @@ impl SchedulerArgs {
 }
 
 pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
-    args.check().map_err(Failure::Usage)?;
     let options = args.options().map_err(Failure::Usage)?;
     let front = args.front().map_err(Failure::Usage)?;
     if let Some(file) = args.write_config_to() {
@@ -50,7 +53,11 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
         let connections = Connections::of(&clients, &options.configuration.leader_election);
         let ready = options.build(connections)?;
         let serving = match front {
-            Some(front) => Some(server::spawn(front.build(&clients).await?, ready.shared())),
+            Some(front) => {
+                let front = front.build(&clients).await?;
+                let flags = flags(std::env::args_os());
+                Some(server::spawn(front, ready.shared(), flags))
+            }
             None => None,
         };
         let mut running = ready.spawn();
@@ -65,6 +72,31 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome.map_err(Failure::Run)
+}
+
+/// The command line by flag, with what holds where nothing was said.
+fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
+    let command = SchedulerArgs::augment_args(clap::Command::new("kube-scheduler"))
+        .args_override_self(true)
+        .ignore_errors(true);
+    let words = line
+        .into_iter()
+        .map(|word| go::double_dashes(word.to_string_lossy().into_owned()))
+        .skip_while(|word| word != "scheduler");
+    let matches = command.clone().get_matches_from(words);
+    let mut flags = BTreeMap::new();
+    for argument in command.get_arguments().filter(|one| !one.is_hide_set()) {
+        let Some(name) = argument.get_long() else {
+            continue;
+        };
+        let values = matches.get_raw(argument.get_id().as_str());
+        let values = values
+            .into_iter()
+            .flatten()
+            .map(|value| value.to_string_lossy());
+        flags.insert(name.to_owned(), values.collect::<Vec<_>>().join(","));
+    }
+    flags
 }
 
 async fn drain(running: Running, serving: Option<Serving>) {
@@ -110,7 +142,7 @@ mod tests {
     fn a_command_line_written_for_kube_scheduler() {
         let args = args(
             "--authentication-kubeconfig=/k --authorization-kubeconfig=/k --bind-address=127.0.0.1 --kubeconfig=/k \
-             --leader-elect=false --kube-api-qps=20 --kube-api-burst=30 --secure-port=0 --feature-gates=A=true \
+             --leader-elect=false --kube-api-qps=20 --kube-api-burst=30 --secure-port=0 --feature-gates=GenericWorkload=true,GangScheduling=true --master=https://k:6443 \
              --profiling=false -v=4 --leader-elect-lease-duration 30s",
         );
         let options = args.options().unwrap();
@@ -122,7 +154,26 @@ mod tests {
         );
         assert_eq!(args.clients(configuration).rate, Some((20.0, 30)));
         assert!(args.front().unwrap().is_none());
+        assert!(options.gates.features().gangs);
+        let server = args.clients(configuration).server.unwrap();
+        assert_eq!(server.to_string(), "https://k:6443/");
         assert_eq!(args.verbosity(), 4);
+    }
+
+    #[test]
+    fn flags_for_those_who_ask() {
+        let line = [
+            "plimsoll",
+            "scheduler",
+            "-leader-elect=false",
+            "--kube-api-qps",
+            "20",
+        ];
+        let flags = flags(line.map(OsString::from));
+        assert_eq!(flags["leader-elect"], "false");
+        assert_eq!(flags["kube-api-qps"], "20");
+        assert_eq!(flags["kube-api-burst"], "100");
+        assert_eq!(flags["config"], "");
     }
 
     #[test]
@@ -135,6 +186,10 @@ mod tests {
             (
                 "--leader-elect-resource-lock=endpoints",
                 "leaderElection.resourceLock: Invalid value: \"endpoints\": resourceLock value must be \"leases\"",
+            ),
+            (
+                "--feature-gates=Nonsense=true",
+                "unrecognized feature gate: Nonsense",
             ),
             (
                 "--kube-api-burst=-1",

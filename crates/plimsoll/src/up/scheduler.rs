@@ -1,5 +1,6 @@
 //! The scheduler of `up`: pods that are applied get their nodes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl Scheduler {
         let mut front = front::Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         front.authentication.delegation.tolerate_lookup_failure = true;
         let front = front.build(&clients.build().await?).await?;
-        let serving = server::spawn(front, ready.shared());
+        let serving = server::spawn(front, ready.shared(), BTreeMap::new());
         // Without a node it could only tell every pod that there is none.
         let starting = tokio::spawn(async move {
             first_node(client).await;

@@ -29,6 +29,7 @@ use self::images::Images;
 use self::nodes::Load;
 use self::owners::Owners;
 use self::storage::Storage;
+use crate::features::Features;
 use crate::model::symbol::Known;
 use crate::model::{
     DisruptionBudget, Key, Labels, Names, Namespace, Node, NodeMetric, Pod, PodGroup, PodMatcher,
@@ -50,6 +51,7 @@ pub struct Cluster {
     pub budgets: BTreeMap<Key, DisruptionBudget>,
     pub groups: BTreeMap<Key, PodGroup>,
     pub metrics: rustc_hash::FxHashMap<Symbol, NodeMetric>,
+    pub features: Features,
     /// Counts rebuilds of the classes: numbers of classes and tallies from before mean nothing any more.
     epoch: u64,
 }
@@ -76,6 +78,7 @@ impl Cluster {
             budgets: BTreeMap::new(),
             groups: BTreeMap::new(),
             metrics: rustc_hash::FxHashMap::default(),
+            features: Features::default(),
             epoch: 0,
         }
     }

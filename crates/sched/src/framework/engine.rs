@@ -11,12 +11,13 @@ use rustc_hash::FxHashMap;
 
 use super::diagnosis::Diagnosis;
 pub use super::judge::Attempt;
-use super::judge::{Subject, Tools, judge_live, judge_with_rivals, local_prefix};
+use super::judge::{Notes, Subject, Tools, judge_live, judge_with_rivals, local_prefix};
 use super::local::{self, LocalEntry, Tables};
 use super::plugin::Plugin;
 use super::profile::Profile;
 use super::state::CycleState;
 use super::status::{Code, Refusal, StatusId, Statuses};
+use super::stopwatch::{Ending, Point, Stopwatch};
 use crate::cluster::{Cluster, LocalClassId, NodeId, PodId};
 use crate::extender::Rule;
 use crate::plugins::plans::Plans;
@@ -50,6 +51,7 @@ pub struct Engine {
     pub plans: Plans,
     pub dry_runs: DryRuns,
     pub extenders: Vec<Rule>,
+    pub stopwatch: Stopwatch,
     /// Keep the scores of every choice.
     pub record_scores: bool,
     tables: Tables,
@@ -85,6 +87,7 @@ impl Engine {
             plans: Plans::default(),
             dry_runs: DryRuns::default(),
             extenders: Vec::new(),
+            stopwatch: Stopwatch::default(),
             record_scores: false,
             tables: Tables::default(),
             beside_rivals: FxHashMap::default(),
@@ -136,7 +139,13 @@ impl Engine {
             all_nodes,
             ..Diagnosis::default()
         };
-        let wanted = match self.pre_filter(cluster, &subject, state, &mut diagnosis) {
+        let began = self.stopwatch.now();
+        let asked = self.pre_filter(cluster, &subject, state, &mut diagnosis);
+        let ending = asked.as_ref().err();
+        let ending = ending.map_or(Ending::Success, |refusal| refusal.code.into());
+        self.stopwatch
+            .point(Point::PreFilter, ending, attempt.profile, began);
+        let wanted = match asked {
             Ok(wanted) => wanted,
             Err(refusal) if refusal.code == Code::Error => {
                 return Decision::Failed(refusal.message(&cluster.names));
@@ -153,7 +162,15 @@ impl Engine {
             && wanted.as_ref().is_none_or(|nodes| nodes.contains(&node))
         {
             let beside = rivals.on(cluster, node);
-            match self.judge(cluster, &subject, state, node, &beside) {
+            let began = self.stopwatch.now();
+            let verdict = self.judge(cluster, &subject, state, node, &beside);
+            let ending = match &verdict {
+                Ok(_) => Ending::Success,
+                Err(_) => Ending::Error,
+            };
+            self.stopwatch
+                .point(Point::Filter, ending, attempt.profile, began);
+            match verdict {
                 Ok(StatusId::FITS) if self.must_ask(cluster, subject.class) => {
                     return Decision::Asking(Box::new(Paused {
                         attempt,
@@ -194,7 +211,23 @@ impl Engine {
         wanted: Option<Vec<NodeId>>,
         rivals: Rivals<'_>,
     ) -> Decision {
-        let evaluated = match self.filter(cluster, subject, state, wanted.as_deref(), rivals) {
+        let began = self.stopwatch.now();
+        let filtered = self.filter(cluster, subject, state, wanted.as_deref(), rivals);
+        let ending = match &filtered {
+            Ok(_) => Ending::Success,
+            Err(_) => Ending::Error,
+        };
+        self.stopwatch
+            .point(Point::Filter, ending, attempt.profile, began);
+        let filters = &self.profiles[attempt.profile].filter;
+        self.stopwatch.filtered(
+            filters.iter().copied().filter(|plugin| state.runs(*plugin)),
+            &self.scratch.counts,
+            &self.statuses,
+            self.scratch.feasible.len(),
+            attempt.profile,
+        );
+        let evaluated = match filtered {
             Ok(evaluated) => evaluated,
             Err(message) => return Decision::Failed(message),
         };
@@ -279,6 +312,7 @@ impl Engine {
                             prefix: &self.profiles[subject.profile].filter[..prefix],
                             live: &self.scratch.live,
                             statuses: &mut self.statuses,
+                            stopwatch: &mut self.stopwatch,
                         };
                         let status =
                             judge_with_rivals(cluster, subject, state, node, &beside, tools)?;
@@ -293,15 +327,14 @@ impl Engine {
             } else {
                 let context = subject.context(cluster, &self.profiles);
                 let plugins = &context.profile.filter[..prefix];
-                let mut entry = local::look_up(table, &context, plugins, node, &mut self.statuses);
+                let mut notes = Notes {
+                    statuses: &mut self.statuses,
+                    stopwatch: &mut self.stopwatch,
+                };
+                let mut entry = local::look_up(table, &context, plugins, node, &mut notes);
                 if entry.status == StatusId::FITS {
-                    entry.status = judge_live(
-                        &context,
-                        &self.scratch.live,
-                        state,
-                        node,
-                        &mut self.statuses,
-                    )?;
+                    entry.status =
+                        judge_live(&context, &self.scratch.live, state, node, &mut notes)?;
                 }
                 entry
             };
@@ -369,6 +402,7 @@ impl Engine {
             prefix,
             live: rest,
             statuses: &mut self.statuses,
+            stopwatch: &mut self.stopwatch,
         };
         judge_with_rivals(cluster, subject, state, node, rivals, tools)
     }

@@ -1,5 +1,6 @@
 //! What happens in a cluster, in the words in which plugins say what they wait for.
 
+use crate::model::devices::{DeviceClass, ResourceClaim};
 use crate::model::{
     CsiDriver, CsiNode, CsiStorageCapacity, Node, PersistentVolume, Pod, StorageClass,
     VolumeAttachment, VolumeClaim,
@@ -158,6 +159,8 @@ pub enum Change<'a> {
         Option<&'a CsiStorageCapacity>,
     ),
     Attachment(Option<&'a VolumeAttachment>, Option<&'a VolumeAttachment>),
+    ResourceClaim(Option<&'a ResourceClaim>, Option<&'a ResourceClaim>),
+    DeviceClass(Option<&'a DeviceClass>, Option<&'a DeviceClass>),
     /// Nothing to look at: whoever waits for it is woken.
     Unknown,
 }

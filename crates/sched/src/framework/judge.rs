@@ -6,7 +6,8 @@ use super::local;
 use super::plugin::Plugin;
 use super::profile::Profile;
 use super::state::{Context, CycleState};
-use super::status::{Code, StatusId, Statuses};
+use super::status::{Code, StatusId, Statuses, Verdict};
+use super::stopwatch::{Ending, Point, Stopwatch};
 use crate::cluster::{ClassId, Cluster, NodeId, PodId};
 use crate::model::Pod;
 use crate::plugins;
@@ -74,6 +75,34 @@ pub(super) struct Tools<'a> {
     pub prefix: &'a [Plugin],
     pub live: &'a [Plugin],
     pub statuses: &'a mut Statuses,
+    pub stopwatch: &'a mut Stopwatch,
+}
+
+/// What judging leaves behind.
+pub(super) struct Notes<'a> {
+    pub statuses: &'a mut Statuses,
+    pub stopwatch: &'a mut Stopwatch,
+}
+
+impl Notes<'_> {
+    /// Asks one plugin about one node.
+    pub fn ask(
+        &mut self,
+        plugin: Plugin,
+        context: &Context<'_>,
+        state: &CycleState,
+        node: NodeId,
+    ) -> Verdict {
+        if !self.stopwatch.is_sampled() {
+            return plugins::filter(plugin, context, state, node);
+        }
+        let began = self.stopwatch.now();
+        let verdict = plugins::filter(plugin, context, state, node);
+        let ending = verdict.as_ref().err();
+        let ending = ending.map_or(Ending::Success, |refusal| refusal.code.into());
+        self.stopwatch.plugin(plugin, Point::Filter, ending, began);
+        verdict
+    }
 }
 
 /// The pod must fit beside the pods nominated to the node, and, should they go elsewhere, without them.
@@ -85,21 +114,25 @@ pub(super) fn judge_with_rivals(
     rivals: &[PodId],
     tools: Tools<'_>,
 ) -> Result<StatusId, String> {
+    let Tools {
+        profiles,
+        prefix,
+        live,
+        statuses,
+        stopwatch,
+    } = tools;
+    let mut notes = Notes {
+        statuses,
+        stopwatch,
+    };
     if !rivals.is_empty() {
         let generation = cluster.nodes.generation(node);
         for rival in rivals {
             cluster.place(*rival, node);
         }
         state.refresh(cluster);
-        let context = subject.context(cluster, tools.profiles);
-        let beside = judge_once(
-            &context,
-            state,
-            node,
-            tools.prefix,
-            tools.live,
-            tools.statuses,
-        );
+        let context = subject.context(cluster, profiles);
+        let beside = judge_once(&context, state, node, prefix, live, &mut notes);
         for rival in rivals.iter().rev() {
             cluster.unplace(*rival);
         }
@@ -110,15 +143,8 @@ pub(super) fn judge_with_rivals(
             other => return other,
         }
     }
-    let context = subject.context(cluster, tools.profiles);
-    judge_once(
-        &context,
-        state,
-        node,
-        tools.prefix,
-        tools.live,
-        tools.statuses,
-    )
+    let context = subject.context(cluster, profiles);
+    judge_once(&context, state, node, prefix, live, &mut notes)
 }
 
 fn judge_once(
@@ -127,10 +153,10 @@ fn judge_once(
     node: NodeId,
     prefix: &[Plugin],
     live: &[Plugin],
-    statuses: &mut Statuses,
+    notes: &mut Notes<'_>,
 ) -> Result<StatusId, String> {
-    match local::judge(context, prefix, node, statuses) {
-        StatusId::FITS => judge_live(context, live, state, node, statuses),
+    match local::judge(context, prefix, node, notes) {
+        StatusId::FITS => judge_live(context, live, state, node, notes),
         refused => Ok(refused),
     }
 }
@@ -140,10 +166,10 @@ pub(super) fn judge_live(
     live: &[Plugin],
     state: &CycleState,
     node: NodeId,
-    statuses: &mut Statuses,
+    notes: &mut Notes<'_>,
 ) -> Result<StatusId, String> {
     for plugin in live.iter().filter(|plugin| state.runs(**plugin)) {
-        if let Err(refusal) = plugins::filter(*plugin, context, state, node) {
+        if let Err(refusal) = notes.ask(*plugin, context, state, node) {
             if refusal.code == Code::Error {
                 return Err(format!(
                     "running {:?} filter plugin: {}",
@@ -151,7 +177,7 @@ pub(super) fn judge_live(
                     refusal.message(&context.cluster.names)
                 ));
             }
-            return Ok(statuses.id(*plugin, refusal));
+            return Ok(notes.statuses.id(*plugin, refusal));
         }
     }
     Ok(StatusId::FITS)

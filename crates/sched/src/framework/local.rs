@@ -6,9 +6,10 @@
 
 use rustc_hash::FxHashMap;
 
+use super::judge::Notes;
 use super::plugin::Plugin;
 use super::state::{Context, CycleState};
-use super::status::{StatusId, Statuses};
+use super::status::StatusId;
 use crate::cluster::{LocalClassId, NodeId};
 use crate::plugins;
 
@@ -49,15 +50,15 @@ pub fn is_local(plugin: Plugin) -> bool {
 }
 
 /// Asks the plugins in order; the first refusal counts. Scores are taken only where the node fits.
-pub fn evaluate(
+fn evaluate(
     context: &Context<'_>,
     plugins: &[Plugin],
     node: NodeId,
-    statuses: &mut Statuses,
+    notes: &mut Notes<'_>,
 ) -> LocalEntry {
     let mut entry = LocalEntry {
         generation: context.cluster.nodes.generation(node),
-        status: judge(context, plugins, node, statuses),
+        status: judge(context, plugins, node, notes),
         ..LocalEntry::UNKNOWN
     };
     if entry.status == StatusId::FITS {
@@ -77,16 +78,16 @@ pub fn scored(context: &Context<'_>, node: NodeId) -> LocalEntry {
 }
 
 /// The first refusal, if there is one.
-pub fn judge(
+pub(super) fn judge(
     context: &Context<'_>,
     plugins: &[Plugin],
     node: NodeId,
-    statuses: &mut Statuses,
+    notes: &mut Notes<'_>,
 ) -> StatusId {
     let state = CycleState::default();
     for plugin in plugins {
-        if let Err(refusal) = plugins::filter(*plugin, context, &state, node) {
-            return statuses.id(*plugin, refusal);
+        if let Err(refusal) = notes.ask(*plugin, context, &state, node) {
+            return notes.statuses.id(*plugin, refusal);
         }
     }
     StatusId::FITS
@@ -189,16 +190,16 @@ impl Tables {
 }
 
 /// The entry of a node, asked for anew if the node has changed since.
-pub fn look_up(
+pub(super) fn look_up(
     table: &mut [LocalEntry],
     context: &Context<'_>,
     plugins: &[Plugin],
     node: NodeId,
-    statuses: &mut Statuses,
+    notes: &mut Notes<'_>,
 ) -> LocalEntry {
     let entry = &mut table[node.index()];
     if entry.generation != context.cluster.nodes.generation(node) {
-        *entry = evaluate(context, plugins, node, statuses);
+        *entry = evaluate(context, plugins, node, notes);
     }
     *entry
 }

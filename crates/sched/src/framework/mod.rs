@@ -10,6 +10,7 @@ pub mod profile;
 pub mod score;
 pub mod state;
 pub mod status;
+pub mod stopwatch;
 
 pub use diagnosis::Diagnosis;
 pub use engine::{Attempt, Choice, Decision, Engine};

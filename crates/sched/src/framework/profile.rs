@@ -1,6 +1,7 @@
 //! A profile: which plugins run where, with which arguments and weights.
 
 use super::plugin::Plugin;
+use crate::features::Features;
 use crate::model::{NodeSelector, NodeTerm, ResourceId, Symbol};
 
 #[derive(Debug, Clone)]
@@ -203,10 +204,23 @@ impl Profile {
         }
     }
 
+    /// Plugins that features bring along, or take away.
+    pub fn switch(&mut self, features: &Features) {
+        if features.gangs && !self.permit.contains(&Plugin::GangScheduling) {
+            self.pre_enqueue.push(Plugin::GangScheduling);
+            self.permit.push(Plugin::GangScheduling);
+        }
+        if !features.declared_features {
+            self.remove(Plugin::NodeDeclaredFeatures);
+        }
+    }
+
     /// With gangs, whose pods are queued and bound together.
     pub fn with_gangs(mut self) -> Self {
-        self.pre_enqueue.push(Plugin::GangScheduling);
-        self.permit.push(Plugin::GangScheduling);
+        self.switch(&Features {
+            gangs: true,
+            ..Features::default()
+        });
         self
     }
 
@@ -219,6 +233,11 @@ impl Profile {
 
     /// The same without a plugin, at all points.
     pub fn without(mut self, plugin: Plugin) -> Self {
+        self.remove(plugin);
+        self
+    }
+
+    fn remove(&mut self, plugin: Plugin) {
         for list in [
             &mut self.pre_enqueue,
             &mut self.pre_filter,
@@ -231,6 +250,5 @@ impl Profile {
             list.retain(|other| *other != plugin);
         }
         self.score.retain(|(other, _)| *other != plugin);
-        self
     }
 }

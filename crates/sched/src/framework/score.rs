@@ -8,6 +8,20 @@ use crate::plugins;
 
 pub const MAX_SCORE: i64 = 100;
 
+/// Whether a plugin has anything to say about a pod. With `true`, [`column`] may still find that it has not.
+pub fn has_say(plugin: Plugin, context: &Context<'_>, state: &CycleState) -> bool {
+    match plugin {
+        Plugin::NodeAffinity => plugins::node_affinity::prefers(context),
+        Plugin::NodeResourcesBalancedAllocation => {
+            !plugins::balanced_allocation::is_best_effort(context)
+        }
+        Plugin::PodTopologySpread => state.spread.is_some(),
+        Plugin::InterPodAffinity => state.affinity.is_some(),
+        Plugin::DynamicResources => state.claims.is_some(),
+        _ => true,
+    }
+}
+
 /// A plugin's scores of the nodes that fit, in their order; `false` if it has none to give.
 pub fn column(
     plugin: Plugin,
@@ -18,23 +32,20 @@ pub fn column(
     out: &mut Vec<i64>,
 ) -> bool {
     out.clear();
+    if !has_say(plugin, context, state) {
+        return false;
+    }
     match plugin {
         Plugin::TaintToleration => {
             out.extend(locals.iter().map(|entry| i64::from(entry.untolerated)));
             normalize(out, true);
         }
         Plugin::NodeAffinity => {
-            if !plugins::node_affinity::prefers(context) {
-                return false;
-            }
             out.extend(locals.iter().map(|entry| i64::from(entry.affinity)));
             normalize(out, false);
         }
         Plugin::NodeResourcesFit => out.extend(locals.iter().map(|entry| i64::from(entry.fit))),
         Plugin::NodeResourcesBalancedAllocation => {
-            if plugins::balanced_allocation::is_best_effort(context) {
-                return false;
-            }
             out.extend(locals.iter().map(|entry| i64::from(entry.balance)));
         }
         Plugin::ImageLocality => return plugins::image_locality::score(context, nodes, out),

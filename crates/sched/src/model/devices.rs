@@ -270,6 +270,13 @@ impl ResourceClaim {
         Ok(true)
     }
 
+    /// Whether nothing but the spec is different.
+    pub fn has_status_of(&self, other: &Self) -> bool {
+        self.allocation == other.allocation
+            && self.reserved_for == other.reserved_for
+            && self.conditions == other.conditions
+    }
+
     /// Whether its devices have to become ready.
     pub fn has_conditions(&self) -> bool {
         self.allocation

@@ -143,6 +143,12 @@ pub struct CsiStorageCapacity {
     pub maximum_volume_size: Option<i64>,
 }
 
+impl CsiStorageCapacity {
+    pub fn largest_volume(&self) -> Option<i64> {
+        self.maximum_volume_size.or(self.capacity)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeAttachment {
     pub name: Box<str>,

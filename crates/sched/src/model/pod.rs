@@ -198,6 +198,10 @@ pub enum Volume {
     Ebs {
         id: Box<str>,
     },
+    /// A volume of a driver that stands in the pod itself.
+    Csi {
+        driver: Box<str>,
+    },
     Iscsi {
         iqn: Box<str>,
         read_only: bool,

@@ -28,6 +28,7 @@ use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::plugin::Plugin;
 use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Refusal, Verdict};
+use crate::model::Volume;
 
 /// Before any node is looked at.
 pub fn pre_filter(
@@ -175,6 +176,13 @@ pub fn may_help(
 fn uses_claim(context: &Context<'_>, claim: &crate::model::VolumeClaim) -> bool {
     claim.namespace == context.pod.namespace()
         && crate::cluster::storage::claim_names(context.pod).any(|name| name == claim.name)
+}
+
+/// The same without claims that are made for pods.
+fn names_claim(context: &Context<'_>, claim: &crate::model::VolumeClaim) -> bool {
+    let mut volumes = context.pod.spec.volumes.iter();
+    claim.namespace == context.pod.namespace()
+        && volumes.any(|volume| matches!(volume, Volume::Claim { name } if *name == claim.name))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use crate::framework::profile::Strategy;
 use crate::framework::score::MAX_SCORE;
 use crate::framework::state::Context;
 use crate::framework::status::{Code, Reason, Refusal, Verdict};
-use crate::model::symbol::is_extended_resource;
+use crate::model::devices::DeviceClass;
+use crate::model::symbol::{DEVICE_CLASS_PREFIX, is_extended_resource};
 use crate::model::{Node, Pod, ResourceId};
 use crate::plugins::dynamic_resources::extended;
 
@@ -145,6 +146,7 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
         Change::Node(old, Some(new)) => {
             fits_empty(context, new) && old.is_none_or(|old| grew(context, old, new))
         }
+        Change::DeviceClass(old, Some(new)) => class_may_help(context, old, new),
         _ => true,
     }
 }
@@ -158,15 +160,44 @@ fn scaled_down(context: &Context<'_>, old: &Pod, new: &Pod) -> bool {
     new.node.is_some() && asked.any(|(id, amount)| amount != 0 && before.get(id) > now.get(id))
 }
 
-fn fits_empty(context: &Context<'_>, node: &Node) -> bool {
-    let mut asked = context.class.spec.local.requests.iter();
-    node.pods >= 1 && asked.all(|(id, amount)| amount <= node.allocatable.get(id))
+/// Whether devices would have to stand for a resource that an otherwise empty node does not have.
+fn is_left_to_devices(context: &Context<'_>, resource: ResourceId, node: &Node) -> bool {
+    is_scalar(resource)
+        && node.allocatable.get(resource) == 0
+        && extended::class_of(context, resource).is_some()
 }
 
+/// Whether the node could take the pod if there were nobody else.
+fn fits_empty(context: &Context<'_>, node: &Node) -> bool {
+    let mut asked = context.class.spec.local.requests.iter();
+    node.pods >= 1
+        && asked.all(|(id, amount)| {
+            amount <= node.allocatable.get(id) || is_left_to_devices(context, id, node)
+        })
+}
+
+/// Whether there is more of something that the pod asks for.
 fn grew(context: &Context<'_>, old: &Node, new: &Node) -> bool {
     let mut asked = context.class.spec.local.requests.iter();
     new.pods > old.pods
-        || asked.any(|(id, amount)| amount > 0 && new.allocatable.get(id) > old.allocatable.get(id))
+        || asked.any(|(id, amount)| {
+            let more = new.allocatable.get(id) > old.allocatable.get(id);
+            amount > 0 && (more || is_left_to_devices(context, id, new))
+        })
+}
+
+/// Whether devices of a class stand for something that the pod asks for, now that the class is there or has changed.
+fn class_may_help(context: &Context<'_>, old: Option<&DeviceClass>, new: &DeviceClass) -> bool {
+    if old.is_some_and(|old| old.resource == new.resource) {
+        return false;
+    }
+    let names = &context.cluster.names;
+    let mut asked = context.class.spec.local.requests.iter();
+    asked.any(|(id, _)| {
+        let name = names.resource_name(id);
+        let by_class = name.strip_prefix(DEVICE_CLASS_PREFIX);
+        new.resource.as_deref() == Some(name) || (old.is_none() && by_class == Some(&*new.name))
+    })
 }
 
 #[cfg(test)]

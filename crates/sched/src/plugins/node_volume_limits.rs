@@ -135,7 +135,13 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
             (gone.node.is_some() || gone.nominated.is_some()) && mounts_claims(gone)
         }
         Change::Claim(_, Some(claim)) => super::uses_claim(context, claim),
-        Change::Attachment(..) => mounts_claims(context.pod),
+        Change::Attachment(Some(gone), None) => {
+            let mut volumes = context.pod.spec.volumes.iter();
+            volumes.any(|volume| {
+                let by_claim = matches!(volume, Volume::Claim { .. });
+                by_claim || in_pod(volume).is_some_and(|(kind, _)| *kind.driver == *gone.attacher)
+            })
+        }
         _ => true,
     }
 }

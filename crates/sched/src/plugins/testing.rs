@@ -243,10 +243,9 @@ impl Kit {
     pub fn scores(&mut self, plugin: Plugin, pod: &str) -> Option<Vec<(String, i64)>> {
         let nodes = self.cluster.nodes.order().to_vec();
         self.prepared(plugin, pod, |context, state| {
-            let mut statuses = Statuses::default();
             let locals: Vec<_> = nodes
                 .iter()
-                .map(|node| local::evaluate(context, &[], *node, &mut statuses))
+                .map(|node| local::scored(context, *node))
                 .collect();
             let mut column = Vec::new();
             if !score::column(plugin, context, state, &nodes, &locals, &mut column) {

@@ -224,7 +224,7 @@ fn has_capacity(
         return true;
     }
     storage.capacities.values().any(|capacity| {
-        let limit = capacity.maximum_volume_size.or(capacity.capacity);
+        let limit = capacity.largest_volume();
         capacity.class == class.name
             && limit.is_some_and(|limit| limit >= claim.request)
             && capacity
@@ -306,11 +306,14 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
             old.allowed_topologies != new.allowed_topologies
         }
         Change::CsiNode(Some(old), Some(new)) => old.migrated != new.migrated,
-        Change::CsiDriver(Some(old), Some(new)) => old.storage_capacity && !new.storage_capacity,
-        Change::CsiCapacity(Some(old), Some(new)) => {
-            new.maximum_volume_size > old.maximum_volume_size
-                || (new.maximum_volume_size.is_none() && new.capacity > old.capacity)
+        // The original looks at volumes that stand in the pod itself, not at claims.
+        Change::CsiDriver(Some(old), Some(new)) => {
+            let mut volumes = context.pod.spec.volumes.iter();
+            let is_used = volumes
+                .any(|volume| matches!(volume, Volume::Csi { driver } if *driver == new.name));
+            is_used && old.storage_capacity && !new.storage_capacity
         }
+        Change::CsiCapacity(Some(old), Some(new)) => new.largest_volume() > old.largest_volume(),
         _ => true,
     }
 }

@@ -13,7 +13,11 @@ pub const EVENTS: &[ClusterEvent] = &[
 ];
 
 fn is_disk(volume: &Volume) -> bool {
-    !matches!(volume, Volume::Claim { .. } | Volume::Ephemeral { .. })
+    let by_driver = matches!(
+        volume,
+        Volume::Claim { .. } | Volume::Ephemeral { .. } | Volume::Csi { .. }
+    );
+    !by_driver
 }
 
 pub fn pre_filter(context: &Context<'_>, state: &mut CycleState) -> PreFilter {
@@ -121,11 +125,12 @@ pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
             let same_claim = |volume: &Volume| {
                 matches!(volume, Volume::Claim { .. }) && gone.spec.volumes.contains(volume)
             };
-            let claims =
-                gone.spec.namespace == spec.namespace && spec.volumes.iter().any(same_claim);
-            claims || conflict(&spec.volumes, &gone.spec.volumes)
+            // Disks of other namespaces' pods are in the way, too, but the original does not look there.
+            gone.spec.namespace == spec.namespace
+                && (spec.volumes.iter().any(same_claim)
+                    || conflict(&spec.volumes, &gone.spec.volumes))
         }
-        Change::Claim(_, Some(claim)) => super::uses_claim(context, claim),
+        Change::Claim(_, Some(claim)) => super::names_claim(context, claim),
         _ => true,
     }
 }

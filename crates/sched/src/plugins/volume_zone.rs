@@ -1,7 +1,6 @@
 //! `VolumeZone`: a pod goes where the zones of its volumes are.
 
 use crate::cluster::NodeId;
-use crate::cluster::storage::claim_names;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Code, Refusal, Verdict};
@@ -131,14 +130,11 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
     match change {
         Change::StorageClass(None, Some(class)) => class.wait_for_consumer == Some(true),
-        Change::Claim(_, Some(claim)) => super::uses_claim(context, claim),
-        Change::Volume(_, Some(volume)) => claim_names(context.pod).any(|name| {
-            let claim = context
-                .cluster
-                .storage
-                .claim(context.pod.namespace(), &name);
-            claim.is_some_and(|claim| claim.volume == volume.name || claim.volume.is_empty())
-        }),
+        Change::Claim(_, Some(claim)) => super::names_claim(context, claim),
+        Change::Volume(Some(old), Some(new)) => {
+            let mut keys = keys(context).into_iter();
+            keys.any(|key| old.labels.get(key) != new.labels.get(key))
+        }
         _ => true,
     }
 }

@@ -92,6 +92,11 @@ impl Entry {
             .is_some_and(|expiry| expiry >= now.truncate_to_second())
     }
 
+    /// It was put back into the queue because it had waited too long.
+    pub fn was_flushed(&self) -> bool {
+        self.flushed.is_some_and(|then| then >= self.timestamp)
+    }
+
     pub(super) fn waiting_since(&self) -> Time {
         self.flushed
             .map_or(self.timestamp, |flushed| flushed.max(self.timestamp))

@@ -60,6 +60,8 @@ pub struct Queue {
     /// What has happened while some pod was being scheduled, for it to catch up with.
     happened: Vec<ClusterEvent>,
     in_flight: usize,
+    /// Whether those that back off are tried early when there is nobody else.
+    pub pop_from_backoff: bool,
     pub counters: Counters,
 }
 
@@ -79,6 +81,7 @@ impl Queue {
     pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
+            pop_from_backoff: true,
             ..Self::default()
         }
     }
@@ -156,6 +159,7 @@ impl Queue {
     pub fn pop(&mut self) -> Option<PodId> {
         let id = match self.active.pop_first() {
             Some((_, _, id)) => id,
+            None if !self.pop_from_backoff => return None,
             None => {
                 let (_, _, _, id) = self.backoff.pop_first()?;
                 self.counters.count(Room::Active, "PopFromBackoffQ");
@@ -389,6 +393,11 @@ impl Queue {
             .filter(|_| waiting)
             .map(|last| last.after(LEFTOVER_PERIOD));
         backoff.into_iter().chain(leftovers).min()
+    }
+
+    /// What is kept for pods that are being scheduled: how many of those there are, and what has happened since.
+    pub fn in_flight(&self) -> (usize, &[ClusterEvent]) {
+        (self.in_flight, &self.happened)
     }
 
     /// Whether there is anybody whom an event could concern.

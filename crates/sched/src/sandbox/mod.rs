@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 pub use objects::{ObjectKey, gone, observed};
 
 use crate::action::{Action, ActionResult, EventRecord};
+use crate::features::Features;
 use crate::model::Names;
 use crate::model::decode::DecodeError;
 use crate::scheduler::{Config, Cycle, Outcome, Scheduler};
@@ -58,6 +59,12 @@ impl Sandbox {
             events: Vec::new(),
             cycles: Vec::new(),
         }
+    }
+
+    /// With some of it switched otherwise than usual.
+    pub fn with_features(mut self, features: Features) -> Self {
+        self.scheduler = self.scheduler.with_features(features);
+        self
     }
 
     pub fn scheduler(&self) -> &Scheduler {

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use super::failure::Nominating;
 use super::{Scheduler, UnderWay};
-use crate::action::{Action, ActionKind, ActionResult, EventType, NominatedNode};
+use crate::action::{Action, ActionKind, ActionResult, EventRecord, EventType, NominatedNode};
 use crate::cluster::PodId;
 use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
-use crate::model::Key;
+use crate::framework::stopwatch::{Ending, Point};
 use crate::model::devices::{Allocation, ResourceClaim};
+use crate::model::{Key, Pod};
 use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
@@ -59,6 +60,7 @@ impl Scheduler {
         state: &CycleState,
         now: Time,
     ) -> Vec<Action> {
+        let began = self.engine.stopwatch.now();
         let ClaimPlan { claims, extended } = self.claim_plan(id, profile, state, now);
         let mut binding = Binding {
             plan: self.volume_plan(id, profile, state, now),
@@ -85,7 +87,14 @@ impl Scheduler {
             let devices = extended.allocation.devices.clone();
             self.cluster.devices.assume(extended.key.clone(), devices);
         }
-        if self.must_wait(id, profile) {
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::Reserve, Ending::Success, profile, began);
+        let began = watch.now();
+        let waits = self.must_wait(id, profile);
+        let ending = if waits { Ending::Wait } else { Ending::Success };
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::Permit, ending, profile, began);
+        if waits {
             binding.stage = Stage::Permit;
             self.bindings.insert(id, binding);
             return Vec::new();
@@ -201,8 +210,16 @@ impl Scheduler {
             return Vec::new();
         };
         let node_name: Box<str> = self.cluster.node_name(node).into();
+        let began = self.engine.stopwatch.now();
         let no_claims = binding.claims.is_empty() && binding.extended.is_none();
-        if binding.plan == VolumePlan::default() && no_claims {
+        let is_ready = binding.plan == VolumePlan::default() && no_claims;
+        let ending = match is_ready {
+            true => Ending::Skip,
+            false => Ending::Success,
+        };
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::PreBindPreFlight, ending, binding.profile, began);
+        if is_ready {
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();
@@ -254,7 +271,10 @@ impl Scheduler {
         }
         binding.stage = Stage::Writing { left: kinds.len() };
         self.bindings.insert(id, binding);
-        let mut actions: Vec<Action> = self.expect_node(id).into_iter().collect();
+        let mut actions = Vec::new();
+        if self.cluster.features.expected_node {
+            actions.extend(self.expect_node(id));
+        }
         for (plugin, kind) in kinds {
             let action = self.action(kind);
             let pod = Arc::clone(&pod.uid);
@@ -276,10 +296,17 @@ impl Scheduler {
         let Some(binding) = self.bindings.get_mut(&id) else {
             return Vec::new();
         };
-        match result {
-            ActionResult::Done => {}
-            ActionResult::Gone => return self.give_up(id, plugin, "not found", now),
-            ActionResult::Failed(error) => return self.give_up(id, plugin, &error, now),
+        let error = match result {
+            ActionResult::Done => None,
+            ActionResult::Gone => Some("not found".to_owned()),
+            ActionResult::Failed(error) => Some(error),
+        };
+        if let Some(error) = error {
+            let doing = match plugin {
+                Plugin::VolumeBinding => "binding volumes: ",
+                _ => "",
+            };
+            return self.give_up(id, plugin, &format!("{doing}{error}"), now);
         }
         let Stage::Writing { left } = &mut binding.stage else {
             return Vec::new();
@@ -341,7 +368,7 @@ impl Scheduler {
                         let actions = self.give_up(
                             id,
                             Plugin::VolumeBinding,
-                            "context deadline exceeded",
+                            "binding volumes: context deadline exceeded",
                             now,
                         );
                         self.outbox.extend(actions);
@@ -450,14 +477,52 @@ impl Scheduler {
         Some(self.bind(&pod, node))
     }
 
+    /// Whether it has a node, and something has to be written before it can be bound.
+    pub(super) fn is_being_prepared(&self, id: PodId) -> bool {
+        self.bindings.contains_key(&id)
+    }
+
+    /// A victim that is not bound yet is stopped on its way there; nothing has to be deleted.
+    pub(super) fn stop_binding(
+        &mut self,
+        victim: &Pod,
+        preemptor: &Pod,
+        node: &str,
+        now: Time,
+    ) -> Vec<Action> {
+        let Some(id) = self.cluster.pods.find(&victim.uid) else {
+            return Vec::new();
+        };
+        let plan = self.bindings.get(&id).map(|binding| &binding.plan);
+        let plugin = match plan {
+            Some(plan) if *plan != VolumePlan::default() => Plugin::VolumeBinding,
+            _ => Plugin::DynamicResources,
+        };
+        let record = EventRecord {
+            regarding: self.pod_ref(victim),
+            related: Some(self.pod_ref(preemptor)),
+            kind: EventType::Normal,
+            reason: "Preempted",
+            action: "Preempting",
+            note: format!(
+                "Preempted by pod {} on node {node} (in kube-scheduler memory).",
+                preemptor.uid
+            ),
+            controller: self
+                .cluster
+                .names
+                .text(preemptor.spec.scheduler_name)
+                .into(),
+        };
+        let mut actions = vec![self.action(ActionKind::Event(record))];
+        let error = format!("preempted by {}", Plugin::DefaultPreemption.name());
+        actions.extend(self.give_up(id, plugin, &error, now));
+        actions
+    }
+
     fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
         self.release(id, now);
-        let doing = if plugin == Plugin::VolumeBinding {
-            "binding volumes: "
-        } else {
-            ""
-        };
-        let message = format!("running PreBind plugin {:?}: {doing}{error}", plugin.name());
+        let message = format!("running PreBind plugin {:?}: {error}", plugin.name());
         let none = PluginSet::EMPTY;
         self.fail(
             id,
@@ -472,6 +537,7 @@ impl Scheduler {
 
     /// Takes back what a pod was given.
     pub(super) fn release(&mut self, id: PodId, now: Time) {
+        let began = self.engine.stopwatch.now();
         self.forget_reserved(id);
         let Some(record) = self.cluster.pods.get(id) else {
             return;
@@ -480,6 +546,10 @@ impl Scheduler {
             return;
         }
         let placed = self.as_placed(record);
+        if let Some(profile) = self.profile_of(&placed) {
+            let watch = &mut self.engine.stopwatch;
+            watch.point(Point::Unreserve, Ending::Success, profile, began);
+        }
         self.cluster.unplace(id);
         self.cluster.set_assumed(id, false);
         let change = Change::Pod(Some(&placed), None);

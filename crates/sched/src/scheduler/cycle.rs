@@ -29,6 +29,7 @@ impl Scheduler {
             return Some(cycle);
         }
         let id = self.queue.pop()?;
+        self.engine.stopwatch.begin();
         let mut cycle = self.begin(id, now)?;
         let pod = Arc::clone(&self.cluster.pods.get(id)?.pod);
         let Some(profile) = cycle.profile else {

@@ -10,6 +10,7 @@ use crate::framework::engine::Attempt;
 use crate::framework::judge::Subject;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::CycleState;
+use crate::framework::stopwatch::{Ending, Point};
 use crate::model::Symbol;
 use crate::plugins::dynamic_resources;
 use crate::preemption::{self, Candidate, Preemption};
@@ -44,17 +45,23 @@ impl Scheduler {
     ) -> PostFilter {
         let mut messages: Vec<String> = Vec::new();
         let mut nominating = Nominating::Keep;
+        let began = self.engine.stopwatch.now();
+        let mut ending = Ending::Unschedulable;
         for plugin in self.engine.profiles[profile].post_filter.clone() {
+            let asked = self.engine.stopwatch.now();
             match plugin {
                 Plugin::DynamicResources => {
                     // Refused before it was asked, it knows nothing of the pod, and says so in these words.
                     if diagnosis.pre_filter.is_some() && !state.claims_were_asked {
                         messages = vec!["not found".to_owned()];
+                        ending = Ending::Error;
                         break;
                     }
                     messages.push(self.deallocate(id, profile, state, now, actions).to_owned());
                 }
                 Plugin::DefaultPreemption => {
+                    let watch = &mut self.engine.stopwatch;
+                    watch.asked(plugin, Point::PostFilter, profile, 1);
                     let found = preemption::preempt(
                         &mut self.engine,
                         &mut self.cluster,
@@ -83,17 +90,25 @@ impl Scheduler {
                         Preemption::Candidates(candidates) => {
                             messages.clear();
                             nominating = self.preempt(id, &candidates, now, actions);
+                            ending = Ending::Success;
+                            let watch = &mut self.engine.stopwatch;
+                            watch.plugin(plugin, Point::PostFilter, ending, asked);
                             break;
                         }
                         Preemption::Failed(text) => {
                             messages = vec![text];
+                            ending = Ending::Error;
                             break;
                         }
                     }
                 }
                 _ => {}
             }
+            let watch = &mut self.engine.stopwatch;
+            watch.plugin(plugin, Point::PostFilter, ending, asked);
         }
+        let watch = &mut self.engine.stopwatch;
+        watch.point(Point::PostFilter, ending, profile, began);
         diagnosis.post_filter = Some(messages.join(", "));
         PostFilter::Done(nominating)
     }
@@ -109,7 +124,7 @@ impl Scheduler {
         let Some((node, victims)) = preemption::best(candidates, now) else {
             return Nominating::Clear;
         };
-        self.evict(id, node, &victims, actions);
+        self.evict(id, node, &victims, now, actions);
         Nominating::Node(self.cluster.nodes.name(node))
     }
 
@@ -233,6 +248,7 @@ impl Scheduler {
         id: PodId,
         node: crate::cluster::NodeId,
         victims: &[PodId],
+        now: Time,
         actions: &mut Vec<Action>,
     ) {
         let Some(preemptor) = self
@@ -251,6 +267,7 @@ impl Scheduler {
         if living.is_empty() {
             return;
         }
+        self.engine.stopwatch.victims(victims.len());
         let node_symbol = self.cluster.nodes.name(node);
         for rival in self.nominations.on(node_symbol).to_vec() {
             let Some(pod) = self
@@ -272,10 +289,21 @@ impl Scheduler {
                 nominated: NominatedNode::Clear,
             }));
         }
+        let node_name: Box<str> = self.cluster.names.text(node_symbol).into();
+        let (unbound, living): (Vec<_>, Vec<_>) = living.into_iter().partition(|victim| {
+            let id = self.cluster.pods.find(&victim.uid);
+            id.is_some_and(|id| self.is_being_prepared(id))
+        });
+        for victim in unbound {
+            actions.extend(self.stop_binding(&victim, &preemptor, &node_name, now));
+        }
+        if living.is_empty() {
+            return;
+        }
         let scheduler = self.cluster.names.text(preemptor.spec.scheduler_name);
         let message: Box<str> =
             format!("{scheduler}: preempting to accommodate a higher priority pod").into();
-        let node: Box<str> = self.cluster.names.text(node_symbol).into();
+        let node = node_name;
         let mut evictions: Vec<ActionKind> = living
             .iter()
             .map(|victim| ActionKind::Evict {

@@ -10,7 +10,7 @@ use crate::cluster::PodId;
 use crate::framework::engine::Attempt;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::model::{GroupCondition, Key};
-use crate::queue::Room;
+use crate::queue::{Entry, Room};
 use crate::time::Time;
 
 const UNSCHEDULABLE: &str = "pod group is unschedulable";
@@ -151,7 +151,8 @@ impl Scheduler {
     pub(super) fn begin(&self, id: PodId, now: Time) -> Option<Cycle> {
         let record = self.cluster.pods.get(id)?;
         let pod = Arc::clone(&record.pod);
-        let (attempts, waited) = self.queue.get(id).map_or((0, Default::default()), |entry| {
+        let entry = self.queue.get(id);
+        let (attempts, waited) = entry.map_or((0, Default::default()), |entry| {
             (
                 entry.attempts,
                 now.since(entry.first_attempt.unwrap_or(entry.added)),
@@ -166,6 +167,7 @@ impl Scheduler {
             feasible_nodes: 0,
             scores: None,
             attempts,
+            was_flushed: entry.is_some_and(Entry::was_flushed),
             waited,
         })
     }

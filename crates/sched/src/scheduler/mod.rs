@@ -20,9 +20,11 @@ pub use observe::Observation;
 use crate::action::{Action, ActionId, ActionKind, EventRecord, EventType, PodRef};
 use crate::cluster::{Cluster, PodId};
 use crate::extender::{Question, Rule};
+use crate::features::Features;
 use crate::framework::engine::{Engine, Scoreboard};
 use crate::framework::plugin::Plugin;
 use crate::framework::profile::Profile;
+use crate::framework::stopwatch::{Clock, Measured};
 use crate::model::{Names, Pod};
 use crate::queue::nominations::Nominations;
 use crate::queue::{Queue, QueueConfig};
@@ -108,6 +110,8 @@ pub struct Cycle {
     /// What won, if scores are recorded.
     pub scores: Option<Box<Scoreboard>>,
     pub attempts: u32,
+    /// It was tried because it had waited too long, not because something had happened.
+    pub was_flushed: bool,
     /// Since the pod was first ready to be scheduled.
     pub waited: Duration,
 }
@@ -147,6 +151,16 @@ impl Scheduler {
         }
     }
 
+    /// With some of it switched otherwise than usual.
+    pub fn with_features(mut self, features: Features) -> Self {
+        for profile in &mut self.engine.profiles {
+            profile.switch(&features);
+        }
+        self.queue.pop_from_backoff = features.pop_from_backoff;
+        self.cluster.features = features;
+        self
+    }
+
     /// With others who have a say.
     pub fn with_extenders(mut self, extenders: Vec<Rule>) -> Self {
         self.engine.extenders = extenders;
@@ -176,6 +190,14 @@ impl Scheduler {
         }
     }
 
+    /// For whose binding something is written that has to be there first.
+    pub fn prepares(&self, action: ActionId) -> Option<Arc<str>> {
+        match self.under_way.get(&action) {
+            Some(UnderWay::PreBind { pod, .. }) => Some(Arc::clone(pod)),
+            _ => None,
+        }
+    }
+
     /// For decoding objects.
     pub fn names_mut(&mut self) -> &mut Names {
         &mut self.cluster.names
@@ -192,6 +214,21 @@ impl Scheduler {
     /// Whether the scores of every cycle are kept in its outcome.
     pub fn record_scores(&mut self, record: bool) {
         self.engine.record_scores = record;
+    }
+
+    /// Has things timed by this clock.
+    pub fn lend_clock(&mut self, clock: Clock) {
+        self.engine.stopwatch.lend(clock);
+    }
+
+    /// How many measurements wait to be taken.
+    pub fn has_measured(&self) -> usize {
+        self.engine.stopwatch.waiting()
+    }
+
+    /// What has been measured since the last time.
+    pub fn take_measured(&mut self) -> Measured {
+        self.engine.stopwatch.take()
     }
 
     /// When time alone would change something. Asked after [`Scheduler::step`] has had nothing to do.

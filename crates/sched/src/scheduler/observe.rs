@@ -57,6 +57,12 @@ pub enum Observation {
 
 impl Scheduler {
     pub fn observe(&mut self, observation: Observation, now: Time) {
+        let began = self.engine.stopwatch.now();
+        self.take_in(observation, now);
+        self.engine.stopwatch.observed(began);
+    }
+
+    fn take_in(&mut self, observation: Observation, now: Time) {
         match observation {
             Observation::Pod(pod) => self.pod_set(*pod, now),
             Observation::PodGone(uid) => {
@@ -174,8 +180,10 @@ impl Scheduler {
                         self.cluster.devices.forget(&(claim.namespace, name));
                     }
                 }
-                let known = self.cluster.devices.claims.insert(key, *claim).is_some();
-                self.set(Resource::ResourceClaim, known, Change::Unknown, now);
+                let new = (*claim).clone();
+                let old = self.cluster.devices.claims.insert(key, *claim);
+                let change = Change::ResourceClaim(old.as_ref(), Some(&new));
+                self.set(Resource::ResourceClaim, old.is_some(), change, now);
                 self.check_bindings(now);
             }
             Observation::ResourceClaimGone(key) => {
@@ -191,14 +199,11 @@ impl Scheduler {
                 self.gone(Resource::ResourceSlice, now);
             }
             Observation::DeviceClass(class) => {
-                let known = self
-                    .cluster
-                    .devices
-                    .classes
-                    .insert(class.name.clone(), class)
-                    .is_some();
+                let classes = &mut self.cluster.devices.classes;
+                let old = classes.insert(class.name.clone(), class.clone());
                 self.cluster.forget_verdicts();
-                self.set(Resource::DeviceClass, known, Change::Unknown, now);
+                let change = Change::DeviceClass(old.as_ref(), Some(&class));
+                self.set(Resource::DeviceClass, old.is_some(), change, now);
             }
             Observation::DeviceClassGone(name) => {
                 self.cluster.devices.classes.remove(&name);
@@ -208,10 +213,16 @@ impl Scheduler {
             Observation::TaintRule(rule) => {
                 let devices = &mut self.cluster.devices;
                 devices.rules.insert(rule.name.clone(), *rule);
+                if !self.cluster.features.taint_rules {
+                    return;
+                }
                 self.set(Resource::ResourceSlice, true, Change::Unknown, now);
             }
             Observation::TaintRuleGone(name) => {
                 self.cluster.devices.rules.remove(&name);
+                if !self.cluster.features.taint_rules {
+                    return;
+                }
                 self.set(Resource::ResourceSlice, true, Change::Unknown, now);
             }
             Observation::NodeMetric(metric) => {
@@ -283,6 +294,8 @@ impl Scheduler {
             (None, None) => {
                 if self.profile_of(&pod).is_some() {
                     let (priority, nominated) = (pod.priority, pod.nominated);
+                    let event = ClusterEvent::new(Resource::UnscheduledPod, Action::ADD);
+                    self.engine.stopwatch.told(event);
                     let id = self.cluster.insert_pod(pod);
                     self.nominations.set(id, nominated);
                     {
@@ -324,11 +337,15 @@ impl Scheduler {
         }
         self.cluster.set_assumed(id, false);
         if !was_assigned {
+            let event = ClusterEvent::new(Resource::UnscheduledPod, Action::DELETE);
+            self.engine.stopwatch.told(event);
             self.queue.remove(id);
             self.nominations.set(id, None);
             self.tell_added(id, now);
             return;
         }
+        let event = ClusterEvent::new(Resource::AssignedPod, Action::UPDATE);
+        self.engine.stopwatch.told(event);
         if !self.queue.listens() {
             return;
         }
@@ -362,6 +379,7 @@ impl Scheduler {
     }
 
     fn tell_added(&mut self, id: PodId, now: Time) {
+        self.engine.stopwatch.told(ClusterEvent::ASSIGNED_POD_ADD);
         if !self.queue.listens() {
             return;
         }
@@ -399,6 +417,8 @@ impl Scheduler {
         if old.resource_version == pod.resource_version && !old.resource_version.is_empty() {
             return;
         }
+        let event = ClusterEvent::new(Resource::UnscheduledPod, Action::UPDATE);
+        self.engine.stopwatch.told(event);
         // A nomination of ours that the API server does not know yet stays.
         if old.nominated.is_some() || pod.nominated.is_some() {
             self.nominations.set(id, pod.nominated);
@@ -431,6 +451,10 @@ impl Scheduler {
         };
         let gone = self.as_placed(&record);
         let change = Change::Pod(Some(&gone), None);
+        if record.pod.node.is_none() {
+            let event = ClusterEvent::new(Resource::UnscheduledPod, Action::DELETE);
+            self.engine.stopwatch.told(event);
+        }
         if record.place.is_some() {
             self.wake(ClusterEvent::ASSIGNED_POD_DELETE, change, None, None, now);
         } else if promised.is_some() || record.pod.nominated.is_some() {

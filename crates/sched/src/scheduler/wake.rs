@@ -8,6 +8,7 @@ use crate::framework::engine::Engine;
 use crate::framework::events::{Change, ClusterEvent, pod_changes};
 use crate::framework::plugin::Plugin;
 use crate::framework::state::Context;
+use crate::framework::stopwatch::HintTime;
 use crate::model::Pod;
 use crate::plugins;
 use crate::queue::{Entry, Queue, Strategy};
@@ -34,9 +35,12 @@ impl Scheduler {
         except: Option<PodId>,
         now: Time,
     ) {
+        self.engine.stopwatch.told(happened);
         if !self.queue.listens() {
             return;
         }
+        self.engine.stopwatch.begin();
+        let mut hints = Vec::new();
         let (cluster, engine, preempting) = (&self.cluster, &self.engine, &self.preempting);
         let gate = |id| gate(cluster, engine, preempting, now, id);
         // Pods of a class that were refused by the same plugins are judged alike.
@@ -59,10 +63,14 @@ impl Scheduler {
                     happened,
                     change,
                     now,
+                    &mut hints,
                 )
             })
         };
         self.queue.move_all(happened, now, &gate, &mut judge);
+        for hint in hints {
+            self.engine.stopwatch.hint(hint);
+        }
     }
 
     /// The pod itself has changed.
@@ -76,6 +84,7 @@ impl Scheduler {
             return;
         }
         let entry = entry.clone();
+        let mut hints = Vec::new();
         for event in pod_changes(old, &record.pod) {
             let change = Change::Pod(Some(old), Some(&record.pod));
             let listens = entry.gated_by.is_none_or(|plugin| {
@@ -94,11 +103,15 @@ impl Scheduler {
                 event,
                 change,
                 now,
+                &mut hints,
             );
             if strategy != Strategy::Stay {
                 self.queue.apply(id, strategy, &event.label(), now, &gate);
-                return;
+                break;
             }
+        }
+        for hint in hints {
+            self.engine.stopwatch.hint(hint);
         }
     }
 }
@@ -116,6 +129,7 @@ fn strategy(
     happened: ClusterEvent,
     change: Change<'_>,
     now: Time,
+    hints: &mut Vec<HintTime>,
 ) -> Strategy {
     let name = pod.spec.scheduler_name;
     let Some(profile) = engine.profiles.iter().find(|profile| profile.name == name) else {
@@ -128,11 +142,25 @@ fn strategy(
         class: cluster.classes.get(class),
         now,
     };
-    let helps = |plugin: Plugin| plugins::may_help(plugin, &context, happened, change);
-    if entry.pending.iter().any(helps) {
+    let watch = &engine.stopwatch;
+    let mut helps = |plugin: Plugin| {
+        let began = watch.now();
+        let helps = plugins::may_help(plugin, &context, happened, change);
+        if watch.is_sampled() {
+            let nanos = watch.now().saturating_sub(began);
+            hints.push(HintTime {
+                plugin,
+                event: happened,
+                helps,
+                nanos,
+            });
+        }
+        helps
+    };
+    if entry.pending.iter().any(&mut helps) {
         return Strategy::Immediately;
     }
-    if entry.rejectors.iter().any(helps) {
+    if entry.rejectors.iter().any(&mut helps) {
         return Strategy::AfterBackoff;
     }
     Strategy::Stay

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::extender::Extender;
 use claims::{NewClaim, Reservation};
 use groups::Group;
-use request::Refused;
+use request::{Refused, Verb};
 
 /// How an action ended.
 #[derive(Debug)]
@@ -41,6 +41,10 @@ pub enum Done {
     Bind,
     Patch,
     Evict,
+    /// A volume or its claim.
+    Volume,
+    /// A claim for extended resources.
+    NewClaim,
     Write,
 }
 
@@ -60,6 +64,12 @@ enum Work {
     BindBy(Arc<Extender>, PodRef, Box<str>),
     Reserve(Reservation),
     Create(NewClaim),
+}
+
+/// Reads something once.
+pub async fn get(client: &kube::Client, path: &str) -> Result<bytes::Bytes, String> {
+    let answer = request::ask(client, Verb::Get, path, bytes::Bytes::new(), false).await;
+    answer.map_err(|refused| refused.to_string())
 }
 
 /// Runs actions. There is one, owned by whoever owns the core.
@@ -257,6 +267,10 @@ impl Work {
             Self::Kind(ActionKind::Bind { .. }) | Self::BindBy(..) => Done::Bind,
             Self::Kind(ActionKind::PatchStatus { .. }) => Done::Patch,
             Self::Kind(ActionKind::Evict { .. }) => Done::Evict,
+            Self::Kind(ActionKind::BindVolume { .. } | ActionKind::SelectNode { .. }) => {
+                Done::Volume
+            }
+            Self::Create(_) => Done::NewClaim,
             _ => Done::Write,
         }
     }

@@ -1,10 +1,10 @@
 //! From the part of a KubeSchedulerConfiguration that a scenario has to the core's profiles.
 
 use anyhow::Result;
-use plimsoll_sched::Config;
-use plimsoll_sched::framework::Profile;
 use plimsoll_sched::model::Names;
 use plimsoll_sched::queue::QueueConfig;
+use plimsoll_sched::{Config, Features};
+use plimsoll_scheduler::gates::Gates;
 use serde_json::{Value, json};
 
 use super::scenario::Setup;
@@ -23,12 +23,19 @@ pub fn whole(setup: &Setup) -> Result<Value> {
     Ok(config)
 }
 
+/// What the scenario's feature gates change.
+pub fn features(setup: &Setup) -> Result<Features> {
+    let flags: Vec<String> = setup
+        .gates
+        .iter()
+        .map(|(name, on)| format!("{name}={on}"))
+        .collect();
+    Ok(Gates::parse(flags.iter().map(String::as_str))?.features())
+}
+
 pub fn config(setup: &Setup, names: &mut Names) -> Result<Config> {
     let file = whole(setup)?.to_string();
-    let (mut profiles, _) = plimsoll_scheduler::config::parse(&file)?.build(names)?;
-    if setup.gates.get("GangScheduling") == Some(&true) {
-        profiles = profiles.into_iter().map(Profile::with_gangs).collect();
-    }
+    let (profiles, _) = plimsoll_scheduler::config::parse(&file)?.build(names)?;
     Ok(Config {
         profiles,
         queue: QueueConfig::default(),

@@ -23,7 +23,9 @@ const BETWEEN_STEPS: Duration = Duration::from_secs(20);
 pub fn replay(scenario: &Scenario, recorded: &[Seen]) -> Result<Vec<Seen>> {
     let mut names = Names::default();
     let config = profiles::config(&scenario.setup, &mut names)?;
-    let mut sandbox = Sandbox::new(config, names, Time::from_secs(1_800_000_000));
+    let features = profiles::features(&scenario.setup)?;
+    let mut sandbox =
+        Sandbox::new(config, names, Time::from_secs(1_800_000_000)).with_features(features);
     sandbox.scheduler_mut().record_scores(true);
     let mut play = Play {
         sandbox,

@@ -212,7 +212,8 @@ fn wanted(workload: &str, index: usize) -> Result<Value> {
     Ok(pod)
 }
 
-fn in_parallel(number: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+/// On a few threads, whoever is free takes the next.
+pub fn in_parallel(number: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)

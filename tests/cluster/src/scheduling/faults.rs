@@ -8,6 +8,7 @@ use plimsoll_test_support::poll;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::bench::in_parallel;
 use super::{PATIENCE, Scenario, Stage};
 use crate::process::Scratch;
 
@@ -19,6 +20,10 @@ pub const ALL: &[Scenario] = &[
     Scenario {
         name: "two-on-a-lease",
         play: two_on_a_lease,
+    },
+    Scenario {
+        name: "storm",
+        play: storm,
     },
     Scenario {
         name: "flapping-nodes",
@@ -114,6 +119,57 @@ fn killed(stage: &Stage<'_>) -> Result<String> {
         "killed {kills} times, all {} pods where there was room",
         pods.len()
     ))
+}
+
+/// Ten thousand at once, room for half of them, and the scheduler dies in the middle. Then there is room for all.
+fn storm(stage: &Stage<'_>) -> Result<String> {
+    const PODS: usize = 10_000;
+    const ON_A_NODE: usize = 50;
+    let pending = format!(
+        "/api/v1/namespaces/{}/pods?fieldSelector=spec.nodeName%3D&limit={PODS}",
+        stage.namespace
+    );
+    let waiting = || -> Result<usize> {
+        let list = stage.api.get(&pending)?;
+        Ok(list["items"].as_array().map_or(0, Vec::len))
+    };
+    for index in 0..PODS / 2 / ON_A_NODE {
+        stage.node(&format!("n{index}"), "4", "z")?;
+    }
+    in_parallel(PODS, |index| {
+        stage.pod(&format!("p{index}"), "80m", json!({})).map(drop)
+    })?;
+    let mut scratch = Scratch::make()?;
+    let patience = Duration::from_secs(600);
+    let mut scheduler = stage.scheduler(&mut scratch, &[])?;
+    poll::until("a thousand are bound", patience, || {
+        Ok((waiting()? <= PODS - 1000).then_some(()))
+    })?;
+    scheduler.signal(Signal::KILL);
+    scheduler.ended(Duration::from_secs(10))?;
+    let _scheduler = stage.scheduler(&mut scratch, &[])?;
+    poll::until("half of them are bound", patience, || {
+        let waiting = waiting()?;
+        ensure!(waiting >= PODS / 2, "beyond capacity: {waiting} wait");
+        Ok((waiting == PODS / 2).then_some(()))
+    })?;
+    let mut nodes: BTreeMap<String, usize> = BTreeMap::new();
+    for pod in stage.pods()? {
+        if let Some(node) = pod["spec"]["nodeName"].as_str() {
+            *nodes.entry(node.to_owned()).or_default() += 1;
+        }
+    }
+    ensure!(nodes.values().all(|pods| *pods == ON_A_NODE), "{nodes:?}");
+    stage.node("more", "4000", "z")?;
+    let more = format!("/api/v1/nodes/{}-more/status", stage.pool);
+    let room = json!({"capacity": {"pods": "9000", "memory": "9Ti"}, "allocatable": {"pods": "9000", "memory": "9Ti"}});
+    stage.api.patch(&more, &json!({"status": room}))?;
+    poll::until("the others are bound, too", patience, || {
+        Ok((waiting()? == 0).then_some(()))
+    })?;
+    let twice = bindings(stage)?.into_values().filter(|told| *told > 1);
+    ensure!(twice.count() == 0, "bound twice");
+    Ok(format!("{PODS} pods, killed once, none lost"))
 }
 
 fn count_bound(stage: &Stage<'_>) -> Result<usize> {

@@ -2,6 +2,7 @@
 //! it when things go wrong, and what it costs beside kube-scheduler.
 
 pub mod bench;
+mod deployed;
 mod faults;
 mod objects;
 mod scenarios;
@@ -39,7 +40,10 @@ struct Stage<'a> {
 
 /// Plays those whose names contain the filter, one after the other: they share the nodes' names.
 pub fn play(program: &Path, server: &Server, filter: Option<&str>) -> Outcomes {
-    let all = scenarios::ALL.iter().chain(faults::ALL);
+    let all = scenarios::ALL
+        .iter()
+        .chain(faults::ALL)
+        .chain(deployed::ALL);
     let mut outcomes = Outcomes::new();
     for scenario in all {
         let name = format!("scheduler/{}", scenario.name);

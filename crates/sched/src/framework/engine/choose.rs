@@ -3,9 +3,10 @@
 use super::Engine;
 use crate::cluster::{Cluster, NodeId};
 use crate::framework::judge::Subject;
-use crate::framework::plugin::Plugin;
+use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::score;
 use crate::framework::state::CycleState;
+use crate::framework::stopwatch::{Ending, Point};
 use crate::model::Symbol;
 
 #[derive(Debug, Clone)]
@@ -50,7 +51,29 @@ impl Engine {
         scratch.totals.extend_from_slice(extra.unwrap_or_default());
         scratch.totals.resize(feasible, 0);
         let mut board = self.record_scores.then(Scoreboard::default);
+        let watch = &mut self.stopwatch;
+        let profile = subject.profile;
+        let began = watch.now();
+        let mut silent = PluginSet::EMPTY;
+        for (plugin, _) in &context.profile.score {
+            let began = watch.now();
+            let ending = match score::has_say(*plugin, &context, state) {
+                true => Ending::Success,
+                false => Ending::Skip,
+            };
+            if ending == Ending::Skip {
+                silent.insert(*plugin);
+            }
+            watch.plugin(*plugin, Point::PreScore, ending, began);
+            watch.asked(*plugin, Point::PreScore, profile, 1);
+        }
+        watch.point(Point::PreScore, Ending::Success, profile, began);
+        let began = watch.now();
         for (plugin, weight) in &context.profile.score {
+            if silent.contains(*plugin) {
+                continue;
+            }
+            let asked = watch.now();
             let scored = score::column(
                 *plugin,
                 &context,
@@ -62,6 +85,8 @@ impl Engine {
             if !scored {
                 continue;
             }
+            watch.plugin(*plugin, Point::Score, Ending::Success, asked);
+            watch.asked(*plugin, Point::Score, profile, feasible as u64);
             for (total, score) in scratch.totals.iter_mut().zip(&scratch.column) {
                 *total += weight * score;
             }
@@ -71,6 +96,7 @@ impl Engine {
                     .push((*plugin, *weight, scratch.column.clone()));
             }
         }
+        watch.point(Point::Score, Ending::Success, profile, began);
         let best = scratch.totals.iter().copied().max().unwrap_or(0);
         let ties = scratch
             .totals

@@ -7,6 +7,7 @@ use crate::framework::judge::Subject;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{CycleState, PreFilter};
 use crate::framework::status::{Code, Refusal};
+use crate::framework::stopwatch::{Ending, Point};
 use crate::model::Symbol;
 use crate::plugins;
 
@@ -31,6 +32,7 @@ impl Engine {
                 subject.profile,
                 subject.class,
             );
+            let began = self.stopwatch.now();
             let context = subject.context(cluster, &self.profiles);
             let answer = plugins::pre_filter(
                 plugin,
@@ -40,6 +42,14 @@ impl Engine {
                 subject.profile,
                 state,
             );
+            let ending = match &answer {
+                PreFilter::Pass | PreFilter::Nodes(_) => Ending::Success,
+                PreFilter::Skip => Ending::Skip,
+                PreFilter::Reject(refusal) => refusal.code.into(),
+            };
+            let point = Point::PreFilter;
+            self.stopwatch.plugin(plugin, point, ending, began);
+            self.stopwatch.asked(plugin, point, subject.profile, 1);
             match answer {
                 PreFilter::Pass => {}
                 PreFilter::Skip => state.skipped.insert(plugin),

@@ -507,6 +507,11 @@ fn volumes(spec: &WireSpec) -> Box<[Volume]> {
                     id: disk.volume_id.as_str().into(),
                 });
             }
+            if let Some(volume) = &wire.csi {
+                return Some(Volume::Csi {
+                    driver: volume.driver.as_str().into(),
+                });
+            }
             if let Some(disk) = &wire.iscsi {
                 return Some(Volume::Iscsi {
                     iqn: disk.iqn.as_str().into(),

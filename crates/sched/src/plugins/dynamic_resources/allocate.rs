@@ -258,11 +258,12 @@ impl<'a> Search<'a> {
                 || tolerations.any(|toleration| toleration.tolerates(taint))
         };
         let device = candidate.device;
+        let features = &self.cluster.features;
         let rules = self.cluster.devices.rules.values();
         let ruled = rules
-            .filter(|rule| rule.concerns(candidate.slice, &device.name))
+            .filter(|rule| features.taint_rules && rule.concerns(candidate.slice, &device.name))
             .map(|rule| &rule.taint);
-        if !device.taints.iter().chain(ruled).all(tolerated) {
+        if features.device_taints && !device.taints.iter().chain(ruled).all(tolerated) {
             return false;
         }
         let in_use = device.is_shared && self.given.parts.contains_key(&candidate.id);
@@ -364,6 +365,10 @@ impl<'a> Search<'a> {
     /// Whether the class's selectors and the request's hold.
     fn selected(&mut self, at: &At<'_>, candidate: &Candidate<'_>) -> Result<bool, String> {
         let Candidate { slice, device, .. } = candidate;
+        let features = &self.cluster.features;
+        if !features.binding_conditions && !device.readiness.wanted.is_empty() {
+            return Ok(false);
+        }
         let key = (at.claim, at.request, at.index, candidate.id.clone());
         if let Some(known) = self.matched.get(&key) {
             return Ok(*known);

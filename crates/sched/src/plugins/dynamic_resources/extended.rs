@@ -15,6 +15,9 @@ pub struct Mapping {
 
 /// The class of devices that stand for a resource, if there is one.
 pub fn class_of<'a>(context: &Context<'a>, resource: ResourceId) -> Option<&'a DeviceClass> {
+    if !context.cluster.features.extended_resources {
+        return None;
+    }
     let name = context.cluster.names.resource_name(resource);
     context.cluster.devices.class_of_resource(name)
 }

@@ -21,10 +21,10 @@ pub const EVENTS: &[ClusterEvent] = &[
             .or(Action::NODE_LABEL)
             .or(Action::NODE_ALLOCATABLE),
     ),
-    ClusterEvent::new(Resource::ResourceClaim, Action::ALL),
+    ClusterEvent::new(Resource::ResourceClaim, Action::ADD.or(Action::UPDATE)),
     ClusterEvent::new(Resource::Pod, Action::POD_CLAIM),
-    ClusterEvent::new(Resource::DeviceClass, Action::ALL),
-    ClusterEvent::new(Resource::ResourceSlice, Action::ALL),
+    ClusterEvent::new(Resource::DeviceClass, Action::ADD.or(Action::UPDATE)),
+    ClusterEvent::new(Resource::ResourceSlice, Action::ADD.or(Action::UPDATE)),
 ];
 
 /// No claim is shared by more.
@@ -144,6 +144,13 @@ fn checked(context: &Context<'_>) -> Result<Vec<Key>, String> {
             ));
         } else {
             for request in &claim.requests {
+                if request.has_subrequests && !context.cluster.features.prioritized_list {
+                    let namespace = context.cluster.names.text(claim.namespace);
+                    return Err(format!(
+                        "resource claim {namespace}/{}, request {}: has subrequests, but the DRAPrioritizedList feature is disabled",
+                        claim.name, request.name
+                    ));
+                }
                 for alternative in &request.alternatives {
                     if !devices.classes.contains_key(&alternative.class) {
                         let name = if request.has_subrequests {
@@ -340,9 +347,22 @@ pub fn to_deallocate(context: &Context<'_>, state: &ClaimState) -> Option<Key> {
 
 pub fn may_help(context: &Context<'_>, change: Change<'_>) -> bool {
     match change {
-        Change::Pod(_, Some(new)) => new.uid == context.pod.uid,
+        Change::Pod(_, Some(new)) => new.uid == context.pod.uid && claims(context).is_ok(),
+        Change::ResourceClaim(old, Some(new)) => claim_may_help(context, old, new),
         _ => true,
     }
+}
+
+/// As long as one of the pod's claims is missing, no other helps. Devices that are given back may help anybody.
+fn claim_may_help(context: &Context<'_>, old: Option<&ResourceClaim>, new: &ResourceClaim) -> bool {
+    let Ok(own) = claims(context) else {
+        return false;
+    };
+    if old.is_some_and(|old| old.allocation.is_some()) && new.allocation.is_none() {
+        return true;
+    }
+    let is_own = own.iter().any(|claim| claim.uid == new.uid);
+    is_own && old.is_none_or(|old| !old.has_status_of(new))
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ wire! {
         image: Option<WireImage>,
         gce_persistent_disk: Option<WireGcePd>,
         aws_elastic_block_store: Option<WireEbs>,
+        csi: Option<WireCsi>,
         iscsi: Option<WireIscsi>,
         rbd: Option<WireRbd>,
     }
@@ -110,6 +111,7 @@ wire! {
     WireImage { reference: String }
     WireGcePd { pd_name: String, read_only: bool }
     WireEbs { volume_id: String = "volumeID" }
+    WireCsi { driver: String }
     WireIscsi { iqn: String, read_only: bool }
     WireRbd { monitors: Vec<String>, pool: String, image: String, read_only: bool }
 
