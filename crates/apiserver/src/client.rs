@@ -3,29 +3,9 @@
 use kube::client::Body;
 use tower::util::MapRequest;
 
-use crate::auth::{MASTERS, User};
+use crate::auth::User;
 use crate::embed::Running;
 use crate::server::{Server, Trusted};
-
-impl User {
-    /// May do everything.
-    pub fn master(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            groups: vec![MASTERS.to_owned(), "system:authenticated".to_owned()],
-            ..Self::default()
-        }
-    }
-
-    /// A node, as its certificate would say.
-    pub fn node(name: &str) -> Self {
-        Self {
-            name: format!("system:node:{name}"),
-            groups: vec!["system:nodes".to_owned(), "system:authenticated".to_owned()],
-            ..Self::default()
-        }
-    }
-}
 
 impl Server {
     /// A client whose requests are this user's. Whoever holds it is trusted: nobody asks what the user may do.

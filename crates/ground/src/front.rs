@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{
-    Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Gate, LookupError,
-    PathPatternError, TokenReviewer,
+    Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations, Gate,
+    Habits, LookupError, PathPatternError, TokenReviewer,
 };
 use crate::clients::{self, Clients, ConfigError};
 use crate::serve::{
@@ -139,6 +139,7 @@ impl Config {
         let bound = http.bind().await?;
         let reviews = for_access.client_for("authorization", Some(REVIEWS), REVIEWED_WITHIN);
         let gate = Gate {
+            habits: Habits::default(),
             authenticator: Authenticator {
                 front_proxy: delegation.front_proxy.clone(),
                 client_ca: delegation.client_ca.clone(),
@@ -148,6 +149,7 @@ impl Config {
                     authentication.tokens_last,
                 ))),
                 anonymous: true,
+                expirations: Expirations::default(),
             },
             authorizer: Authorizer::new(reviews, self.authorization.rules.clone())?,
         };
@@ -168,7 +170,8 @@ async fn other(
     let Some(path) = path else {
         return Ok(clients.clone());
     };
-    let config = clients::Config::from_flag(Some(path.to_owned()));
+    let mut config = clients::Config::from_flag(Some(path.to_owned()));
+    config.traffic = clients.traffic();
     let built = config.build().await;
     built.map_err(|source| BuildError::Credentials { purpose, source })
 }

@@ -25,6 +25,8 @@ pub struct Config {
     pub keep: Option<Duration>,
     /// A container without figures withholds itself only, not its pod.
     pub lenient_pods: bool,
+    /// How much swap is used is shown, too.
+    pub swap: bool,
     /// Which nodes are scraped and listed.
     pub node_selector: Vec<Requirement>,
     /// What workloads used is remembered for so long.
@@ -40,6 +42,7 @@ impl Default for Config {
             resolution: Duration::from_secs(60),
             keep: None,
             lenient_pods: false,
+            swap: false,
             node_selector: Vec::new(),
             history: None,
             scrape: scrape::Config {
@@ -75,6 +78,7 @@ impl Config {
     pub fn build(self, client: kube::Client, source: Source) -> Result<Collector, IdentityError> {
         let mut settings = Settings::new(self.resolution);
         settings.lenient_pods = self.lenient_pods;
+        settings.swap = self.swap;
         settings.node_selector = self.node_selector;
         settings.history = self
             .history

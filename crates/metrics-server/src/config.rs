@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_ground::front;
 
-use crate::api::{Announced, Browsers};
+use crate::api::{Announced, Browsers, Verbosity};
 
 /// How the API is served, and to whom.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct Config {
     pub request_timeout: Duration,
     /// How long to go on serving after a signal, while others are told.
     pub shutdown_delay: Duration,
+    /// Sets how much is logged, where that is the server's to say.
+    pub verbosity: Option<Verbosity>,
 }
 
 impl Config {
@@ -33,6 +35,7 @@ impl Config {
             max_in_flight: (400, 200),
             request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,
+            verbosity: None,
         }
     }
 }

@@ -8,6 +8,8 @@ use crate::points::Point;
 pub struct Page<'a> {
     /// `None`: the page does not say all that is needed.
     pub node: Option<Point>,
+    /// Bytes of swap that the node uses, where that is wanted and told.
+    pub node_swap: Option<u64>,
     /// Sorted by namespace, pod and container; only whole ones.
     pub containers: Vec<ContainerPoint<'a>>,
     /// Series of containers that do not say whose they are.
@@ -22,6 +24,8 @@ pub struct ContainerPoint<'a> {
     pub pod: &'a str,
     pub container: &'a str,
     pub point: Point,
+    /// Bytes, where that is wanted and told.
+    pub swap: Option<u64>,
 }
 
 impl<'a> Page<'a> {
@@ -32,32 +36,41 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Reads a page. `asked_at`, nanoseconds since the epoch, is the time of what has no timestamp. `lenient`: a container
-/// without figures withholds itself only, not its pod.
-pub fn decode(page: &[u8], asked_at: i64, lenient: bool) -> Result<Page<'_>, SyntaxError> {
+/// What is read off a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reading {
+    /// A container without figures withholds itself only, not its pod.
+    pub lenient: bool,
+    pub swap: bool,
+}
+
+/// Reads a page. `asked_at`, nanoseconds since the epoch, is the time of what has no timestamp.
+pub fn decode(page: &[u8], asked_at: i64, reading: Reading) -> Result<Page<'_>, SyntaxError> {
     let mut parser = Parser::new(page)?;
-    let mut found = Findings::new(asked_at);
+    let mut found = Findings::new(asked_at, reading);
     while let Some(sample) = parser.sample()? {
         found.take(&sample);
     }
-    Ok(found.finish(lenient))
+    Ok(found.finish())
 }
 
-/// The three series of a container.
+/// The series of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Field {
     Cpu,
     Memory,
     Start,
+    Swap,
 }
 
 #[derive(Debug)]
 struct Findings<'a> {
     asked_at: i64,
+    reading: Reading,
     node: Figures,
     rows: Vec<Row<'a>>,
     /// For each field, the row after the one that last got it: families are mostly in the same order.
-    next: [usize; 3],
+    next: [usize; 4],
     unlabelled: u64,
     /// What the name of the sample before means.
     family: (&'a str, Family),
@@ -72,13 +85,15 @@ enum Family {
 }
 
 impl Family {
-    fn of(name: &str) -> Self {
+    fn of(name: &str, reading: Reading) -> Self {
         match name {
             "container_cpu_usage_seconds_total" => Self::Container(Field::Cpu),
             "container_memory_working_set_bytes" => Self::Container(Field::Memory),
             "container_start_time_seconds" => Self::Container(Field::Start),
             "node_cpu_usage_seconds_total" => Self::Node(Field::Cpu),
             "node_memory_working_set_bytes" => Self::Node(Field::Memory),
+            "container_swap_usage_bytes" if reading.swap => Self::Container(Field::Swap),
+            "node_swap_usage_bytes" if reading.swap => Self::Node(Field::Swap),
             _ => Self::Other,
         }
     }
@@ -114,6 +129,7 @@ struct Figures {
     cpu: Option<u64>,
     memory: Option<u64>,
     start: Option<i64>,
+    swap: Option<u64>,
     /// Of the later of CPU and memory, and the line that is on.
     at: i64,
     at_line: usize,
@@ -125,9 +141,14 @@ impl Figures {
         self.cpu = later.cpu.or(self.cpu);
         self.memory = later.memory.or(self.memory);
         self.start = later.start.or(self.start);
+        self.swap = later.swap.or(self.swap);
         if later.at_line > self.at_line {
             (self.at, self.at_line) = (later.at, later.at_line);
         }
+    }
+
+    fn tell_something(&self) -> bool {
+        self.cpu.is_some() || self.memory.is_some() || self.start.is_some()
     }
 
     /// `None`: something is missing. Nothing that runs uses nothing.
@@ -142,12 +163,13 @@ impl Figures {
 }
 
 impl<'a> Findings<'a> {
-    fn new(asked_at: i64) -> Self {
+    fn new(asked_at: i64, reading: Reading) -> Self {
         Self {
             asked_at,
+            reading,
             node: Figures::default(),
             rows: Vec::with_capacity(64),
-            next: [0; 3],
+            next: [0; 4],
             unlabelled: 0,
             family: ("", Family::Other),
         }
@@ -156,7 +178,7 @@ impl<'a> Findings<'a> {
     fn take(&mut self, sample: &Sample<'a, '_>) {
         // The parser lends the same piece of the page as long as the name is the same.
         if !std::ptr::eq(self.family.0, sample.name) {
-            self.family = (sample.name, Family::of(sample.name));
+            self.family = (sample.name, Family::of(sample.name, self.reading));
         }
         let field = match self.family.1 {
             Family::Container(field) => field,
@@ -180,7 +202,7 @@ impl<'a> Findings<'a> {
         figures.set(field, sample, self.asked_at);
     }
 
-    fn finish(mut self, lenient: bool) -> Page<'a> {
+    fn finish(mut self) -> Page<'a> {
         // Stable: of the same container, the later ones come later.
         self.rows.sort_by(|a, b| a.whose.cmp(&b.whose));
         self.rows.dedup_by(|later, earlier| {
@@ -190,8 +212,13 @@ impl<'a> Findings<'a> {
             }
             same
         });
+        if self.reading.swap {
+            // Swap alone makes no container.
+            self.rows.retain(|row| row.figures.tell_something());
+        }
         let mut page = Page {
             node: self.node.point(),
+            node_swap: self.node.swap,
             containers: Vec::with_capacity(self.rows.len()),
             unlabelled: self.unlabelled,
             incomplete: 0,
@@ -204,7 +231,7 @@ impl<'a> Findings<'a> {
             page.containers.extend(pod.iter().filter_map(Row::point));
             let missing = pod.len() - (page.containers.len() - before);
             page.incomplete += missing as u64;
-            if missing > 0 && !lenient {
+            if missing > 0 && !self.reading.lenient {
                 page.containers.truncate(before);
             }
         }
@@ -222,6 +249,10 @@ impl Figures {
                 self.start = Some(((sample.value * 1e9) as i64).max(0));
                 return;
             }
+            Field::Swap => {
+                self.swap = Some(sample.value as u64);
+                return;
+            }
         }
         let stamp = sample.timestamp;
         self.at = stamp.map_or(asked_at, |millis| millis.saturating_mul(1_000_000));
@@ -233,6 +264,7 @@ impl<'a> Row<'a> {
     fn point(&self) -> Option<ContainerPoint<'a>> {
         Some(ContainerPoint {
             point: self.figures.point()?,
+            swap: self.figures.swap,
             namespace: self.whose.namespace,
             pod: self.whose.pod,
             container: self.whose.container,

@@ -10,7 +10,11 @@ use super::*;
 const ASKED_AT: i64 = 5_000_000_000;
 
 fn shown(page: &str, lenient: bool) -> String {
-    let page = match decode(page.as_bytes(), ASKED_AT, lenient) {
+    let reading = Reading {
+        lenient,
+        ..Reading::default()
+    };
+    let page = match decode(page.as_bytes(), ASKED_AT, reading) {
         Ok(page) => page,
         Err(error) => return format!("{error}\n"),
     };
@@ -44,6 +48,34 @@ fn shown(page: &str, lenient: bool) -> String {
     text
 }
 
+#[test]
+fn swap_is_read_where_it_is_wanted() {
+    let whole = |whose: &str| {
+        container("cpu", whose, "1")
+            + &container("memory", whose, "2")
+            + &container("swap", whose, "4096")
+    };
+    let page = whole("n/p/a")
+        + &container("cpu", "n/p/b", "1")
+        + &container("memory", "n/p/b", "2")
+        // A container of which nothing else is told does not hide its pod.
+        + &container("swap", "n/p/gone", "7")
+        + "node_cpu_usage_seconds_total 1\nnode_memory_working_set_bytes 2\nnode_swap_usage_bytes 0\n";
+    for (swap, expected) in [
+        (true, (Some(0), vec![Some(4096), None])),
+        (false, (None, vec![None, None])),
+    ] {
+        let reading = Reading {
+            swap,
+            ..Reading::default()
+        };
+        let page = decode(page.as_bytes(), ASKED_AT, reading).unwrap();
+        let each = page.containers.iter().map(|one| one.swap).collect();
+        assert_eq!((page.node_swap, each), expected);
+        assert_eq!(page.incomplete, 0);
+    }
+}
+
 #[track_caller]
 fn check(page: &str, expected: Expect) {
     expected.assert_eq(&shown(page, false));
@@ -54,6 +86,7 @@ fn container(family: &str, whose: &str, value: &str) -> String {
     let name = match family {
         "cpu" => "container_cpu_usage_seconds_total",
         "memory" => "container_memory_working_set_bytes",
+        "swap" => "container_swap_usage_bytes",
         _ => "container_start_time_seconds",
     };
     format!(
@@ -260,7 +293,7 @@ proptest! {
                 container(family, WHOSE[*whose], &format!("{value} {at}"))
             })
             .collect();
-        let page = decode(text.as_bytes(), 0, false).unwrap();
+        let page = decode(text.as_bytes(), 0, Reading::default()).unwrap();
         let found: Vec<_> = page
             .containers
             .iter()

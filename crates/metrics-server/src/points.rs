@@ -24,6 +24,8 @@ pub struct Usage {
     pub window: i64,
     pub nanocores: u64,
     pub memory: u64,
+    /// `None`: nobody asked, or the kubelet does not tell.
+    pub swap: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -39,6 +41,8 @@ pub enum Decrease {
 pub struct Track {
     pub last: Point,
     pub previous: Option<Point>,
+    /// Bytes at the last point.
+    pub swap: Option<u64>,
 }
 
 impl Track {
@@ -47,7 +51,13 @@ impl Track {
         Self {
             last: point,
             previous: birth(&point, resolution),
+            swap: None,
         }
+    }
+
+    #[must_use]
+    pub fn with_swap(self, swap: Option<u64>) -> Self {
+        Self { swap, ..self }
     }
 
     /// A further point. `resolution` is the time between scrapes: a container that began since the last one has used
@@ -67,12 +77,17 @@ impl Track {
         Self {
             last: point,
             previous,
+            swap: None,
         }
     }
 
     /// `None`: one point is not enough.
     pub fn usage(&self) -> Option<Result<Usage, Decrease>> {
-        Some(usage(&self.last, &self.previous?))
+        let usage = usage(&self.last, &self.previous?);
+        Some(usage.map(|usage| Usage {
+            swap: self.swap,
+            ..usage
+        }))
     }
 }
 
@@ -100,6 +115,7 @@ fn usage(last: &Point, previous: &Point) -> Result<Usage, Decrease> {
         window,
         nanocores: (cpu as f64 / seconds) as u64,
         memory: last.memory,
+        swap: None,
     })
 }
 
@@ -179,11 +195,13 @@ mod tests {
         let fell = Track {
             last: point(0, 1060, 5),
             previous: Some(point(0, 1000, 10)),
+            swap: None,
         };
         assert_eq!(fell.usage(), Some(Err(Decrease::Cpu)));
         let younger = Track {
             last: point(1, 1060, 50),
             previous: Some(point(2, 1000, 10)),
+            swap: None,
         };
         assert_eq!(younger.usage(), Some(Err(Decrease::Start)));
     }

@@ -10,7 +10,7 @@ use plimsoll_ground::clients::Clients;
 use plimsoll_ground::front::{BuildError, Front};
 use plimsoll_ground::health::{Endpoint, Health, InFlight};
 use plimsoll_ground::reflect;
-use plimsoll_ground::serve;
+use plimsoll_ground::serve::{self, Responder};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
@@ -73,6 +73,8 @@ impl Config {
                 requests: Requests::default(),
                 access: AccessCounts::default(),
                 sockets: front.bound.counters(),
+                gate: front.gate.clone(),
+                traffic: clients.traffic(),
             },
             announced: Announced {
                 past: figures.history.is_some(),
@@ -80,6 +82,7 @@ impl Config {
             },
             browsers: self.browsers,
             address: format!(":{}", front.bound.local_addr().port()),
+            verbosity: self.verbosity,
         });
         Ok(Server {
             front,
@@ -152,7 +155,7 @@ impl Server {
         self.front.keep_current(&shutdown);
         Running {
             certificate: self.front.bound.certificate(),
-            serving: self.front.bound.spawn(self.surface),
+            serving: self.front.bound.spawn(Responder(self.surface)),
             stopper: self.stopper,
             shutdown_delay: self.shutdown_delay,
         }

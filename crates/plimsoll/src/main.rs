@@ -6,6 +6,7 @@ mod explain;
 mod front_args;
 mod go;
 mod koordlet_args;
+mod logging;
 mod manager;
 mod metrics_server;
 mod perf_config;
@@ -15,22 +16,21 @@ mod simulate;
 mod up;
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use plimsoll_agent::World;
 use plimsoll_host::{Clock, HostRoot};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use agent_args::AgentArgs;
 use cluster_args::Member;
 use explain::ExplainArgs;
+use logging::LogArgs;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
 use scheduler::SchedulerArgs;
@@ -72,26 +72,6 @@ struct CadvisorLine {
     logging: LogArgs,
     #[command(flatten)]
     agent: AgentArgs,
-}
-
-#[derive(Debug, Args)]
-struct LogArgs {
-    /// How much to log: error, warn, info, debug, trace, or a filter like plimsoll_containers=debug [default: info; up:
-    /// warn]
-    #[arg(long, global = true, value_name = "FILTER", env = "PLIMSOLL_LOG")]
-    log: Option<String>,
-    /// How log lines look
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    log_format: LogFormat,
-    /// Print the version
-    #[arg(long, global = true, action = clap::ArgAction::Version)]
-    version: Option<bool>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,11 +123,10 @@ fn main() -> ExitCode {
         }
     };
     let unless_told = match &asked.role {
-        Role::Agent(agent) if agent.verbosity() >= 4 => "debug",
-        Role::Agent(_) => "info",
-        Role::MetricsServer(server) if server.verbosity() >= 4 => "debug",
-        Role::Scheduler(scheduler) if scheduler.verbosity() >= 4 => "debug",
-        Role::MetricsServer(_) | Role::Manager(_) | Role::Scheduler(_) => "info",
+        Role::Agent(agent) => logging::level(agent.verbosity()),
+        Role::MetricsServer(server) => logging::level(server.verbosity()),
+        Role::Scheduler(scheduler) => logging::level(scheduler.verbosity()),
+        Role::Manager(_) => "info",
         // A person reads what it prints; the log is for trouble.
         Role::Up(_) | Role::Explain(_) | Role::Simulate(_) => "warn",
     };
@@ -156,10 +135,10 @@ fn main() -> ExitCode {
         Role::Scheduler(scheduler) => scheduler.wants_json_log(),
         _ => false,
     };
-    start_logging(&asked.logging, unless_told, json);
+    let log = asked.logging.start(unless_told, json);
     let outcome = match &asked.role {
         Role::Agent(agent) => run_agent(agent, asked.called),
-        Role::MetricsServer(server) => metrics_server::run(server),
+        Role::MetricsServer(server) => metrics_server::run(server, log),
         Role::Scheduler(scheduler) => scheduler::run(scheduler),
         Role::Manager(manager) => manager::run(manager),
         Role::Explain(explain) => explain::run(explain),
@@ -237,27 +216,6 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
         role: line.role,
         called,
     })
-}
-
-fn start_logging(line: &LogArgs, unless_told: &str, json: bool) {
-    // The client library's words on failures are told by whoever asked, with what to do about them.
-    let quieted = format!("{unless_told},kube_client=off");
-    let wanted = line.log.as_deref().unwrap_or(&quieted);
-    let (filter, complaint) = match EnvFilter::try_new(wanted) {
-        Ok(filter) => (filter, None),
-        Err(error) => (EnvFilter::new("info"), Some(error)),
-    };
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    match line.log_format {
-        LogFormat::Text if !json => builder.init(),
-        LogFormat::Text | LogFormat::Json => builder.json().init(),
-    }
-    if let Some(error) = complaint {
-        tracing::warn!(%error, "--log makes no sense, logging at info");
-    }
 }
 
 fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {

@@ -1,22 +1,19 @@
 //! What a scheduler tells over HTTPS: how it is, its figures, its configuration, and why pods are where they are.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode, request};
+use http::{HeaderMap, Method, Response, StatusCode, request};
 use http_body_util::Full;
 use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::front::Front;
 use plimsoll_ground::health::{Endpoint, Health};
 use plimsoll_ground::metrics::Page;
-use plimsoll_ground::serve;
+use plimsoll_ground::serve::{self, Respond, Responder, Sent};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::json;
 
@@ -62,7 +59,7 @@ pub fn spawn(front: Front, shared: Shared, flags: BTreeMap<String, String>) -> S
         started: jiff::Timestamp::now(),
     };
     Serving {
-        serving: front.bound.spawn(surface),
+        serving: front.bound.spawn(Responder(surface)),
         stopper,
     }
 }
@@ -219,21 +216,10 @@ fn version() -> String {
         .to_string()
 }
 
-impl<B: Send + 'static> tower::Service<Request<B>> for Surface {
-    type Response = Answer;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+impl Respond for Surface {
+    type Body = Full<Bytes>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let surface = self.clone();
-        Box::pin(async move {
-            // Nothing that is answered here has a body that matters.
-            let (head, _) = request.into_parts();
-            Ok(surface.handle(head).await)
-        })
+    async fn respond(self, head: request::Parts, _: Sent) -> Answer {
+        self.handle(head).await
     }
 }

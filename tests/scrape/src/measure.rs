@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use plimsoll_metrics_server::decode::decode;
+use plimsoll_metrics_server::decode::{Reading, decode};
 use serde_json::{Value, json};
 
 use crate::Options;
@@ -47,7 +47,7 @@ pub fn decode_mb_per_s(kubelets: &Kubelets) -> Result<f64> {
         const TIMES: u32 = 200;
         let before = thread_time();
         for _ in 0..TIMES {
-            let page = decode(std::hint::black_box(page.as_bytes()), 0, false)?;
+            let page = decode(std::hint::black_box(page.as_bytes()), 0, Reading::default())?;
             ensure!(page.containers.len() == kubelets.pods, "pods are missing");
         }
         best = best.min(thread_time().saturating_sub(before) / TIMES);

@@ -10,6 +10,7 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::{Body as HttpBody, Incoming};
+use plimsoll_ground::auth::Impersonation;
 use plimsoll_ground::serve::Peer;
 use plimsoll_ground::shutdown::Shutdown;
 
@@ -17,7 +18,7 @@ use super::Remote;
 use super::backend::{BoxError, ReachError};
 use super::resolve::Address;
 use crate::answer::{self, Answer, full};
-use crate::auth::{User, front_proxy, strip_impersonation};
+use crate::auth::{User, front_proxy};
 use crate::paths::page_not_found;
 use crate::server::Server;
 
@@ -111,7 +112,7 @@ fn outgoing(parts: &Parts, address: &Address, user: &User) -> Option<Parts> {
     strip_hop_by_hop(headers);
     headers.remove(header::HOST);
     headers.remove(header::AUTHORIZATION);
-    strip_impersonation(headers);
+    Impersonation::strip(headers);
     front_proxy::identify(headers, user);
     let peer = parts.extensions.get::<Peer>().map(|peer| peer.address);
     forwarded(headers, peer, address, path);

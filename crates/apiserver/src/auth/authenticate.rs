@@ -3,13 +3,10 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
-use ring::digest;
-use x509_parser::der_parser::oid;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use plimsoll_ground::auth::user_of_certificate;
 
-use super::service_account::EXTRA_CREDENTIAL_ID;
+use super::User;
 use super::tokens::{TokenError, Tokens};
-use super::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User};
 use crate::kinds::Lookup;
 use crate::status::Failure;
 
@@ -23,21 +20,21 @@ pub(super) fn authenticate(
 ) -> Result<User, Failure> {
     let by_certificate = certificate.map(user_of_certificate);
     if let Some(Ok(Some(user))) = by_certificate {
-        return Ok(authenticated(user));
+        return Ok(user.authenticated());
     }
     let by_token = match bearer_token(headers) {
         Bearer::Token(token) => Some(tokens.authenticate(token, &[], now, world)),
         Bearer::None | Bearer::AfterSpaces => None,
     };
     match by_token {
-        Some(Ok((user, _))) => Ok(authenticated(user)),
+        Some(Ok((user, _))) => Ok(user.authenticated()),
         Some(Err(problem)) => {
             tracing::debug!(%problem, "token refused");
             Err(Failure::unauthorized())
         }
         // A credential that is no good does not make its bearer anonymous.
         None if matches!(by_certificate, Some(Err(_))) => Err(Failure::unauthorized()),
-        None => Ok(anonymous()),
+        None => Ok(User::anonymous()),
     }
 }
 
@@ -52,14 +49,14 @@ pub(super) fn authenticate_token(
     match bearer_of(header) {
         Bearer::Token(token) => {
             let (user, audiences) = tokens.authenticate(token, audiences, now, world)?;
-            Ok((authenticated(user), audiences))
+            Ok((user.authenticated(), audiences))
         }
         Bearer::None | Bearer::AfterSpaces => {
             let audiences = match audiences {
                 [] => &tokens.audiences,
                 asked => asked,
             };
-            Ok((anonymous(), audiences.to_vec()))
+            Ok((User::anonymous(), audiences.to_vec()))
         }
     }
 }
@@ -69,22 +66,6 @@ pub fn ignored_token_warning(headers: &HeaderMap) -> Option<&'static str> {
     matches!(bearer_token(headers), Bearer::AfterSpaces).then_some(
         "the provided Authorization header contains extra space before the bearer token, and is ignored",
     )
-}
-
-fn anonymous() -> User {
-    User {
-        name: ANONYMOUS.to_owned(),
-        groups: vec![UNAUTHENTICATED.to_owned()],
-        ..User::default()
-    }
-}
-
-fn authenticated(mut user: User) -> User {
-    let said = user.in_group(AUTHENTICATED) || user.in_group(UNAUTHENTICATED);
-    if user.name != ANONYMOUS && !said {
-        user.groups.push(AUTHENTICATED.to_owned());
-    }
-    user
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -116,41 +97,6 @@ fn bearer_of(header: &str) -> Bearer<'_> {
         },
         _ => Bearer::None,
     }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct BadCertificate;
-
-/// Common name, organisations as groups, and where it has one the UID; `None` without a common name.
-fn user_of_certificate(der: &[u8]) -> Result<Option<User>, BadCertificate> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| BadCertificate)?;
-    let subject = certificate.subject();
-    let text = |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| {
-        attribute.as_str().map(str::to_owned).ok()
-    };
-    let name = subject.iter_common_name().filter_map(text).last();
-    let Some(name) = name.filter(|name| !name.is_empty()) else {
-        return Ok(None);
-    };
-    let uid_oid = oid!(1.3.6.1.4.1.57683.2);
-    let uids: Vec<String> = subject.iter_by_oid(&uid_oid).filter_map(text).collect();
-    let uid = match uids.as_slice() {
-        [] => String::new(),
-        [uid] if !uid.is_empty() => uid.clone(),
-        _ => return Err(BadCertificate),
-    };
-    let hash = digest::digest(&digest::SHA256, der);
-    let hash: String = hash.as_ref().iter().map(|b| format!("{b:02x}")).collect();
-    Ok(Some(User {
-        name,
-        uid,
-        groups: subject.iter_organization().filter_map(text).collect(),
-        extra: [(
-            EXTRA_CREDENTIAL_ID.to_owned(),
-            vec![format!("X509SHA256={hash}")],
-        )]
-        .into(),
-    }))
 }
 
 #[cfg(test)]

@@ -17,16 +17,15 @@ mod tests;
 mod token_request;
 mod tokens;
 
-use std::collections::BTreeMap;
-
 use http::HeaderMap;
 use jiff::Timestamp;
+use plimsoll_ground::auth::Habits;
 use serde_json::Value;
 
 pub use aggregate::aggregated_rules;
 pub use authenticate::ignored_token_warning;
-pub use impersonate::strip as strip_impersonation;
 pub use jwt::{KeyError, SigningKey};
+pub use plimsoll_ground::auth::{MASTERS, UserInfo as User};
 pub use reviews::Review;
 pub use rules::Rule;
 
@@ -34,33 +33,12 @@ use crate::field::quote;
 use crate::kinds::Lookup;
 use crate::request::{RequestInfo, ResourcePath};
 use crate::status::{Failure, Subject};
-use impersonate::Impersonation;
 use rbac::PolicyCache;
 use rules::{Action, Target};
 use tokens::{StaticTokens, Tokens};
 
-pub const ANONYMOUS: &str = "system:anonymous";
-pub const AUTHENTICATED: &str = "system:authenticated";
-pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// May do everything, without being asked about.
-pub const MASTERS: &str = "system:masters";
 /// Who issues the tokens of service accounts, and whom they are meant for, unless said otherwise.
 pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-
-/// An identity, as tokens, certificates and reviews have it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct User {
-    pub name: String,
-    pub uid: String,
-    pub groups: Vec<String>,
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-impl User {
-    pub fn in_group(&self, group: &str) -> bool {
-        self.groups.iter().any(|one| one == group)
-    }
-}
 
 #[derive(Debug)]
 pub struct Config {
@@ -76,7 +54,7 @@ pub struct Config {
 pub struct Authority {
     tokens: Tokens,
     policy: PolicyCache,
-    impersonation: Impersonation,
+    habits: Habits,
     clock: fn() -> Timestamp,
 }
 
@@ -87,7 +65,7 @@ impl Authority {
         Self {
             tokens: Tokens::new(known, config.signing_key, config.issuer, audiences),
             policy: PolicyCache::default(),
-            impersonation: Impersonation::default(),
+            habits: Habits::default(),
             clock: config.clock,
         }
     }
@@ -108,7 +86,7 @@ impl Authority {
     }
 
     /// The user as whom `request` is to be made: `user`, unless the headers name another and that is permitted. The
-    /// headers are then to be taken away ([`strip_impersonation`]).
+    /// headers are then to be taken away ([`plimsoll_ground::auth::Impersonation::strip`]).
     pub fn impersonate(
         &self,
         user: User,
@@ -116,9 +94,8 @@ impl Authority {
         request: &RequestInfo,
         world: &dyn Lookup,
     ) -> Result<User, Failure> {
-        let confirm = |user: &User, action: Action<'_>| self.confirm(user, action, world);
-        self.impersonation
-            .resolve(user, headers, action_of(request), &confirm)
+        let action = action_of(request);
+        impersonate::resolve(self, &self.habits, user, headers, action, world)
     }
 
     pub fn authorize(

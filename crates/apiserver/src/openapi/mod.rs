@@ -19,7 +19,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use plimsoll_ground::rest::fingerprint::hex;
-use plimsoll_ground::rest::openapi::to_protobuf;
+use plimsoll_ground::rest::openapi::v2_to_protobuf;
 use rustc_hash::FxHashMap;
 use serde_json::{Map, Value, json};
 
@@ -93,7 +93,7 @@ impl OpenApi {
     /// The same in protobuf, not compressed: it is asked for once in a while.
     pub fn v2_protobuf(&self, definitions: Definitions<'_>) -> Vec<u8> {
         let document = serde_json::from_slice(&self.v2(definitions).plain()).unwrap_or_default();
-        to_protobuf(&document)
+        v2_to_protobuf(&document)
     }
 
     fn made(

@@ -22,8 +22,8 @@ use plimsoll_apiserver::auth::{MASTERS, User};
 use plimsoll_apiserver::embed::{Config, Running};
 use plimsoll_apiserver::server::Trusted;
 use plimsoll_ground::auth::{
-    Access, Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Gate,
-    TokenReviewer,
+    Access, Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
+    Gate, Habits, TokenReviewer,
 };
 use plimsoll_ground::serve::{self, Certificate, Clients, Serving, Tls, certified_key};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -270,11 +270,13 @@ impl Aggregated {
             .unwrap();
         let tokens = TokenReviewer::new(client.clone(), Vec::new(), Duration::from_secs(10));
         let gate = Gate {
+            habits: Habits::default(),
             authenticator: Authenticator {
                 front_proxy: delegation.front_proxy.clone(),
                 client_ca: delegation.client_ca.clone(),
                 tokens: Some(Arc::new(tokens)),
                 anonymous: false,
+                expirations: Expirations::default(),
             },
             authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
         };

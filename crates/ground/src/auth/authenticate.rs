@@ -6,16 +6,39 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, request};
+use parking_lot::Mutex;
 
-use super::certificate::{common_name, user_of_certificate};
+use super::certificate::{common_name, seconds_left, user_of_certificate};
 use super::front_proxy::{FrontProxy, FrontProxyRules};
 use super::user::UserInfo;
+use crate::metrics::{Histogram, Page};
 use crate::serve::{Peer, Trust};
+
+/// Half an hour to a year.
+const LEFT: [f64; 14] = [
+    0.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    21_600.0,
+    43_200.0,
+    86_400.0,
+    172_800.0,
+    345_600.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+];
 
 /// Whose token is this?
 pub trait Tokens: fmt::Debug + Send + Sync {
     /// `Ok(None)`: it is nobody's.
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<UserInfo>, TokenError>>;
+
+    /// What is counted of it, where something is.
+    fn write(&self, _: &mut Page) {}
 }
 
 /// The question could not be answered, which is no reason to let anybody in.
@@ -38,9 +61,47 @@ pub struct Authenticator {
     pub tokens: Option<Arc<dyn Tokens>>,
     /// Those without any credentials are let in as nobody in particular.
     pub anonymous: bool,
+    /// How long certificates that name users are good for.
+    pub expirations: Expirations,
+}
+
+/// How long the certificates are good for that requests came with. Clones count the same.
+#[derive(Debug, Clone)]
+pub struct Expirations(Arc<Mutex<Histogram>>);
+
+impl Default for Expirations {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Histogram::new(LEFT.into()))))
+    }
+}
+
+impl Expirations {
+    fn observe(&self, leaf: &[u8]) {
+        if let Some(left) = seconds_left(leaf) {
+            self.0.lock().observe(left);
+        }
+    }
+
+    fn write(&self, page: &mut Page) {
+        let name = "apiserver_client_certificate_expiration_seconds";
+        page.family(
+            name,
+            "histogram",
+            "[ALPHA] How long the certificates of those who asked are still good for.",
+        );
+        page.histogram(name, &[], &self.0.lock());
+    }
 }
 
 impl Authenticator {
+    /// What is counted of it.
+    pub(super) fn write(&self, page: &mut Page) {
+        self.expirations.write(page);
+        if let Some(tokens) = &self.tokens {
+            tokens.write(page);
+        }
+    }
+
     /// Finds out who asks, by the request's headers and its [`Peer`]. Afterwards the headers hold no credentials and
     /// nothing that claims to come from a front proxy, whoever sent it.
     pub async fn authenticate(
@@ -123,6 +184,7 @@ impl Authenticator {
         }
         let verified = peer.verified_by(&self.client_ca);
         verified.map_err(|error| format!("verifying the client's certificate failed: {error}"))?;
+        self.expirations.observe(leaf);
         user_of_certificate(leaf).map_err(|error| error.to_string())
     }
 }

@@ -10,8 +10,9 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{Api, PostParams};
 
-use super::review::{Answers, ReviewError, persistently};
+use super::review::{Answers, Attempts, ReviewError, persistently};
 use super::user::{MASTERS, UserInfo};
+use crate::metrics::Page;
 
 const REMEMBERED: usize = 8192;
 /// Longer questions are not remembered: their length is in the hands of whoever asks.
@@ -97,6 +98,7 @@ pub struct Authorizer {
     allowed_lasts: Duration,
     refused_lasts: Duration,
     answers: Arc<Answers<SubjectAccessReviewStatus>>,
+    attempts: Arc<Attempts>,
 }
 
 impl std::fmt::Debug for Authorizer {
@@ -115,7 +117,13 @@ impl Authorizer {
             allowed_lasts: config.allowed_lasts,
             refused_lasts: config.refused_lasts,
             answers: Arc::new(Answers::new(REMEMBERED)),
+            attempts: Arc::default(),
         })
+    }
+
+    /// How the API server was asked.
+    pub(super) fn write(&self, page: &mut Page) {
+        self.attempts.write(page, "authz");
     }
 
     /// An error means that nobody knows, and that the answer is no.
@@ -130,13 +138,14 @@ impl Authorizer {
         };
         let digest = self.answers.digest(&[&text]);
         let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let attempts = Arc::clone(&self.attempts);
         let ask = async move {
             let question = SubjectAccessReview {
                 spec,
                 ..SubjectAccessReview::default()
             };
             let params = PostParams::default();
-            let answer = persistently(|| reviews.create(&params, &question)).await?;
+            let answer = persistently(&attempts, || reviews.create(&params, &question)).await?;
             Ok(answer.status.unwrap_or_default())
         };
         let short = access.length() < LONGEST_REMEMBERED;

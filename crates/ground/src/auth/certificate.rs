@@ -34,6 +34,13 @@ pub fn common_name(der: &[u8]) -> Result<String, CertificateError> {
     Ok(last.unwrap_or_default().to_owned())
 }
 
+/// How long it is still good for.
+pub(super) fn seconds_left(der: &[u8]) -> Option<f64> {
+    let ends = parse(der).ok()?.validity().not_after.timestamp();
+    let now = jiff::Timestamp::now().as_second();
+    Some((ends - now) as f64)
+}
+
 /// Common name, organisations as groups, and where it has one the UID; `None` without a common name. Whether the
 /// certificate is to be believed is another question, to be asked first.
 pub fn user_of_certificate(der: &[u8]) -> Result<Option<UserInfo>, CertificateError> {

@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use super::authenticate::{Authenticator, Unauthenticated};
 use super::authorize::{Access, Authorizer, Decision};
-use super::impersonate::{Impersonation, Need};
+use super::impersonate::{Habits, Impersonation, Judge};
 use super::review::ReviewError;
 use super::user::UserInfo;
+use crate::metrics::Page;
 use crate::rest::status::Failure;
 use crate::serve::LastOnHttp2;
 
@@ -19,6 +20,7 @@ use crate::serve::LastOnHttp2;
 pub struct Gate {
     pub authenticator: Authenticator,
     pub authorizer: Authorizer,
+    pub habits: Habits,
 }
 
 /// Why somebody was not let through.
@@ -39,6 +41,12 @@ pub enum Refusal {
 }
 
 impl Gate {
+    /// What is counted of those who ask, and of asking about them.
+    pub fn write(&self, page: &mut Page) {
+        self.authenticator.write(page);
+        self.authorizer.write(page);
+    }
+
     /// Who asks, or whom they act as, if they may. Takes the credentials out of the request's headers.
     pub async fn admit(
         &self,
@@ -66,45 +74,10 @@ impl Gate {
             return Ok(user);
         };
         Impersonation::strip(&mut head.headers);
-        let mut first = None;
-        for way in other.ways(&user, access) {
-            match self.has_all(&way.asker, &way.needs).await {
-                Ok(()) => {
-                    tracing::info!(user = user.name, acts_as = way.user.name, uri = %head.uri, "impersonation");
-                    return Ok(way.user);
-                }
-                Err(refusal) => first = first.or(Some(refusal)),
-            }
-        }
-        let no_way = || Refusal::BadRequest("all impersonation modes failed".to_owned());
-        Err(first.unwrap_or_else(no_way))
-    }
-
-    pub(super) async fn has_all(&self, user: &UserInfo, needs: &[Need]) -> Result<(), Refusal> {
-        for need in needs {
-            match need {
-                Need::One(access) => self.has(user, access).await?,
-                Need::Many(all, each) => {
-                    if self.has(user, all).await.is_ok() {
-                        continue;
-                    }
-                    for access in each {
-                        self.has(user, access).await?;
-                    }
-                }
-                Need::Never(access, why) => return Err(forbid(user, access, why)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Whoever wants to act as somebody else and cannot be judged is refused, not put off.
-    async fn has(&self, user: &UserInfo, access: &Access) -> Result<(), Refusal> {
-        match self.authorizer.decide(user, access).await {
-            Ok(Decision::Allowed) => Ok(()),
-            Ok(Decision::Refused { reason }) => Err(forbid(user, access, &reason)),
-            Err(error) => Err(forbid(user, access, &error.to_string())),
-        }
+        let resolved = other.resolve(&user, access, &self.habits, self).await;
+        resolved.inspect(|other| {
+            tracing::info!(user = user.name, acts_as = other.name, uri = %head.uri, "impersonation");
+        })
     }
 
     /// Whether they may.
@@ -126,6 +99,23 @@ impl Gate {
                 error,
             }),
         }
+    }
+}
+
+/// Whoever wants to act as somebody else and cannot be judged is refused, not put off.
+impl Judge for Gate {
+    type Refusal = Refusal;
+
+    async fn confirm(&self, user: &UserInfo, access: &Access) -> Result<(), Refusal> {
+        match self.authorizer.decide(user, access).await {
+            Ok(Decision::Allowed) => Ok(()),
+            Ok(Decision::Refused { reason }) => Err(forbid(user, access, &reason)),
+            Err(error) => Err(forbid(user, access, &error.to_string())),
+        }
+    }
+
+    fn refuse(&self, user: &UserInfo, access: &Access, why: &str) -> Refusal {
+        forbid(user, access, why)
     }
 }
 

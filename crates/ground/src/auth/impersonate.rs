@@ -2,23 +2,27 @@
 //!
 //! There are several ways to be allowed to. The narrow ones want a right to act as that user (`impersonate:MODE`) and a
 //! right to do just this while doing so (`impersonate-on:MODE:VERB`); the old one, `impersonate`, is for everything. The
-//! narrow ones are tried first, and what is said of a refusal is what the first of them said.
+//! narrow ones are tried first, unless somebody was allowed in another way before; what is said of a refusal is what the
+//! first of them said.
+
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::HeaderName;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use parking_lot::Mutex;
 
+use super::account;
 use super::authorize::Access;
 use super::user::{ANONYMOUS, MASTERS, UNAUTHENTICATED, UserInfo};
 use crate::percent::decoded;
-use crate::rest::field::quote;
+use crate::rest::field::{FieldError, Path, quote, summary};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// Where a service account's token says on which node its pod is.
@@ -26,6 +30,39 @@ const NODE_OF_POD: &str = "authentication.kubernetes.io/node-name";
 const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
 /// Whoever wants so many may be allowed all of them at once.
 const MANY: usize = 4;
+/// How many users' ways are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// Whoever knows what a user may.
+pub trait Judge {
+    type Refusal;
+
+    fn confirm(
+        &self,
+        user: &UserInfo,
+        access: &Access,
+    ) -> impl Future<Output = Result<(), Self::Refusal>>;
+
+    fn refuse(&self, user: &UserInfo, access: &Access, why: &str) -> Self::Refusal;
+}
+
+/// Which way each user was last allowed: it is tried first, and so it is what a refusal speaks of. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Habits(Arc<Mutex<HashMap<String, Mode>>>);
+
+impl Habits {
+    fn of(&self, user: &str) -> Option<Mode> {
+        self.0.lock().get(user).copied()
+    }
+
+    fn note(&self, user: &str, mode: Mode) {
+        let mut modes = self.0.lock();
+        if modes.len() >= REMEMBERED {
+            modes.clear();
+        }
+        modes.insert(user.to_owned(), mode);
+    }
+}
 
 /// Whom a request wants to act as, as its headers say.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,17 +70,18 @@ pub struct Impersonation(UserInfo);
 
 /// A way to be allowed to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Way {
+struct Way {
+    mode: Mode,
     /// Whose rights are asked about.
-    pub asker: UserInfo,
+    asker: UserInfo,
     /// All of them must be had.
-    pub needs: Vec<Need>,
+    needs: Vec<Need>,
     /// Who they are then.
-    pub user: UserInfo,
+    user: UserInfo,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Need {
+enum Need {
     One(Access),
     /// The first alone does, or else all the others.
     Many(Access, Vec<Access>),
@@ -89,13 +127,13 @@ impl Mode {
 
     fn is_for(self, wanted: &UserInfo, asker: &UserInfo) -> bool {
         let bare = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
-        let node = node(&wanted.name);
-        let account = service_account(&wanted.name);
+        let node = account::node_of_user_name(&wanted.name);
+        let account = account::split_user_name(&wanted.name);
         match self {
             Self::AssociatedNode => {
                 let on = asker.extra.get(NODE_OF_POD).map(Vec::as_slice);
                 let is_there = node.is_some_and(|node| matches!(on, Some([on]) if on == node));
-                bare && is_there && service_account(&asker.name).is_some()
+                bare && is_there && account::split_user_name(&asker.name).is_some()
             }
             Self::ArbitraryNode => bare && node.is_some(),
             Self::ServiceAccount => bare && account.is_some(),
@@ -139,9 +177,33 @@ impl Impersonation {
         ))
     }
 
-    /// Ways in which `asker` might be allowed, for what they want to do. There is always one.
-    pub fn ways(&self, asker: &UserInfo, access: &Access) -> Vec<Way> {
-        let modes = Mode::ALL.into_iter();
+    /// The user as whom `asker` may do what they want to.
+    pub async fn resolve<J: Judge>(
+        &self,
+        asker: &UserInfo,
+        access: &Access,
+        habits: &Habits,
+        judge: &J,
+    ) -> Result<UserInfo, J::Refusal> {
+        let mut refusal = None;
+        for way in self.ways(asker, access, habits.of(&asker.name)) {
+            match way.is_open(judge).await {
+                Ok(()) => {
+                    habits.note(&asker.name, way.mode);
+                    return Ok(way.user);
+                }
+                Err(refused) => refusal = refusal.or(Some(refused)),
+            }
+        }
+        // There is always a way to be refused.
+        let nobody = || judge.refuse(asker, access, "all impersonation modes failed");
+        Err(refusal.unwrap_or_else(nobody))
+    }
+
+    /// Ways in which `asker` might be allowed, for what they want to do, the usual one first.
+    fn ways(&self, asker: &UserInfo, access: &Access, usual: Option<Mode>) -> Vec<Way> {
+        let others = Mode::ALL.into_iter().filter(|mode| Some(*mode) != usual);
+        let modes = usual.into_iter().chain(others);
         let modes = modes.filter(|mode| mode.is_for(&self.0, asker));
         modes.map(|mode| self.way(mode, asker, access)).collect()
     }
@@ -165,6 +227,7 @@ impl Impersonation {
             asker.extra = [(ASSOCIATED_KEYS.to_owned(), keys)].into();
         }
         Way {
+            mode,
             asker,
             needs,
             user: self.becomes(mode),
@@ -175,11 +238,12 @@ impl Impersonation {
         let name = &self.0.name;
         let group = of_names(mode);
         let mut need = attributes(mode, group, "users", name);
-        if let Some((namespace, account)) = service_account(name) {
+        if let Some((namespace, account)) = account::split_user_name(name) {
             need = attributes(mode, group, "serviceaccounts", account);
             need.namespace = Some(namespace.to_owned());
         }
-        if let Some(node) = node(name).filter(|_| mode != Mode::Legacy) {
+        let node = account::node_of_user_name(name);
+        if let Some(node) = node.filter(|_| mode != Mode::Legacy) {
             let node = match mode {
                 Mode::AssociatedNode => "*",
                 _ => node,
@@ -231,16 +295,13 @@ impl Impersonation {
 
     fn becomes(&self, mode: Mode) -> UserInfo {
         let mut user = self.0.clone();
-        if mode != Mode::Legacy && node(&user.name).is_some() {
+        if mode != Mode::Legacy && account::node_of_user_name(&user.name).is_some() {
             user.groups = vec![NODES.to_owned()];
         }
         if user.groups.is_empty()
-            && let Some((namespace, _)) = service_account(&user.name)
+            && let Some((namespace, _)) = account::split_user_name(&user.name)
         {
-            user.groups = vec![
-                "system:serviceaccounts".to_owned(),
-                format!("system:serviceaccounts:{namespace}"),
-            ];
+            user.groups = account::groups(namespace);
         }
         let mut user = user.authenticated();
         if user.name == ANONYMOUS && !user.in_group(UNAUTHENTICATED) {
@@ -262,17 +323,36 @@ impl Impersonation {
     }
 }
 
+impl Way {
+    async fn is_open<J: Judge>(&self, judge: &J) -> Result<(), J::Refusal> {
+        for need in &self.needs {
+            match need {
+                Need::One(access) => judge.confirm(&self.asker, access).await?,
+                Need::Many(all, each) => {
+                    if judge.confirm(&self.asker, all).await.is_ok() {
+                        continue;
+                    }
+                    for access in each {
+                        judge.confirm(&self.asker, access).await?;
+                    }
+                }
+                Need::Never(access, why) => return Err(judge.refuse(&self.asker, access, why)),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What the narrow ways do not take, and why.
 fn odd_extra(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
     }
-    let is_whole = |(domain, path): (&str, &str)| is_subdomain(domain) && !path.is_empty();
-    if !key.split_once('/').is_some_and(is_whole) {
+    let problems = path_problems(key);
+    if !problems.is_empty() {
+        let problems = summary(&problems);
         return Some(format!(
-            "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: must be a \
-             domain-prefixed path (such as \"acme.io/foo\")",
-            quote(key)
+            "impersonating an invalid key in extra is not allowed: {problems}"
         ));
     }
     if key.chars().any(char::is_uppercase) {
@@ -327,27 +407,30 @@ fn attributes(mode: Mode, group: &str, resource: &str, name: &str) -> ResourceAt
     }
 }
 
-/// Namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
-fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
-    let whole = !namespace.is_empty() && !name.is_empty() && !name.contains(':');
-    whole.then_some((namespace, name))
-}
-
-/// Name of `system:node:NAME`, if a node can be called so.
-fn node(user: &str) -> Option<&str> {
-    user.strip_prefix(NODE).filter(|name| is_subdomain(name))
-}
-
-fn is_subdomain(text: &str) -> bool {
-    let is_inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        let ends = [bytes.first(), bytes.last()];
-        ends.iter().all(|end| end.is_some_and(is_inner))
-            && bytes.iter().all(|b| is_inner(b) || *b == b'-')
+/// What keeps a key from being like `acme.io/foo`.
+fn path_problems(key: &str) -> Vec<FieldError> {
+    let field = Path::new("extra").child("key");
+    let halves = key.split_once('/');
+    let Some((host, path)) = halves.filter(|(host, path)| !host.is_empty() && !path.is_empty())
+    else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![FieldError::invalid(&field, key, why)];
     };
-    text.len() <= 253 && text.split('.').all(is_label)
+    let mut problems = Vec::new();
+    if host.len() > 253 {
+        let why = "must be no more than 253 characters";
+        problems.push(FieldError::invalid(&field, host, why));
+    }
+    if !host.split('.').all(account::is_subdomain_part) {
+        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+        problems.push(FieldError::invalid(&field, host, why));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-._~%!$&'()*+,;=:".contains(c);
+    if !path.chars().all(plain) {
+        let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        problems.push(FieldError::invalid(&field, path, why));
+    }
+    problems
 }
 
 /// As Go shows it in a message.

@@ -24,7 +24,7 @@ fn ways(asker: &UserInfo, pairs: &[(&str, &str)]) -> Vec<Way> {
         resource: Some("pods".to_owned()),
         ..ResourceAttributes::default()
     };
-    wanted.ways(asker, &Access::resource(pods))
+    wanted.ways(asker, &Access::resource(pods), None)
 }
 
 fn question(access: &Access) -> String {

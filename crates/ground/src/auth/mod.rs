@@ -8,6 +8,7 @@
 //! The pieces that need no API server — [`user_of_certificate`], [`FrontProxyRules`], the [`Authenticator`] chain with
 //! another [`Tokens`] — serve the embedded API server as well.
 
+pub mod account;
 mod authenticate;
 mod authorize;
 mod certificate;
@@ -22,13 +23,13 @@ mod user;
 #[cfg(test)]
 mod tests;
 
-pub use authenticate::{Authenticator, TokenError, Tokens, Unauthenticated};
+pub use authenticate::{Authenticator, Expirations, TokenError, Tokens, Unauthenticated};
 pub use authorize::{Access, Authorizer, AuthorizerConfig, Decision, PathPatternError};
 pub use certificate::{CertificateError, common_name, user_of_certificate};
 pub use delegation::{Delegation, DelegationConfig, FrontProxyFiles, LookupError};
 pub use front_proxy::{FrontProxy, FrontProxyRules};
 pub use gate::{Gate, Refusal};
-pub use impersonate::Impersonation;
+pub use impersonate::{Habits, Impersonation, Judge};
 pub use review::ReviewError;
 pub use token::TokenReviewer;
 pub use user::{ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, UserInfo};

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -12,6 +13,13 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 
 use crate::cache::Expiring;
+use crate::metrics::{Counters, Histograms, Page};
+
+/// Seconds.
+const REVIEW_TIMES: [f64; 8] = [0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
+const CACHE_TIMES: [f64; 11] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// For one question, all attempts together.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -33,12 +41,67 @@ pub enum ReviewError {
     Contradiction,
 }
 
+/// Questions to the API server, by how they were answered.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    total: Counters<1>,
+    took: Histograms<1>,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self {
+            total: Counters::new(["code"]),
+            took: Histograms::new(["code"], REVIEW_TIMES),
+        }
+    }
+}
+
+impl Attempts {
+    fn answered<T>(&self, answer: &Result<T, kube::Error>, took: Duration) {
+        let refused;
+        let code = match answer {
+            Ok(_) => "201",
+            Err(kube::Error::Api(status)) => {
+                refused = status.code.to_string();
+                &refused
+            }
+            Err(_) => "<error>",
+        };
+        self.total.count([code]);
+        self.took.observe([code], took.as_secs_f64());
+    }
+
+    /// `what` is `authn` or `authz`.
+    pub fn write(&self, page: &mut Page, what: &str) {
+        self.took.write(
+            page,
+            &format!("apiserver_delegated_{what}_request_duration_seconds"),
+            "[ALPHA] Time that the API server took to answer a review, by status.",
+        );
+        self.total.write(
+            page,
+            &format!("apiserver_delegated_{what}_request_total"),
+            "[ALPHA] Reviews that the API server was asked for, by status.",
+        );
+    }
+}
+
 /// Asks until there is an answer, as often and as long as is reasonable.
-pub(super) async fn persistently<T, F>(mut ask: impl FnMut() -> F) -> Result<T, ReviewError>
+pub(super) async fn persistently<T, F>(
+    attempts: &Attempts,
+    mut ask: impl FnMut() -> F,
+) -> Result<T, ReviewError>
 where
     F: Future<Output = Result<T, kube::Error>>,
 {
-    let attempts = async {
+    let mut ask = async || {
+        let began = Instant::now();
+        let answer = ask().await;
+        attempts.answered(&answer, began.elapsed());
+        answer
+    };
+    let asking = async {
         let mut wait = FIRST_WAIT;
         for _ in 1..ATTEMPTS {
             match ask().await {
@@ -50,7 +113,7 @@ where
         }
         ask().await
     };
-    match tokio::time::timeout(WITHIN, attempts).await {
+    match tokio::time::timeout(WITHIN, asking).await {
         Ok(outcome) => outcome.map_err(|error| ReviewError::Failed(Arc::new(error))),
         Err(_) => Err(ReviewError::Timeout),
     }
@@ -90,6 +153,7 @@ type Flight<V> = Shared<BoxFuture<'static, Result<V, ReviewError>>>;
 /// Answers, remembered for a while. However many want to know the same thing at once, it is asked once.
 #[derive(Debug)]
 pub(super) struct Answers<V: Clone> {
+    pub usage: CacheUsage,
     remembered: Mutex<Expiring<Digest, V>>,
     being_asked: Mutex<HashMap<Digest, Flight<V>>>,
     secret: hmac::Key,
@@ -102,6 +166,7 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
         // Without randomness there would be no TLS either; then the digest only has to tell questions apart.
         let secret = secret.unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
         Self {
+            usage: CacheUsage::default(),
             remembered: Mutex::new(Expiring::new(capacity)),
             being_asked: Mutex::default(),
             secret,
@@ -128,7 +193,9 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
         ask: impl Future<Output = Result<V, ReviewError>> + Send + 'static,
         lasts: impl FnOnce(&V) -> Option<Duration> + Send + 'static,
     ) -> Result<V, ReviewError> {
+        let began = Instant::now();
         if let Some(known) = self.remembered.lock().get(&digest) {
+            self.usage.had("hit", began);
             return Ok(known.clone());
         }
         let flight = {
@@ -139,7 +206,12 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
                     digest,
                 };
                 let task = tokio::spawn(async move {
+                    let usage = &asked.answers.usage;
+                    usage.in_flight.fetch_add(1, Ordering::Relaxed);
                     let answer = ask.await;
+                    usage.in_flight.fetch_sub(1, Ordering::Relaxed);
+                    let outcome = if answer.is_ok() { "ok" } else { "error" };
+                    usage.fetches.count([outcome]);
                     if let Ok(value) = &answer
                         && let Some(lasts) = lasts(value)
                     {
@@ -153,7 +225,85 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
             });
             flight.clone()
         };
-        flight.await
+        let waiting = Waiting::new(&self.usage.blocked);
+        let answer = flight.await;
+        drop(waiting);
+        self.usage.had("miss", began);
+        answer
+    }
+}
+
+/// How much remembering helps.
+#[derive(Debug)]
+pub(super) struct CacheUsage {
+    requests: Counters<1>,
+    took: Histograms<1>,
+    fetches: Counters<1>,
+    in_flight: AtomicI64,
+    blocked: AtomicI64,
+}
+
+impl Default for CacheUsage {
+    fn default() -> Self {
+        Self {
+            requests: Counters::new(["status"]),
+            took: Histograms::new(["status"], CACHE_TIMES),
+            fetches: Counters::new(["status"]),
+            in_flight: AtomicI64::new(0),
+            blocked: AtomicI64::new(0),
+        }
+    }
+}
+
+impl CacheUsage {
+    fn had(&self, status: &str, began: Instant) {
+        self.requests.count([status]);
+        let took = began.elapsed().as_secs_f64();
+        self.took.observe([status], took);
+    }
+
+    pub fn write(&self, page: &mut Page) {
+        let name = "authentication_token_cache_active_fetch_count";
+        page.family(
+            name,
+            "gauge",
+            "[ALPHA] Reviews of tokens under way, and requests that wait for them.",
+        );
+        for (status, gauge) in [("blocked", &self.blocked), ("in_flight", &self.in_flight)] {
+            let count = gauge.load(Ordering::Relaxed) as f64;
+            page.sample(name, &[("status", status)], count);
+        }
+        self.fetches.write(
+            page,
+            "authentication_token_cache_fetch_total",
+            "[ALPHA] Reviews of tokens that have ended.",
+        );
+        self.took.write(
+            page,
+            "authentication_token_cache_request_duration_seconds",
+            "[ALPHA] Time that it took to know whose a token is.",
+        );
+        self.requests.write(
+            page,
+            "authentication_token_cache_request_total",
+            "[ALPHA] Tokens, by whether it was known whose they are.",
+        );
+    }
+}
+
+/// Counts as long as it lives.
+struct Waiting<'a>(&'a AtomicI64);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicI64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

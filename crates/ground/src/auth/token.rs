@@ -9,8 +9,9 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenRe
 use kube::api::{Api, PostParams};
 
 use super::authenticate::{TokenError, Tokens};
-use super::review::{Answers, persistently};
+use super::review::{Answers, Attempts, persistently};
 use super::user::UserInfo;
+use crate::metrics::Page;
 
 /// Tokens come from outside: whoever sends many must not fill our memory.
 const REMEMBERED: usize = 4096;
@@ -22,6 +23,7 @@ pub struct TokenReviewer {
     audiences: Vec<String>,
     lasts: Duration,
     answers: Arc<Answers<Outcome>>,
+    attempts: Arc<Attempts>,
 }
 
 #[derive(Clone)]
@@ -49,6 +51,7 @@ impl TokenReviewer {
             audiences,
             lasts,
             answers: Arc::new(Answers::new(REMEMBERED)),
+            attempts: Arc::default(),
         }
     }
 
@@ -64,9 +67,10 @@ impl TokenReviewer {
         };
         let audiences = self.audiences.clone();
         let lasts = self.lasts;
+        let attempts = Arc::clone(&self.attempts);
         let ask = async move {
             let params = PostParams::default();
-            let answer = persistently(|| reviews.create(&params, &question)).await?;
+            let answer = persistently(&attempts, || reviews.create(&params, &question)).await?;
             Ok(outcome(answer.status.unwrap_or_default(), &audiences))
         };
         let answer = self.answers.answer(digest, ask, move |_| Some(lasts)).await;
@@ -110,5 +114,10 @@ fn outcome(status: TokenReviewStatus, audiences: &[String]) -> Outcome {
 impl Tokens for TokenReviewer {
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<UserInfo>, TokenError>> {
         self.review(token).boxed()
+    }
+
+    fn write(&self, page: &mut Page) {
+        self.attempts.write(page, "authn");
+        self.answers.usage.write(page);
     }
 }

@@ -25,6 +25,24 @@ impl UserInfo {
         }
     }
 
+    /// May do everything.
+    pub fn master(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
+    }
+
+    /// A node, as its certificate would say.
+    pub fn node(name: &str) -> Self {
+        Self {
+            name: format!("system:node:{name}"),
+            groups: vec!["system:nodes".to_owned(), AUTHENTICATED.to_owned()],
+            ..Self::default()
+        }
+    }
+
     pub fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS
     }
@@ -34,7 +52,7 @@ impl UserInfo {
     }
 
     /// As one whose identity was established. A front proxy may hand on somebody who has none: they stay so.
-    pub(super) fn authenticated(mut self) -> Self {
+    pub fn authenticated(mut self) -> Self {
         if !self.is_anonymous() && !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED)
         {
             self.groups.push(AUTHENTICATED.to_owned());

@@ -8,6 +8,7 @@
 mod advice;
 mod reload;
 mod source;
+mod traffic;
 
 #[cfg(test)]
 mod tests;
@@ -15,3 +16,4 @@ mod tests;
 pub use advice::{chain, explain};
 pub use reload::{Clients, Config};
 pub use source::{ConfigError, Source};
+pub use traffic::Traffic;

@@ -3,17 +3,19 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
+use hyper::body::Body as _;
 use kube::client::Body;
 use tower::{BoxError, Service};
 
 use super::source::{ConfigError, Found, Source};
+use super::traffic::{Counted, Traffic};
 use crate::files::{LOOK_EVERY, Watcher};
 use crate::rate::Limiter;
 use crate::shutdown::Shutdown;
@@ -31,6 +33,8 @@ pub struct Config {
     pub user_agent: String,
     /// For an answer to begin, watches excepted: they begin when there is something to tell.
     pub timeout: Duration,
+    /// Where requests are counted.
+    pub traffic: Traffic,
 }
 
 impl Config {
@@ -41,6 +45,7 @@ impl Config {
             rate: None,
             user_agent: String::new(),
             timeout: Duration::from_secs(60),
+            traffic: Traffic::default(),
         }
     }
 
@@ -72,6 +77,7 @@ impl Config {
             rate: self.rate,
             user_agent: self.user_agent,
             timeout: self.timeout,
+            traffic: self.traffic,
         })
     }
 }
@@ -102,6 +108,7 @@ pub struct Clients {
     rate: Option<(f64, u32)>,
     user_agent: String,
     timeout: Duration,
+    traffic: Traffic,
 }
 
 impl std::fmt::Debug for Clients {
@@ -122,6 +129,11 @@ impl Clients {
     /// Who we are at the moment, for those who talk to others than the API server with the same credentials.
     pub fn config(&self) -> Arc<kube::Config> {
         self.config.load_full()
+    }
+
+    /// What was asked by any of them.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic.clone()
     }
 
     /// The client that most of a role uses.
@@ -156,6 +168,8 @@ impl Clients {
             limiter: rate.map(|(rate, burst)| Arc::new(Limiter::new(rate, burst))),
             user_agent: HeaderValue::from_str(own.trim()).ok(),
             timeout,
+            traffic: self.traffic.clone(),
+            host: host(&self.address),
         };
         kube::Client::new(service, self.namespace.clone())
     }
@@ -206,12 +220,21 @@ struct Current {
     limiter: Option<Arc<Limiter>>,
     user_agent: Option<HeaderValue>,
     timeout: Duration,
+    traffic: Traffic,
+    host: Arc<str>,
+}
+
+/// `127.0.0.1:6443` of `https://127.0.0.1:6443/`.
+fn host(address: &str) -> Arc<str> {
+    let uri = address.parse::<http::Uri>().ok();
+    let authority = uri.as_ref().and_then(http::Uri::authority);
+    authority.map_or("", |authority| authority.as_str()).into()
 }
 
 impl Service<Request<Body>> for Current {
-    type Response = Response<Body>;
+    type Response = Response<Counted>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<Counted>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
@@ -221,19 +244,31 @@ impl Service<Request<Body>> for Current {
         let this = self.clone();
         async move {
             if let Some(limiter) = &this.limiter {
+                let began = Instant::now();
                 limiter.take().await;
+                this.traffic
+                    .held_back(&this.host, request.method(), began.elapsed());
             }
             if let Some(agent) = this.user_agent {
                 request.headers_mut().entry(USER_AGENT).or_insert(agent);
             }
             let client = this.current.load_full();
             let endless = is_endless(&request);
+            let size = request.body().size_hint().exact().unwrap_or(0);
+            let exchange = this
+                .traffic
+                .begin(&this.host, request.method(), size, endless);
             let answer = client.send(request);
             let answer = match endless {
-                true => answer.await,
-                false => tokio::time::timeout(this.timeout, answer).await?,
+                true => answer.await.map_err(BoxError::from),
+                false => match tokio::time::timeout(this.timeout, answer).await {
+                    Ok(answer) => answer.map_err(BoxError::from),
+                    Err(late) => Err(late.into()),
+                },
             };
-            answer.map_err(BoxError::from)
+            let status = answer.as_ref().ok().map(|one| one.status().as_u16());
+            exchange.answered(status);
+            answer.map(|one| one.map(|body| Counted::new(body, exchange)))
         }
         .boxed()
     }

@@ -3,6 +3,8 @@
 mod histogram;
 mod page;
 pub mod process;
+mod series;
 
 pub use histogram::Histogram;
 pub use page::{Labels, Page};
+pub use series::{Counters, Histograms};

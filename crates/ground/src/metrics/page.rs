@@ -58,6 +58,24 @@ impl Page {
         self.text.push_str(&other.text);
     }
 
+    /// With its families in the order of their names.
+    #[must_use]
+    pub fn sorted(self) -> Self {
+        let mut families: Vec<&str> = self
+            .text
+            .split_inclusive("# HELP ")
+            .map(|family| family.strip_suffix("# HELP ").unwrap_or(family))
+            .filter(|family| !family.is_empty())
+            .collect();
+        families.sort_by_key(|family| family.split(' ').next());
+        let mut text = String::with_capacity(self.text.len());
+        for family in families {
+            text.push_str("# HELP ");
+            text.push_str(family);
+        }
+        Self { text }
+    }
+
     pub fn finish(self) -> String {
         self.text
     }
@@ -77,6 +95,21 @@ fn escape(out: &mut String, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_in_order() {
+        let mut page = Page::default();
+        for name in ["b", "a_c", "a"] {
+            page.family(name, "gauge", "x");
+            page.sample(name, &[], 1.0);
+        }
+        let text = page.sorted().finish();
+        assert_eq!(
+            text,
+            "# HELP a x\n# TYPE a gauge\na 1\n# HELP a_c x\n# TYPE a_c gauge\na_c 1\n# HELP b x\n# TYPE b gauge\nb 1\n"
+        );
+        assert_eq!(Page::default().sorted().finish(), "");
+    }
 
     #[test]
     fn a_page() {

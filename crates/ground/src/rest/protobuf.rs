@@ -1,6 +1,7 @@
 //! Kubernetes' protobuf: messages by hand, and the envelope that they travel in.
 
 pub const VARINT: u8 = 0;
+const EIGHT_BYTES: u8 = 1;
 pub const LENGTH_DELIMITED: u8 = 2;
 
 /// What every encoded object begins with.
@@ -31,6 +32,11 @@ impl Message {
     pub fn integer(&mut self, field: u64, value: u64) {
         varint(&mut self.0, field << 3);
         varint(&mut self.0, value);
+    }
+
+    pub fn double(&mut self, field: u64, value: f64) {
+        varint(&mut self.0, field << 3 | u64::from(EIGHT_BYTES));
+        self.0.extend_from_slice(&value.to_le_bytes());
     }
 
     pub fn bytes(&mut self, field: u64, bytes: &[u8]) {

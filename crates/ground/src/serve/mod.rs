@@ -10,6 +10,7 @@ mod counters;
 mod names;
 mod pace;
 mod refusal;
+mod respond;
 mod self_signed;
 mod server;
 mod suites;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use connection::{LastOnHttp2, Protocol, serve_connection};
 pub use counters::Counters;
+pub use respond::{ReadError, Respond, Responder, Sent, read};
 pub use self_signed::{SelfSigned, SelfSignedError};
 pub use server::{BindError, Bound, Config, House, Limits, Serving};
 pub use suites::{Suites, UnknownSuite};

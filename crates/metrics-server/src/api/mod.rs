@@ -22,10 +22,12 @@ mod row;
 mod schemas;
 mod sheet;
 mod surface;
+mod verbosity;
 mod version;
 
 pub use about::VERSION;
 pub use browsers::Browsers;
 pub use figures::duration;
 pub use surface::{Rooms, Surface};
+pub use verbosity::Verbosity;
 pub use version::Announced;

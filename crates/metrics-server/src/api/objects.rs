@@ -60,6 +60,9 @@ fn usage(json: &mut Json, usage: &Usage) {
     json.key("usage").object(|json| {
         json.plain("cpu", figures::cpu(usage.nanocores).as_str());
         json.plain("memory", figures::memory(usage.memory).as_str());
+        if let Some(swap) = usage.swap {
+            json.plain("swap", figures::memory(swap).as_str());
+        }
     });
 }
 

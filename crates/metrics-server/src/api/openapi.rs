@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use plimsoll_ground::rest::fingerprint::fingerprint;
-use plimsoll_ground::rest::openapi::to_protobuf;
+use plimsoll_ground::rest::openapi::{v2_to_protobuf, v3_to_protobuf};
 use serde_json::{Map, Value, json};
 
 use super::row::Kind;
@@ -24,16 +24,18 @@ const STREAMS: [&str; 2] = [
 #[derive(Debug, Clone)]
 pub struct Published {
     pub body: Bytes,
+    pub protobuf: Bytes,
     /// Without quotes.
     pub hash: String,
 }
 
 impl Published {
-    fn new(document: &Value) -> Self {
+    fn new(document: &Value, to_protobuf: fn(&Value) -> Vec<u8>) -> Self {
         let body = document.to_string().into_bytes();
         Self {
             hash: fingerprint(&body),
             body: body.into(),
+            protobuf: to_protobuf(document).into(),
         }
     }
 }
@@ -42,7 +44,6 @@ impl Published {
 #[derive(Debug)]
 pub struct OpenApi {
     pub v2: Published,
-    pub v2_protobuf: Bytes,
     pub index: Published,
     /// By what follows `/openapi/v3/`.
     v3: Vec<(String, Published)>,
@@ -58,7 +59,7 @@ impl OpenApi {
         let v3: Vec<(String, Published)> = parts
             .into_iter()
             .map(|part| {
-                let document = Published::new(&document_v3(&operations, &part));
+                let document = Published::new(&document_v3(&operations, &part), v3_to_protobuf);
                 (part, document)
             })
             .collect();
@@ -68,9 +69,9 @@ impl OpenApi {
             index.insert(part.clone(), json!({"serverRelativeURL": url}));
         }
         Self {
-            v2_protobuf: to_protobuf(&v2).into(),
-            v2: Published::new(&v2),
-            index: Published::new(&json!({"paths": index})),
+            v2: Published::new(&v2, v2_to_protobuf),
+            // Nobody has defined that one in protobuf.
+            index: Published::new(&json!({"paths": index}), |_| Vec::new()),
             v3,
         }
     }

@@ -1,7 +1,8 @@
 //! Pages that are no resources: the index, what the server is doing, OpenAPI.
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use plimsoll_ground::health::Health;
 use plimsoll_ground::rest::answer::{self, Answer, full};
 use plimsoll_ground::rest::fingerprint::is_known;
@@ -13,10 +14,19 @@ use super::list::{accepts_gzip, mark_compressed};
 use super::openapi::{OpenApi, Published};
 use super::past;
 use super::route::Debug;
+use super::verbosity;
 use super::version::{Announced, GROUP};
 
-const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-const OPENAPI_PROTOBUF_SAFE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const JSON: &str = "application/json";
+/// OpenAPI in protobuf; it may be asked for by either name, and is sent by the second.
+const OPENAPI_2: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+];
+const OPENAPI_3: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+];
 
 /// Every path there is, for those who ask for none of them.
 pub fn paths(announced: Announced, health: &Health) -> String {
@@ -52,15 +62,15 @@ pub fn version() -> Answer {
     answer::answer(StatusCode::OK, "application/json", full(text))
 }
 
-/// A document that clients keep.
-fn published(document: &Published, headers: &HeaderMap, content_type: &'static str) -> Answer {
-    let etag = format!("\"{}\"", document.hash);
+/// A document that clients keep, by the fingerprint that it has in every format.
+fn published(hash: &str, body: Bytes, headers: &HeaderMap, content_type: &'static str) -> Answer {
+    let etag = format!("\"{hash}\"");
     let mut response = if is_known(&etag, headers) {
         let mut response = Response::new(full(""));
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
     } else {
-        answer::answer(StatusCode::OK, content_type, full(document.body.clone()))
+        answer::answer(StatusCode::OK, content_type, full(body))
     };
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -88,26 +98,31 @@ fn unacceptable() -> Answer {
     response
 }
 
+/// The format that is wanted; `None`: there is no such.
+fn represented<'a>(
+    document: &'a Published,
+    protobuf: [&'static str; 2],
+    headers: &HeaderMap,
+) -> Option<(&'a Bytes, &'static str)> {
+    let [name, safe] = protobuf;
+    match acceptable(headers, &[JSON, name, safe])? {
+        JSON => Some((&document.body, JSON)),
+        _ => Some((&document.protobuf, safe)),
+    }
+}
+
 /// One document for everything. It is compressed whatever its size.
 pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
-    let offered = ["application/json", OPENAPI_PROTOBUF, OPENAPI_PROTOBUF_SAFE];
-    let mut response = match acceptable(headers, &offered) {
+    let document = &openapi.v2;
+    let mut response = match represented(document, OPENAPI_2, headers) {
         None => unacceptable(),
-        Some(media) => {
-            let (body, kind) = match media {
-                "application/json" => (&openapi.v2.body, "application/json"),
-                _ => (&openapi.v2_protobuf, OPENAPI_PROTOBUF_SAFE),
-            };
+        Some((body, kind)) => {
             let gzip = accepts_gzip(headers);
-            let document = Published {
-                body: if gzip {
-                    packed(body).into()
-                } else {
-                    body.clone()
-                },
-                hash: openapi.v2.hash.clone(),
+            let body = match gzip {
+                true => packed(body).into(),
+                false => body.clone(),
             };
-            let mut response = published(&document, headers, kind);
+            let mut response = published(&document.hash, body, headers, kind);
             if gzip && response.status() == StatusCode::OK {
                 mark_compressed(response.headers_mut());
             }
@@ -128,7 +143,8 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 }
 
 pub fn openapi_3(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
-    published(&openapi.index, headers, "application/json")
+    let index = &openapi.index;
+    published(&index.hash, index.body.clone(), headers, JSON)
 }
 
 /// The document of a group and version; one that is not there has nothing in it.
@@ -140,14 +156,14 @@ pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &Head
         let accept = HeaderValue::from_static("Accept");
         response.headers_mut().insert(header::VARY, accept);
     };
-    if acceptable(headers, &["application/json"]).is_none() {
+    let Some((body, kind)) = represented(document, OPENAPI_3, headers) else {
         let mut response = unacceptable();
         vary(&mut response);
         return response;
-    }
+    };
     let hash = query.get("hash");
     let moved = hash.is_some_and(|hash| hash != document.hash);
-    let mut response = published(document, headers, "application/json");
+    let mut response = published(&document.hash, body.clone(), headers, kind);
     vary(&mut response);
     if moved {
         *response.body_mut() = full("");
@@ -206,7 +222,7 @@ pub fn status(started: jiff::Timestamp) -> Answer {
 }
 
 /// The original's doors to its innards. There is no Go runtime to look into here, and profilers need no help.
-pub fn debug(debug: &Debug, method: &Method) -> Answer {
+pub fn debug(debug: &Debug) -> Answer {
     match debug {
         Debug::ProfilesElsewhere => {
             let text = "<a href=\"/debug/pprof/\">Found</a>.\n\n";
@@ -232,16 +248,8 @@ pub fn debug(debug: &Debug, method: &Method) -> Answer {
             "text/html; charset=utf-8",
             full("<html><body>/debug/flags/v</body></html>\n"),
         ),
-        Debug::Verbosity if *method == Method::PUT => answer::text(
-            StatusCode::NOT_IMPLEMENTED,
-            "the log's filter is set at the start, with --log or -v\n",
-        ),
         Debug::Verbosity => {
-            let mut response =
-                answer::text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
-            let plain = HeaderValue::from_static("text/plain");
-            response.headers_mut().insert(header::CONTENT_TYPE, plain);
-            response
+            verbosity::answer(StatusCode::NOT_ACCEPTABLE, "unsupported http method")
         }
     }
 }

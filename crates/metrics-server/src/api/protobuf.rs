@@ -95,10 +95,11 @@ fn metadata(out: &mut Vec<u8>, row: &Row<'_>, asked_at: i64) {
     }
 }
 
-/// What is used, as two entries of a map; the field number depends on where.
+/// What is used, as entries of a map; the field number depends on where.
 struct Amounts {
     cpu: figures::Short,
     memory: figures::Short,
+    swap: Option<figures::Short>,
 }
 
 impl Amounts {
@@ -106,11 +107,14 @@ impl Amounts {
         Self {
             cpu: figures::cpu(usage.nanocores),
             memory: figures::memory(usage.memory),
+            swap: usage.swap.map(figures::memory),
         }
     }
 
-    fn entries(&self) -> [(&str, &str); 2] {
-        [("cpu", self.cpu.as_str()), ("memory", self.memory.as_str())]
+    fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        let always = [("cpu", self.cpu.as_str()), ("memory", self.memory.as_str())];
+        let swap = self.swap.as_ref().map(|swap| ("swap", swap.as_str()));
+        always.into_iter().chain(swap)
     }
 
     fn entry_size(name: &str, amount: &str) -> usize {
@@ -119,7 +123,6 @@ impl Amounts {
 
     fn size(&self) -> usize {
         self.entries()
-            .iter()
             .map(|(name, amount)| framed(Self::entry_size(name, amount)))
             .sum()
     }

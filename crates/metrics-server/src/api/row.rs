@@ -1,6 +1,7 @@
 //! What is shown, whichever it is: a node's figures or a pod's.
 
 use crate::labels::Labels;
+use crate::points::Usage;
 use crate::rows::{NodeRow, PodRow};
 
 use super::figures;
@@ -53,6 +54,29 @@ impl Kind {
 pub struct Amounts {
     pub nanocores: u64,
     pub memory: u64,
+    pub swap: Option<u64>,
+}
+
+impl Amounts {
+    fn of(usage: &Usage) -> Self {
+        Self {
+            nanocores: usage.nanocores,
+            memory: usage.memory,
+            swap: usage.swap,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let swap = match (self.swap, other.swap) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            nanocores: self.nanocores.saturating_add(other.nanocores),
+            memory: self.memory.saturating_add(other.memory),
+            swap,
+        }
+    }
 }
 
 impl<'a> Row<'a> {
@@ -98,21 +122,12 @@ impl<'a> Row<'a> {
     /// All containers together. `None`: there are none.
     pub fn total(&self) -> Option<Amounts> {
         match self {
-            Self::Node(node) => Some(Amounts {
-                nanocores: node.usage.nanocores,
-                memory: node.usage.memory,
-            }),
+            Self::Node(node) => Some(Amounts::of(&node.usage)),
             Self::Pod(pod) => pod
                 .containers
                 .iter()
-                .map(|(_, usage)| Amounts {
-                    nanocores: usage.nanocores,
-                    memory: usage.memory,
-                })
-                .reduce(|sum, one| Amounts {
-                    nanocores: sum.nanocores.saturating_add(one.nanocores),
-                    memory: sum.memory.saturating_add(one.memory),
-                }),
+                .map(|(_, usage)| Amounts::of(usage))
+                .reduce(Amounts::and),
         }
     }
 }

@@ -43,6 +43,8 @@ pub struct JsonSheet {
     number: Number,
     common: Common,
     rows: usize,
+    /// A table has a column for it: its first row says so.
+    swap: bool,
 }
 
 impl JsonSheet {
@@ -53,6 +55,7 @@ impl JsonSheet {
             number,
             common,
             rows: 0,
+            swap: false,
         }
     }
 
@@ -62,12 +65,13 @@ impl JsonSheet {
             if self.rows == 0 {
                 open_list(json, "Table", meta, "");
                 json.key("columnDefinitions");
-                columns(json);
+                self.swap = row.total().is_some_and(|total| total.swap.is_some());
+                columns(json, self.swap);
                 json.key("rows").open(b'[');
             }
             self.rows += 1;
             json.element();
-            return table_row(json, row, common, meta, include);
+            return table_row(json, row, common, meta, include, self.swap);
         }
         let alone = self.number == Number::One;
         if !alone {
@@ -132,14 +136,18 @@ fn open_list(json: &mut Json, kind: &str, api_version: &str, items: &'static str
     }
 }
 
-fn columns(json: &mut Json) {
+fn columns(json: &mut Json, swap: bool) {
     json.list(|json| {
         for (name, format, description) in [
             ("Name", "name", "Name of the resource"),
             ("cpu", "quantity", ""),
             ("memory", "quantity", ""),
+            ("swap", "quantity", ""),
             ("Window", "duration", ""),
         ] {
+            if name == "swap" && !swap {
+                continue;
+            }
             json.element();
             json.object(|json| {
                 json.field("name", name);
@@ -152,14 +160,24 @@ fn columns(json: &mut Json) {
     });
 }
 
-fn table_row(json: &mut Json, row: &Row<'_>, common: &Common, meta: &str, include: Include) {
+fn table_row(
+    json: &mut Json,
+    row: &Row<'_>,
+    common: &Common,
+    meta: &str,
+    include: Include,
+    with_swap: bool,
+) {
     json.object(|json| {
         json.key("cells").list(|json| {
             let total = row.total();
             let cpu = figures::cpu(total.map_or(0, |total| total.nanocores));
             let memory = figures::memory(total.map_or(0, |total| total.memory));
+            let swap = figures::memory(total.and_then(|total| total.swap).unwrap_or(0));
             let window = figures::span(row.window());
-            for cell in [row.name(), cpu.as_str(), memory.as_str(), window.as_str()] {
+            let used = [row.name(), cpu.as_str(), memory.as_str()];
+            let swap = with_swap.then(|| swap.as_str());
+            for cell in used.into_iter().chain(swap).chain([window.as_str()]) {
                 json.element();
                 json.text(cell);
             }

@@ -16,6 +16,7 @@ fn usage(nanocores: u64, memory: u64, at: i64) -> Usage {
         window: 19_230_000_000,
         nanocores,
         memory,
+        swap: None,
     }
 }
 
@@ -81,6 +82,57 @@ fn a_pod_is_as_old_as_its_oldest_container() {
     let table: Value = serde_json::from_str(&text(&pod, Kind::Pod, form)).unwrap();
     let expected = serde_json::json!({"cells": ["p", "1m", "1717089", "19.23s"], "object": null});
     assert_eq!(table["rows"][0], expected);
+}
+
+#[test]
+fn swap_is_one_amount_more() {
+    let labels = Labels::default();
+    let swapping = |swap| Usage {
+        swap,
+        ..usage(1_000_000, 1 << 20, AT)
+    };
+    let containers = [
+        ("a", swapping(Some(3 << 20))),
+        ("b", swapping(None)),
+        ("c", swapping(Some(0))),
+    ];
+    let pod = Row::Pod(PodRow {
+        namespace: "ns",
+        name: "p",
+        labels: &labels,
+        containers: &containers,
+    });
+    let shown = text(&pod, Kind::Pod, Form::Object);
+    assert!(
+        shown.ends_with(
+            "[{\"name\":\"a\",\"usage\":{\"cpu\":\"1m\",\"memory\":\"1Mi\",\"swap\":\"3Mi\"}},\
+             {\"name\":\"b\",\"usage\":{\"cpu\":\"1m\",\"memory\":\"1Mi\"}},\
+             {\"name\":\"c\",\"usage\":{\"cpu\":\"1m\",\"memory\":\"1Mi\",\"swap\":\"0\"}}]}\n"
+        ),
+        "{shown}"
+    );
+    let form = Form::Table {
+        meta: "meta.k8s.io/v1",
+        include: Include::Nothing,
+    };
+    let table: Value = serde_json::from_str(&text(&pod, Kind::Pod, form)).unwrap();
+    let names = table["columnDefinitions"].as_array().unwrap().iter();
+    let names: Vec<&str> = names
+        .map(|column| column["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Name", "cpu", "memory", "swap", "Window"]);
+    assert_eq!(
+        table["rows"][0]["cells"],
+        serde_json::json!(["p", "3m", "3Mi", "3Mi", "19.23s"])
+    );
+    let format = Format {
+        encoding: Encoding::Protobuf,
+        ..Format::JSON
+    };
+    let bytes = single(&pod, &format, Form::Object, common(Kind::Pod));
+    let entry = b"\x12\x0d\x0a\x04swap\x12\x05\x0a\x033Mi";
+    let found = bytes.windows(entry.len()).filter(|window| *window == entry);
+    assert_eq!(found.count(), 1);
 }
 
 #[test]

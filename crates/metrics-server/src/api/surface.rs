@@ -1,24 +1,21 @@
 //! From a request to an answer.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{Method, Request, StatusCode};
+use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use plimsoll_ground::auth::{Gate, Refusal, UserInfo};
 use plimsoll_ground::health::{Class, Health, InFlight};
 use plimsoll_ground::metrics::process;
 use plimsoll_ground::reflect;
 use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
-use plimsoll_ground::rest::kept::keeping;
+use plimsoll_ground::rest::kept::{Held, keeping};
 use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
 use plimsoll_ground::rest::status::Failure;
-use plimsoll_ground::serve::LastOnHttp2;
+use plimsoll_ground::serve::{LastOnHttp2, Respond, Sent};
 
 use super::access::access;
 use super::browsers::Browsers;
@@ -27,8 +24,9 @@ use super::list::{self, Listing, Next, accepts_gzip};
 use super::objects::Common;
 use super::openapi::OpenApi;
 use super::refusals::{Wanted, form, no_metrics, no_watch, unknown};
-use super::route::Route;
+use super::route::{Debug, Route};
 use super::row::{Kind, Row};
+use super::verbosity::{self, Verbosity};
 use super::version::{Announced, Version};
 use super::{aggregated, counted, discovery, options, pages, past, route};
 use crate::history::History;
@@ -55,6 +53,8 @@ pub struct Rooms {
     pub browsers: Browsers,
     /// Where clients reach the server: `:443`.
     pub address: String,
+    /// `None`: how much is logged is somebody else's to say.
+    pub verbosity: Option<Verbosity>,
 }
 
 /// Answers requests. Clones are the same.
@@ -128,17 +128,17 @@ impl Surface {
         }))
     }
 
-    pub async fn handle(&self, head: Parts) -> Answer {
+    pub async fn handle(&self, head: Parts, sent: Sent) -> Answer {
         let began = Instant::now();
         let mut asked = Asked::new(head);
         let parts = &self.0.parts;
         let audit_id = audit_id(&asked.head.headers);
         let class = Class::of(&asked.head);
-        let under_way = parts.own.requests.begin(class == Class::Mutating);
+        let mut under_way = parts.own.requests.begin(class == Class::Mutating);
         let origin = asked.head.headers.get(header::ORIGIN).cloned();
         let mut response = match parts.browsers.preflight(&asked.head) {
             Some(response) => response,
-            None => self.in_time(&mut asked, class, began).await,
+            None => self.in_time(&mut asked, sent, class, began).await,
         };
         parts.browsers.mark(response.headers_mut(), origin.as_ref());
         if parts.browsers.sends_away() {
@@ -152,15 +152,16 @@ impl Surface {
         if let Some(labels) = counted::labels(&asked.route, &asked.info, &asked.head.method) {
             let code = response.status().as_u16();
             parts.own.requests.answered(labels, code, began.elapsed());
+            under_way.is(labels);
         }
         // It is under way until its last byte is out.
         response.map(|body| keeping(body, under_way))
     }
 
     /// Nobody waits longer than they wished to, nor than anybody may.
-    async fn in_time(&self, asked: &mut Asked, class: Class, began: Instant) -> Answer {
+    async fn in_time(&self, asked: &mut Asked, sent: Sent, class: Class, began: Instant) -> Answer {
         if asked.info.verb == "watch" {
-            return self.admitted(asked, class).await;
+            return self.admitted(asked, sent, class).await;
         }
         let wished = match options::timeout(&asked.query) {
             Ok(wished) => wished,
@@ -172,13 +173,13 @@ impl Surface {
         let Some(rest) = limit.checked_sub(began.elapsed()) else {
             return too_late();
         };
-        match tokio::time::timeout(rest, self.admitted(asked, class)).await {
+        match tokio::time::timeout(rest, self.admitted(asked, sent, class)).await {
             Ok(response) => response,
             Err(_) => too_late(),
         }
     }
 
-    async fn admitted(&self, asked: &mut Asked, class: Class) -> Answer {
+    async fn admitted(&self, asked: &mut Asked, sent: Sent, class: Class) -> Answer {
         let parts = &self.0.parts;
         let access = access(&asked.head.method, &asked.info, &asked.query);
         let began = Instant::now();
@@ -200,15 +201,15 @@ impl Surface {
         if let Err(refusal) = permitted {
             return turned_away(asked, &refusal);
         }
-        let mut response = match self.routed(asked).await {
+        let mut response = match self.routed(asked, sent).await {
             Ok(response) => response,
             Err(refused) => asked.refused(&refused),
         };
         mark_strangers(&mut response, &user);
-        response.map(|body| keeping(body, place))
+        response.map(|body| keeping(body, Held(place)))
     }
 
-    async fn routed(&self, asked: &Asked) -> Result<Answer, Failure> {
+    async fn routed(&self, asked: &Asked, sent: Sent) -> Result<Answer, Failure> {
         let inner = &*self.0;
         let parts = &inner.parts;
         let headers = &asked.head.headers;
@@ -280,7 +281,10 @@ impl Surface {
                 }
                 pages::status(inner.started)
             }
-            Route::Debug(debug) => pages::debug(debug, &asked.head.method),
+            Route::Debug(Debug::Verbosity) if asked.head.method == Method::PUT => {
+                verbosity::set(parts.verbosity.as_ref(), sent).await
+            }
+            Route::Debug(debug) => pages::debug(debug),
         })
     }
 
@@ -438,21 +442,10 @@ fn from_full(body: http_body_util::Full<bytes::Bytes>) -> answer::Body {
     body.map_err(|never| match never {}).boxed_unsync()
 }
 
-impl<B: Send + 'static> tower::Service<Request<B>> for Surface {
-    type Response = Answer;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Answer, Infallible>> + Send>>;
+impl Respond for Surface {
+    type Body = answer::Body;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let surface = self.clone();
-        Box::pin(async move {
-            // Nothing that is answered here has a body that matters.
-            let (head, _) = request.into_parts();
-            Ok(surface.handle(head).await)
-        })
+    async fn respond(self, head: Parts, sent: Sent) -> Answer {
+        self.handle(head, sent).await
     }
 }

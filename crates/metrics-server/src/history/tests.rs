@@ -23,6 +23,7 @@ fn sample(name: &str, container: &str, at: i64, nanocores: u64) -> Sample {
             window: 15 * SECOND,
             nanocores,
             memory: 10 * nanocores,
+            swap: None,
         },
     }
 }

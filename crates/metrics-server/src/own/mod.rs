@@ -1,10 +1,13 @@
 //! The server's own metrics: the families dashboards know, and some that say more.
 
 pub mod access;
+mod idle;
 pub mod requests;
 
 use std::sync::Arc;
 
+use plimsoll_ground::auth::Gate;
+use plimsoll_ground::clients::Traffic;
 use plimsoll_ground::metrics::{Page, process};
 use plimsoll_ground::serve::Counters;
 
@@ -23,6 +26,8 @@ pub struct OwnMetrics {
     pub requests: Requests,
     pub access: AccessCounts,
     pub sockets: Arc<Counters>,
+    pub gate: Gate,
+    pub traffic: Traffic,
 }
 
 impl OwnMetrics {
@@ -37,7 +42,12 @@ impl OwnMetrics {
         );
         page.sample(name, &[], self.sockets.handshake_failures() as f64);
         self.access.write(&mut page);
+        self.gate.write(&mut page);
+        self.traffic.write(&mut page);
+        idle::write(&mut page);
         process::write(&mut page);
+        // The original sorts these, and puts its own behind them.
+        let mut page = page.sorted();
         self.original(&mut page);
         self.further(&mut page);
         page.finish()

@@ -7,11 +7,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_ground::metrics::{Histogram, Page};
+use plimsoll_ground::rest::kept::Keepsake;
 
 const BOUNDS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
     10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 ];
+
+/// Bytes.
+const SIZES: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// How many of the smallest bounds the shorter list leaves out.
 const TOO_FINE: usize = 2;
@@ -45,6 +49,7 @@ struct Answered {
     durations: BTreeMap<Labels, Histogram>,
     /// The same, where it is held against an objective.
     coarse: BTreeMap<Labels, Histogram>,
+    sizes: BTreeMap<Labels, Histogram>,
 }
 
 /// Counts as being answered as long as it lives.
@@ -52,6 +57,28 @@ struct Answered {
 pub struct UnderWay {
     requests: Requests,
     mutating: bool,
+    labels: Option<Labels>,
+}
+
+impl UnderWay {
+    pub fn is(&mut self, labels: Labels) {
+        self.labels = Some(labels);
+    }
+}
+
+impl Keepsake for UnderWay {
+    /// Sizes are of interest where something is read.
+    fn ends(&mut self, sent: u64) {
+        let reads = |labels: &Labels| matches!(labels.verb, "GET" | "LIST");
+        let Some(labels) = self.labels.filter(reads) else {
+            return;
+        };
+        let mut answered = self.requests.0.answered.lock();
+        let sizes = answered.sizes.entry(labels);
+        sizes
+            .or_insert_with(|| Histogram::new(SIZES.into()))
+            .observe(sent as f64);
+    }
 }
 
 impl Requests {
@@ -60,6 +87,7 @@ impl Requests {
         UnderWay {
             requests: self.clone(),
             mutating,
+            labels: None,
         }
     }
 
@@ -109,13 +137,18 @@ impl Requests {
             "[ALPHA] Time until an answer began, to be held against an objective.",
         );
         for (labels, histogram) in &answered.coarse {
-            let pairs = labels.pairs();
-            let pairs: Vec<_> = pairs
-                .iter()
-                .filter(|(key, _)| *key != "dry_run")
-                .copied()
-                .collect();
-            page.histogram(name, &pairs, histogram);
+            page.histogram(name, &labels.pairs_of_reads(), histogram);
+        }
+        if !answered.sizes.is_empty() {
+            let name = "apiserver_response_sizes";
+            page.family(
+                name,
+                "histogram",
+                "[STABLE] Bytes of answers to those who read, by what was asked for.",
+            );
+            for (labels, histogram) in &answered.sizes {
+                page.histogram(name, &labels.pairs_of_reads(), histogram);
+            }
         }
         let name = "apiserver_request_total";
         page.family(
@@ -140,6 +173,12 @@ impl Drop for UnderWay {
 }
 
 impl Labels {
+    /// Whoever reads changes nothing, not even for a try.
+    fn pairs_of_reads(&self) -> Vec<(&'static str, &'static str)> {
+        let pairs = self.pairs().into_iter();
+        pairs.filter(|(key, _)| *key != "dry_run").collect()
+    }
+
     fn pairs(&self) -> [(&'static str, &'static str); 8] {
         [
             ("component", self.component),
@@ -170,7 +209,7 @@ mod tests {
             scope: "cluster",
             verb: "LIST",
         };
-        let under_way = requests.begin(false);
+        let mut under_way = requests.begin(false);
         requests.answered(labels, 200, Duration::from_millis(3));
         requests.answered(labels, 404, Duration::from_secs(70));
         let mut page = Page::default();
@@ -185,9 +224,17 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}{page}");
         }
+        under_way.is(labels);
+        under_way.ends(2500);
         drop(under_way);
         let mut page = Page::default();
         requests.write(&mut page);
-        assert!(page.finish().contains("{request_kind=\"readOnly\"} 0\n"));
+        let page = page.finish();
+        for line in [
+            "{request_kind=\"readOnly\"} 0\n",
+            "apiserver_response_sizes_bucket{component=\"apiserver\",group=\"metrics.k8s.io\",resource=\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\",le=\"10000\"} 1\n",
+        ] {
+            assert!(page.contains(line), "{line}{page}");
+        }
     }
 }

@@ -196,8 +196,8 @@ impl Scraper {
         // Times are told in milliseconds: a page without them is as exact as one with.
         let asked_at = i64::try_from(asked_at.as_millis()).unwrap_or(i64::MAX);
         let asked_at = asked_at.saturating_mul(1_000_000);
-        let lenient = self.store.settings().lenient_pods;
-        let read = decode(body.bytes(), asked_at, lenient).map(|page| {
+        let reading = self.store.settings().reading();
+        let read = decode(body.bytes(), asked_at, reading).map(|page| {
             let rate = self.store.publish(&job.name, &page, Instant::now());
             (rate, page.unlabelled)
         });

@@ -1,5 +1,6 @@
 //! The server from socket to socket, with an API server that answers, is silent or is away.
 
+mod beyond;
 mod way;
 mod world;
 
@@ -10,9 +11,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use http::Method;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -212,27 +211,15 @@ fn page() -> String {
         let whose = format!("{{container=\"main\",namespace=\"default\",pod=\"{pod}\"}}");
         format!(
             "container_cpu_usage_seconds_total{whose} {cpu} {stamp}\n\
-             container_memory_working_set_bytes{whose} 2048 {stamp}\n"
+             container_memory_working_set_bytes{whose} 2048 {stamp}\n\
+             container_swap_usage_bytes{whose} 1024 {stamp}\n"
         )
     });
     let node = format!(
-        "node_cpu_usage_seconds_total {cpu} {stamp}\nnode_memory_working_set_bytes 4096 {stamp}\n"
+        "node_cpu_usage_seconds_total {cpu} {stamp}\nnode_memory_working_set_bytes 4096 {stamp}\n\
+         node_swap_usage_bytes 3072 {stamp}\n"
     );
     series.concat() + &node
-}
-
-async fn make_pod(client: &kube::Client, name: &str) {
-    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
-    let pod = json!({
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]},
-    });
-    let pod: Pod = serde_json::from_value(pod).unwrap();
-    pods.create(&PostParams::default(), &pod).await.unwrap();
-    let runs = json!({"status": {"phase": "Running"}});
-    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&runs))
-        .await
-        .unwrap();
 }
 
 /// Names and times.
@@ -249,20 +236,8 @@ fn items(text: &str) -> Vec<(String, String)> {
 async fn figures_go_on_while_the_api_server_is_away() {
     let world = World::new(|_| {}).await;
     let (kubelet, asked) = kubelet().await;
-    // Straight to the API server, whatever becomes of the way.
-    let direct = world.api.client();
-    let nodes: Api<Node> = Api::all(direct.clone());
-    let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
-    nodes.create(&PostParams::default(), &node).await.unwrap();
-    let status = json!({"status": {
-        "addresses": [{"type": "InternalIP", "address": kubelet.ip().to_string()}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port()}},
-    }});
-    nodes
-        .patch_status("n", &PatchParams::default(), &Patch::Merge(&status))
-        .await
-        .unwrap();
-    make_pod(&direct, "a").await;
+    world.join(kubelet).await;
+    world.run("a").await;
     let root = world.client("root", MASTERS, true);
     until("figures", async || {
         items(&root.get(PODS).await.body).len() == 1 && root.get("/readyz").await.status == 200
@@ -301,7 +276,8 @@ async fn figures_go_on_while_the_api_server_is_away() {
     }
     // What happened meanwhile is heard of.
     world.way.becomes(State::Cut);
-    make_pod(&direct, "b").await;
+    // Straight to the API server, whatever becomes of the way.
+    world.run("b").await;
     assert_eq!(items(&root.get(PODS).await.body).len(), 1);
     world.way.becomes(State::Open);
     until("the new pod", async || {

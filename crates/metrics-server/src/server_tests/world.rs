@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use plimsoll_apiserver::embed;
 use plimsoll_ground::clients::{self, Clients};
 use plimsoll_ground::serve::KeyPairFiles;
@@ -18,6 +20,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -81,12 +84,19 @@ pub struct World {
     pub authority: Authority,
     pub files: KeyPairFiles,
     pub running: Running,
+    config: Config,
+    collector: collector::Config,
+    clients: Clients,
     _collecting: collector::Running,
     _dir: tempfile::TempDir,
 }
 
 impl World {
     pub async fn new(change: impl FnOnce(&mut Config)) -> Self {
+        Self::with(|config, _| change(config)).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut Config, &mut collector::Config)) -> Self {
         let config = embed::Config {
             listen: "127.0.0.1:0".parse().unwrap(),
             data_dir: None,
@@ -113,18 +123,57 @@ impl World {
         let mut config = Config::new("127.0.0.1:0".parse().unwrap());
         config.front.serving.certificate = Some(files.clone());
         config.front.authentication.delegation.client_ca_file = Some(client_ca);
-        change(&mut config);
+        let mut collector = collector_config();
+        change(&mut config, &mut collector);
 
-        let (running, collecting) = start(config, &clients).await;
+        let (running, collecting) = start(config.clone(), collector.clone(), &clients).await;
         Self {
             api,
             way,
             authority,
             files,
             running,
+            config,
+            collector,
+            clients,
             _collecting: collecting,
             _dir: dir,
         }
+    }
+
+    /// Another one beside the first, which knows nothing of it.
+    pub async fn replica(&self) -> (Running, collector::Running) {
+        start(self.config.clone(), self.collector.clone(), &self.clients).await
+    }
+
+    /// A node by the name `n` whose kubelet is there.
+    pub async fn join(&self, kubelet: SocketAddr) {
+        let nodes: Api<Node> = Api::all(self.api.client());
+        let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+        nodes.create(&PostParams::default(), &node).await.unwrap();
+        let status = json!({"status": {
+            "addresses": [{"type": "InternalIP", "address": kubelet.ip().to_string()}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet.port()}},
+        }});
+        nodes
+            .patch_status("n", &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .unwrap();
+    }
+
+    /// A pod of the namespace `default` that runs.
+    pub async fn run(&self, name: &str) {
+        let pods: Api<Pod> = Api::namespaced(self.api.client(), "default");
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": "n", "containers": [{"name": "main", "image": "i"}]},
+        });
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        let runs = json!({"status": {"phase": "Running"}});
+        pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&runs))
+            .await
+            .unwrap();
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -133,8 +182,13 @@ impl World {
 
     /// Somebody with a certificate that says so.
     pub fn client(&self, name: &str, group: &str, http2: bool) -> Client {
+        self.client_of(self.address(), name, group, http2)
+    }
+
+    /// The same, of another server.
+    pub fn client_of(&self, address: SocketAddr, name: &str, group: &str, http2: bool) -> Client {
         Client::new(
-            self.address(),
+            address,
             &self.authority.pem(),
             Some(&self.authority.issue(name, group)),
             http2,
@@ -142,7 +196,7 @@ impl World {
     }
 }
 
-async fn start(config: Config, clients: &Clients) -> (Running, collector::Running) {
+fn collector_config() -> collector::Config {
     let mut collector = collector::Config {
         resolution: Duration::from_secs(1),
         ..collector::Config::default()
@@ -154,6 +208,14 @@ async fn start(config: Config, clients: &Clients) -> (Running, collector::Runnin
         nothing: true,
         ..Trust::default()
     };
+    collector
+}
+
+async fn start(
+    config: Config,
+    collector: collector::Config,
+    clients: &Clients,
+) -> (Running, collector::Running) {
     let identity = clients.clone();
     let source = Arc::new(move || identity.config());
     let collector = collector.build(clients.client(), source).unwrap();
@@ -230,9 +292,19 @@ impl Client {
         self.ask(Method::GET, path).await.unwrap()
     }
 
+    /// `None`: nobody is there any more.
+    pub async fn get_if_there(&self, path: &str) -> Option<Reply> {
+        self.ask(Method::GET, path).await.ok()
+    }
+
     /// On a connection of its own.
     pub async fn ask(&self, method: Method, path: &str) -> Result<Reply, BoxError> {
         self.open().await?.ask(method, path).await
+    }
+
+    pub async fn put(&self, path: &str, body: &str) -> Reply {
+        let mut connection = self.open().await.unwrap();
+        connection.send(Method::PUT, path, body).await.unwrap()
     }
 
     pub async fn open(&self) -> Result<Connection, BoxError> {
@@ -260,8 +332,8 @@ impl Client {
 }
 
 enum Sender {
-    One(hyper::client::conn::http1::SendRequest<Empty<Bytes>>),
-    Two(hyper::client::conn::http2::SendRequest<Empty<Bytes>>),
+    One(hyper::client::conn::http1::SendRequest<Full<Bytes>>),
+    Two(hyper::client::conn::http2::SendRequest<Full<Bytes>>),
 }
 
 pub struct Connection {
@@ -271,19 +343,24 @@ pub struct Connection {
 
 impl Connection {
     pub async fn ask(&mut self, method: Method, path: &str) -> Result<Reply, BoxError> {
+        self.send(method, path, "").await
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: &str) -> Result<Reply, BoxError> {
+        let body = Full::new(Bytes::copy_from_slice(body.as_bytes()));
         let request = Request::builder()
             .method(method)
             .header("host", "localhost");
         let reply = match &mut self.sender {
             Sender::One(sender) => {
                 sender.ready().await?;
-                let request = request.uri(path).body(Empty::new())?;
+                let request = request.uri(path).body(body)?;
                 sender.send_request(request).await?
             }
             Sender::Two(sender) => {
                 sender.ready().await?;
                 let uri = format!("https://localhost{path}");
-                let request = request.uri(uri).body(Empty::new())?;
+                let request = request.uri(uri).body(body)?;
                 sender.send_request(request).await?
             }
         };

@@ -195,9 +195,12 @@ impl Book {
             return false;
         };
         self.points.node -= node.points();
-        node.track = page.node.map(|point| match node.track {
-            Some(track) => track.follow(point, resolution),
-            None => Track::begin(point, resolution),
+        node.track = page.node.map(|point| {
+            let track = match node.track {
+                Some(track) => track.follow(point, resolution),
+                None => Track::begin(point, resolution),
+            };
+            track.with_swap(page.node_swap)
         });
         self.points.node += node.points();
         node.good = Some(now);

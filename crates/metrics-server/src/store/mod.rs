@@ -15,7 +15,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use plimsoll_ground::rest::selector::Requirement;
 use tokio::time::Instant;
 
-use crate::decode::Page;
+use crate::decode::{Page, Reading};
 use crate::history::{History, Workload};
 use crate::labels::Labels;
 
@@ -31,6 +31,8 @@ pub struct Settings {
     pub keep: Duration,
     /// A container without figures withholds itself only, not its pod.
     pub lenient_pods: bool,
+    /// How much swap is used is shown, too.
+    pub swap: bool,
     /// Which nodes are scraped and listed.
     pub node_selector: Vec<Requirement>,
     /// Where samples go beside, of pods whose workload is known.
@@ -46,8 +48,17 @@ impl Settings {
             resolution,
             keep: resolution * Self::KEPT_ROUNDS,
             lenient_pods: false,
+            swap: false,
             node_selector: Vec::new(),
             history: None,
+        }
+    }
+
+    /// What is to be read off a page.
+    pub fn reading(&self) -> Reading {
+        Reading {
+            lenient: self.lenient_pods,
+            swap: self.swap,
         }
     }
 

@@ -112,7 +112,8 @@ impl Pod {
                 .all(|(one, new)| *one.name == *new.container);
         if same {
             for (one, new) in std::iter::zip(&mut self.containers, points) {
-                one.track = one.track.follow(new.point, resolution);
+                let track = one.track.follow(new.point, resolution);
+                one.track = track.with_swap(new.swap);
             }
             return;
         }
@@ -124,7 +125,10 @@ impl Pod {
                 None => Track::begin(new.point, resolution),
             };
             let name = before.map_or_else(|| names.share(new.container), |one| one.name.clone());
-            Tracked { name, track }
+            Tracked {
+                name,
+                track: track.with_swap(new.swap),
+            }
         });
         self.containers = next.collect();
     }

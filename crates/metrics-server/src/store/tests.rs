@@ -36,6 +36,7 @@ fn page(node: Option<(i64, u64)>, containers: &[(&'static str, i64, i64, u64)]) 
                 pod: parts[1],
                 container: parts[2],
                 point: point(*start, *at, *cpu),
+                swap: None,
             }
         })
         .collect();

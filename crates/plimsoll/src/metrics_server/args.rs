@@ -94,6 +94,9 @@ pub struct AdditionArgs {
     /// Show a pod even if some of its containers have no figures yet; those are left out
     #[arg(long)]
     pub lenient_pods: bool,
+    /// Show how much swap is used as well, where kubelets tell (kubectl top --show-swap)
+    #[arg(long)]
+    pub swap: bool,
     /// How long a node's last figures are shown when it cannot be scraped any more [default: four resolutions]
     ///
     /// They keep their true timestamp. With 0s a node and its pods vanish when one scrape fails, as they do with

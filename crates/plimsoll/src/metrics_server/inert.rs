@@ -88,8 +88,8 @@ const SWITCHES: [&str; 26] = [
 #[derive(Debug, Args)]
 pub struct InertArgs {
     /// klog's verbosity; from 4 on it means debug.
-    #[arg(short = 'v', long = "v", hide = true)]
-    pub verbosity: Option<u32>,
+    #[arg(short = 'v', long = "v", allow_hyphen_values = true, hide = true)]
+    pub verbosity: Option<i32>,
     /// `json` is the same as --log-format json.
     #[arg(long, default_value = "text", hide = true)]
     pub logging_format: String,

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use plimsoll_ground::clients;
 use plimsoll_ground::reflect::Gate;
 use plimsoll_ground::rest::selector::parse_labels;
+use plimsoll_metrics_server::api::Verbosity;
 use plimsoll_metrics_server::collector::{self, Collector};
 use plimsoll_metrics_server::config::Config;
 use plimsoll_metrics_server::scrape::{self, Rules, Trust};
@@ -20,6 +21,7 @@ use plimsoll_metrics_server::server::{self, Figures};
 
 pub use args::MetricsServerArgs;
 
+use crate::logging::Log;
 use crate::signals::Signals;
 use crate::{Failure, go, raise_descriptor_limit, runtime};
 
@@ -33,7 +35,7 @@ impl MetricsServerArgs {
         self.inert.logging_format == "json"
     }
 
-    pub fn verbosity(&self) -> u32 {
+    pub fn verbosity(&self) -> i32 {
         self.inert.verbosity.unwrap_or(0)
     }
 
@@ -46,6 +48,7 @@ impl MetricsServerArgs {
             resolution: self.resolution()?,
             keep: self.additions.keep_last_good,
             lenient_pods: self.additions.lenient_pods,
+            swap: self.additions.swap,
             history: self.additions.history.filter(|span| !span.is_zero()),
             node_selector: parse_labels(selector)
                 .map_err(|error| anyhow!("--node-selector: {error}"))?,
@@ -73,7 +76,7 @@ impl MetricsServerArgs {
     }
 }
 
-pub fn run(args: &MetricsServerArgs) -> Result<(), Failure> {
+pub fn run(args: &MetricsServerArgs, log: Log) -> Result<(), Failure> {
     let inert = inert::given(std::env::args());
     if !inert.is_empty() {
         tracing::warn!(
@@ -87,7 +90,8 @@ pub fn run(args: &MetricsServerArgs) -> Result<(), Failure> {
             "these words belong to no flag and are passed over: a value follows its flag with =, as in --flag=true"
         );
     }
-    let config = args.config().map_err(Failure::Usage)?;
+    let mut config = args.config().map_err(Failure::Usage)?;
+    config.verbosity = Some(Verbosity::new(move |level| log.set_verbosity(level)));
     let collector = args.collector().map_err(Failure::Usage)?;
     let clients = clients::Config::from_flag(args.kubeconfig());
     raise_descriptor_limit();

@@ -5,6 +5,7 @@ mod autoscaler;
 mod fixture;
 mod kubelet;
 mod node;
+mod openapi;
 mod program;
 mod recording;
 mod shown;

@@ -71,6 +71,10 @@ pub fn shown(path: &str, status: u16, headers: &[(String, String)], body: &[u8])
 fn body_of(path: &str, status: u16, body: &[u8]) -> Body {
     let path = path.split('?').next().unwrap_or_default();
     let is_good = status == 200;
+    if path.starts_with("/openapi") && is_good && !matches!(body.first(), None | Some(b'{')) {
+        let document = super::openapi::without_prose(path, body);
+        return Body::Hex(hex(document.as_deref().unwrap_or(body)));
+    }
     let Ok(text) = std::str::from_utf8(body) else {
         return Body::Hex(hex(&masked_bytes(body)));
     };

@@ -150,7 +150,7 @@ fn everything_told_is_taken() {
     assert_eq!(user.extra["a.b/scopes"], ["x", "y"]);
     assert_eq!(user.extra["odd%zz"], ["z"]);
     let mut left = headers(&said);
-    super::super::strip_impersonation(&mut left);
+    plimsoll_ground::auth::Impersonation::strip(&mut left);
     assert!(left.is_empty());
 }
 

@@ -67,6 +67,7 @@ impl House {
             client_ca: clients.trust(),
             tokens: Some(Arc::new(OneToken)),
             anonymous: true,
+            expirations: Expirations::default(),
         };
         Self {
             proxies,
