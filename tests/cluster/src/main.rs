@@ -3,6 +3,7 @@
 //! A program and not a `#[test]`: `cargo xtask cases` and the rung `cluster` of `cargo xtask test` run it. The recordings
 //! come from a real kube-apiserver, and whenever its programs are at hand it has to reproduce them, too.
 
+mod admin;
 mod answer;
 mod case;
 mod certificates;
@@ -12,6 +13,7 @@ mod colocation;
 mod compare;
 mod embedded;
 mod kubectl;
+mod kubelet;
 mod leader;
 mod mask;
 mod metrics;
