@@ -401,6 +401,7 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
             manifests: &metrics.join("../../../deploy"),
             program,
             kube_bin,
+            real: name == "real",
         };
         for (test, outcome) in colocation::run(&stage, server, filter) {
             runner.case(&format!("{name}::{test}"), || outcome);

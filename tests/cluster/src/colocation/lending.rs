@@ -1,86 +1,25 @@
-//! `plimsoll manager` and `plimsoll agent` in a cluster: installed by their manifests and allowed no more than those say,
-//! they make a node report and lend.
-
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+//! A node reports and lends: what the original's users find in the objects.
 
 use anyhow::{Context, Result, ensure};
-use plimsoll_test_support::report::LeaveOut;
-use plimsoll_test_support::{janitor, poll};
+use plimsoll_test_support::poll;
 use serde_json::{Value, json};
 
+use super::{PATIENCE, Stage, object};
 use crate::client::Server;
 use crate::kubectl::Kubectl;
-use crate::process::{Process, Scratch};
+use crate::process::Scratch;
 
-const PATIENCE: Duration = Duration::from_secs(90);
-const SPACE: &str = "koordinator-system";
 const NODE: &str = "colocation-node";
 
-/// Tests begin with this.
-pub const NAME: &str = "colocation";
-
-/// What a test has to work with.
-#[derive(Debug, Clone, Copy)]
-pub struct Stage<'a> {
-    /// `deploy`
-    pub manifests: &'a Path,
-    /// The plimsoll binary.
-    pub program: &'a Path,
-    pub kube_bin: Option<&'a Path>,
-}
-
-pub type Outcomes = Vec<(String, Result<String>)>;
-
-pub fn run(stage: &Stage<'_>, api: &Server, filter: Option<&str>) -> Outcomes {
-    let mut outcomes = Outcomes::new();
-    let name = format!("{NAME}/report-and-lend");
-    if filter.is_none_or(|filter| name.contains(filter)) {
-        outcomes.push((name, report_and_lend(stage, api)));
-    }
-    outcomes
-}
-
-fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
-    let program = stage.kube_bin.map(|folder| folder.join("kubectl"));
-    let program: PathBuf = program
-        .filter(|program| program.is_file())
-        .ok_or_else(|| LeaveOut("there is no kubectl".to_owned()))?;
+pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
+    let program = stage.kubectl()?;
     let kubectl = Kubectl::new(&program, api, "default")?;
-    let apply = |file: &str| {
-        let path = stage.manifests.join(file);
-        kubectl.text(&format!("apply -f {}", path.display()))
-    };
-    apply("manager/crds.yaml")?;
-    apply("manager/rbac.yaml")?;
-    apply("agent/rbac.yaml")?;
-    // Nobody here could run them, but the API server has to take them.
-    apply("manager/deployment.yaml")?;
-    // These servers let nobody be privileged, as clusters with agents on their nodes have to.
-    let agents = fs::read_to_string(stage.manifests.join("agent/daemonset.yaml"))?;
-    let agents = agents.replace("privileged: true", "privileged: false");
-    let applied = kubectl.run("apply -f -", Some(agents.as_bytes()))?;
-    ensure!(applied["exit"] == 0, "{applied}");
+    stage.install(&kubectl)?;
     add_node(&kubectl)?;
     let mut scratch = Scratch::make()?;
-    let manager = kubeconfig(&kubectl, api, "plimsoll-manager", scratch.path())?;
-    let agent = kubeconfig(&kubectl, api, "koordlet", scratch.path())?;
-    let mut command = janitor::command_in(None, stage.program);
-    command.arg("manager").arg("--kubeconfig").arg(manager);
-    let log = scratch.path().join("manager.log");
-    let _manager = Process::start("plimsoll manager", command, &log)?;
-    scratch.process(&_manager)?;
-    let mut command = janitor::command_in(None, stage.program);
-    command
-        .args(["agent", "--listen", "127.0.0.1:0", "--node-name", NODE])
-        .args(["--pods-from", "apiserver", "--kubeconfig"])
-        .arg(agent)
-        .arg("--data-dir")
-        .arg(scratch.path().join("agent"));
-    let log = scratch.path().join("agent.log");
-    let mut agent = Process::start("plimsoll agent", command, &log)?;
-    scratch.process(&agent)?;
+    let _manager = stage.manager(&kubectl, api, &mut scratch)?;
+    let from = ["--pods-from", "apiserver"];
+    let mut agent = stage.agent(&kubectl, api, NODE, &from, &mut scratch)?;
     let metric = agent.wait("the node reports", || {
         let metric = object(&kubectl, &format!("get nodemetric {NODE}"))?;
         Ok(metric.filter(|metric| metric["status"]["updateTime"].is_string()))
@@ -127,30 +66,6 @@ fn add_node(kubectl: &Kubectl<'_>) -> Result<()> {
         "patch node {NODE} --subresource=status --type=merge -p '{status}'"
     ))?;
     Ok(())
-}
-
-/// One that shows a service account's token and nothing else.
-fn kubeconfig(
-    kubectl: &Kubectl<'_>,
-    api: &Server,
-    account: &str,
-    folder: &Path,
-) -> Result<PathBuf> {
-    let token = kubectl.text(&format!("create token {account} -n {SPACE}"))?;
-    let mut config = api.kubeconfig(api.address, SPACE);
-    config["users"][0]["user"] = json!({"token": token.trim()});
-    let path = folder.join(format!("{account}.kubeconfig"));
-    fs::write(&path, config.to_string())?;
-    Ok(path)
-}
-
-/// `None`: it is not there (yet).
-fn object(kubectl: &Kubectl<'_>, line: &str) -> Result<Option<Value>> {
-    let text = kubectl.text(&format!("{line} -o json --ignore-not-found"))?;
-    match text.trim() {
-        "" => Ok(None),
-        text => Ok(Some(serde_json::from_str(text)?)),
-    }
 }
 
 /// Fields that Koordinator's agent and manager wrote for a node without pods, and what they are.
