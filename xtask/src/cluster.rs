@@ -11,7 +11,15 @@ use plimsoll_test_support::janitor;
 use plimsoll_test_support::report::Line;
 
 use crate::ladder::Progress;
+use crate::packages::{self, Need};
 use crate::{kube, workspace};
+
+/// What a real node takes beside Kubernetes' own programs.
+const NODE: [Need; 3] = [
+    ("/bin/busybox", "busybox-static"),
+    ("containerd", "containerd"),
+    ("runc", "runc"),
+];
 
 #[derive(Subcommand, Debug)]
 pub enum Cases {
@@ -157,6 +165,12 @@ pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
         }
         Err(error) if in_ci() => return Err(error).context("a real Kubernetes"),
         Err(error) => progress.left_out("real", &format!("{error:#}")),
+    }
+    // Tests that want a node say themselves what is missing.
+    if let Err(error) = packages::ensure(&NODE)
+        && in_ci()
+    {
+        return Err(error).context("a real node");
     }
     let mut tests = tests
         .arg("test")

@@ -1,8 +1,8 @@
 //! Build, spawn, drain: the node role put together.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll_containers::{Change, Containers, names};
@@ -271,6 +271,7 @@ impl Agent {
             board: self.board,
             memory: self.memory,
             bell: self.bell,
+            cluster: OnceLock::new(),
         };
         Ok(Running {
             view: Arc::new(view),

@@ -18,4 +18,4 @@ mod view;
 
 pub use agent::{Agent, BuildError, Running, World};
 pub use config::Config;
-pub use view::View;
+pub use view::{Membership, View};

@@ -2,15 +2,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_ground::reflect::Rounds;
 use plimsoll_host::proc::stat::SelfUsage;
 use plimsoll_host::{ReadBuf, Timestamp};
 use plimsoll_observe::exposition::Kind::{Counter, Gauge};
 use plimsoll_observe::exposition::Text;
-use plimsoll_observe::exposition::number::Number::{Float, Whole};
+use plimsoll_observe::exposition::number::Number::{self, Float, Whole};
 
 use crate::View;
 
-fn load(counter: &AtomicU64) -> plimsoll_observe::exposition::number::Number {
+fn load(counter: &AtomicU64) -> Number {
     Whole(counter.load(Ordering::Relaxed))
 }
 
@@ -23,6 +24,7 @@ impl View {
         self.runtimes(&mut text);
         self.kernel_log(&mut text);
         self.remembered(&mut text);
+        self.membership(&mut text);
         process(&mut text, self.started);
         text.into_bytes()
     }
@@ -297,6 +299,106 @@ impl View {
             "Columns of files that could not be read.",
             Whole(stats.bad_columns),
         );
+    }
+
+    fn membership(&self, text: &mut Text) {
+        let Some(member) = self.cluster.get() else {
+            return;
+        };
+        let mut each = |name: &str, kind, help: &str, value: &dyn Fn(&Rounds) -> Number| {
+            text.family(name, kind, help);
+            for (followed, rounds) in &member.rounds {
+                text.series(&[("kind", followed)], value(rounds), None);
+            }
+        };
+        each(
+            "plimsoll_cluster_lists_total",
+            Counter,
+            "Whole lists fetched of objects that are followed.",
+            &|rounds| Whole(rounds.lists()),
+        );
+        each(
+            "plimsoll_cluster_failures_total",
+            Counter,
+            "Attempts to follow objects that failed.",
+            &|rounds| Whole(rounds.failures()),
+        );
+        each(
+            "plimsoll_cluster_stale_seconds",
+            Gauge,
+            "For how long objects could not be followed; 0 while all is well.",
+            &|rounds| Float(rounds.stale_for().as_secs_f64()),
+        );
+        let states = &member.states;
+        let mut counters = vec![
+            (
+                "plimsoll_kubelet_pod_lists_total",
+                "Lists of pods that the kubelet gave.",
+                &states.pod_lists,
+            ),
+            (
+                "plimsoll_kubelet_pod_list_failures_total",
+                "Lists of pods that the kubelet did not give.",
+                &states.pod_list_failures,
+            ),
+            (
+                "plimsoll_kubelet_settings_failures_total",
+                "Times that the kubelet did not tell its configuration.",
+                &states.kubelet_settings_failures,
+            ),
+            (
+                "plimsoll_volume_failures_total",
+                "Volume claims that could not be looked at.",
+                &states.volume_failures,
+            ),
+        ];
+        if let Some(reports) = &member.reports {
+            counters.extend([
+                (
+                    "plimsoll_reports_total",
+                    "Reports of what the node uses.",
+                    &reports.reports,
+                ),
+                (
+                    "plimsoll_reports_early_total",
+                    "Reports that were sent before their time.",
+                    &reports.early,
+                ),
+                (
+                    "plimsoll_reports_unwanted_total",
+                    "Reports that there was no object for.",
+                    &reports.absent,
+                ),
+                (
+                    "plimsoll_report_failures_total",
+                    "Reports that could not be sent.",
+                    &reports.failures,
+                ),
+                (
+                    "plimsoll_topology_writes_total",
+                    "Times that the topology object was written.",
+                    &reports.topology.written,
+                ),
+                (
+                    "plimsoll_topology_failures_total",
+                    "Times that it could not be.",
+                    &reports.topology.failures,
+                ),
+                (
+                    "plimsoll_device_writes_total",
+                    "Times that the device object was written.",
+                    &reports.devices.written,
+                ),
+                (
+                    "plimsoll_device_failures_total",
+                    "Times that it could not be.",
+                    &reports.devices.failures,
+                ),
+            ]);
+        }
+        for (name, help, counter) in counters {
+            text.single(name, Counter, help, Whole(counter.get()));
+        }
     }
 
     fn kernel_log(&self, text: &mut Text) {

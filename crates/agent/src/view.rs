@@ -1,13 +1,14 @@
 //! What requests may look at, and the pages made of it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
+use plimsoll_ground::reflect::Rounds;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Descriptors, Timestamp};
@@ -24,6 +25,7 @@ use crate::koordlet_page;
 use crate::memory::Memory;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
+use crate::{report, states};
 
 /// The release of cAdvisor whose interfaces these are, so that clients which compare versions find one, and ours.
 const VERSION: &str = concat!("v0.60.6+plimsoll.", env!("CARGO_PKG_VERSION"));
@@ -46,9 +48,25 @@ pub struct View {
     pub(crate) board: Board,
     pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) bell: Doorbell,
+    pub(crate) cluster: OnceLock<Membership>,
+}
+
+/// How being a member of a cluster goes.
+#[derive(Debug)]
+pub struct Membership {
+    pub states: Arc<states::Counters>,
+    /// By the kind that is followed.
+    pub rounds: Vec<(&'static str, Rounds)>,
+    /// `None`: nothing is reported.
+    pub reports: Option<Arc<report::Counters>>,
 }
 
 impl View {
+    /// Has pages tell of it; the first call counts.
+    pub fn show(&self, membership: Membership) {
+        let _ = self.cluster.set(membership);
+    }
+
     /// Rung when a pod's cgroup appears.
     pub fn bell(&self) -> Doorbell {
         self.bell.clone()
@@ -141,7 +159,13 @@ impl View {
                 }
             }
         }
-        text.into_bytes()
+        let mut bytes = text.into_bytes();
+        if halves.contains(&Half::Internal)
+            && let Some(member) = self.cluster.get()
+        {
+            bytes.extend_from_slice(member.states.requests.page().as_bytes());
+        }
+        bytes
     }
 
     fn shown(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Arc<Container>> {

@@ -9,6 +9,7 @@ use crate::priority::{PriorityClass, QosClass};
 
 pub const GROUP: &str = "slo.koordinator.sh";
 pub const VERSION: &str = "v1alpha1";
+pub const API_VERSION: &str = "slo.koordinator.sh/v1alpha1";
 pub const KIND: &str = "NodeMetric";
 pub const PLURAL: &str = "nodemetrics";
 

@@ -1,9 +1,12 @@
-//! What a pod asks for, added up as the scheduler does it.
+//! What a pod is and asks for, as far as its node and the manager look at it; requests are added up as the scheduler
+//! does it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::names;
+use crate::priority::{KubeQos, PriorityClass, QosClass};
 use crate::quantity::Quantity;
 
 pub type Amounts = BTreeMap<Box<str>, Quantity>;
@@ -16,6 +19,114 @@ pub struct Resources {
     pub requests: Amounts,
     #[serde(deserialize_with = "amounts")]
     pub limits: Amounts,
+}
+
+/// A pod's specification, without what nobody here looks at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    pub node_name: Box<str>,
+    pub priority: Option<i32>,
+    pub containers: Vec<Container>,
+    pub init_containers: Vec<Container>,
+    /// Names of the volume claims that it mounts.
+    #[serde(rename = "volumes", deserialize_with = "claims")]
+    pub claims: Vec<Box<str>>,
+    #[serde(deserialize_with = "amounts")]
+    pub overhead: Amounts,
+    /// Of the pod as a whole.
+    pub resources: Option<Resources>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    pub name: Box<str>,
+    pub resources: Resources,
+    pub restart_policy: Option<Box<str>>,
+}
+
+impl Container {
+    /// An init container that goes on running.
+    pub fn stays(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+impl Spec {
+    pub fn requests(&self) -> Amounts {
+        self.total(|resources| &resources.requests)
+    }
+
+    pub fn limits(&self) -> Amounts {
+        self.total(|resources| &resources.limits)
+    }
+
+    fn total(&self, of: fn(&Resources) -> &Amounts) -> Amounts {
+        let starting = self.init_containers.iter().map(|one| Part {
+            amounts: of(&one.resources),
+            stays: one.stays(),
+        });
+        let running = self.containers.iter().map(|one| of(&one.resources));
+        let nothing = Amounts::new();
+        let whole = self.resources.as_ref().map_or(&nothing, of);
+        total(running, starting, whole, &self.overhead)
+    }
+}
+
+fn claims<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<str>>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Volume {
+        #[serde(default)]
+        persistent_volume_claim: Option<Claim>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Claim {
+        #[serde(default)]
+        claim_name: Box<str>,
+    }
+    let volumes = Option::<Vec<Volume>>::deserialize(deserializer)?;
+    let claims = volumes.into_iter().flatten();
+    let claims = claims.filter_map(|volume| volume.persistent_volume_claim);
+    Ok(claims.map(|claim| claim.claim_name).collect())
+}
+
+/// How important a pod is, and how it is treated: by what it says, and by nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classes {
+    pub priority: PriorityClass,
+    pub qos: QosClass,
+    pub kube_qos: KubeQos,
+}
+
+impl Classes {
+    /// `kube_qos` as the pod's status spells it.
+    pub fn of(
+        labels: Option<&BTreeMap<String, String>>,
+        priority: Option<i32>,
+        kube_qos: Option<&str>,
+    ) -> Self {
+        let label = |name: &str| labels?.get(name).map(String::as_str);
+        Self {
+            priority: PriorityClass::of_pod(label(names::LABEL_PRIORITY_CLASS), priority),
+            qos: QosClass::of_label(label(names::LABEL_QOS)),
+            kube_qos: kube_qos
+                .and_then(KubeQos::named)
+                .unwrap_or(KubeQos::BestEffort),
+        }
+    }
+
+    /// With what a pod without one is treated as.
+    pub fn effective_qos(&self) -> QosClass {
+        self.qos.or_by_kube(self.kube_qos)
+    }
+
+    /// With what a pod without one is treated as.
+    pub fn effective_priority(&self) -> PriorityClass {
+        self.priority.or_by_qos(self.effective_qos())
+    }
 }
 
 /// A resource list. Amounts that are none are left out: whoever wrote them has been told by the API server.
@@ -41,16 +152,15 @@ pub fn amounts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D:
 }
 
 /// One of a pod's containers.
-#[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
-    pub amounts: &'a Amounts,
+struct Part<'a> {
+    amounts: &'a Amounts,
     /// An init container that goes on running beside the others.
-    pub stays: bool,
+    stays: bool,
 }
 
 /// What a pod keeps while it runs, or needs to start, whichever is more; amounts of the pod as a whole, where it names
 /// them, come before those of its containers.
-pub fn total<'a>(
+fn total<'a>(
     running: impl IntoIterator<Item = &'a Amounts>,
     starting: impl IntoIterator<Item = Part<'a>>,
     whole: &Amounts,
@@ -113,24 +223,49 @@ mod tests {
         resources.requests
     }
 
+    fn container(cpu: &str, memory: &str) -> serde_json::Value {
+        json!({"resources": {"requests": {"cpu": cpu, "memory": memory}}})
+    }
+
     #[test]
     fn what_starts_and_what_stays() {
-        let list = |cpu: &str, memory: &str| list(json!({"cpu": cpu, "memory": memory}));
-        let running = [list("1", "100"), list("500m", "50")];
-        let starting = [list("100m", "10"), list("200m", "20"), list("3", "30")];
-        let parts = starting.iter().zip([false, true, false]);
-        let parts = parts.map(|(amounts, stays)| Part { amounts, stays });
-        let found = total(&running, parts, &Amounts::new(), &list("10m", "1"));
+        let mut sidecar = container("200m", "20");
+        sidecar["restartPolicy"] = "Always".into();
+        let spec = json!({
+            "containers": [container("1", "100"), container("500m", "50")],
+            "initContainers": [container("100m", "10"), sidecar, container("3", "30")],
+            "overhead": {"cpu": "10m", "memory": "1"},
+        });
+        let spec: Spec = serde_json::from_value(spec).unwrap();
+        let found = spec.requests();
         // CPU: the last init container beside the one that stays; memory: the containers beside it.
         assert_eq!((found["cpu"].milli(), found["memory"].value()), (3210, 171));
+        assert_eq!(spec.limits()["cpu"].milli(), 10);
     }
 
     #[test]
     fn the_pod_as_a_whole_comes_first() {
-        let running = [list(json!({"cpu": "1", "memory": "100"}))];
-        let whole = list(json!({"cpu": "5"}));
-        let found = total(&running, [], &whole, &Amounts::new());
+        let spec = json!({
+            "containers": [container("1", "100")],
+            "resources": {"requests": {"cpu": "5"}},
+            "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}],
+        });
+        let spec: Spec = serde_json::from_value(spec).unwrap();
+        let found = spec.requests();
         assert_eq!((found["cpu"].milli(), found["memory"].value()), (5000, 100));
+        assert_eq!(spec.claims, ["data".into()]);
+    }
+
+    #[test]
+    fn classes_by_label_priority_and_default() {
+        let classes = Classes::of(None, None, Some("Burstable"));
+        assert_eq!(classes.priority, PriorityClass::None);
+        assert_eq!(classes.effective_priority(), PriorityClass::Prod);
+        assert_eq!(classes.effective_qos(), QosClass::Ls);
+        let labels = [("koordinator.sh/qosClass".to_owned(), "BE".to_owned())].into();
+        let classes = Classes::of(Some(&labels), Some(5500), None);
+        assert_eq!(classes.priority, PriorityClass::Batch);
+        assert_eq!(classes.effective_qos(), QosClass::Be);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod front;
 pub mod health;
 pub mod leader;
 pub mod metrics;
+pub mod objects;
 pub mod parallelize;
 pub mod percent;
 pub mod rate;

@@ -215,7 +215,7 @@ impl Colocation {
             if let Some(text) = labels.get(label) {
                 match text.parse::<f64>() {
                     Ok(ratio) if (0.0..=1.0).contains(&ratio) => {
-                        *threshold = Some((ratio * 100.0) as i64)
+                        *threshold = Some((ratio * 100.0).round() as i64)
                     }
                     _ => problems.push(format!(
                         "label {label}: {text:?} is no share between 0 and 1"
@@ -372,12 +372,13 @@ mod tests {
         let ratios = [
             ("pool", "a"),
             (names::LABEL_CPU_RECLAIM_RATIO, "0.9"),
-            (names::LABEL_MEMORY_RECLAIM_RATIO, "0.5"),
+            // A hundred times this is a little less than 29.
+            (names::LABEL_MEMORY_RECLAIM_RATIO, "0.29"),
         ];
         check(
             &ratios,
             &[(annotation, r#"{"cpuReclaimThresholdPercent":50}"#)],
-            (true, 90, 50),
+            (true, 90, 29),
             0,
         );
         // What makes no sense changes nothing.

@@ -367,7 +367,8 @@ impl AgentArgs {
             topology: self.koordlet.gate("NodeTopologyReport")?,
             hugepages: self.koordlet.gate("HugePageReport")?,
             volumes: self.koordlet.gate("BlkIOReconcile")?,
-            devices: self.koordlet.gate("Accelerators")?,
+            accelerators: self.koordlet.gate("Accelerators")?,
+            rdma: self.koordlet.gate("RDMADevices")?,
         })
     }
 

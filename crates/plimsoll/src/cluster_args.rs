@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use plimsoll_agent::states::{Access, PodSource, READ_ONLY_PORT};
-use plimsoll_agent::{View, World, report, states};
+use plimsoll_agent::{Membership, View, World, report, states};
 use plimsoll_ground::{clients, shutdown};
 
 use crate::{Called, go};
@@ -66,6 +66,16 @@ pub struct ClusterArgs {
     /// Tell how CPUs and memory lie (NodeResourceTopology), looking no more often than this; 0s: do not
     #[arg(long, value_name = "DURATION", value_parser = go::duration, default_value = "3s")]
     node_topology_sync_interval: Duration,
+    /// With Accelerators: where files tell of devices that are no GPUs of NVIDIA's
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/etc/kubernetes/koordlet/device-infos"
+    )]
+    xpu_device_infos_dir: String,
+    /// With Accelerators: tell of nothing but what those files tell
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    xpu_enforce_collect_from_device_infos: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,7 +91,8 @@ pub struct Gates {
     pub topology: bool,
     pub hugepages: bool,
     pub volumes: bool,
-    pub devices: bool,
+    pub accelerators: bool,
+    pub rdma: bool,
 }
 
 impl ClusterArgs {
@@ -146,7 +157,12 @@ impl ClusterArgs {
             metrics: self.enable_node_metric_report,
             topology: topology.filter(|every| gates.topology && !every.is_zero()),
             hugepages: gates.hugepages,
-            devices: gates.devices,
+            devices: report::Devices {
+                gpus: gates.accelerators,
+                rdma: gates.rdma,
+                told_in: self.xpu_device_infos_dir.clone(),
+                only_told: self.xpu_enforce_collect_from_device_infos,
+            },
             kubelet_folder: self.var_lib_kubelet_dir.clone(),
             ..report::Config::new(name)
         }
@@ -166,12 +182,14 @@ impl Member {
     pub fn start(
         client: kube::Client,
         mut states: states::Config,
-        reports: report::Config,
+        mut reports: report::Config,
         view: &View,
         world: &World,
     ) -> Self {
         states.bell = view.bell();
         states.hierarchies = Some(view.hierarchies());
+        // They are missed together, and that is said once.
+        reports.absence = states.absence.clone();
         let board = view.board().clone();
         let states = states.build(client.clone(), board.clone()).spawn();
         let reports = view.memory().map(|memory| {
@@ -182,6 +200,11 @@ impl Member {
                 root: world.root.clone(),
             };
             reports.build(client, sources).spawn()
+        });
+        view.show(Membership {
+            states: states.counters(),
+            rounds: states.rounds().to_vec(),
+            reports: reports.as_ref().map(report::Running::counters),
         });
         Self {
             states,

@@ -186,7 +186,7 @@ pub struct UnheardArgs {
             "configmap-name", "configmap-namespace", "cgroup-root-dir", "sys-root-dir", "sys-fs-root-dir",
             "proc-root-dir", "var-run-root-dir", "run-root-dir", "cgroup-kube-dir", "containerd-endpoint",
             "docker-endpoint", "pouch-endpoint", "default-runtime-type",
-            "hami-core-library-directory-path", "pod-resources-proxy-path", "xpu-device-infos-dir",
+            "hami-core-library-directory-path", "pod-resources-proxy-path",
             "report-interval", "reconcile-interval-seconds", "cpu-suppress-interval-seconds",
             "cpu-evict-interval-seconds", "memory-evict-interval-seconds", "memory-evict-cool-time-seconds",
             "cpu-evict-cool-time-seconds", "qos-extension-plugins", "runtime-hooks-network", "runtime-hooks-addr",
@@ -203,7 +203,7 @@ pub struct UnheardArgs {
     options: Vec<String>,
     #[arg(
         long = "enable-pprof",
-        aliases = ["only-evict-by-api", "enable-nri-runtime-hook", "enable-pod-taskids", "disable-unset-cpu-quota", "xpu-enforce-collect-from-device-infos"],
+        aliases = ["only-evict-by-api", "enable-nri-runtime-hook", "enable-pod-taskids", "disable-unset-cpu-quota"],
         value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         action = clap::ArgAction::Append, hide = true,
     )]

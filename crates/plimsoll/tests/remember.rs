@@ -29,6 +29,10 @@ impl Drop for Agent {
 }
 
 fn start(dir: &Path) -> Agent {
+    start_with(dir, &[])
+}
+
+fn start_with(dir: &Path, flags: &[&str]) -> Agent {
     let address = free_address().unwrap();
     let child = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["agent", "--listen", &address.to_string(), "--cpu-budget=0"])
@@ -36,6 +40,7 @@ fn start(dir: &Path) -> Agent {
         .args(["--docker=", "--podman=", "--containerd=", "--cri="])
         .arg("--data-dir")
         .arg(dir.join("data"))
+        .args(flags)
         .env_remove("PLIMSOLL_LOG")
         .stdin(Stdio::null())
         .spawn()
@@ -92,4 +97,55 @@ fn kills_cost_the_last_seconds_and_broken_files_themselves() {
     let page = http::get_ok(agent.address, "/internal-metrics").unwrap();
     let page = Exposition::parse(page.text().unwrap()).unwrap();
     assert!(page.sum("koordlet_node_used_cpu_cores", &[]).unwrap() >= 0.0);
+}
+
+/// What the checkpoint of the node's model says: how much it has learnt, and until when. `None`: there is none yet.
+fn learnt(dir: &Path) -> Option<(f64, String)> {
+    let path = dir.join("data/prediction-checkpoints/__node__");
+    let text = std::fs::read_to_string(path).ok()?;
+    // Never half of one, whenever it is looked at.
+    let page: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let weight = page["CPU"]["totalWeight"].as_f64().unwrap();
+    Some((weight, page["LastUpdated"].as_str().unwrap().to_owned()))
+}
+
+#[test]
+fn forecasts_go_on_from_their_last_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    // Everything that usually takes minutes.
+    let flags = [
+        "--prediction-training-interval=1s",
+        "--prediction-model-checkpoint-interval=1s",
+    ];
+    let mut before: Option<(f64, String)> = None;
+    for round in 0..6 {
+        let agent = start_with(dir.path(), &flags);
+        let models = || {
+            let page = http::get_ok(agent.address, "/metrics/self").unwrap();
+            let page = Exposition::parse(page.text().unwrap()).unwrap();
+            page.sum("plimsoll_memory_models", &[]).unwrap()
+        };
+        if before.is_some() {
+            assert!(
+                models() >= 1.0,
+                "models are there before anything is learnt"
+            );
+        }
+        let found = poll::until("the model learns and is saved", PATIENCE, || {
+            let found = learnt(dir.path());
+            let last = before.as_ref().map(|(_, until)| until);
+            Ok(found.filter(|(_, until)| Some(until) != last))
+        });
+        let found = found.unwrap();
+        // One that had begun anew would have learnt less than what was saved.
+        if let Some((weight, _)) = &before {
+            assert!(found.0 > *weight, "{found:?} after {before:?}");
+        }
+        // At moments that have nothing to do with what it is just doing.
+        std::thread::sleep(Duration::from_millis(130 * round));
+        drop(agent);
+        // What was saved last counts, be it later than what was seen.
+        before = learnt(dir.path());
+    }
+    assert!(before.is_some_and(|(weight, _)| weight > 1.0));
 }

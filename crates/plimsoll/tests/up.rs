@@ -15,6 +15,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use plimsoll_api::quantity::Quantity;
+use plimsoll_test_support::exposition::Exposition;
+use plimsoll_test_support::{http, poll};
 use serde_json::json;
 
 /// Nothing here takes long, but test machines are busy.
@@ -45,7 +47,11 @@ fn command(dir: &Path, flags: &[&str]) -> Command {
 
 impl Up {
     fn start(dir: &Path, flags: &[&str]) -> Self {
-        let mut child = command(dir, flags).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn(command(dir, flags))
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -378,4 +384,40 @@ fn a_second_signal_ends_it_at_once() {
     assert!(up.ended().code().is_some());
     let mut rest = Vec::new();
     let _ = idle.read_to_end(&mut rest);
+}
+
+#[test]
+fn without_a_manager_its_kinds_are_missed_once() {
+    let temp = tempfile::tempdir().unwrap();
+    let log = temp.path().join("log");
+    let mut command = command(
+        &temp.path().join("data"),
+        &[
+            "--node-name",
+            "box",
+            "--no-manager",
+            "--no-scheduler",
+            "--no-metrics-server",
+        ],
+    );
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let up = Up::spawn(command);
+    let lines = up.ready();
+    let pages = lines
+        .iter()
+        .find_map(|line| line.split_once("agent http://"));
+    let pages = pages.unwrap().1.parse().unwrap();
+    let missed = poll::until("all kinds are missed, and more than once", DEADLINE, || {
+        let page = http::get_ok(pages, "/metrics/self")?;
+        let page = Exposition::parse(page.text()?)?;
+        let failures = |kind| page.sum("plimsoll_cluster_failures_total", &[("kind", kind)]);
+        let topology = page.sum("plimsoll_topology_failures_total", &[])?;
+        let all = [failures("nodeslos")?, failures("nodemetrics")?];
+        Ok((topology >= 1.0 && all.iter().all(|count| *count >= 2.0)).then_some(()))
+    });
+    missed.unwrap();
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("deploy/manager/crds.yaml"), "{log}");
+    up.stop();
 }

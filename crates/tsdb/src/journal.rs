@@ -118,13 +118,14 @@ pub trait Listener {
 /// Reads a file as far as it is whole; says how many bytes that is.
 pub fn replay(file: &[u8], listener: &mut impl Listener) -> usize {
     let mut state = Replay::default();
-    let mut rest = file;
+    let (mut rest, mut whole) = (file, 0);
     while let Some(payload) = next_frame(&mut rest) {
         if state.entries(payload, listener).is_none() {
             break;
         }
+        whole = file.len() - rest.len();
     }
-    file.len() - rest.len()
+    whole
 }
 
 fn next_frame<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::block::Block;
 use crate::journal::{self, Listener};
-use crate::seal::{BLOCK, Folder, TEMPORARY, files, journals};
+use crate::seal::{ASIDE, BLOCK, Folder, TEMPORARY, files, journals};
 use crate::store::{Config, Error, Recovered, SeriesId, State, Tsdb, millis};
 
 impl Tsdb {
@@ -20,8 +20,9 @@ impl Tsdb {
             return Ok((Self::new(config, state, None), recovered));
         };
         let mut folder = hold(&path)?;
-        for unfinished in files(&path, TEMPORARY) {
-            let _ = fs::remove_file(unfinished);
+        // What was put aside has been there for a whole run for whoever wanted to look at it.
+        for useless in files(&path, TEMPORARY).chain(files(&path, ASIDE)) {
+            let _ = fs::remove_file(useless);
         }
         load_blocks(
             &mut folder,
@@ -79,7 +80,7 @@ fn load_blocks(folder: &mut Folder, state: &mut State, future: i64, recovered: &
             }
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "a block cannot be read, and is put aside");
-                let _ = fs::rename(&path, path.with_extension("bad"));
+                let _ = fs::rename(&path, path.with_extension(ASIDE));
                 recovered.bad_blocks += 1;
             }
         }
@@ -105,12 +106,23 @@ fn replay(config: &Config, folder: &Folder, state: &mut State, recovered: &mut R
         let whole = journal::replay(&file, &mut rounds);
         rounds.append();
         recovered.cut_off += file.len() - whole;
+        // This process may write to the same file, and nobody reads beyond what is broken.
+        if whole < file.len()
+            && let Err(error) = cut(&path, whole)
+        {
+            tracing::warn!(path = %path.display(), %error, "the broken end of a journal cannot be cut off");
+        }
     }
     recovered.from_journal = rounds.taken;
     // They are in their files already; those of this process go to files of its own frames, which define anew.
     state.turned.clear();
     state.journal.turn();
     state.journal_window = None;
+}
+
+fn cut(path: &Path, length: usize) -> std::io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    file.set_len(length as u64)
 }
 
 /// Puts samples of the same time together again.

@@ -14,6 +14,8 @@ use crate::store::{Maintained, Sample, State, Tsdb, millis};
 pub const BLOCK: &str = "block";
 pub const JOURNAL: &str = "journal";
 pub const TEMPORARY: &str = "tmp";
+/// Blocks that cannot be read.
+pub const ASIDE: &str = "bad";
 
 /// The folder's files, apart from what is read of them. One thread at a time does upkeep.
 #[derive(Debug)]
@@ -99,6 +101,12 @@ pub fn files(folder: &Path, extension: &'static str) -> impl Iterator<Item = Pat
     entries
         .map(|entry| entry.path())
         .filter(move |path| path.extension().is_some_and(|found| found == extension))
+}
+
+/// The disk is, or what we may use of it.
+fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 /// Samples joined into a block, and how many there are.
@@ -251,8 +259,7 @@ impl Tsdb {
         let path = loop {
             match folder.write_block(&bytes) {
                 Ok(path) => break path,
-                Err(error)
-                    if error.kind() == io::ErrorKind::StorageFull && self.remove_oldest() => {}
+                Err(error) if is_full(&error) && self.remove_oldest() => {}
                 Err(error) => return Err(format!("a block cannot be written: {error}")),
             }
         };

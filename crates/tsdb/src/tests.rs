@@ -118,6 +118,28 @@ fn a_killed_process_loses_what_the_journal_had_not() {
 }
 
 #[test]
+fn what_is_written_after_half_a_frame_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let id = store.series("s", 1.0);
+    fill(&store, id, 0..100);
+    drop(store);
+    // The machine lost its power while a frame was being written.
+    let (_, journal) = crate::seal::journals(folder.path()).pop().unwrap();
+    let bytes = fs::read(&journal).unwrap();
+    fs::write(&journal, &bytes[..bytes.len() - 3]).unwrap();
+    let store = opened_at(folder.path(), 100);
+    assert_same(&values(&store, "s", 0, 100), &numbers(0..90));
+    // In the same window, so to the same file.
+    let id = store.series("s", 1.0);
+    fill(&store, id, 100..200);
+    drop(store);
+    let store = opened_at(folder.path(), 200);
+    let expected = [numbers(0..90), numbers(100..200)].concat();
+    assert_same(&values(&store, "s", 0, 200), &expected);
+}
+
+#[test]
 fn an_orderly_end_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let store = opened(folder.path());
@@ -157,7 +179,12 @@ fn damage_costs_what_is_damaged() {
     assert_eq!(found[..1200], numbers(600..1800)[..]);
     assert!(found.len() < 1400);
     assert!(!folder.path().join("7.tmp").exists());
-    assert!(blocks[0].with_extension("bad").exists());
+    let aside = blocks[0].with_extension("bad");
+    assert!(aside.exists());
+    // Until the next start: a bad disk must not be filled with what it spoilt.
+    drop(store);
+    opened_at(folder.path(), 2000);
+    assert!(!aside.exists());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A program and not a `#[test]`: `cargo xtask cases` and the rung `cluster` of `cargo xtask test` run it. The recordings
 //! come from a real kube-apiserver, and whenever its programs are at hand it has to reproduce them, too.
 
+mod admin;
 mod answer;
 mod case;
 mod certificates;
@@ -12,6 +13,7 @@ mod colocation;
 mod compare;
 mod embedded;
 mod kubectl;
+mod kubelet;
 mod leader;
 mod mask;
 mod metrics;
@@ -399,6 +401,7 @@ fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
             manifests: &metrics.join("../../../deploy"),
             program,
             kube_bin,
+            real: name == "real",
         };
         for (test, outcome) in colocation::run(&stage, server, filter) {
             runner.case(&format!("{name}::{test}"), || outcome);

@@ -20,7 +20,8 @@ const READY: Duration = Duration::from_secs(90);
 /// A folder that is gone afterwards with the processes that were told to it, even if this program is killed.
 #[derive(Debug)]
 pub struct Scratch {
-    janitor: Janitor,
+    /// `None` once it has been let go.
+    janitor: Option<Janitor>,
     folder: TempDir,
 }
 
@@ -32,6 +33,7 @@ impl Scratch {
             .tempdir()
             .context("make a folder for the server")?;
         janitor.directory(folder.path())?;
+        let janitor = Some(janitor);
         Ok(Self { janitor, folder })
     }
 
@@ -40,12 +42,21 @@ impl Scratch {
     }
 
     /// For what is neither in the folder nor a process.
-    pub fn janitor(&mut self) -> &mut Janitor {
-        &mut self.janitor
+    pub fn janitor(&mut self) -> Result<&mut Janitor> {
+        self.janitor.as_mut().context("the janitor has ended")
     }
 
     pub fn process(&mut self, process: &Process) -> Result<()> {
-        self.janitor.process(process.child.id())
+        self.janitor()?.process(process.child.id())
+    }
+}
+
+/// Waits until all is gone: whoever comes next may change the same kernel settings.
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(Err(error)) = self.janitor.take().map(Janitor::finish) {
+            eprintln!("{error:#}");
+        }
     }
 }
 

@@ -180,8 +180,20 @@ impl Group {
         Ok(group)
     }
 
+    /// One that somebody else has made.
+    pub fn existing(mounts: &Mounts, path: &str) -> Self {
+        Self {
+            mounts: mounts.clone(),
+            path: path.to_owned(),
+        }
+    }
+
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.mounts.mode
     }
 
     pub fn directories(&self) -> impl Iterator<Item = PathBuf> {

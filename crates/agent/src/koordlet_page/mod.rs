@@ -15,12 +15,11 @@ use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
 use crate::memory::{Memory, Metric, catalogue as c};
+use crate::report::{self, CpuSet};
 use crate::states::{Container, Known, Pod};
 
 /// Figures older than this are not shown.
 const FRESH: Duration = Duration::from_secs(60);
-/// What usage is averaged over unless the cluster says otherwise.
-const AGGREGATE: Duration = Duration::from_secs(300);
 /// What is lent, and in what it is counted.
 const LENT: [(&str, &str); 4] = [
     (BATCH_CPU, "integer"),
@@ -88,7 +87,33 @@ impl Page<'_> {
             self.predicted(text, "peak", &predictors, |of| of.peak);
         }
         drop(gauges);
+        self.cpu_pools(text);
         self.host_applications(text);
+    }
+
+    /// The CPUs that pods without ones of their own share.
+    fn cpu_pools(&self, text: &mut Text) {
+        let Some(shares) = &self.known.topology else {
+            return;
+        };
+        let pools = [
+            ("cpuset_share_pool", &shares.shared, "latency-sensitive"),
+            ("cpuset_be_share_pool", &shares.best_effort, "best-effort"),
+        ];
+        for (name, pools, whose) in pools {
+            let mut cpus = CpuSet::default();
+            for pool in pools.iter().filter_map(|pool| pool.cpuset.parse().ok()) {
+                cpus.add(&pool);
+            }
+            let help = format!("CPUs that {whose} pods share.");
+            self.family(text, &format!("{name}_cpu_cores"), Gauge, &help);
+            self.series(text, &[], cpus.0.len() as f64);
+            let help = format!("One for each CPU that {whose} pods share.");
+            self.family(text, &format!("{name}_info"), Gauge, &help);
+            for cpu in cpus.0 {
+                self.series(text, &[("cpu", &cpu.to_string())], 1.0);
+            }
+        }
     }
 
     fn predicted(
@@ -290,10 +315,8 @@ impl Page<'_> {
 
     /// The averages that reports are made of.
     fn reported(&self, text: &mut Text) {
-        let collect = self.known.collect.as_deref();
-        let window =
-            collect.and_then(|policy| u64::try_from(policy.aggregate_duration_seconds?).ok());
-        let window = window.map_or(AGGREGATE, Duration::from_secs);
+        let collect = self.known.collect.as_deref().cloned();
+        let window = report::window(&collect.unwrap_or_default());
         let average = |metric: Metric, of: &[&str]| {
             let summary = self.memory.summary(&metric.of(of), window, self.now)?;
             Some(summary.avg)

@@ -1,5 +1,6 @@
 //! Cycles and instructions of containers: each is counted for a while now and then.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +19,79 @@ use super::{Cpi as Config, Memory, catalogue as c};
 /// Opening counters takes long on machines with many CPUs: so many containers a round, not all at once.
 const AT_ONCE: usize = 16;
 
+/// Counters that run.
+pub trait Counts: Debug + Send {
+    /// Where they stand. `false`: they cannot be read.
+    fn read(&self, readings: &mut Vec<Reading>) -> bool;
+}
+
+impl Counts for CgroupCounters {
+    fn read(&self, readings: &mut Vec<Reading>) -> bool {
+        CgroupCounters::read(self, readings).is_ok()
+    }
+}
+
+/// Has the kernel count.
+#[derive(Debug)]
+pub struct Kernel {
+    events: EventSet,
+    refusal_said: bool,
+}
+
+impl Default for Kernel {
+    fn default() -> Self {
+        let group = EventGroup {
+            events: Window::events(),
+        };
+        Self {
+            events: EventSet {
+                groups: vec![group],
+                custom: Vec::new(),
+            },
+            refusal_said: false,
+        }
+    }
+}
+
+impl Kernel {
+    /// `None`: there is nothing to count, or the kernel will not.
+    pub fn open(
+        &mut self,
+        path: &CgroupPath,
+        cpus: &[u32],
+        tools: &Tools,
+        buf: &mut ReadBuf,
+    ) -> Option<Box<dyn Counts>> {
+        let dir = tools.hierarchies.dir(Controller::PerfEvent, path)?;
+        // One that ended meanwhile has nothing to count.
+        let opened = CgroupCounters::open(
+            &tools.root,
+            &dir,
+            &self.events,
+            cpus,
+            &tools.descriptors,
+            buf,
+        )
+        .ok()?;
+        if let Some(refused) = opened.refused.first()
+            && !std::mem::replace(&mut self.refusal_said, true)
+        {
+            tracing::warn!(error = %refused.why, "cycles and instructions cannot be counted");
+        }
+        (!opened.counters.is_empty()).then(|| Box::new(opened.counters) as Box<dyn Counts>)
+    }
+}
+
+/// The numbers of the machine's CPUs.
+pub fn numbers(cpus: &CpuFacts) -> Vec<u32> {
+    cpus.processors.iter().map(|one| one.cpu).collect()
+}
+
 /// One container's window.
 #[derive(Debug)]
 struct Counting {
     who: Who,
-    counters: CgroupCounters,
+    counters: Box<dyn Counts>,
     began: Duration,
     window: Window,
 }
@@ -38,11 +107,9 @@ struct Who {
 pub struct CpiCollector {
     config: Config,
     due: Due,
-    events: EventSet,
     waiting: Vec<Who>,
     counting: Vec<Counting>,
     readings: Vec<Reading>,
-    refusal_said: bool,
 }
 
 /// The counts of one container's last window, for pages.
@@ -55,31 +122,22 @@ pub struct CpiGauge {
 
 impl CpiCollector {
     pub fn new(config: Config) -> Self {
-        let group = EventGroup {
-            events: Window::events(),
-        };
         Self {
             due: Due::now(config.every),
             config,
-            events: EventSet {
-                groups: vec![group],
-                custom: Vec::new(),
-            },
             waiting: Vec::new(),
             counting: Vec::new(),
             readings: Vec::new(),
-            refusal_said: false,
         }
     }
 
+    /// Begins to count whom it is time for; `open` gives a container's counters.
     pub fn step<'a>(
         &mut self,
         now: Duration,
         memory: &Memory,
         places: impl Iterator<Item = &'a Place>,
-        cpus: Option<&CpuFacts>,
-        tools: &Tools,
-        buf: &mut ReadBuf,
+        mut open: impl FnMut(&CgroupPath) -> Option<Box<dyn Counts>>,
     ) {
         if self.due.is_due(now) {
             self.waiting = places
@@ -99,46 +157,21 @@ impl CpiCollector {
                 .cpi
                 .retain(|of| there.iter().any(|who| who.id == of.id));
         }
-        let Some(cpus) = cpus else {
-            return;
-        };
-        let cpus: Vec<u32> = cpus.processors.iter().map(|one| one.cpu).collect();
         let from = self.waiting.len().saturating_sub(AT_ONCE);
         for who in self.waiting.split_off(from) {
-            self.begin(who, now, &cpus, tools, buf);
+            let Some(counters) = open(&who.path) else {
+                continue;
+            };
+            if !counters.read(&mut self.readings) {
+                continue;
+            }
+            self.counting.push(Counting {
+                who,
+                counters,
+                began: now,
+                window: Window::begin(&self.readings),
+            });
         }
-    }
-
-    fn begin(&mut self, who: Who, now: Duration, cpus: &[u32], tools: &Tools, buf: &mut ReadBuf) {
-        let Some(dir) = tools.hierarchies.dir(Controller::PerfEvent, &who.path) else {
-            return;
-        };
-        let opened = CgroupCounters::open(
-            &tools.root,
-            &dir,
-            &self.events,
-            cpus,
-            &tools.descriptors,
-            buf,
-        );
-        // One that ended meanwhile has nothing to count.
-        let Ok(opened) = opened else {
-            return;
-        };
-        if let Some(refused) = opened.refused.first()
-            && !std::mem::replace(&mut self.refusal_said, true)
-        {
-            tracing::warn!(error = %refused.why, "cycles and instructions cannot be counted");
-        }
-        if opened.counters.is_empty() || opened.counters.read(&mut self.readings).is_err() {
-            return;
-        }
-        self.counting.push(Counting {
-            who,
-            counters: opened.counters,
-            began: now,
-            window: Window::begin(&self.readings),
-        });
     }
 
     /// Notes the windows that are over.
@@ -152,7 +185,7 @@ impl CpiCollector {
         }
         let mut gauges = memory.gauges().lock();
         for one in over {
-            if one.counters.read(&mut self.readings).is_err() {
+            if !one.counters.read(&mut self.readings) {
                 continue;
             }
             let Some(cpi) = one.window.end(&self.readings) else {

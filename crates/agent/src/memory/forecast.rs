@@ -135,7 +135,7 @@ fn as_predictors_see_it(pod: &Pod) -> reclaim::Pod<'_> {
     let request = |name: &str| pod.requests.get(name);
     reclaim::Pod {
         uid: &pod.uid,
-        priority: pod.effective_priority(),
+        priority: pod.classes.effective_priority(),
         request: Amount {
             cpu: request("cpu").map_or(0.0, units),
             memory: request("memory").map_or(0.0, units),

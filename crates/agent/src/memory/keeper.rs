@@ -14,7 +14,7 @@ use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::Observer;
 use plimsoll_predict::{Amount, Round as Training};
 
-use super::cpi::CpiCollector;
+use super::cpi::{self, CpiCollector};
 #[cfg(feature = "gpu")]
 use super::gpu::GpuCollector;
 use super::resctrl::ResctrlCollector;
@@ -24,7 +24,7 @@ use crate::states::Known;
 
 /// How often the store is looked after.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(5);
-/// How often models are forgotten and saved.
+/// How often models are forgotten and saved, unless they learn more often.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Keeper {
     storage_info: Option<Due>,
     storage_failed: bool,
     pressure: Option<Due>,
-    cpi: Option<CpiCollector>,
+    cpi: Option<(CpiCollector, cpi::Kernel)>,
     cold: Option<Due>,
     resctrl: Option<(Due, ResctrlCollector)>,
     #[cfg(feature = "gpu")]
@@ -103,7 +103,9 @@ impl Keeper {
             storage_info: collect.storage_info_every.map(Due::now),
             storage_failed: false,
             pressure: collect.pressure_every.map(|every| Due::later(every, now)),
-            cpi: collect.cpi.map(CpiCollector::new),
+            cpi: collect
+                .cpi
+                .map(|config| (CpiCollector::new(config), cpi::Kernel::default())),
             cold: collect
                 .cold_pages_every
                 .filter(|_| cold::start(&tools.root))
@@ -120,7 +122,7 @@ impl Keeper {
             round: Round::new(observer),
             maintain: Due::later(MAINTAIN_EVERY, now),
             train: Due::later(config.forecast.train_every, now),
-            tidy: Due::later(TIDY_EVERY, now),
+            tidy: Due::later(config.forecast.train_every.min(TIDY_EVERY), now),
             node_info: Due::now(config.collect.node_info_every),
             buf: ReadBuf::default(),
             memory,
@@ -176,10 +178,14 @@ impl Keeper {
         if due(&mut self.pressure, monotonic) {
             pressure::note(batch, memory, places.iter());
         }
-        if let Some(cpi) = &mut self.cpi {
-            cpi.note(monotonic, batch, memory);
-            let cpus = cpus.as_deref();
-            cpi.step(monotonic, memory, places.iter(), cpus, tools, buf);
+        if let Some((collector, kernel)) = &mut self.cpi {
+            collector.note(monotonic, batch, memory);
+            // Where the CPUs are not known yet, nothing is begun.
+            if let Some(cpus) = cpus.as_deref().map(cpi::numbers) {
+                collector.step(monotonic, memory, places.iter(), |path| {
+                    kernel.open(path, &cpus, tools, buf)
+                });
+            }
         }
         if due(&mut self.cold, monotonic) {
             cold::note(batch, memory, places.iter(), &observer, tools, buf);
@@ -263,6 +269,11 @@ impl Keeper {
             .forecasts()
             .lock()
             .train(&training, now, memory.counters());
+    }
+
+    #[cfg(test)]
+    pub fn places(&self) -> impl Iterator<Item = &super::places::Place> {
+        self.round.places.iter()
     }
 
     /// Saves what is not on disk yet.

@@ -225,7 +225,7 @@ impl Round {
             .pods
             .iter()
             .flat_map(|pods| pods.iter())
-            .filter(|pod| pod.effective_qos() == QosClass::Be && !pod.has_ended())
+            .filter(|pod| pod.classes.effective_qos() == QosClass::Be && !pod.has_ended())
             .filter_map(|pod| pod.requests.get(BATCH_CPU))
             .map(plimsoll_api::quantity::Quantity::value)
             .sum();
@@ -319,7 +319,7 @@ impl Round {
         match &known.pods {
             Some(pods) => pods
                 .iter()
-                .map(|pod| (Arc::clone(&pod.uid), pod.effective_priority()))
+                .map(|pod| (Arc::clone(&pod.uid), pod.classes.effective_priority()))
                 .collect(),
             None if alone => self
                 .places

@@ -3,10 +3,12 @@
 use jiff::Timestamp;
 use plimsoll_api::quantity::Quantity;
 use plimsoll_host::gpu::Device as Gpu;
+use plimsoll_host::machine::RdmaCard;
 use serde_json::{Map, Value, json};
 
 use super::node_metric::{GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO};
 use super::send::owner;
+use super::xpu::{self, Xpu};
 
 pub const GROUP: &str = "scheduling.koordinator.sh";
 pub const VERSION: &str = "v1alpha1";
@@ -17,24 +19,60 @@ const API_VERSION: &str = "scheduling.koordinator.sh/v1alpha1";
 const LABEL_MODEL: &str = "node.koordinator.sh/gpu-model";
 const LABEL_DRIVER: &str = "node.koordinator.sh/gpu-driver-version";
 const LABEL_VENDOR: &str = "node.koordinator.sh/gpu-vendor";
+const LABEL_PARTITION_POLICY: &str = "node.koordinator.sh/gpu-partition-policy";
+const ANNOTATION_PARTITIONS: &str = "scheduling.koordinator.sh/gpu-partitions";
 const HEALTHY: &str = "Healthy";
+const RDMA: &str = "koordinator.sh/rdma";
 
-/// The object of a node with these GPUs.
-pub fn device(name: &str, node_uid: &str, gpus: &[Gpu], now: Timestamp) -> Value {
+/// What a node has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    pub gpus: Vec<Gpu>,
+    /// Whatever others tell of counts instead of GPUs: both would be the same devices.
+    pub xpus: Vec<Xpu>,
+    pub rdma: Vec<RdmaCard>,
+}
+
+impl Found {
+    pub fn is_empty(&self) -> bool {
+        self.gpus.is_empty() && self.xpus.is_empty() && self.rdma.is_empty()
+    }
+}
+
+/// The object of a node with these devices.
+pub fn device(name: &str, node_uid: &str, found: &Found, now: Timestamp) -> Value {
+    let mut devices = match found.xpus.is_empty() {
+        true => gpus(&found.gpus, now),
+        false => xpus(&found.xpus, now),
+    };
+    devices.extend(found.rdma.iter().map(rdma));
+    let mut metadata = json!({
+        "name": name,
+        "labels": labels(found),
+        "ownerReferences": [owner(name, node_uid)],
+    });
+    if let Some(partitions) = xpu::partitions(&found.xpus) {
+        metadata["annotations"] = json!({ANNOTATION_PARTITIONS: partitions.to_string()});
+    }
     json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {
-            "name": name,
-            "labels": labels(gpus),
-            "ownerReferences": [owner(name, node_uid)],
-        },
-        "spec": {"devices": devices(gpus, now)},
+        "metadata": metadata,
+        "spec": {"devices": devices},
     })
 }
 
-fn labels(gpus: &[Gpu]) -> Map<String, Value> {
+fn labels(found: &Found) -> Map<String, Value> {
     let mut labels = Map::new();
+    if let Some(first) = found.xpus.first() {
+        labels.insert(LABEL_VENDOR.into(), first.vendor.clone().into());
+        labels.insert(LABEL_MODEL.into(), first.model.clone().into());
+        if let Some(policy) = xpu::partition_policy(&found.xpus) {
+            labels.insert(LABEL_PARTITION_POLICY.into(), policy.into());
+        }
+        return labels;
+    }
+    let gpus = &found.gpus;
     let Some(first) = gpus.first() else {
         return labels;
     };
@@ -57,7 +95,7 @@ fn model(name: &str) -> String {
         .replace(' ', "-")
 }
 
-fn devices(gpus: &[Gpu], now: Timestamp) -> Vec<Value> {
+fn gpus(gpus: &[Gpu], now: Timestamp) -> Vec<Value> {
     let mut gpus: Vec<&Gpu> = gpus.iter().collect();
     gpus.sort_by_key(|gpu| gpu.minor);
     let devices = gpus.into_iter().map(|gpu| {
@@ -70,12 +108,9 @@ fn devices(gpus: &[Gpu], now: Timestamp) -> Vec<Value> {
                 GPU_MEMORY: Quantity::from_bytes(gpu.memory).to_string(),
                 GPU_MEMORY_RATIO: "100",
             },
-            "conditions": [condition(gpu, now)],
+            "conditions": [gpu_condition(gpu, now)],
         });
-        // Left out where it is not.
-        if gpu.fault.is_none() {
-            device["health"] = true.into();
-        }
+        health(&mut device, gpu.fault.is_none());
         if let Some(node) = gpu.numa_node
             && !gpu.pcie.is_empty()
             && !gpu.bus.is_empty()
@@ -88,23 +123,86 @@ fn devices(gpus: &[Gpu], now: Timestamp) -> Vec<Value> {
     devices.collect()
 }
 
-fn condition(gpu: &Gpu, now: Timestamp) -> Value {
-    let (status, reason, message) = match gpu.fault {
+/// Left out where it is not.
+fn health(device: &mut Value, healthy: bool) {
+    if healthy {
+        device["health"] = true.into();
+    }
+}
+
+fn gpu_condition(gpu: &Gpu, now: Timestamp) -> Value {
+    let fault = gpu.fault.map(|number| {
+        let message = format!("the driver has reported the fatal error Xid {number}");
+        (format!("Xid{number}"), message)
+    });
+    condition(fault, now)
+}
+
+/// A fault is a reason and a message.
+fn condition(fault: Option<(String, String)>, now: Timestamp) -> Value {
+    let (status, (reason, message)) = match fault {
         None => (
             "True",
-            "DeviceHealthy".to_owned(),
-            "device is healthy".to_owned(),
+            ("DeviceHealthy".to_owned(), "device is healthy".to_owned()),
         ),
-        Some(number) => (
-            "False",
-            format!("Xid{number}"),
-            format!("the driver has reported the fatal error Xid {number}"),
-        ),
+        Some(fault) => ("False", fault),
     };
     json!({
         "type": HEALTHY, "status": status, "reason": reason, "message": message,
         "lastTransitionTime": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     })
+}
+
+fn xpus(xpus: &[Xpu], now: Timestamp) -> Vec<Value> {
+    let devices = xpus.iter().map(|xpu| {
+        let mut device = json!({
+            "type": "gpu",
+            "id": xpu.uuid,
+            "minor": xpu.number(),
+            "resources": xpu.resources(),
+        });
+        health(&mut device, xpu.is_healthy());
+        if let Some(place) = xpu.place() {
+            device["topology"] = place;
+        }
+        if let Some(status) = &xpu.status {
+            let or = |text: &str, otherwise: &str| match text {
+                "" => otherwise.to_owned(),
+                text => text.to_owned(),
+            };
+            let fault = (!status.healthy).then(|| {
+                (
+                    or(&status.err_code, "Unknown"),
+                    or(&status.err_message, "device is unhealthy"),
+                )
+            });
+            device["conditions"] = json!([condition(fault, now)]);
+        }
+        device
+    });
+    devices.collect()
+}
+
+fn rdma(card: &RdmaCard) -> Value {
+    let mut device = json!({
+        "type": "rdma",
+        "id": card.address,
+        "minor": card.minor,
+        "resources": {RDMA: "100"},
+        "topology": {
+            "socketID": -1,
+            "nodeID": card.place.numa_node.unwrap_or(0),
+            "pcieID": card.place.root,
+            "busID": card.address,
+        },
+    });
+    health(&mut device, card.healthy);
+    if !card.functions.is_empty() {
+        let functions = card.functions.iter();
+        let functions = functions.map(|address| json!({"minor": -1, "busID": address}));
+        device["vfGroups"] = json!([{"vfs": functions.collect::<Vec<_>>()}]);
+    }
+    device
 }
 
 /// What is ours as wanted, what others wrote as it was; a condition that is as it was has been so since then. `None`: it
@@ -124,21 +222,29 @@ pub fn merged(present: &Value, wanted: &Value) -> Option<Value> {
     }
     let mut merged = present.clone();
     merged["spec"]["devices"] = devices;
-    let mut labels = present["metadata"]["labels"]
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
-    labels.retain(|name, _| ![LABEL_MODEL, LABEL_DRIVER, LABEL_VENDOR].contains(&name.as_str()));
-    labels.extend(
-        wanted["metadata"]["labels"]
-            .as_object()
-            .cloned()
-            .unwrap_or_default(),
+    let owned = [LABEL_MODEL, LABEL_DRIVER, LABEL_VENDOR];
+    mix(
+        &mut merged["metadata"]["labels"],
+        &wanted["metadata"]["labels"],
+        &owned,
     );
-    if !(labels.is_empty() && present["metadata"]["labels"].is_null()) {
-        merged["metadata"]["labels"] = labels.into();
+    // Partitions may be somebody else's word where nobody tells us of any.
+    let annotations = &wanted["metadata"]["annotations"];
+    mix(&mut merged["metadata"]["annotations"], annotations, &[]);
+    if let Some(metadata) = merged["metadata"].as_object_mut() {
+        metadata.retain(|_, value| !value.is_null());
     }
     (merged != *present).then_some(merged)
+}
+
+/// Puts what is wanted beside what others wrote; what is ours and not wanted goes.
+fn mix(present: &mut Value, wanted: &Value, owned: &[&str]) {
+    let mut mixed = present.as_object().cloned().unwrap_or_default();
+    mixed.retain(|name, _| !owned.contains(&name.as_str()));
+    mixed.extend(wanted.as_object().cloned().unwrap_or_default());
+    if !(mixed.is_empty() && present.is_null()) {
+        *present = mixed.into();
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +265,13 @@ mod tests {
         }
     }
 
+    fn of(gpus: &[Gpu]) -> Found {
+        Found {
+            gpus: gpus.to_vec(),
+            ..Found::default()
+        }
+    }
+
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
@@ -169,7 +282,7 @@ mod tests {
             gpu(1, "NVIDIA A100-SXM4-80GB"),
             gpu(0, "NVIDIA A100-SXM4-80GB"),
         ];
-        let found = device("n1", "u1", &gpus, at("2026-01-01T00:00:00Z"));
+        let found = device("n1", "u1", &of(&gpus), at("2026-01-01T00:00:00Z"));
         assert_eq!(
             found["metadata"]["labels"],
             json!({LABEL_MODEL: "A100-SXM4-80GB", LABEL_DRIVER: "535.54", LABEL_VENDOR: "nvidia"})
@@ -195,7 +308,7 @@ mod tests {
 
     #[test]
     fn mixed_kinds_have_no_model() {
-        let labels = labels(&[gpu(0, "Tesla T4"), gpu(1, "Tesla P40")]);
+        let labels = labels(&of(&[gpu(0, "Tesla T4"), gpu(1, "Tesla P40")]));
         assert_eq!(labels.len(), 1);
         assert_eq!(model("Tesla T4"), "Tesla-T4");
     }
@@ -205,13 +318,13 @@ mod tests {
         let before = device(
             "n1",
             "u1",
-            &[gpu(0, "T4"), gpu(1, "T4")],
+            &of(&[gpu(0, "T4"), gpu(1, "T4")]),
             at("2026-01-01T00:00:00Z"),
         );
         let mut broken = gpu(1, "T4");
         broken.fault = Some(79);
         let gpus = [gpu(0, "T4"), broken];
-        let now = device("n1", "u1", &gpus, at("2026-01-02T00:00:00Z"));
+        let now = device("n1", "u1", &of(&gpus), at("2026-01-02T00:00:00Z"));
         let mut present = before.clone();
         present["metadata"]["labels"]["mine"] = "1".into();
         present["metadata"]["resourceVersion"] = "7".into();
@@ -227,5 +340,72 @@ mod tests {
         );
         assert_eq!(merged["metadata"]["labels"]["mine"], "1");
         assert_eq!(super::merged(&merged, &now), None);
+    }
+
+    #[test]
+    fn network_cards_and_what_others_tell_of() {
+        let xpu: Xpu = serde_json::from_value(json!({
+            "vendor": "huawei", "model": "Ascend-910B", "uuid": "A", "minor": "3",
+            "resources": {"gpu-core": "100"},
+            "topology": {"p2pLinks": [{"peerMinor": "1", "type": "HCCS"}], "mustHonorPartition": true},
+            "status": {"healthy": false},
+        }))
+        .unwrap();
+        let card = RdmaCard {
+            minor: 1,
+            address: "0000:3b:00.1".into(),
+            place: plimsoll_host::machine::PciPlace {
+                root: "pci0000:3a".into(),
+                numa_node: None,
+            },
+            healthy: true,
+            functions: vec!["0000:3b:00.2".into()],
+        };
+        let found = Found {
+            gpus: vec![gpu(0, "T4")],
+            xpus: vec![xpu],
+            rdma: vec![card],
+        };
+        let object = device("n1", "u1", &found, at("2026-01-01T00:00:00Z"));
+        assert_eq!(
+            object["spec"]["devices"],
+            json!([
+                {
+                    "type": "gpu", "id": "A", "minor": 3,
+                    "resources": {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory-ratio": "100"},
+                    "topology": {"socketID": -1, "nodeID": -1, "pcieID": "", "busID": ""},
+                    "conditions": [{
+                        "type": "Healthy", "status": "False", "reason": "Unknown", "message": "device is unhealthy",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }],
+                },
+                {
+                    "type": "rdma", "id": "0000:3b:00.1", "minor": 1, "health": true,
+                    "resources": {"koordinator.sh/rdma": "100"},
+                    "topology": {"socketID": -1, "nodeID": 0, "pcieID": "pci0000:3a", "busID": "0000:3b:00.1"},
+                    "vfGroups": [{"vfs": [{"minor": -1, "busID": "0000:3b:00.2"}]}],
+                },
+            ])
+        );
+        assert_eq!(
+            object["metadata"]["labels"],
+            json!({LABEL_VENDOR: "huawei", LABEL_MODEL: "Ascend-910B", LABEL_PARTITION_POLICY: "Honor"})
+        );
+        let table = &object["metadata"]["annotations"][ANNOTATION_PARTITIONS];
+        let table: Value = serde_json::from_str(table.as_str().unwrap()).unwrap();
+        let partition = json!({"minors": [1, 3], "gpuLinkType": "HCCS", "allocationScore": 1});
+        assert_eq!(table, json!({"2": [partition]}));
+        assert_eq!(super::merged(&object, &object), None);
+        // Who else tells of partitions is left alone.
+        let foreign = super::merged(
+            &object,
+            &device("n1", "u1", &of(&[]), at("2026-01-01T00:00:00Z")),
+        );
+        let foreign = foreign.unwrap();
+        assert!(foreign["metadata"]["annotations"][ANNOTATION_PARTITIONS].is_string());
+        assert_eq!(
+            foreign["metadata"]["labels"],
+            json!({LABEL_PARTITION_POLICY: "Honor"})
+        );
     }
 }

@@ -1,31 +1,36 @@
 //! Keeps the device object.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Api;
 use kube::core::DynamicObject;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_host::gpu::Device as Gpu;
+use plimsoll_host::ReadBuf;
+use plimsoll_host::machine::{RdmaCard, rdma_cards};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::device;
-use super::live::{Config, Sources};
+use super::device::{self, Found};
+use super::live::{Config, Counters, Devices, Sources, blocking};
 use super::send::{Wanted, keep, objects};
+use super::xpu::{self, Xpu};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// The bus and the files of others are looked at this often.
+const AFRESH: Duration = Duration::from_secs(15);
 /// What others may have done to the object is looked at this often.
 const REPAIR: Duration = Duration::from_secs(300);
 
 struct WantedDevice<'a> {
     object: Value,
-    gpus: &'a [Gpu],
+    found: &'a Found,
 }
 
 impl Wanted for WantedDevice<'_> {
     fn object(&self) -> Option<Value> {
-        (!self.gpus.is_empty()).then(|| self.object.clone())
+        (!self.found.is_empty()).then(|| self.object.clone())
     }
 
     fn merged(&self, present: &Value) -> Option<Value> {
@@ -36,11 +41,23 @@ impl Wanted for WantedDevice<'_> {
 pub struct Inventory {
     api: Api<DynamicObject>,
     name: String,
+    wanted: Devices,
     sources: Sources,
+    counters: Arc<Counters>,
+    looked: Option<Instant>,
+    cards: Vec<RdmaCard>,
+    told: Vec<Xpu>,
+    /// What was last wrong with the files of others, so that it is said once.
+    complained: Vec<String>,
 }
 
 impl Inventory {
-    pub fn new(config: &Config, client: kube::Client, sources: &Sources) -> Self {
+    pub fn new(
+        config: &Config,
+        client: kube::Client,
+        sources: &Sources,
+        counters: &Arc<Counters>,
+    ) -> Self {
         Self {
             api: objects(
                 client,
@@ -50,13 +67,19 @@ impl Inventory {
                 device::PLURAL,
             ),
             name: config.name.clone(),
+            wanted: config.devices.clone(),
             sources: sources.clone(),
+            counters: Arc::clone(counters),
+            looked: None,
+            cards: Vec::new(),
+            told: Vec::new(),
+            complained: Vec::new(),
         }
     }
 
     /// Until told to stop.
-    pub async fn run(self, shutdown: Shutdown) {
-        let mut kept: Option<(Vec<Gpu>, Instant)> = None;
+    pub async fn run(mut self, shutdown: Shutdown) {
+        let mut kept: Option<(Found, Instant)> = None;
         let mut failing = false;
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -67,21 +90,23 @@ impl Inventory {
             let Some(node) = self.sources.board.now().node else {
                 continue;
             };
-            let gpus = self.sources.figures.gpus();
+            let found = self.found().await;
             let fresh = kept
                 .as_ref()
-                .is_some_and(|(before, at)| *before == gpus && at.elapsed() < REPAIR);
+                .is_some_and(|(before, at)| *before == found && at.elapsed() < REPAIR);
             if fresh {
                 continue;
             }
             let wanted = WantedDevice {
-                object: device::device(&self.name, &node.uid, &gpus, self.sources.now()),
-                gpus: &gpus,
+                object: device::device(&self.name, &node.uid, &found, self.sources.now()),
+                found: &found,
             };
-            match keep(&self.api, &self.name, &wanted).await {
+            let outcome = keep(&self.api, &self.name, &wanted).await;
+            self.counters.devices.count(&outcome);
+            match outcome {
                 Ok(_) => {
                     failing = false;
-                    kept = Some((gpus, Instant::now()));
+                    kept = Some((found, Instant::now()));
                 }
                 Err(error) if !std::mem::replace(&mut failing, true) => {
                     let trouble = explain(&error);
@@ -89,6 +114,51 @@ impl Inventory {
                 }
                 Err(_) => {}
             }
+        }
+    }
+
+    async fn found(&mut self) -> Found {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= AFRESH) {
+            self.look().await;
+            self.looked = Some(Instant::now());
+        }
+        let wants_gpus = self.wanted.gpus && !self.wanted.only_told;
+        Found {
+            gpus: match wants_gpus {
+                true => self.sources.figures.gpus(),
+                false => Vec::new(),
+            },
+            xpus: self.told.clone(),
+            rdma: self.cards.clone(),
+        }
+    }
+
+    /// At the bus, and at what others tell; what cannot be read stays as it was.
+    async fn look(&mut self) {
+        let (root, wanted) = (self.sources.root.clone(), self.wanted.clone());
+        let looked = blocking(move || {
+            let cards = wanted
+                .rdma
+                .then(|| rdma_cards(&root, &mut ReadBuf::default()));
+            let told = wanted.gpus.then(|| xpu::read(&root.path(&wanted.told_in)));
+            (cards, told.unwrap_or_default())
+        });
+        let Some((cards, (told, problems))) = looked.await else {
+            return;
+        };
+        match cards {
+            Some(Ok(cards)) => self.cards = cards,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "network cards cannot be looked at");
+            }
+            None => {}
+        }
+        self.told = told;
+        if problems != self.complained {
+            for problem in &problems {
+                tracing::warn!(problem, "a file that tells of devices makes no sense");
+            }
+            self.complained = problems;
         }
     }
 }

@@ -13,8 +13,8 @@ use plimsoll_host::{HostError, ReadBuf};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::live::{Config, Sources, blocking};
-use super::send::{Wanted, keep, objects};
+use super::live::{Config, Counters, Sources, blocking};
+use super::send::{Wanted, is_undefined, keep, objects};
 use super::topology;
 use crate::states::Known;
 
@@ -32,6 +32,7 @@ pub struct Layout {
     every: Duration,
     /// Hundreds of files say them, and they hardly ever change.
     facts: Option<(Instant, Arc<(CpuFacts, NumaFacts)>)>,
+    counters: Arc<Counters>,
 }
 
 struct WantedTopology<'a> {
@@ -52,7 +53,13 @@ impl Wanted for WantedTopology<'_> {
 
 impl Layout {
     /// Looks no more often than `every`.
-    pub fn new(config: &Config, every: Duration, client: kube::Client, sources: &Sources) -> Self {
+    pub fn new(
+        config: &Config,
+        every: Duration,
+        client: kube::Client,
+        sources: &Sources,
+        counters: &Arc<Counters>,
+    ) -> Self {
         Self {
             api: objects(
                 client,
@@ -65,6 +72,7 @@ impl Layout {
             sources: sources.clone(),
             every,
             facts: None,
+            counters: Arc::clone(counters),
         }
     }
 
@@ -98,10 +106,16 @@ impl Layout {
                         name: &self.config.name,
                         uid: &node.uid,
                     };
-                    match keep(&self.api, &self.config.name, &wanted).await {
+                    let outcome = keep(&self.api, &self.config.name, &wanted).await;
+                    self.counters.topology.count(&outcome);
+                    match outcome {
                         Ok(_) => {
                             failing = false;
                             kept = Some((told, Instant::now()));
+                        }
+                        Err(error) if is_undefined(&error) => {
+                            failing = true;
+                            self.config.absence.tell(node_topology::PLURAL);
                         }
                         Err(error) if !std::mem::replace(&mut failing, true) => {
                             let trouble = explain(&error);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use plimsoll_ground::reflect::Absence;
 use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::{Clock, HostRoot};
 use tokio::task::JoinSet;
@@ -12,7 +13,7 @@ use super::figures::Figures;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::reporter::Reporter;
-use crate::states::{Board, Counter};
+use crate::states::{Board, Counter, without_manager};
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -25,10 +26,35 @@ pub struct Config {
     /// Tell how CPUs and memory lie, looking no more often than this.
     pub topology: Option<Duration>,
     pub hugepages: bool,
-    /// Tell which accelerators there are.
-    pub devices: bool,
+    pub devices: Devices,
     /// On the machine.
     pub kubelet_folder: String,
+    /// Of the kinds that come with the manager.
+    pub absence: Absence,
+}
+
+/// Which accelerators and cards are told of.
+#[derive(Debug, Clone)]
+pub struct Devices {
+    /// GPUs, or whatever files tell of.
+    pub gpus: bool,
+    /// Network cards that speak RDMA.
+    pub rdma: bool,
+    /// The folder of those files, on the machine.
+    pub told_in: String,
+    /// Nothing but what files tell of, even where they tell nothing.
+    pub only_told: bool,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self {
+            gpus: false,
+            rdma: false,
+            told_in: "/etc/kubernetes/koordlet/device-infos".to_owned(),
+            only_told: false,
+        }
+    }
 }
 
 /// Where it all comes from.
@@ -68,6 +94,26 @@ pub struct Counters {
     /// There was no object to write to.
     pub absent: Counter,
     pub failures: Counter,
+    /// Times that the topology object was written, or could not be.
+    pub topology: Attempts,
+    /// The same of the device object.
+    pub devices: Attempts,
+}
+
+#[derive(Debug, Default)]
+pub struct Attempts {
+    pub written: Counter,
+    pub failures: Counter,
+}
+
+impl Attempts {
+    pub(super) fn count<E>(&self, outcome: &Result<bool, E>) {
+        match outcome {
+            Ok(true) => self.written.add(),
+            Ok(false) => {}
+            Err(_) => self.failures.add(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -86,8 +132,9 @@ impl Config {
             metrics: true,
             topology: Some(Duration::from_secs(3)),
             hugepages: false,
-            devices: false,
+            devices: Devices::default(),
             kubelet_folder: "/var/lib/kubelet".to_owned(),
+            absence: without_manager(),
         }
     }
 
@@ -116,11 +163,11 @@ impl Reports {
             tasks.spawn(reporter.run(shutdown.clone()));
         }
         if let Some(every) = config.topology {
-            let layout = Layout::new(&config, every, client.clone(), &sources);
+            let layout = Layout::new(&config, every, client.clone(), &sources, &counters);
             tasks.spawn(layout.run(shutdown.clone()));
         }
-        if config.devices {
-            let inventory = Inventory::new(&config, client, &sources);
+        if config.devices.gpus || config.devices.rdma {
+            let inventory = Inventory::new(&config, client, &sources, &counters);
             tasks.spawn(inventory.run(shutdown));
         }
         Running {

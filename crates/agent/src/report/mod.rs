@@ -15,10 +15,11 @@ mod pace;
 mod reporter;
 mod send;
 mod topology;
+mod xpu;
 
 pub use cpus::CpuSet;
-pub use device::device;
+pub use device::{Found, device};
 pub use figures::Figures;
-pub use live::{Config, Counters, Reports, Running, Sources};
-pub use node_metric::{Input, status};
+pub use live::{Attempts, Config, Counters, Devices, Reports, Running, Sources};
+pub use node_metric::{Input, status, window};
 pub use topology::{Facts, Told, told};

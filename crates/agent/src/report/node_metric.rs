@@ -207,8 +207,8 @@ impl Report<'_> {
                     devices: self.gpu_usage(&[&pod.uid], POD_GPU_CORE_USAGE, POD_GPU_MEMORY_USAGE),
                     ..resources(cpu, memory)
                 },
-                priority: pod.effective_priority(),
-                qos: pod.effective_qos(),
+                priority: pod.classes.effective_priority(),
+                qos: pod.classes.effective_qos(),
                 extensions: None,
             })
         });

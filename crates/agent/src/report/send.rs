@@ -73,6 +73,12 @@ pub async fn keep(
     }
 }
 
+/// An object that is looked for may be missing; that one which is to be made is not found means that its kind is not
+/// defined.
+pub fn is_undefined(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
 fn dynamic(value: Value) -> Result<DynamicObject, kube::Error> {
     serde_json::from_value(value).map_err(kube::Error::SerdeError)
 }

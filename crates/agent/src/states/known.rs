@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use plimsoll_api::node_metric::CollectPolicy;
-use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
+use plimsoll_api::pod::Classes;
+use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_api::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,11 +37,7 @@ pub struct Pod {
     pub uid: Arc<str>,
     pub namespace: Box<str>,
     pub name: Box<str>,
-    /// By label and priority alone.
-    pub priority_class: PriorityClass,
-    /// By label alone.
-    pub qos: QosClass,
-    pub kube_qos: KubeQos,
+    pub classes: Classes,
     pub priority: Option<i32>,
     pub phase: Phase,
     pub created: Timestamp,
@@ -140,15 +137,5 @@ impl Pod {
     /// Succeeded or failed.
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
-    }
-
-    /// With what a pod without one is treated as.
-    pub fn effective_qos(&self) -> QosClass {
-        self.qos.or_by_kube(self.kube_qos)
-    }
-
-    /// With what a pod without one is treated as.
-    pub fn effective_priority(&self) -> PriorityClass {
-        self.priority_class.or_by_qos(self.effective_qos())
     }
 }

@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use plimsoll_ground::clients::{Clients, chain};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
+use super::counters::Counters;
 use super::known::{KubeletSettings, Node};
 use super::objects::PodList;
 
@@ -33,6 +35,7 @@ pub struct Access {
 pub struct Kubelet {
     access: Access,
     current: Mutex<Option<Current>>,
+    counters: Arc<Counters>,
 }
 
 struct Current {
@@ -50,10 +53,11 @@ impl std::fmt::Debug for Current {
 }
 
 impl Kubelet {
-    pub fn new(access: Access) -> Self {
+    pub fn new(access: Access, counters: Arc<Counters>) -> Self {
         Self {
             access,
             current: Mutex::new(None),
+            counters,
         }
     }
 
@@ -73,11 +77,22 @@ impl Kubelet {
         Ok(page.kubeletconfig)
     }
 
-    async fn get<T: DeserializeOwned>(&self, node: Option<&Node>, path: &str) -> Result<T, String> {
+    async fn get<T: DeserializeOwned>(
+        &self,
+        node: Option<&Node>,
+        path: &'static str,
+    ) -> Result<T, String> {
         let client = self.client(node)?;
         let request = http::Request::get(path).body(Vec::new());
         let request = request.map_err(|error| error.to_string())?;
+        let begin = Instant::now();
         let answer = tokio::time::timeout(self.access.timeout, client.request_text(request)).await;
+        let code = match &answer {
+            Ok(Ok(_)) => "200".to_owned(),
+            Ok(Err(kube::Error::Api(status))) => status.code.to_string(),
+            Ok(Err(_)) | Err(_) => String::new(),
+        };
+        self.counters.requests.took(path, &code, begin.elapsed());
         let text = match answer {
             Ok(Ok(text)) => text,
             Ok(Err(kube::Error::Api(status))) => return Err(refusal(&status)),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::watcher;
-use plimsoll_ground::reflect::{Change, Gate, Reflector, Rounds};
+use plimsoll_ground::objects::NodeSlo as NodeSloObject;
+use plimsoll_ground::reflect::{Absence, Change, Gate, Reflector, Rounds};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use plimsoll_host::cgroup::Hierarchies;
 use tokio::task::JoinSet;
@@ -33,6 +34,8 @@ pub struct Config {
     /// Tell how the kubelet names cgroups; `None`: it is assumed to go by systemd's names.
     pub hierarchies: Option<Arc<Hierarchies>>,
     pub bell: Doorbell,
+    /// Of the kinds that come with the manager.
+    pub absence: Absence,
 }
 
 #[derive(Debug, Clone)]
@@ -43,6 +46,13 @@ pub enum PodSource {
     },
     /// Those whose node the API server says this is; static pods are known by their mirrors.
     ApiServer,
+}
+
+/// What it means that the kinds are missing which come with the manager.
+pub fn without_manager() -> Absence {
+    Absence::new(
+        "nobody is told what this node uses and built-in policies apply, until deploy/manager/crds.yaml is applied",
+    )
 }
 
 /// Put together, not started.
@@ -70,6 +80,7 @@ impl Config {
             kubelet_settings: false,
             hierarchies: None,
             bell: Doorbell::default(),
+            absence: without_manager(),
         }
     }
 
@@ -103,7 +114,7 @@ impl States {
                 rounds.push(("pods", pods.feed(followed, &gate, shutdown.clone())));
             }
             PodSource::Kubelet { access, every } => {
-                let kubelet = Arc::new(Kubelet::new(*access));
+                let kubelet = Arc::new(Kubelet::new(*access, Arc::clone(&counters)));
                 let poller = Poller {
                     kubelet: Arc::clone(&kubelet),
                     board: self.board.clone(),
@@ -170,7 +181,8 @@ impl States {
 
     fn follow_policy(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
         let (board, hierarchies) = (self.board.clone(), self.config.hierarchies.clone());
-        let policies = self.named::<objects::NodeSlo>("nodeslos");
+        let policies = self.named::<NodeSloObject>("nodeslos");
+        let policies = policies.if_defined(&self.config.absence);
         let policies = policies.on_change(move |change| {
             let spec = present(change).map(|object| object.spec);
             let driver = hierarchies.as_deref().and_then(Driver::detect);
@@ -186,6 +198,7 @@ impl States {
     fn follow_collecting(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
         let board = self.board.clone();
         let metrics = self.named::<objects::NodeMetric>("nodemetrics");
+        let metrics = metrics.if_defined(&self.config.absence);
         let metrics = metrics.on_change(move |change| {
             let collect =
                 present(change).map(|object| object.spec.metric_collect_policy.unwrap_or_default());

@@ -19,6 +19,6 @@ pub use known::{
     Phase, Pod,
 };
 pub use kubelet::{Access, READ_ONLY_PORT};
-pub use live::{Config, PodSource, Running, States};
+pub use live::{Config, PodSource, Running, States, without_manager};
 pub use pods::Doorbell;
 pub use policy::Driver;

@@ -5,61 +5,19 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::node_metric::{self, NodeMetricSpec};
-use plimsoll_api::node_slo;
-use plimsoll_api::pod::{Amounts, Resources, amounts};
+use plimsoll_api::pod::{Amounts, Spec, amounts};
 use plimsoll_ground::found_at;
 use plimsoll_ground::reflect::slim;
 use serde::Deserialize;
-use serde_json::Value;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
     #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
-    pub spec: PodSpec,
+    pub spec: Spec,
     #[serde(default)]
     pub status: PodStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodSpec {
-    pub priority: Option<i32>,
-    pub containers: Vec<Container>,
-    pub init_containers: Vec<Container>,
-    pub volumes: Vec<Volume>,
-    #[serde(deserialize_with = "amounts")]
-    pub overhead: Amounts,
-    /// Of the pod as a whole.
-    pub resources: Option<Resources>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Container {
-    pub name: Box<str>,
-    pub resources: Resources,
-    pub restart_policy: Option<Box<str>>,
-}
-
-impl Container {
-    /// An init container that goes on running.
-    pub fn stays(&self) -> bool {
-        self.restart_policy.as_deref() == Some("Always")
-    }
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Volume {
-    pub persistent_volume_claim: Option<ClaimSource>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClaimSource {
-    pub claim_name: Box<str>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -121,14 +79,6 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-pub struct NodeSlo {
-    #[serde(deserialize_with = "slim::metadata")]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: Value,
-}
-
 /// What is asked of us, not what we reported.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeMetric {
@@ -152,8 +102,6 @@ pub struct ClaimSpec {
     pub volume_name: Box<str>,
 }
 
-const SLO_API: &str = "slo.koordinator.sh/v1alpha1";
-
 found_at!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
 found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
 found_at!(
@@ -169,17 +117,8 @@ found_at!(
     NodeMetric,
     node_metric::GROUP,
     node_metric::VERSION,
-    SLO_API,
+    node_metric::API_VERSION,
     node_metric::KIND,
     node_metric::PLURAL,
-    ClusterResourceScope
-);
-found_at!(
-    NodeSlo,
-    node_metric::GROUP,
-    node_metric::VERSION,
-    SLO_API,
-    node_slo::KIND,
-    node_slo::PLURAL,
     ClusterResourceScope
 );

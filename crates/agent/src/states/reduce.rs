@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use plimsoll_api::names;
-use plimsoll_api::pod::{self, Amounts};
-use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
+use plimsoll_api::pod::Classes;
 
 use super::known::{Container, Node, Phase, Pod};
 use super::objects;
@@ -21,26 +19,6 @@ impl From<objects::Pod> for Pod {
             spec,
             status,
         } = object;
-        let label = |name: &str| metadata.labels.as_ref()?.get(name).map(String::as_str);
-        let kube_qos = status.qos_class.as_deref().and_then(KubeQos::named);
-        let total = |of: fn(&objects::Container) -> &Amounts, whole: Option<&Amounts>| {
-            let starting = spec.init_containers.iter().map(|one| pod::Part {
-                amounts: of(one),
-                stays: one.stays(),
-            });
-            let nothing = Amounts::new();
-            let running = spec.containers.iter().map(of);
-            pod::total(running, starting, whole.unwrap_or(&nothing), &spec.overhead)
-        };
-        let whole = spec.resources.as_ref();
-        let requests = total(
-            |one| &one.resources.requests,
-            whole.map(|whole| &whole.requests),
-        );
-        let limits = total(
-            |one| &one.resources.limits,
-            whole.map(|whole| &whole.limits),
-        );
         let ids = status.container_statuses.iter();
         let ids: BTreeMap<&str, &str> = ids
             .chain(&status.init_container_statuses)
@@ -53,17 +31,14 @@ impl From<objects::Pod> for Pod {
             requests: one.resources.requests.clone(),
             limits: one.resources.limits.clone(),
         });
-        let claims = spec.volumes.iter();
-        let claims = claims.filter_map(|one| one.persistent_volume_claim.as_ref());
         Self {
             containers: containers.collect(),
-            claims: claims.map(|claim| claim.claim_name.clone()).collect(),
-            priority_class: PriorityClass::of_pod(
-                label(names::LABEL_PRIORITY_CLASS),
+            claims: spec.claims.clone().into(),
+            classes: Classes::of(
+                metadata.labels.as_ref(),
                 spec.priority,
+                status.qos_class.as_deref(),
             ),
-            qos: QosClass::of_label(label(names::LABEL_QOS)),
-            kube_qos: kube_qos.unwrap_or(KubeQos::BestEffort),
             priority: spec.priority,
             phase: phase(status.phase.as_deref()),
             created: metadata
@@ -71,8 +46,8 @@ impl From<objects::Pod> for Pod {
                 .as_ref()
                 .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             terminating: metadata.deletion_timestamp.is_some(),
-            requests,
-            limits,
+            requests: spec.requests(),
+            limits: spec.limits(),
             uid: text(metadata.uid.as_deref()).into(),
             namespace: text(metadata.namespace.as_deref()).into(),
             name: text(metadata.name.as_deref()).into(),
@@ -137,6 +112,7 @@ fn phase(phase: Option<&str>) -> Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_api::priority::{PriorityClass, QosClass};
     use serde_json::{Value, json};
 
     fn pod(value: Value) -> Pod {
@@ -183,10 +159,10 @@ mod tests {
         let pod = pod(told());
         assert_eq!((&*pod.namespace, &*pod.name), ("shop", "web-0"));
         assert_eq!(
-            (pod.effective_qos(), pod.qos),
+            (pod.classes.effective_qos(), pod.classes.qos),
             (QosClass::Lsr, QosClass::Lsr)
         );
-        assert_eq!(pod.priority_class, PriorityClass::Prod);
+        assert_eq!(pod.classes.priority, PriorityClass::Prod);
         assert_eq!((pod.phase, pod.terminating), (Phase::Running, false));
         assert_eq!(pod.created.to_string(), "2026-11-15T18:27:34Z");
         assert_eq!(pod.requests["cpu"].milli(), 2110);
@@ -212,8 +188,8 @@ mod tests {
     fn a_pod_that_says_little() {
         let pod = pod(json!({"metadata": {"name": "x", "creationTimestamp": null}}));
         assert_eq!(pod.phase, Phase::Pending);
-        assert_eq!(pod.effective_qos(), QosClass::Be);
-        assert_eq!(pod.effective_priority(), PriorityClass::Batch);
+        assert_eq!(pod.classes.effective_qos(), QosClass::Be);
+        assert_eq!(pod.classes.effective_priority(), PriorityClass::Batch);
         assert!(pod.requests.is_empty() && pod.containers.is_empty());
     }
 

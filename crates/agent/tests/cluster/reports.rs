@@ -266,19 +266,84 @@ async fn devices_are_told_where_there_are_any() {
     let config = report::Config {
         metrics: false,
         topology: None,
-        devices: true,
+        devices: report::Devices {
+            gpus: true,
+            rdma: true,
+            ..report::Devices::default()
+        },
         ..report::Config::new(NODE)
     };
-    let agent = agent(&cluster, figures, machine(temp.path()), config);
+    let root = machine(temp.path());
+    let card = temp.path().join("sys/bus/pci/devices/0000:3b:00.0");
+    std::fs::create_dir_all(card.join("infiniband/mlx5_2/ports/1")).unwrap();
+    std::fs::write(card.join("class"), "0x020000\n").unwrap();
+    std::fs::write(card.join("infiniband/mlx5_2/ports/1/state"), "4: ACTIVE\n").unwrap();
+    let agent = agent(&cluster, figures, root, config);
     let devices = cluster.objects("scheduling.koordinator.sh", "v1alpha1", "Device");
     let device = eventually("the device", async || devices.get_opt(NODE).await.unwrap()).await;
     assert_eq!(device.data["spec"]["devices"][0]["id"], "GPU-1");
+    let card = &device.data["spec"]["devices"][1];
+    assert_eq!((&card["type"], &card["minor"]), (&json!("rdma"), &json!(2)));
+    assert_eq!(
+        (&card["id"], &card["health"]),
+        (&json!("0000:3b:00.0"), &json!(true))
+    );
+    assert_eq!(agent.reports.counters().devices.written.get(), 1);
     assert_eq!(
         device.metadata.labels.unwrap()["node.koordinator.sh/gpu-model"],
         "Tesla-T4"
     );
     let owner = &device.metadata.owner_references.unwrap()[0];
     assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("Node", NODE));
+    agent.drain().await;
+    cluster.drain().await;
+}
+
+#[tokio::test]
+async fn a_cluster_without_the_managers_kinds_is_complained_about_once() {
+    let cluster = Cluster::start().await;
+    cluster.put_node(json!({})).await;
+    let temp = tempfile::tempdir().unwrap();
+    let board = Board::default();
+    let states = states::Config::new(NODE);
+    let absence = states.absence.clone();
+    let config = report::Config {
+        absence: absence.clone(),
+        ..report::Config::new(NODE)
+    };
+    let sources = Sources {
+        board: board.clone(),
+        figures: Arc::new(Told::default()),
+        clock: Clock::Real,
+        root: machine(temp.path()),
+    };
+    let agent = Agent {
+        states: states.build(cluster.client(), board.clone()).spawn(),
+        reports: config.build(cluster.client(), sources).spawn(),
+        board,
+    };
+    eventually("the topology is tried", async || {
+        let topology = &agent.reports.counters().topology;
+        (topology.failures.get() > 0).then_some(())
+    })
+    .await;
+    eventually("the kinds are missed", async || {
+        let missed = |name: &str| {
+            let rounds = agent.states.rounds().iter();
+            let mut of = rounds.filter(|(kind, _)| *kind == name);
+            of.any(|(_, rounds)| rounds.failures() > 0)
+        };
+        (missed("nodeslos") && missed("nodemetrics")).then_some(())
+    })
+    .await;
+    assert!(absence.is_told());
+    // As soon as they are there, all is as if they always had been.
+    cluster.define().await;
+    cluster.put_slo("NodeMetric", json!({})).await;
+    seen(&agent.board, "what is to be collected", |known| {
+        known.collect.is_some()
+    })
+    .await;
     agent.drain().await;
     cluster.drain().await;
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use plimsoll_agent::states::{Access, Board, Config, Doorbell, PodSource};
+use plimsoll_agent::states::{Access, Board, Config, PodSource};
 use plimsoll_ground::clients;
 use serde_json::json;
 
@@ -10,12 +10,10 @@ use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, seen};
 
 fn config(pods: PodSource) -> Config {
     Config {
-        name: NODE.to_owned(),
         pods,
         volumes: true,
         kubelet_settings: true,
-        hierarchies: None,
-        bell: Doorbell::default(),
+        ..Config::new(NODE)
     }
 }
 

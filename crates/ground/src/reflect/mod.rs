@@ -7,6 +7,7 @@
 //! Who reads the bytes as they came, uses a [`RawReflector`].
 //! A [`Gate`] says when all copies are there: until then nobody should act on what is missing from them.
 
+mod absence;
 mod gate;
 mod raw;
 mod reflector;
@@ -16,6 +17,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use absence::Absence;
 pub use gate::{Gate, NotSynced, Ticket};
 pub use raw::{RawChange, RawReflector};
 pub use reflector::{Reflector, Rounds, Sink};

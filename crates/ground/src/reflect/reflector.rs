@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::absence::Absence;
 use super::gate::{Gate, Ticket};
 use super::store::{Change, Key, Reader, Writer, store};
 use crate::backoff::Backoff;
@@ -30,6 +31,7 @@ pub struct Reflector<K> {
     api: Api<K>,
     config: watcher::Config,
     handler: Option<Handler<K>>,
+    absence: Option<Absence>,
 }
 
 impl<K> Debug for Reflector<K> {
@@ -52,6 +54,7 @@ where
             api,
             config: watcher::Config::default(),
             handler: None,
+            absence: None,
         }
     }
 
@@ -66,6 +69,12 @@ where
     /// Only these: selectors, page size and so on.
     pub fn with(mut self, config: watcher::Config) -> Self {
         self.config = config;
+        self
+    }
+
+    /// The cluster may not define this kind at all: then that is said once, with what else is missing.
+    pub fn if_defined(mut self, absence: &Absence) -> Self {
+        self.absence = Some(absence.clone());
         self
     }
 
@@ -96,6 +105,7 @@ where
             ticket: gate.register(self.name),
             rounds: rounds.clone(),
             told: None,
+            absence: self.absence,
         };
         tokio::spawn(async move {
             tokio::select! {
@@ -211,6 +221,7 @@ pub(super) struct Task<S> {
     pub ticket: Ticket,
     pub rounds: Rounds,
     pub told: Option<Instant>,
+    pub absence: Option<Absence>,
 }
 
 impl<S> Task<S> {
@@ -271,7 +282,11 @@ impl<S> Task<S> {
     fn failed(&mut self, error: &watcher::Error) {
         let trouble = why(error);
         self.rounds.failed();
-        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+        if let Some(absence) = &self.absence
+            && is_undefined(error)
+        {
+            absence.tell(&self.name);
+        } else if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
             self.told = Some(Instant::now());
             tracing::warn!(name = self.name, trouble, "cannot follow, trying again");
         }
@@ -285,6 +300,11 @@ fn is_expired(error: &watcher::Error) -> bool {
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
         _ => false,
     }
+}
+
+/// A list of a kind that is defined may be empty or forbidden, but is found.
+fn is_undefined(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn why(error: &watcher::Error) -> String {

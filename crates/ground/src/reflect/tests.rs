@@ -81,6 +81,13 @@ fn note(told: &Told) -> impl FnMut(Change<SlimPod>) + Send + 'static {
 async fn run(
     events: Vec<Result<Event<SlimPod>, watcher::Error>>,
 ) -> (Reader<SlimPod>, Told, Gate, Rounds) {
+    run_if_defined(events, None).await
+}
+
+async fn run_if_defined(
+    events: Vec<Result<Event<SlimPod>, watcher::Error>>,
+    absence: Option<Absence>,
+) -> (Reader<SlimPod>, Told, Gate, Rounds) {
     let (writer, reader) = store();
     let (told, gate, rounds) = (Told::default(), Gate::default(), Rounds::default());
     let task = Task {
@@ -93,6 +100,7 @@ async fn run(
         ticket: gate.register("pods"),
         rounds: rounds.clone(),
         told: None,
+        absence,
     };
     task.run(stream::iter(events)).await;
     (reader, told, gate, rounds)
@@ -301,4 +309,20 @@ async fn a_copy_that_is_not_kept_current_is_known_to_be_old() {
         rounds.failures()
     );
     stopper.stop();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_defined_is_told_apart_from_trouble() {
+    let refused = |code: u16| {
+        let (_, status) = fake::failure(code, "no");
+        let status = serde_json::from_value(status).unwrap();
+        Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
+    };
+    let absence = Absence::new("apply them");
+    let (_, _, gate, rounds) = run_if_defined(vec![refused(403)], Some(absence.clone())).await;
+    assert!(!absence.is_told() && rounds.failures() == 1);
+    let events = vec![refused(404), refused(404)];
+    let (_, _, _, rounds) = run_if_defined(events, Some(absence.clone())).await;
+    assert!(absence.is_told() && rounds.failures() == 2);
+    assert!(!gate.is_open());
 }

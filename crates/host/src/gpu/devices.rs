@@ -1,9 +1,10 @@
 //! The GPUs of this machine, through the open library.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::library::{Handle, Library};
 use super::{Device, ProcessUse};
+use crate::machine::PciPlace;
 use crate::{HostError, HostRoot, Result};
 
 /// Errors that a program causes, not the hardware.
@@ -29,15 +30,15 @@ impl Gpus {
         for index in 0..library.count()? {
             let handle = library.handle(index)?;
             let bus = sysfs_address(&library.bus_id(&handle)?);
-            let (pcie, numa_node) = place(root, &bus);
+            let place = PciPlace::of(root, &bus);
             devices.push(Device {
                 minor: library.minor(&handle)?,
                 uuid: library.uuid(&handle)?,
                 model: library.name(&handle)?,
                 driver: driver.clone(),
                 memory: library.memory(&handle)?,
-                numa_node,
-                pcie,
+                numa_node: place.numa_node,
+                pcie: place.root,
                 bus,
                 fault: None,
             });
@@ -112,21 +113,6 @@ fn sysfs_address(bus_id: &str) -> String {
         Some((domain, rest)) if domain.len() == 8 => format!("{}:{rest}", &domain[4..]),
         _ => lower,
     }
-}
-
-/// The root that a device hangs below, and its NUMA node.
-fn place(root: &HostRoot, bus: &str) -> (String, Option<i32>) {
-    let device: PathBuf = root.sys("bus/pci/devices").join(bus);
-    let numa = std::fs::read_to_string(device.join("numa_node"));
-    let numa = numa.ok().and_then(|text| text.trim().parse().ok());
-    let link = std::fs::read_link(&device).unwrap_or_default();
-    let pcie = link
-        .iter()
-        .filter_map(|part| part.to_str())
-        .find(|part| part.starts_with("pci"))
-        .unwrap_or_default();
-    // -1 is the kernel's word for "none".
-    (pcie.to_owned(), numa.filter(|node| *node >= 0))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Against a library of our own that answers like the driver's: two GPUs, three processes, one fatal error.
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::HostRoot;
 

@@ -3,6 +3,7 @@
 mod cpuinfo;
 mod devices;
 mod identity;
+mod pci;
 mod processors;
 mod topology;
 
@@ -18,6 +19,7 @@ pub use identity::{
     BOOT_ID_FILES, IdFiles, MACHINE_ID_FILES, first_readable, kernel_version, os_version,
     parse_os_release, system_uuid,
 };
+pub use pci::{PciPlace, RdmaCard, rdma_cards};
 pub use processors::{CpuFacts, NumaFacts, NumaNodeFacts, Processor};
 pub use topology::{Cache, Core, Node, Topology};
 

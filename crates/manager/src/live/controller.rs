@@ -14,13 +14,14 @@ use parking_lot::Mutex;
 use plimsoll_api::{node_metric, node_slo, node_topology};
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::events::{Recorder, Reference};
+use plimsoll_ground::objects::NodeSlo;
 use plimsoll_ground::reflect::{Change, Gate, Reader, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
 use serde_json::{Value, json};
 
 use super::marked::Marked;
 use super::node::{Known, Step, steps};
-use super::objects::{Node, NodeMetric, NodeSlo, Pod, Topology};
+use super::objects::{Node, NodeMetric, Pod, Topology};
 use crate::config::Config;
 
 /// Silence is no event: everything is looked at this often.
@@ -201,7 +202,7 @@ impl Pods {
             let Some(pod) = pod.filter(|pod| !pod.spec.node_name.is_empty()) else {
                 continue;
             };
-            let node = &pod.spec.node_name;
+            let node = &*pod.spec.node_name;
             let meta = &pod.metadata;
             let key = (
                 meta.namespace.clone().unwrap_or_default(),
@@ -209,7 +210,7 @@ impl Pods {
             );
             if stays {
                 self.0
-                    .entry(node.clone())
+                    .entry(node.to_owned())
                     .or_default()
                     .insert(key, Arc::clone(pod));
             } else if let Some(pods) = self.0.get_mut(node) {
@@ -218,7 +219,7 @@ impl Pods {
                     self.0.remove(node);
                 }
             }
-            nodes.push(node.clone());
+            nodes.push(node.to_owned());
         }
         nodes
     }

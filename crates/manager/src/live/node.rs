@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use plimsoll_api::names;
+use plimsoll_ground::objects::NodeSlo;
 use serde_json::{Map, Value, json};
 
-use super::objects::{Node, NodeMetric, NodeSlo, Pod, Topology, spelled};
+use super::objects::{Node, NodeMetric, Pod, Topology, spelled};
 use super::zones;
 use crate::amount::Amount;
 use crate::config::Config;
@@ -191,9 +192,10 @@ fn reported(metric: &NodeMetric, pods: &[Arc<Pod>]) -> (Report, Vec<reclaim::Pod
             let name = pod.metadata.name.as_deref().unwrap_or_default();
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let found = used.remove(&(namespace, name));
+            let classes = pod.classes();
             pod.is_alive().then(|| reclaim::Pod {
-                priority: pod.priority(),
-                qos: pod.qos(),
+                priority: classes.effective_priority(),
+                qos: classes.effective_qos(),
                 request: pod.request(),
                 used: found.map(|found| Amount::of(&found.pod_usage.resources)),
                 zones: pod.zones(),

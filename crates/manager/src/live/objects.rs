@@ -6,10 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::names;
 use plimsoll_api::node_metric::{self, NodeMetricStatus};
-use plimsoll_api::node_slo;
 use plimsoll_api::node_topology::{self, Zone};
-use plimsoll_api::pod::{self, Resources};
-use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
+use plimsoll_api::pod::{Classes, Spec};
 use plimsoll_api::quantity::Quantity;
 use plimsoll_ground::found_at;
 use plimsoll_ground::reflect::slim;
@@ -38,29 +36,9 @@ pub struct Pod {
     #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
-    pub spec: PodSpec,
+    pub spec: Spec,
     #[serde(default)]
     pub status: PodStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodSpec {
-    pub node_name: String,
-    pub priority: Option<i32>,
-    pub containers: Vec<Container>,
-    pub init_containers: Vec<Container>,
-    #[serde(deserialize_with = "pod::amounts")]
-    pub overhead: pod::Amounts,
-    /// Of the pod as a whole.
-    pub resources: Option<Resources>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Container {
-    pub resources: Resources,
-    pub restart_policy: Option<String>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -80,14 +58,6 @@ pub struct NodeMetric {
     pub status: NodeMetricStatus,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-pub struct NodeSlo {
-    #[serde(deserialize_with = "slim::metadata")]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: Value,
-}
-
 /// A node's NUMA nodes, as its agent tells them.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Topology {
@@ -97,29 +67,17 @@ pub struct Topology {
     pub zones: Vec<Zone>,
 }
 
-const SLO_API: &str = "slo.koordinator.sh/v1alpha1";
-
 found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
 found_at!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
 found_at!(
     NodeMetric,
     node_metric::GROUP,
     node_metric::VERSION,
-    SLO_API,
+    node_metric::API_VERSION,
     node_metric::KIND,
     node_metric::PLURAL,
     ClusterResourceScope
 );
-found_at!(
-    NodeSlo,
-    node_metric::GROUP,
-    node_metric::VERSION,
-    SLO_API,
-    node_slo::KIND,
-    node_slo::PLURAL,
-    ClusterResourceScope
-);
-
 found_at!(
     Topology,
     node_topology::GROUP,
@@ -154,32 +112,13 @@ impl Pod {
         matches!(self.status.phase.as_str(), "Running" | "Pending" | "")
     }
 
-    pub fn qos(&self) -> QosClass {
-        let kube = self.status.qos_class.as_deref().and_then(KubeQos::named);
-        let kube = kube.unwrap_or(KubeQos::BestEffort);
-        QosClass::of_label(self.label(names::LABEL_QOS)).or_by_kube(kube)
-    }
-
-    pub fn priority(&self) -> PriorityClass {
-        PriorityClass::of_pod(self.label(names::LABEL_PRIORITY_CLASS), self.spec.priority)
-            .or_by_qos(self.qos())
-    }
-
-    fn label(&self, name: &str) -> Option<&str> {
-        let labels = self.metadata.labels.as_ref()?;
-        labels.get(name).map(String::as_str)
+    pub fn classes(&self) -> Classes {
+        let kube_qos = self.status.qos_class.as_deref();
+        Classes::of(self.metadata.labels.as_ref(), self.spec.priority, kube_qos)
     }
 
     pub fn request(&self) -> Amount {
-        let spec = &self.spec;
-        let running = spec.containers.iter().map(|one| &one.resources.requests);
-        let starting = spec.init_containers.iter().map(|one| pod::Part {
-            amounts: &one.resources.requests,
-            stays: one.restart_policy.as_deref() == Some("Always"),
-        });
-        let nothing = pod::Amounts::new();
-        let whole = spec.resources.as_ref().map(|whole| &whole.requests);
-        let total = pod::total(running, starting, whole.unwrap_or(&nothing), &spec.overhead);
+        let total = self.spec.requests();
         Amount {
             milli_cpu: total.get("cpu").map_or(0, Quantity::milli),
             memory: total.get("memory").map_or(0, Quantity::value),
@@ -198,44 +137,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pod(spec: Value, labels: Value) -> Pod {
-        let object = json!({"metadata": {"labels": labels}, "spec": spec, "status": {"qosClass": "Burstable"}});
-        serde_json::from_value(object).unwrap()
-    }
-
-    fn container(cpu: &str, memory: &str) -> Value {
-        json!({"resources": {"requests": {"cpu": cpu, "memory": memory}}})
-    }
-
     #[test]
-    fn requests_count_what_starts_and_what_stays() {
-        let mut sidecar = container("200m", "20");
-        sidecar["restartPolicy"] = "Always".into();
-        let spec = json!({
-            "containers": [container("1", "100"), container("500m", "50")],
-            "initContainers": [container("100m", "10"), sidecar, container("3", "30")],
-            "overhead": {"cpu": "10m", "memory": "1"}
+    fn what_a_pod_asks_for() {
+        let object = json!({
+            "metadata": {},
+            "spec": {"containers": [{"resources": {"requests": {"cpu": "1500m", "memory": "1Ki"}}}]},
         });
-        let request = pod(spec, json!({})).request();
-        // CPU: the second init container beside the sidecar; memory: the containers beside it.
-        assert_eq!((request.milli_cpu, request.memory), (3210, 171));
-    }
-
-    #[test]
-    fn classes() {
-        let found = |spec: Value, labels: Value| {
-            let pod = pod(spec, labels);
-            (pod.priority(), pod.qos())
-        };
-        assert_eq!(
-            found(json!({}), json!({})),
-            (PriorityClass::Prod, QosClass::Ls)
-        );
-        let batch = json!({"koordinator.sh/qosClass": "BE"});
-        assert_eq!(
-            found(json!({"priority": 5500}), batch),
-            (PriorityClass::Batch, QosClass::Be)
-        );
+        let pod: Pod = serde_json::from_value(object).unwrap();
+        let request = pod.request();
+        assert_eq!((request.milli_cpu, request.memory), (1500, 1024));
+        assert!(pod.is_alive());
     }
 
     #[test]

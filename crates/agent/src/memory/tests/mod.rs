@@ -1,5 +1,6 @@
 //! The sampling round, the keeper and the memory together, on a fixture tree and with a clock that is stepped.
 
+mod cycles;
 mod forecasts;
 mod keeping;
 
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
+use plimsoll_api::pod::Classes;
+use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_containers::Change;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
@@ -23,7 +25,9 @@ use plimsoll_observe::{GroupSet, Observer, PassLine};
 use super::catalogue as c;
 use super::keeper::{Keeper, Tools};
 use super::{Config, Memory, Metric};
-use crate::states::{Board, Container, HostApplication, Known, Node, NodeSlo, Phase, Pod};
+use crate::states::{
+    Board, Container, CpuPool, CpuShares, HostApplication, Known, Node, NodeSlo, Phase, Pod,
+};
 
 const START: i64 = 1_700_000_000;
 const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -241,9 +245,7 @@ fn known(created: jiff::Timestamp) -> Known {
         uid: UID.into(),
         namespace: "default".into(),
         name: "web".into(),
-        priority_class: PriorityClass::None,
-        qos: QosClass::None,
-        kube_qos: KubeQos::Burstable,
+        classes: Classes::of(None, None, Some("Burstable")),
         priority: None,
         phase: Phase::Running,
         created,
@@ -263,7 +265,7 @@ fn known(created: jiff::Timestamp) -> Known {
     };
     let mut batch = pod.clone();
     batch.uid = "batch".into();
-    batch.qos = QosClass::Be;
+    batch.classes.qos = QosClass::Be;
     batch.requests = quantities(&[("kubernetes.io/batch-cpu", "700")]);
     let node = Node {
         allocatable: quantities(&[("cpu", "4"), ("memory", "16Gi")]),
@@ -460,7 +462,19 @@ fn cache_and_bandwidth_of_the_classes() {
 #[test]
 fn koordinators_families() {
     let mut rig = Rig::new(Config::default());
-    let known = old_pod(&rig);
+    let mut known = old_pod(&rig);
+    let pool = |cpuset: &str| {
+        vec![CpuPool {
+            socket: 0,
+            node: 0,
+            cpuset: cpuset.into(),
+        }]
+    };
+    known.topology = Some(Arc::new(CpuShares {
+        shared: pool("0-1,3"),
+        best_effort: pool("2"),
+        ..CpuShares::default()
+    }));
     rig.board.change(|board| *board = known.clone());
     rig.run(130);
     rig.memory.forecast(&known, rig.now());
@@ -487,6 +501,9 @@ fn koordinators_families() {
         "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"cpu\",unit=\"core\"} 0.",
         "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
         "koordlet_container_resource_requests{container_id=\"aaaa",
+        "koordlet_cpuset_share_pool_cpu_cores{node=\"n1\"} 3\n",
+        "koordlet_cpuset_be_share_pool_cpu_cores{node=\"n1\"} 1\n",
+        "koordlet_cpuset_share_pool_info{cpu=\"3\",node=\"n1\"} 1\n",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use plimsoll_api::node_metric::AggregatePolicy;
+use plimsoll_api::pod::Classes;
 use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
 use plimsoll_predict::reclaim;
 
@@ -56,9 +57,11 @@ fn pod(namespace: &str, name: &str, kube_qos: KubeQos) -> Pod {
         uid: format!("uid-{name}").into(),
         namespace: namespace.into(),
         name: name.into(),
-        priority_class: PriorityClass::None,
-        qos: QosClass::None,
-        kube_qos,
+        classes: Classes {
+            priority: PriorityClass::None,
+            qos: QosClass::None,
+            kube_qos,
+        },
         priority: None,
         phase: Phase::Running,
         created: Timestamp::UNIX_EPOCH,

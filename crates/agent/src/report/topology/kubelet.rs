@@ -124,7 +124,7 @@ pub fn allocs(known: &Known, state: &str, complaints: &mut Vec<String>) -> Vec<A
     for (uid, containers) in state.entries {
         let pod = pods.iter().find(|pod| *pod.uid == *uid);
         let ours = pod.is_some_and(|pod| {
-            matches!(pod.qos, QosClass::Ls | QosClass::Be)
+            matches!(pod.classes.qos, QosClass::Ls | QosClass::Be)
                 || cpuset(&pod.annotations, &mut Vec::new()).is_some()
         });
         if ours {

@@ -30,12 +30,13 @@ pub fn pools(processors: &[Processor], gone: &CpuSet, kept: &CpuSet) -> Vec<CpuP
 /// CPUs that the scheduler has given to pods: all, and those of pods that share with nobody.
 pub fn pinned(known: &Known, complaints: &mut Vec<String>) -> (CpuSet, CpuSet) {
     let (mut all, mut lse) = (CpuSet::default(), CpuSet::default());
-    for pod in known.pods.as_deref().unwrap_or_default() {
+    let pods = known.pods.as_deref().unwrap_or_default();
+    for pod in pods.iter().filter(|pod| !pod.has_ended()) {
         let Some(cpus) = cpuset(&pod.annotations, complaints) else {
             continue;
         };
         all.add(&cpus);
-        if pod.qos == QosClass::Lse {
+        if pod.classes.qos == QosClass::Lse {
             lse.add(&cpus);
         }
     }

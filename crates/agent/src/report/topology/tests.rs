@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use plimsoll_api::node_topology::ZoneResource;
+use plimsoll_api::pod::Classes;
 use plimsoll_api::priority::{KubeQos, PriorityClass, QosClass};
 use plimsoll_host::machine::{HugePages, NumaNodeFacts};
 use plimsoll_host::proc::meminfo::Meminfo;
@@ -61,9 +62,11 @@ fn pod(name: &str, qos: QosClass, cpuset: &str) -> Pod {
         uid: format!("uid-{name}").into(),
         namespace: "default".into(),
         name: name.into(),
-        priority_class: PriorityClass::None,
-        qos,
-        kube_qos: KubeQos::Guaranteed,
+        classes: Classes {
+            priority: PriorityClass::None,
+            qos,
+            kube_qos: KubeQos::Guaranteed,
+        },
         priority: None,
         phase: Phase::Running,
         created: jiff::Timestamp::UNIX_EPOCH,
@@ -140,6 +143,10 @@ fn a_machine_nobody_has_said_anything_about() {
 
 #[test]
 fn cpus_of_pods_leave_the_pools() {
+    let ended = Pod {
+        phase: Phase::Succeeded,
+        ..pod("ended", QosClass::Lse, "1,5")
+    };
     let known = Known {
         pods: Some(Arc::from([
             pod("lsr", QosClass::Lsr, "0,4"),
@@ -147,6 +154,7 @@ fn cpus_of_pods_leave_the_pools() {
             pod("odd", QosClass::Lsr, "x"),
             // All of a NUMA node: its pool is gone.
             pod("big", QosClass::Lsr, "3,6-7"),
+            ended,
         ])),
         ..Known::default()
     };
