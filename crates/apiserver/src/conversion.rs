@@ -1,7 +1,9 @@
 //! Between the versions of a kind: what a client sees and what is kept differ for the two event resources and for old
 //! autoscalers; and some kinds keep the same fact in two fields.
 
-use serde_json::{Map, Value, json};
+mod autoscaler;
+
+use serde_json::{Value, json};
 
 /// Puts fields that say the same in step, as every pass through Kubernetes' own types does.
 pub fn align(kind: &str, object: &mut Value) {
@@ -100,7 +102,7 @@ impl Conversion {
                     }
                 }
             }
-            Self::Autoscalers => autoscaler_to_v2(object),
+            Self::Autoscalers => autoscaler::to_v2(object),
         }
     }
 
@@ -116,7 +118,7 @@ impl Conversion {
                     }
                 }
             }
-            Self::Autoscalers => autoscaler_to_v1(object),
+            Self::Autoscalers => autoscaler::to_v1(object),
         }
     }
 }
@@ -136,202 +138,6 @@ fn rename(
     }
 }
 
-const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
-const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
-const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-
-fn is_cpu(metric: &Value) -> bool {
-    metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
-}
-
-/// Version 1 knows one metric, the CPU; everything else hides in annotations.
-fn autoscaler_to_v1(object: &mut Value) {
-    let mut annotations = object["metadata"]["annotations"]
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
-    let take = |object: &mut Value, part: &str, field: &str| {
-        object[part]
-            .as_object_mut()
-            .and_then(|map| map.remove(field))
-    };
-    if let Some(Value::Array(mut metrics)) = take(object, "spec", "metrics") {
-        let target = |metric: &Value| metric["resource"]["target"]["averageUtilization"].as_i64();
-        let cpu = metrics
-            .iter()
-            .position(|metric| is_cpu(metric) && target(metric).is_some());
-        if let Some(cpu) = cpu {
-            object["spec"]["targetCPUUtilizationPercentage"] = json!(target(&metrics.remove(cpu)));
-        }
-        if !metrics.is_empty() {
-            let old: Vec<Value> = metrics.iter().map(metric_to_v1).collect();
-            annotations.insert(METRICS.into(), json!(old).to_string().into());
-        }
-    }
-    if let Some(Value::Array(metrics)) = take(object, "status", "currentMetrics") {
-        let value = |metric: &Value| metric["resource"]["current"]["averageUtilization"].as_i64();
-        if let Some(cpu) = metrics
-            .iter()
-            .find(|one| is_cpu(one) && value(one).is_some())
-        {
-            object["status"]["currentCPUUtilizationPercentage"] = json!(value(cpu));
-        }
-        let old: Vec<Value> = metrics.iter().map(current_to_v1).collect();
-        annotations.insert(CURRENT_METRICS.into(), json!(old).to_string().into());
-    }
-    if let Some(conditions) = take(object, "status", "conditions") {
-        annotations.insert(CONDITIONS.into(), conditions.to_string().into());
-    }
-    if let Some(behavior) = take(object, "spec", "behavior") {
-        annotations.insert(BEHAVIOR.into(), behavior.to_string().into());
-    }
-    if object["status"].get("currentReplicas").is_none() {
-        object["status"]["currentReplicas"] = 0.into();
-    }
-    if !annotations.is_empty() {
-        object["metadata"]["annotations"] = Value::Object(annotations);
-    }
-}
-
-fn metric_to_v1(metric: &Value) -> Value {
-    let kind = metric["type"].as_str().unwrap_or_default();
-    let mut old = json!({"type": kind});
-    if kind == "Resource" {
-        let mut resource = json!({"name": metric["resource"]["name"]});
-        let target = &metric["resource"]["target"];
-        for (from, to) in [
-            ("averageUtilization", "targetAverageUtilization"),
-            ("averageValue", "targetAverageValue"),
-        ] {
-            if !target[from].is_null() {
-                resource[to] = target[from].clone();
-            }
-        }
-        old["resource"] = resource;
-    } else {
-        let key = first_lower(kind);
-        old[&key] = metric[&key].clone();
-    }
-    old
-}
-
-fn current_to_v1(metric: &Value) -> Value {
-    let kind = metric["type"].as_str().unwrap_or_default();
-    let mut old = json!({"type": kind});
-    if kind == "Resource" {
-        let mut resource = json!({"name": metric["resource"]["name"]});
-        let current = &metric["resource"]["current"];
-        if !current["averageUtilization"].is_null() {
-            resource["currentAverageUtilization"] = current["averageUtilization"].clone();
-        }
-        resource["currentAverageValue"] = match &current["averageValue"] {
-            Value::Null => "0".into(),
-            value => value.clone(),
-        };
-        old["resource"] = resource;
-    } else {
-        let key = first_lower(kind);
-        old[&key] = metric[&key].clone();
-    }
-    old
-}
-
-fn first_lower(text: &str) -> String {
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map(|first| first.to_ascii_lowercase().to_string() + chars.as_str())
-        .unwrap_or_default()
-}
-
-fn autoscaler_to_v2(object: &mut Value) {
-    let mut metrics: Vec<Value> = Vec::new();
-    let parsed = |annotations: &mut Map<String, Value>, key: &str| {
-        annotations
-            .remove(key)
-            .and_then(|text| serde_json::from_str::<Value>(text.as_str()?).ok())
-    };
-    let mut annotations = object["metadata"]["annotations"]
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
-    if let Some(Value::Array(hidden)) = parsed(&mut annotations, METRICS) {
-        metrics.extend(hidden.iter().map(metric_to_v2));
-    }
-    let percentage = object["spec"]
-        .as_object_mut()
-        .and_then(|spec| spec.remove("targetCPUUtilizationPercentage"));
-    if let Some(percentage) = percentage {
-        metrics.insert(
-            0,
-            json!({"type": "Resource", "resource": {"name": "cpu", "target": {
-                "type": "Utilization", "averageUtilization": percentage}}}),
-        );
-    }
-    if !metrics.is_empty() {
-        object["spec"]["metrics"] = json!(metrics);
-    }
-    if let Some(behavior) = parsed(&mut annotations, BEHAVIOR) {
-        object["spec"]["behavior"] = behavior;
-    }
-    if let Some(conditions) = parsed(&mut annotations, CONDITIONS) {
-        object["status"]["conditions"] = conditions;
-    }
-    parsed(&mut annotations, CURRENT_METRICS);
-    let current = object["status"]
-        .as_object_mut()
-        .and_then(|status| status.remove("currentCPUUtilizationPercentage"));
-    if let Some(current) = current {
-        object["status"]["currentMetrics"] = json!([{"type": "Resource", "resource": {"name": "cpu",
-            "current": {"averageUtilization": current}}}]);
-    }
-    if annotations.is_empty() {
-        if let Some(meta) = object["metadata"].as_object_mut() {
-            meta.remove("annotations");
-        }
-    } else {
-        object["metadata"]["annotations"] = Value::Object(annotations);
-    }
-    if !object["status"].is_object() {
-        object["status"] = json!({});
-    }
-    if let Some(status) = object["status"].as_object_mut()
-        && status
-            .get("currentReplicas")
-            .is_some_and(|count| *count == 0)
-    {
-        status.remove("currentReplicas");
-    }
-    for field in ["currentMetrics", "desiredReplicas"] {
-        if object["status"].get(field).is_none() {
-            object["status"][field] = if field == "desiredReplicas" {
-                json!(0)
-            } else {
-                Value::Null
-            };
-        }
-    }
-}
-
-fn metric_to_v2(metric: &Value) -> Value {
-    let kind = metric["type"].as_str().unwrap_or_default();
-    let mut new = json!({"type": kind});
-    if kind == "Resource" {
-        let resource = &metric["resource"];
-        let target = if resource["targetAverageUtilization"].is_null() {
-            json!({"type": "AverageValue", "averageValue": resource["targetAverageValue"]})
-        } else {
-            json!({"type": "Utilization", "averageUtilization": resource["targetAverageUtilization"]})
-        };
-        new["resource"] = json!({"name": resource["name"], "target": target});
-    } else {
-        let key = first_lower(kind);
-        new[&key] = metric[&key].clone();
-    }
-    new
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,23 +153,6 @@ mod tests {
         Conversion::Events.as_kept(&mut event);
         assert_eq!(event["message"], core["message"]);
         assert_eq!(event["reportingComponent"], "");
-    }
-
-    #[test]
-    fn autoscalers_there_and_back() {
-        let v2 = json!({
-            "metadata": {"name": "h"},
-            "spec": {"maxReplicas": 3, "metrics": [
-                {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
-                {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
-            ]},
-            "status": {"currentMetrics": null, "desiredReplicas": 0},
-        });
-        let mut object = v2.clone();
-        Conversion::Autoscalers.as_shown(&mut object);
-        assert_eq!(object["spec"]["targetCPUUtilizationPercentage"], 80);
-        Conversion::Autoscalers.as_kept(&mut object);
-        assert_eq!(object, v2);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod credentials;
 pub mod custom;
 pub mod discovery;
 pub mod embed;
+mod expressions;
 pub mod hooks;
 pub mod kinds;
 pub mod managed;

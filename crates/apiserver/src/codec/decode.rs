@@ -112,6 +112,28 @@ struct Context<'t> {
     fields: String,
 }
 
+/// The Go struct within `owner` that a field is declared in; empty for its own fields.
+fn embedded_in(owner: &str, field: &str) -> &'static str {
+    match (owner, field) {
+        ("Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => "ProbeHandler",
+        ("Volume", field) if field != "name" => "VolumeSource",
+        ("EphemeralContainer", field) if field != "targetContainerName" => {
+            "EphemeralContainerCommon"
+        }
+        (
+            "ConfigMapVolumeSource"
+            | "ConfigMapProjection"
+            | "ConfigMapKeySelector"
+            | "ConfigMapEnvSource"
+            | "SecretProjection"
+            | "SecretKeySelector"
+            | "SecretEnvSource",
+            "name",
+        ) => "LocalObjectReference",
+        _ => "",
+    }
+}
+
 struct Decoder<'t> {
     types: &'t Types,
     /// Go goes on after a mismatch, and reports the first.
@@ -164,13 +186,12 @@ impl<'t> Decoder<'t> {
                         self.objections
                             .push(format!("duplicate field \"{}\"", self.path));
                     }
+                    let owner = kind.short_name();
+                    let way = [context.fields.as_str(), embedded_in(owner, key), key];
+                    let way: Vec<&str> = way.into_iter().filter(|step| !step.is_empty()).collect();
                     let inner = Context {
-                        owner: kind.short_name(),
-                        fields: if context.fields.is_empty() {
-                            key.to_string()
-                        } else {
-                            format!("{}.{key}", context.fields)
-                        },
+                        owner,
+                        fields: way.join("."),
                     };
                     if *node == Node::Null {
                         map.remove(key.as_ref());
@@ -238,11 +259,9 @@ impl<'t> Decoder<'t> {
             (Shape::IntOrString, Node::Null) => 0.into(),
             (Shape::IntOrString, Node::Number(digits)) => match digits.parse::<i32>() {
                 Ok(value) => value.into(),
-                Err(_) => self.fail(format!(
-                    "json: cannot unmarshal number {digits} into Go value of type int32"
-                )),
+                Err(_) => self.mismatch(&format!("number {digits}"), context, "int32"),
             },
-            (Shape::IntOrString, _) => self.unmarshaler_mismatch(node, "int32"),
+            (Shape::IntOrString, _) => self.mismatch(node.type_name(), context, "int32"),
             (Shape::Bytes, Node::Text(text)) => self.bytes(text),
             // A null among the elements of a list or map is the element's zero value.
             (_, Node::Null) => zero_scalar(shape),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
+use super::pod::level_labels;
 use super::rules::Rules;
 use super::{limits, metadata, node, pod, quota, service};
 use crate::codec::json::Node;
@@ -83,10 +84,17 @@ static NAMESPACE: Rules = Rules {
             carry(spec, &finalizers, "finalizers");
         }
     },
-    validate: namespace,
+    validate: |namespace, errors| {
+        let finalizers = namespace.dig(&["spec", "finalizers"]);
+        for finalizer in finalizers.items() {
+            namespace_finalizer(&finalizer.reported_at(&finalizers), errors);
+        }
+    },
     validate_update: Some(|new, _, errors| {
         again(new, false, NameRule::Label, errors);
-        namespace(new, errors);
+        for finalizer in new.dig(&["spec", "finalizers"]).items() {
+            namespace_finalizer(&finalizer, errors);
+        }
     }),
     validate_status: |new, _, errors| {
         let phase = new.dig(&["status", "phase"]);
@@ -106,6 +114,8 @@ static NAMESPACE: Rules = Rules {
             ),
         }
     },
+    advice: level_labels::existing_pods,
+    approve: |namespace, old, _| level_labels::check_namespace(namespace, old),
     ..Rules::cluster("")
 };
 
@@ -274,13 +284,9 @@ fn no_certificate(secret: &Value) -> Option<&'static str> {
     lacks_pem("tls.key").then_some("tls: failed to find any PEM data in key input")
 }
 
-fn namespace(namespace: &At<'_>, errors: &mut Errors) {
-    let finalizers = namespace.dig(&["spec", "finalizers"]);
-    for finalizer in finalizers.items() {
-        let finalizer = finalizer.reported_at(&finalizers);
-        errors.format(&finalizer, names::qualified_name);
-        metadata::known_finalizer(&finalizer, errors);
-    }
+fn namespace_finalizer(finalizer: &At<'_>, errors: &mut Errors) {
+    errors.format(finalizer, names::qualified_name);
+    metadata::known_finalizer(finalizer, errors);
 }
 
 fn only_names_of_secrets(account: &mut Value) {

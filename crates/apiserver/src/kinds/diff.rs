@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kinds::at::field;
 
@@ -60,6 +60,9 @@ fn layout(kind: &str) -> &'static [Field] {
 fn laid_out(kind: &str, value: &Value) -> Vec<String> {
     let mut text = String::new();
     write_value(&mut text, kind, value, &Value::Null, 0);
+    for (plain, escaped) in [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")] {
+        text = text.replace(plain, escaped);
+    }
     text.lines().map(str::to_owned).collect()
 }
 
@@ -98,6 +101,14 @@ fn write_value(out: &mut String, shape: &str, value: &Value, parent: &Value, dep
         };
         match (fallback, absent) {
             ("", _) if shape == "any" => write_published(out, value, depth),
+            ("", true) if shape == "orbool" => out.push_str("null"),
+            ("", false) if shape == "orbool" => {
+                let either = match value {
+                    Value::Bool(allows) => json!({"allows": allows}),
+                    schema => json!({"allows": true, "schema": schema}),
+                };
+                write_value(out, "JSONSchemaPropsOrBool", &either, parent, depth);
+            }
             ("", _) => {
                 let fields: Vec<(Option<&str>, &str, &Value)> = layout(shape)
                     .iter()

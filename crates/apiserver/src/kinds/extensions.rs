@@ -2,33 +2,25 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::at::{At, Errors, IMMUTABLE, field, same};
+use super::admission_policy::conditions;
+use super::at::{At, Errors, field, same};
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::{diff, metadata, raise_generation};
+use super::{metadata, raise_generation};
 
 pub(super) static KINDS: &[&Rules] = &[
     &VALIDATING_WEBHOOKS,
     &MUTATING_WEBHOOKS,
-    &VALIDATING_POLICY,
-    &VALIDATING_POLICY_BINDING,
-    &MUTATING_POLICY,
-    &MUTATING_POLICY_BINDING,
     &API_SERVICE,
-    &DEVICE_CLASS,
-    &RESOURCE_CLAIM,
-    &RESOURCE_CLAIM_TEMPLATE,
-    &RESOURCE_SLICE,
     &FLOW_SCHEMA,
     &PRIORITY_LEVEL,
     &SERVICE_CIDR,
     &SIGNING_REQUEST,
 ];
 
-const ADMISSION: &str = "admissionregistration.k8s.io";
-const DEVICES: &str = "resource.k8s.io";
+pub(super) const ADMISSION: &str = "admissionregistration.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 
 const fn webhooks(kind: &'static str) -> Rules {
@@ -46,7 +38,7 @@ const fn webhooks(kind: &'static str) -> Rules {
 }
 
 /// Kinds whose specification is counted, and that may have a status.
-const fn counted(group: &'static str, kind: &'static str, status: bool) -> Rules {
+pub(super) const fn counted(group: &'static str, kind: &'static str, status: bool) -> Rules {
     Rules {
         kind,
         status,
@@ -57,13 +49,6 @@ const fn counted(group: &'static str, kind: &'static str, status: bool) -> Rules
 
 static VALIDATING_WEBHOOKS: Rules = webhooks("ValidatingWebhookConfiguration");
 static MUTATING_WEBHOOKS: Rules = webhooks("MutatingWebhookConfiguration");
-static VALIDATING_POLICY: Rules = counted(ADMISSION, "ValidatingAdmissionPolicy", true);
-static VALIDATING_POLICY_BINDING: Rules =
-    counted(ADMISSION, "ValidatingAdmissionPolicyBinding", false);
-static MUTATING_POLICY: Rules = counted(ADMISSION, "MutatingAdmissionPolicy", false);
-static MUTATING_POLICY_BINDING: Rules = counted(ADMISSION, "MutatingAdmissionPolicyBinding", false);
-static DEVICE_CLASS: Rules = counted(DEVICES, "DeviceClass", false);
-static RESOURCE_SLICE: Rules = counted(DEVICES, "ResourceSlice", false);
 static FLOW_SCHEMA: Rules = Rules {
     validate: |schema, errors| {
         let spec = schema.get("spec");
@@ -127,71 +112,6 @@ static SIGNING_REQUEST: Rules = Rules {
     ..Rules::cluster("certificates.k8s.io")
 };
 
-static RESOURCE_CLAIM: Rules = Rules {
-    kind: "ResourceClaim",
-    status: true,
-    validate: |claim, errors| devices(&claim.dig(&["spec", "devices"]), errors),
-    validate_update: Some(|new, old, errors| {
-        let spec = new.get("spec");
-        if !same(spec.value, old.get("spec").value) {
-            errors.invalid_shown(
-                &spec,
-                &diff::compact("ResourceClaimSpec", spec.value),
-                IMMUTABLE,
-            );
-        }
-        devices(&spec.get("devices"), errors);
-    }),
-    ..Rules::namespaced(DEVICES)
-};
-
-static RESOURCE_CLAIM_TEMPLATE: Rules = Rules {
-    kind: "ResourceClaimTemplate",
-    validate: |template, errors| devices(&template.dig(&["spec", "spec", "devices"]), errors),
-    ..Rules::namespaced(DEVICES)
-};
-
-fn devices(devices: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
-    for request in devices.get("requests").items() {
-        let name = request.get("name");
-        if name.is_empty() {
-            errors.required(&name, "");
-        } else {
-            errors.format(&name, names::label);
-            if seen.contains(&name.text()) {
-                errors.duplicate(&name, name.text());
-            }
-            seen.push(name.text());
-        }
-        let (exact, choices) = (request.get("exactly"), request.get("firstAvailable"));
-        match (exact.is_set(), choices.is_empty()) {
-            (true, false) => errors.invalid(
-                &request,
-                Value::Null,
-                "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
-            ),
-            (false, true) => errors.required(
-                &request,
-                "exactly one of `exactly` or `firstAvailable` is required",
-            ),
-            _ => {}
-        }
-        for one in std::iter::once(exact)
-            .filter(At::is_set)
-            .chain(choices.items())
-        {
-            let class = one.get("deviceClassName");
-            if class.is_empty() {
-                errors.required(&class, "");
-            } else {
-                errors.format(&class, names::subdomain);
-            }
-            errors.optional_choice(&one.get("allocationMode"), &["All", "ExactCount"]);
-        }
-    }
-}
-
 fn check_webhooks(configuration: &At<'_>, errors: &mut Errors) {
     let mut seen = Vec::new();
     for hook in configuration.get("webhooks").items() {
@@ -218,7 +138,9 @@ fn check_webhooks(configuration: &At<'_>, errors: &mut Errors) {
         }
         metadata::selector(&hook.get("namespaceSelector"), errors);
         metadata::selector(&hook.get("objectSelector"), errors);
+        errors.optional_choice(&hook.get("reinvocationPolicy"), &["IfNeeded", "Never"]);
         client(&hook.get("clientConfig"), errors);
+        conditions(&hook.get("matchConditions"), &hook, errors);
         review_versions(&hook.get("admissionReviewVersions"), errors);
         if seen.contains(&name.text()) && !name.is_empty() {
             errors.duplicate(&name, name.text());
@@ -312,7 +234,7 @@ fn review_versions(versions: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn rule(rule: &At<'_>, errors: &mut Errors) {
+pub(super) fn rule(rule: &At<'_>, errors: &mut Errors) {
     let alone = |at: &At<'_>, words: &str, errors: &mut Errors| {
         if at.is_empty() {
             errors.required(at, "");

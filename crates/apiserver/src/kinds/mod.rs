@@ -4,12 +4,14 @@
 //! of its declared type, absent rather than null. The rest of the server finds a kind's behaviour by [`of`].
 
 mod addresses;
+mod admission_policy;
 mod at;
 mod autoscaling;
 mod batch;
 mod core;
 mod crd;
 mod defaults;
+mod devices;
 mod diff;
 mod extensions;
 mod limits;
@@ -80,6 +82,11 @@ pub trait Kind: Send + Sync {
         Vec::new()
     }
 
+    /// More of them, from the default admission plugins, which look at other objects too.
+    fn advice(&self, _object: &Value, _old: Option<&Value>, _world: &dyn Lookup) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What the default admission plugins do to this kind: may look at other objects, change this one, or refuse.
     fn admit(
         &self,
@@ -145,11 +152,7 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
             kinds.entry(kind).or_default().push(Known {
                 group,
                 version: served.version.as_str(),
-                kind: Builtin {
-                    rules,
-                    type_id,
-                    resource: served.qualified(),
-                },
+                kind: Builtin { rules, type_id },
             });
         }
         kinds
@@ -157,10 +160,12 @@ fn builtin() -> &'static FxHashMap<&'static str, Vec<Known>> {
 }
 
 static TABLES: &[&[&Rules]] = &[
+    admission_policy::KINDS,
     autoscaling::KINDS,
     batch::KINDS,
     core::KINDS,
     crd::KINDS,
+    devices::KINDS,
     extensions::KINDS,
     networking::KINDS,
     policy::KINDS,

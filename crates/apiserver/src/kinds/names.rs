@@ -310,6 +310,20 @@ pub fn http_header(text: &str) -> Vec<String> {
     ))
 }
 
+pub fn c_identifier(text: &str) -> Vec<String> {
+    let mut bytes = text.bytes();
+    let is_first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    if bytes.next().is_some_and(is_first) && bytes.all(|byte| is_alphanumeric(byte) || byte == b'_')
+    {
+        return Vec::new();
+    }
+    one(pattern(
+        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
+        "[A-Za-z_][A-Za-z0-9_]*",
+        &["my_name", "MY_NAME", "MyName"],
+    ))
+}
+
 pub fn percent(text: &str) -> Vec<String> {
     let digits = text.strip_suffix('%').unwrap_or_default();
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {

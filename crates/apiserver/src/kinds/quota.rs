@@ -249,15 +249,33 @@ fn in_scope(quota: &Value, object: &Value) -> bool {
         })
 }
 
-/// Whether there is room for one more object. Returns the quotas that it counts against, with their new usage, for
-/// the server to store together with the object.
-pub fn charge(resource: &str, object: &Value, world: &dyn Lookup) -> Result<Vec<Value>, Failure> {
+/// Whether there is room for a new or changed object. Returns the quotas that it counts against, with their new usage,
+/// for the server to store before the object.
+pub fn charge(
+    resource: &str,
+    object: &Value,
+    old: Option<&Value>,
+    world: &dyn Lookup,
+) -> Result<Vec<Value>, Failure> {
+    // Other kinds are counted when they come, and cannot grow.
+    if old.is_some() && !["services", "persistentvolumeclaims"].contains(&resource) {
+        return Ok(Vec::new());
+    }
     let namespace = text(object, &["metadata", "namespace"]);
     let mut charged = Vec::new();
     if namespace.is_empty() {
         return Ok(charged);
     }
-    let taken = usage(resource, object);
+    let mut taken = usage(resource, object);
+    if let Some(old) = old {
+        let before = usage(resource, old);
+        for (name, (amount, _)) in &mut taken {
+            if let Some((earlier, _)) = before.get(name) {
+                *amount = Quantity(amount.0 - earlier.0);
+            }
+        }
+        taken.retain(|_, (amount, _)| *amount > Quantity(0));
+    }
     for mut quota in world.list("resourcequotas", namespace) {
         let hard = field(&quota, &["status", "hard"]).clone();
         let limited: Vec<(&String, &Value)> = hard
@@ -274,6 +292,7 @@ pub fn charge(resource: &str, object: &Value, world: &dyn Lookup) -> Result<Vec<
             stated(object, &name, limited.iter().map(|(name, _)| name.as_str()))?;
         }
         let mut exceeded: Vec<[String; 3]> = Vec::new();
+        let before = field(&quota, &["status", "used"]).clone();
         for (what, bound) in limited {
             let Some((amount, like)) = taken.get(what) else {
                 continue;
@@ -307,7 +326,9 @@ pub fn charge(resource: &str, object: &Value, world: &dyn Lookup) -> Result<Vec<
             );
             return Err(refused(resource, object, &why));
         }
-        charged.push(quota);
+        if *field(&quota, &["status", "used"]) != before {
+            charged.push(quota);
+        }
     }
     Ok(charged)
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::at::{At, Errors, carry, field, same};
 use super::names::NameRule;
-use super::{Kind, Lookup, defaults, metadata, quota, raise_generation};
+use super::pod::level_labels;
+use super::{Kind, Lookup, defaults, metadata, raise_generation};
 use crate::codec::decode::zero_struct;
 use crate::field::FieldError;
 use crate::schema::{Shape, TypeId, Types};
@@ -37,6 +38,9 @@ pub struct Rules {
     pub validate_update: Option<CheckUpdate>,
     pub validate_status: CheckUpdate,
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
+    pub advice: fn(&Value, Option<&Value>, &dyn Lookup) -> Vec<String>,
+    /// Where the specification of its pods is, for kinds that have any.
+    pub pods: &'static str,
     pub admit: fn(&mut Value, Option<&Value>, &dyn Lookup) -> Result<(), Failure>,
     pub approve: fn(&Value, Option<&Value>, &dyn Lookup) -> Result<(), Failure>,
 }
@@ -59,6 +63,8 @@ impl Rules {
             validate_update: None,
             validate_status: |_, _, _| {},
             warnings: |_, _| Vec::new(),
+            advice: |_, _, _| Vec::new(),
+            pods: "",
             admit: |_, _, _| Ok(()),
             approve: |_, _, _| Ok(()),
         }
@@ -79,8 +85,6 @@ pub static ANY_NAMESPACED: Rules = Rules::namespaced("");
 pub struct Builtin {
     pub rules: &'static Rules,
     pub type_id: TypeId,
-    /// `pods`, `deployments.apps`.
-    pub resource: String,
 }
 
 impl Builtin {
@@ -191,6 +195,16 @@ impl Kind for Builtin {
         (self.rules.warnings)(object, old)
     }
 
+    fn advice(&self, object: &Value, old: Option<&Value>, world: &dyn Lookup) -> Vec<String> {
+        let of_pods = match self.rules.pods {
+            "" => None,
+            pods => level_labels::warning(object, old, pods, world),
+        };
+        let mut advice = (self.rules.advice)(object, old, world);
+        advice.extend(of_pods);
+        advice
+    }
+
     fn admit(
         &self,
         object: &mut Value,
@@ -206,10 +220,6 @@ impl Kind for Builtin {
         old: Option<&Value>,
         world: &dyn Lookup,
     ) -> Result<(), Failure> {
-        (self.rules.approve)(object, old, world)?;
-        if old.is_none() && self.rules.namespaced {
-            quota::charge(&self.resource, object, world)?;
-        }
-        Ok(())
+        (self.rules.approve)(object, old, world)
     }
 }

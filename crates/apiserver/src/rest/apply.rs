@@ -34,7 +34,8 @@ pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
                 go_unmarshal_errors(&parsed.repeated)
             )));
         }
-        FieldValidation::Strict if !strict.is_empty() => {
+        // Built-in types refuse what they do not know in any case, in words of their own.
+        FieldValidation::Strict if call.served.is_custom() && !strict.is_empty() => {
             return Err(Failure::bad_request(format!(
                 "strict decoding error: {}",
                 strict.join(", ")

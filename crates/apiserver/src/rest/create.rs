@@ -20,7 +20,11 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
-    let object = create_object(call, decoded.object, &options, &mut warnings).await?;
+    let created = create_object(call, decoded.object, &options, &mut warnings).await;
+    let object = match created {
+        Ok(object) => object,
+        Err(refused) => return Err(refused.with_warnings(warnings)),
+    };
     call.written_answer(StatusCode::CREATED, &object, &warnings)
 }
 
@@ -81,8 +85,10 @@ pub async fn insert_new(
         call.server.before_create(call, &mut attempt)?;
         if tries == 1 {
             warnings.extend(kind.warnings(&attempt, None));
+            warnings.extend(kind.advice(&attempt, None, call.server));
         }
         let key = call.served.key(namespace, &name);
+        call.charge_quotas(&attempt, None, options.dry_run).await?;
         match call.store_new(&key, attempt, options.dry_run).await {
             Ok(stored) => {
                 call.server.after_write(call, None, &stored);

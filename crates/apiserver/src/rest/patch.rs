@@ -36,8 +36,11 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         warnings.extend(complaints);
         Ok(object)
     })
-    .await?;
-    call.written_answer(StatusCode::OK, &written.object, &warnings)
+    .await;
+    match written {
+        Ok(written) => call.written_answer(StatusCode::OK, &written.object, &warnings),
+        Err(refused) => Err(refused.with_warnings(warnings)),
+    }
 }
 
 pub fn unsupported(call: &Call<'_>) -> Failure {

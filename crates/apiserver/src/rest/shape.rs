@@ -25,15 +25,14 @@ pub struct Shaper {
 
 impl Shaper {
     /// One object as a document, compact.
-    pub fn one(&self, object: &Bytes) -> Bytes {
-        let object = &self.present(object);
+    pub fn one(&self, stored: &Bytes) -> Bytes {
+        let object = &self.present(stored);
         match self.transform {
             Transform::None => document(&self.resource.kind, &self.api_version, object).freeze(),
-            Transform::Table => encoded(&table::of_object(
-                &self.resource,
-                &self.whole(object),
-                &self.options,
-            )),
+            Transform::Table => {
+                let row = self.row(stored);
+                encoded(&table::of_object(&self.resource, &row, &self.options))
+            }
             Transform::Partial | Transform::PartialList => encoded(&table::partial_metadata(
                 &as_within(value(object)),
                 self.options.version,
@@ -49,12 +48,21 @@ impl Shaper {
         }
     }
 
-    /// The rows of a table may carry whole objects, which say what they are.
-    fn whole(&self, object: &Bytes) -> Value {
+    /// What a row is made of. It may carry the whole object, which says what it is and is of the version that was asked
+    /// for; cells are of what is kept, so that every version shows the same.
+    fn row(&self, stored: &Bytes) -> Value {
         match self.options.include {
-            Include::Object => value(&document(&self.resource.kind, &self.api_version, object)),
-            _ => as_within(value(object)),
+            Include::Object => {
+                let shown = self.present(stored);
+                value(&document(&self.resource.kind, &self.api_version, &shown))
+            }
+            _ if self.is_old_autoscaler() => value(stored),
+            _ => as_within(value(&self.present(stored))),
         }
+    }
+
+    fn is_old_autoscaler(&self) -> bool {
+        self.resource.group == "autoscaling" && self.resource.version == "v1"
     }
 
     /// Watches send a table's head with the first event only.
@@ -72,7 +80,7 @@ impl Shaper {
         match self.transform {
             Transform::None => None,
             Transform::Table => {
-                let items: Vec<Value> = items.map(|item| self.whole(&self.present(item))).collect();
+                let items: Vec<Value> = items.map(|item| self.row(item)).collect();
                 Some(table::of_list(&self.resource, meta, &items, &self.options))
             }
             Transform::Partial | Transform::PartialList => {

@@ -18,19 +18,6 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     if !call.path.rest.is_empty() && sub.0 != "proxy" {
         return Err(Failure::no_such_resource());
     }
-    let needs_it = matches!(
-        sub.0.as_str(),
-        "log" | "exec" | "attach" | "portforward" | "proxy"
-    );
-    if needs_it
-        && call
-            .server
-            .store()
-            .get(&call.served.shelf, &call.key())
-            .is_none()
-    {
-        return Err(call.not_found());
-    }
     match (call.path.subresource.as_str(), call.info.verb) {
         ("status" | "resize" | "ephemeralcontainers" | "approval", "get") => super::read::get(call),
         ("status" | "finalize" | "resize" | "ephemeralcontainers" | "approval", "update") => {
@@ -43,6 +30,7 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         ("binding", _) => super::actions::bind(call, body).await,
         ("eviction", _) => super::eviction::evict(call, body).await,
         ("token", _) => super::actions::token(call, body),
+        ("log" | "exec" | "attach" | "portforward" | "proxy", _) => super::streams::handle(call),
         _ => Err(Failure::no_such_resource()),
     }
 }

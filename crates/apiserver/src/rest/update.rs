@@ -36,7 +36,11 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         }
         Ok(object)
     })
-    .await?;
+    .await;
+    let written = match written {
+        Ok(written) => written,
+        Err(refused) => return Err(refused.with_warnings(warnings)),
+    };
     let code = if written.created {
         StatusCode::CREATED
     } else {
@@ -100,6 +104,10 @@ pub async fn change_tracked(
         let given_revision = check_revision(call, &new, &old, current.revision)?;
         finish_change(call, &old, &mut new, warnings)?;
         managed::keep_times(&old, &mut new);
+        if call.path.subresource.is_empty() {
+            call.charge_quotas(&new, Some(&old), options.dry_run)
+                .await?;
+        }
         match call
             .store_changed(&current, &old, new, options.dry_run)
             .await
@@ -233,6 +241,7 @@ fn finish_change(
     kind.approve(new, Some(old), call.server)?;
     call.server.before_update(call, old, new)?;
     warnings.extend(kind.warnings(new, Some(old)));
+    warnings.extend(kind.advice(new, Some(old), call.server));
     Ok(())
 }
 

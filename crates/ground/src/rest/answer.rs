@@ -377,6 +377,7 @@ pub fn failure(failure: &Failure, format: &Format) -> Answer {
             .headers_mut()
             .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
+    add_warnings(&mut response, &failure.warnings);
     response
 }
 

@@ -17,6 +17,8 @@ pub struct Failure {
     pub details: Option<Map<String, Value>>,
     /// Seconds, for the `Retry-After` header.
     pub retry_after: Option<u32>,
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
 }
 
 /// Which resource a refusal speaks of: `pods`, or `deployments.apps`.
@@ -59,7 +61,14 @@ impl Failure {
             message: message.into(),
             details: None,
             retry_after: None,
+            warnings: Vec::new(),
         }
+    }
+
+    /// What was to be said of the request goes with the refusal, too.
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
     }
 
     pub fn with_details(mut self, details: Map<String, Value>) -> Self {

@@ -19,6 +19,7 @@ const NEEDS_INDEX: &str = "requires indexed completion mode";
 
 static JOB: Rules = Rules {
     kind: "Job",
+    pods: "/spec/template/spec",
     status: true,
     generation: true,
     prepare_create: |job| {
@@ -46,6 +47,7 @@ static JOB: Rules = Rules {
 
 static CRON_JOB: Rules = Rules {
     kind: "CronJob",
+    pods: "/spec/jobTemplate/spec/template/spec",
     status: true,
     generation: true,
     validate: |job, errors| {

@@ -6,8 +6,8 @@ mod schema;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors, field, same};
-use super::names;
 use super::rules::Rules;
+use super::{diff, names};
 
 pub(super) static KINDS: &[&Rules] = &[&DEFINITION];
 
@@ -199,7 +199,7 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
             parts::columns(&version.get("additionalPrinterColumns"), errors);
         }
     }
-    let shown = shown_versions(&versions, schema_hoisted && subresources_hoisted);
+    let shown = shown_versions(&versions);
     if !unique {
         errors.invalid_shown(&versions, &shown, "must contain unique version names");
     }
@@ -264,29 +264,18 @@ fn shared(versions: &At<'_>, name: &'static str) -> bool {
             .all(|version| same(version.get(name).value, first.value))
 }
 
-fn shown_versions(versions: &At<'_>, plain: bool) -> String {
-    if !plain
-        && versions
-            .items()
-            .any(|version| version.get("schema").is_set())
-        && versions.len() > 1
-    {
-        return versions.value.to_string();
+/// The versions as Kubernetes has them inside: what they have in common is not theirs.
+fn shown_versions(versions: &At<'_>) -> String {
+    let mut own = versions.value.clone();
+    for part in ["schema", "subresources", "additionalPrinterColumns"] {
+        if shared(versions, part) {
+            let all = own.as_array_mut().into_iter().flatten();
+            for version in all.filter_map(Value::as_object_mut) {
+                version.remove(part);
+            }
+        }
     }
-    let shown: Vec<String> = versions
-        .items()
-        .map(|version| {
-            format!(
-                "{{\"Name\":{},\"Served\":{},\"Storage\":{},\"Deprecated\":{},\"DeprecationWarning\":{},\"Schema\":null,\"Subresources\":null,\"AdditionalPrinterColumns\":null,\"SelectableFields\":null}}",
-                Value::from(version.get("name").text()),
-                version.get("served").flag(),
-                version.get("storage").flag(),
-                version.get("deprecated").flag(),
-                version.get("deprecationWarning").value,
-            )
-        })
-        .collect();
-    format!("[{}]", shown.join(","))
+    diff::compact("[]CustomResourceDefinitionVersion", &own)
 }
 
 fn deprecation(version: &At<'_>, errors: &mut Errors) {

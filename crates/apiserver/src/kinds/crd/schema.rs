@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::expressions;
 use crate::kinds::at::{At, Errors};
+use crate::kinds::diff;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const NOT_SUPPORTED: &[&str] = &[
@@ -322,6 +324,11 @@ fn extensions(schema: &At<'_>, errors: &mut Errors) {
     for rule in schema.get("x-kubernetes-validations").items() {
         if rule.get("rule").text().trim().is_empty() {
             errors.required(&rule.get("rule"), "rule is not specified");
+        } else if let Some(complaint) =
+            expressions::complaint(rule.get("rule").text(), &RULE_VARIABLES)
+        {
+            let shown = diff::compact("ValidationRule", rule.value);
+            errors.invalid_shown(&rule.get("rule"), &shown, complaint);
         }
         errors.optional_choice(
             &rule.get("reason"),
@@ -334,6 +341,8 @@ fn extensions(schema: &At<'_>, errors: &mut Errors) {
         );
     }
 }
+
+const RULE_VARIABLES: [&str; 2] = ["self", "oldSelf"];
 
 fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
     let (keys, items) = (

@@ -1,15 +1,10 @@
-//! The pod security levels that a namespace may ask for by its labels.
+//! The pod security levels.
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
-use super::admission::forbidden;
 use super::all_containers;
 use crate::field::quote;
-use crate::kinds::Lookup;
-use crate::kinds::at::{At, text};
-use crate::status::Failure;
+use crate::kinds::at::At;
 
 /// Capabilities that containers have anyway.
 const USUAL_CAPABILITIES: &[&str] = &[
@@ -55,33 +50,8 @@ const SAFE_VOLUMES: &[&str] = &[
     "secret",
 ];
 
-/// Refuses a pod that its namespace's level does not allow.
-pub fn enforce(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
-    let Some(namespace) = world.get("namespaces", "", text(pod, &["metadata", "namespace"])) else {
-        return Ok(());
-    };
-    let label = |mode: &str| {
-        let key = format!("pod-security.kubernetes.io/{mode}");
-        text(&namespace, &["metadata", "labels", &key]).to_owned()
-    };
-    let level = label("enforce");
-    let version = match label("enforce-version") {
-        version if version.is_empty() => "latest".to_owned(),
-        version => version,
-    };
-    let found = violations(&At::root(pod).get("spec"), &level);
-    if found.is_empty() {
-        return Ok(());
-    }
-    let why = format!(
-        "violates PodSecurity {}: {}",
-        quote(&format!("{level}:{version}")),
-        found.join(", ")
-    );
-    Err(forbidden(pod, &why))
-}
-
-fn violations(spec: &At<'_>, level: &str) -> Vec<String> {
+/// How a pod falls short of a level.
+pub fn violations(spec: &At<'_>, level: &str) -> Vec<String> {
     let mut out = Vec::new();
     let restricted = level == "restricted";
     if !restricted && level != "baseline" {

@@ -3,6 +3,7 @@
 pub(super) mod admission;
 pub(super) mod containers;
 pub(super) mod env;
+pub mod level_labels;
 mod levels;
 mod mounts;
 pub(super) mod probes;
@@ -31,6 +32,7 @@ use super::{metadata, raise_generation};
 
 pub(super) static POD: Rules = Rules {
     kind: "Pod",
+    pods: "/spec",
     prepare_create,
     prepare_update,
     prepare_status_update: status::prepare,
@@ -45,7 +47,7 @@ pub(super) static POD: Rules = Rules {
     approve: |pod, old, world| match old {
         None => {
             limits::approve_pod(pod, world)?;
-            levels::enforce(pod, world)
+            level_labels::enforce(pod, world)
         }
         Some(_) => Ok(()),
     },
@@ -54,6 +56,7 @@ pub(super) static POD: Rules = Rules {
 
 pub(super) static POD_TEMPLATE: Rules = Rules {
     kind: "PodTemplate",
+    pods: "/template/spec",
     prepare_create: |template| template["metadata"]["generation"] = json!(1),
     prepare_update: |new, old| {
         let changed = !same(field(new, &["template"]), field(old, &["template"]));

@@ -121,10 +121,11 @@ pub fn for_template(template: &At<'_>, path: &[&str]) -> Vec<String> {
     };
     let (meta, spec) = (template.get("metadata"), template.get("spec"));
     for volume in spec.get("volumes").items() {
-        let projected = volume.get("projected");
-        if projected.is_set() && projected.get("sources").items().next().is_none() {
-            let name = quote(volume.get("name").text());
-            out.push(format!("volume {name} (Projected) has no sources provided"));
+        for source in volume.dig(&["projected", "sources"]).items() {
+            if source.is_empty() {
+                let name = quote(volume.get("name").text());
+                out.push(format!("volume {name} (Projected) has no sources provided"));
+            }
         }
     }
     let mut warn = |at: &At<'_>, words: String| out.push(format!("{}: {words}", full(at)));

@@ -1,7 +1,7 @@
 //! Storage: claims here, volumes, classes and drivers beside.
 
 mod classes;
-mod volumes;
+pub mod volumes;
 
 pub use volumes::{csi_driver_name, legacy_source};
 

@@ -32,6 +32,7 @@ const TEMPLATE: &[&str] = &["spec", "template"];
 
 static DEPLOYMENT: Rules = Rules {
     kind: "Deployment",
+    pods: "/spec/template/spec",
     status: true,
     prepare_create: |deployment| deployment["metadata"]["generation"] = json!(1),
     prepare_update: |new, old| {
@@ -85,6 +86,7 @@ static DEPLOYMENT: Rules = Rules {
 
 static REPLICA_SET: Rules = Rules {
     kind: "ReplicaSet",
+    pods: "/spec/template/spec",
     status: true,
     generation: true,
     validate: replica_set,
@@ -103,6 +105,7 @@ static REPLICA_SET: Rules = Rules {
 
 static STATEFUL_SET: Rules = Rules {
     kind: "StatefulSet",
+    pods: "/spec/template/spec",
     names: NameRule::Label,
     status: true,
     generation: true,
@@ -168,6 +171,7 @@ const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 static DAEMON_SET: Rules = Rules {
     kind: "DaemonSet",
+    pods: "/spec/template/spec",
     status: true,
     prepare_create: |set| {
         set["metadata"]["generation"] = json!(1);
@@ -211,6 +215,7 @@ static DAEMON_SET: Rules = Rules {
 
 static REPLICATION_CONTROLLER: Rules = Rules {
     kind: "ReplicationController",
+    pods: "/spec/template/spec",
     status: true,
     generation: true,
     validate: replication_controller,

@@ -1,0 +1,105 @@
+//! What a write takes of its namespace's quotas is counted in them before it happens.
+
+use serde_json::Value;
+
+use super::track::forget_what_it_is;
+use super::write::RETRIES;
+use super::{Call, meta};
+use crate::codec::time::show_seconds;
+use crate::kinds::quota;
+use crate::managed::{Reset, Tracking};
+use crate::resource::builtin_type;
+use crate::schema::{Shape, Types};
+use crate::status::Failure;
+use crate::store::Expect;
+
+const QUOTAS: &str = "resourcequotas";
+/// Who is said to have counted.
+const MANAGER: &str = "kube-apiserver";
+
+impl Call<'_> {
+    /// Refuses what there is no room for, and counts the rest.
+    pub async fn charge_quotas(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<(), Failure> {
+        if !self.served.resource.namespaced() {
+            return Ok(());
+        }
+        let resource = self.served.resource.qualified();
+        let mut counted: Vec<String> = Vec::new();
+        for _ in 0..RETRIES {
+            let mut charged = quota::charge(&resource, object, old, self.server)?;
+            charged.retain(|quota| !counted.iter().any(|name| name == meta(quota, "name")));
+            if dry_run || charged.is_empty() {
+                return Ok(());
+            }
+            for quota in charged {
+                let name = meta(&quota, "name").to_owned();
+                if !self.write_quota(quota, &name).await {
+                    // Somebody else was faster: what is left is computed anew.
+                    break;
+                }
+                counted.push(name);
+            }
+        }
+        Err(Failure::conflict(
+            crate::status::Subject {
+                group: "",
+                kind: QUOTAS,
+            },
+            "",
+            "the object has been modified; please apply your changes to the latest version and try again",
+        ))
+    }
+
+    async fn write_quota(&self, mut quota: Value, name: &str) -> bool {
+        let key = format!("{}/{name}", self.path.namespace);
+        let Some(current) = self.server.store().get(QUOTAS, &key) else {
+            return true;
+        };
+        if meta(&quota, "resourceVersion") != current.revision.to_string() {
+            return false;
+        }
+        note_manager(&current.value(), &mut quota, &show_seconds(self.now));
+        let (expect, attributes) = (
+            Expect::Revision(current.revision),
+            current.attributes.clone(),
+        );
+        match self
+            .server
+            .store()
+            .put(QUOTAS, &key, expect, &mut quota, attributes)
+        {
+            Ok((_, durable)) => durable.wait().await,
+            Err(_) => false,
+        }
+    }
+}
+
+fn note_manager(old: &Value, quota: &mut Value, now: &str) {
+    let Some(id) = builtin_type("", "v1", "ResourceQuota") else {
+        return;
+    };
+    let named = |object: &Value| {
+        let mut object = object.clone();
+        object["kind"] = "ResourceQuota".into();
+        object["apiVersion"] = "v1".into();
+        object
+    };
+    let (live, mut new) = (named(old), named(quota));
+    let tracking = Tracking {
+        types: Types::builtin(),
+        shape: &Shape::Struct(id),
+        api_version: "v1",
+        kind: "ResourceQuota",
+        subresource: "status",
+        reset: &Reset::builtin("", QUOTAS, "status"),
+        versions: &["v1"],
+    };
+    tracking.update(Some(&live), &mut new, MANAGER, now);
+    forget_what_it_is(&mut new);
+    *quota = new;
+}
