@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::quantity::Quantity;
+use serde_json::Value;
+
 use crate::cluster::NodeId;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::score::MAX_SCORE;
 use crate::framework::state::Context;
 use crate::framework::status::{Refusal, Verdict};
-use crate::model::{ControllerKind, NodeMetric, Pod, ResourceId};
+use crate::model::{ControllerKind, Names, NodeMetric, Pod, ResourceId};
 use crate::time::Time;
 
 pub const EVENTS: &[ClusterEvent] = &[
@@ -18,8 +21,14 @@ pub const EVENTS: &[ClusterEvent] = &[
 
 const RESOURCES: [ResourceId; 2] = [ResourceId::CPU, ResourceId::MEMORY];
 const DEFAULTS: [i64; 2] = [250, 200 * 1024 * 1024];
-/// Pods from here on are production work.
+/// Priorities of production work; of what takes what production leaves for a while, and from one moment to the next.
 const PROD: std::ops::RangeInclusive<i32> = 9000..=9999;
+const MID: std::ops::RangeInclusive<i32> = 7000..=7999;
+const BATCH: std::ops::RangeInclusive<i32> = 5000..=5999;
+/// What a node has, where others have changed what it says it has.
+const RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
+/// Thresholds of one node.
+const OWN_THRESHOLDS: &str = "scheduling.koordinator.sh/usage-thresholds";
 
 /// cpu and memory, in percent; `None`: not looked at.
 pub type Thresholds = [Option<i64>; 2];
@@ -36,7 +45,13 @@ pub struct LoadArgs {
     pub scaling: [i64; 2],
     pub expiration_seconds: i64,
     pub filter_expired: bool,
+    /// Nodes whose report is too old are as good as others.
+    pub schedule_when_expired: bool,
     pub score_by_prod_usage: bool,
+    /// What the system itself uses counts as production's.
+    pub prod_includes_system: bool,
+    /// Kind of aggregate and seconds that scores are taken from.
+    pub score_aggregated: Option<(Box<str>, i64)>,
 }
 
 impl Default for LoadArgs {
@@ -50,24 +65,64 @@ impl Default for LoadArgs {
             scaling: [85, 70],
             expiration_seconds: 180,
             filter_expired: true,
+            schedule_when_expired: false,
             score_by_prod_usage: false,
+            prod_includes_system: false,
+            score_aggregated: None,
         }
     }
 }
 
+/// The resource that pods of this priority ask for instead of cpu or memory.
+fn asked_for(names: &Names, priority: i32, index: usize) -> Option<ResourceId> {
+    let lent = |cpu: &str, memory: &str| names.find_resource([cpu, memory][index]);
+    match priority {
+        priority if BATCH.contains(&priority) => {
+            lent("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
+        }
+        priority if MID.contains(&priority) => {
+            lent("kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
+        }
+        _ => Some(RESOURCES[index]),
+    }
+}
+
 /// What a pod will probably use.
-fn estimate(args: &LoadArgs, pod: &Pod, index: usize) -> i64 {
+fn estimate(context: &Context<'_>, pod: &Pod, index: usize) -> i64 {
+    let args = &context.profile.args.load;
     let local = &pod.spec.local;
-    let (request, limit) = (
-        local.requests.get(RESOURCES[index]),
-        local.limits.get(RESOURCES[index]),
-    );
+    let resource = asked_for(&context.cluster.names, pod.priority, index);
+    let (request, limit) = resource.map_or((0, 0), |resource| {
+        (local.requests.get(resource), local.limits.get(resource))
+    });
     let most = request.max(limit);
     if most == 0 {
         return DEFAULTS[index];
     }
     let scaled = (most as f64 * args.scaling[index] as f64 / 100.0).round() as i64;
     if limit > 0 { scaled.min(limit) } else { scaled }
+}
+
+/// What a node's annotation says, as JSON.
+fn annotation(context: &Context<'_>, node: NodeId, key: &str) -> Option<Value> {
+    let names = &context.cluster.names;
+    let node = context.cluster.nodes.object(node)?;
+    let text = names.text(node.annotations.get(names.find(key)?)?);
+    serde_json::from_str(text).ok()
+}
+
+/// How much a node has.
+fn capacity(context: &Context<'_>, node: NodeId, index: usize) -> i64 {
+    let raw = annotation(context, node, RAW_ALLOCATABLE);
+    let raw = raw.and_then(|raw| {
+        let text = raw[["cpu", "memory"][index]].as_str()?.to_owned();
+        let amount: Quantity = text.parse().ok()?;
+        Some(match index {
+            0 => amount.milli(),
+            _ => amount.value(),
+        })
+    });
+    raw.unwrap_or_else(|| context.cluster.nodes.allocatable(RESOURCES[index], node))
 }
 
 fn is_expired(args: &LoadArgs, metric: &NodeMetric, now: Time) -> bool {
@@ -77,16 +132,51 @@ fn is_expired(args: &LoadArgs, metric: &NodeMetric, now: Time) -> bool {
         .is_none_or(|updated| now.since(updated) >= limit)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Which figures of a report count.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum View {
     Whole,
-    Aggregated,
+    /// Kind and seconds; 0: the longest.
+    Aggregated(Box<str>, i64),
     Prod,
 }
 
-/// What the node uses, with what pods that are too new to be in the report will add.
-fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: View) -> [i64; 2] {
+/// Which figures count against which thresholds.
+fn limits(context: &Context<'_>, node: NodeId) -> (View, Thresholds) {
     let args = &context.profile.args.load;
+    let (mut whole, mut prod) = (args.thresholds, args.prod_thresholds);
+    let mut aggregated = args.aggregated.clone();
+    if let Some(own) = annotation(context, node, OWN_THRESHOLDS) {
+        let pair = |value: &Value| {
+            value
+                .is_object()
+                .then(|| [value["cpu"].as_i64(), value["memory"].as_i64()])
+        };
+        whole = pair(&own["usageThresholds"]).unwrap_or(whole);
+        prod = pair(&own["prodUsageThresholds"]).or(prod);
+        let nodes = &own["aggregatedUsage"];
+        if let Some(thresholds) = pair(&nodes["usageThresholds"]) {
+            let kind = nodes["usageAggregationType"].as_str().unwrap_or("p95");
+            aggregated = Some((kind.into(), 0, thresholds));
+        }
+    }
+    let is_prod = PROD.contains(&context.pod.priority);
+    match (prod, aggregated) {
+        (Some(thresholds), _) if is_prod => (View::Prod, thresholds),
+        (_, Some((kind, seconds, thresholds))) => (View::Aggregated(kind, seconds), thresholds),
+        _ => (View::Whole, whole),
+    }
+}
+
+/// What the node uses, with what pods that are too new to be in the report will add.
+fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: &View) -> [i64; 2] {
+    let args = &context.profile.args.load;
+    let aggregated = match view {
+        View::Aggregated(kind, seconds) => Some(aggregate(kind, *seconds, metric)),
+        View::Whole | View::Prod => None,
+    };
+    // Without the aggregate that is asked for, all there is to go by is what pods will probably use.
+    let knows_nothing = aggregated == Some(None);
     let reported: BTreeMap<_, _> = metric
         .pods
         .iter()
@@ -94,9 +184,12 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: View) ->
         .collect();
     let mut sum = match view {
         View::Whole => metric.usage,
-        View::Aggregated => aggregate(args, metric).unwrap_or(metric.usage),
+        View::Aggregated(..) => aggregated.flatten().unwrap_or_default(),
         View::Prod => {
-            let mut prod = [0, 0];
+            let mut prod = match args.prod_includes_system {
+                true => metric.system,
+                false => [0, 0],
+            };
             for usage in metric.pods.iter().filter(|usage| usage.prod) {
                 for (sum, amount) in prod.iter_mut().zip(usage.usage) {
                     *sum += amount;
@@ -113,10 +206,12 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: View) ->
             continue;
         };
         let pod = &record.pod;
-        if view == View::Prod && !PROD.contains(&pod.priority) {
+        if *view == View::Prod && !PROD.contains(&pod.priority) {
             continue;
         }
-        let usage = reported.get(&(pod.namespace(), &*pod.name));
+        let usage = reported
+            .get(&(pod.namespace(), &*pod.name))
+            .filter(|_| !knows_nothing);
         let is_new = match (pod.started, since) {
             (Some(started), Some(since)) => started > since,
             _ => true,
@@ -126,14 +221,13 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: View) ->
         }
         for (index, sum) in sum.iter_mut().enumerate() {
             let known = usage.map_or(0, |usage| usage.usage[index]);
-            *sum += (estimate(args, pod, index) - known).max(0);
+            *sum += (estimate(context, pod, index) - known).max(0);
         }
     }
     sum
 }
 
-fn aggregate(args: &LoadArgs, metric: &NodeMetric) -> Option<[i64; 2]> {
-    let (kind, seconds, _) = args.aggregated.as_ref()?;
+fn aggregate(kind: &str, seconds: i64, metric: &NodeMetric) -> Option<[i64; 2]> {
     let found = match seconds {
         0 => metric
             .aggregates
@@ -142,9 +236,9 @@ fn aggregate(args: &LoadArgs, metric: &NodeMetric) -> Option<[i64; 2]> {
         wanted => metric
             .aggregates
             .iter()
-            .find(|aggregate| aggregate.seconds == *wanted),
+            .find(|aggregate| aggregate.seconds == wanted),
     };
-    let usage = found?.usage.iter().find(|(name, _)| name == kind)?;
+    let usage = found?.usage.iter().find(|(name, _)| **name == *kind)?;
     Some(usage.1)
 }
 
@@ -162,30 +256,25 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         return Ok(());
     };
     if is_expired(args, metric, context.now) {
-        return match args.filter_expired {
+        return match args.filter_expired && !args.schedule_when_expired {
             true => Err(Refusal::unschedulable("node(s) nodeMetric expired")),
             false => Ok(()),
         };
     }
-    let is_prod = PROD.contains(&context.pod.priority);
-    let (view, thresholds) = match (&args.prod_thresholds, &args.aggregated) {
-        (Some(thresholds), _) if is_prod => (View::Prod, thresholds),
-        (_, Some((_, _, thresholds))) => (View::Aggregated, thresholds),
-        _ => (View::Whole, &args.thresholds),
-    };
-    let used = used(context, metric, node, view);
+    let (view, thresholds) = limits(context, node);
+    let used = used(context, metric, node, &view);
     for (index, threshold) in thresholds.iter().enumerate() {
-        let there = context.cluster.nodes.allocatable(RESOURCES[index], node);
+        let there = capacity(context, node, index);
         let Some(threshold) = threshold.filter(|_| there > 0) else {
             continue;
         };
-        let after = used[index] + estimate(args, context.pod, index);
+        let after = used[index] + estimate(context, context.pod, index);
         let percent = (after as f64 / there as f64 * 100.0).round() as i64;
         if percent > threshold {
             return Err(Refusal::unschedulable(match (index, view) {
-                (0, View::Aggregated) => "node(s) cpu aggregated usage exceed threshold",
+                (0, View::Aggregated(..)) => "node(s) cpu aggregated usage exceed threshold",
                 (0, _) => "node(s) cpu usage exceed threshold",
-                (_, View::Aggregated) => "node(s) memory aggregated usage exceed threshold",
+                (_, View::Aggregated(..)) => "node(s) memory aggregated usage exceed threshold",
                 (_, _) => "node(s) memory usage exceed threshold",
             }));
         }
@@ -207,16 +296,16 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
         return 0;
     }
     let by_prod = args.score_by_prod_usage && PROD.contains(&context.pod.priority);
-    let used = used(
-        context,
-        metric,
-        node,
-        if by_prod { View::Prod } else { View::Whole },
-    );
+    let view = match (&args.score_aggregated, by_prod) {
+        (_, true) => View::Prod,
+        (Some((kind, seconds)), _) => View::Aggregated(kind.clone(), *seconds),
+        (None, _) => View::Whole,
+    };
+    let used = used(context, metric, node, &view);
     let (mut sum, mut weights, mut least) = (0, 0, MAX_SCORE);
     for index in 0..RESOURCES.len() {
-        let there = context.cluster.nodes.allocatable(RESOURCES[index], node);
-        let after = used[index] + estimate(args, context.pod, index);
+        let there = capacity(context, node, index);
+        let after = used[index] + estimate(context, context.pod, index);
         let score = if there == 0 || after > there {
             0
         } else {
@@ -288,6 +377,143 @@ mod tests {
             "n",
             "Unschedulable: node(s) cpu usage exceed threshold",
         );
+    }
+
+    /// cpu of the node in percent of ten cores: 60 used, 40 by production, 10 by the system, 50 and 70 on average.
+    const REPORT: &str = r#"{"nodeUsage":{"resources":{"cpu":"6","memory":"1Gi"}},
+        "systemUsage":{"resources":{"cpu":"1","memory":"0"}},
+        "aggregatedNodeUsages":[
+            {"duration":"5m","usage":{"p95":{"resources":{"cpu":"5","memory":"1Gi"}}}},
+            {"duration":"30m","usage":{"p95":{"resources":{"cpu":"7","memory":"1Gi"}}}}]}"#;
+
+    /// A pod that will use 1 % of the node by estimate, under these arguments, on a node with these annotations.
+    #[track_caller]
+    fn check(
+        change: impl FnOnce(&mut super::LoadArgs),
+        annotations: &str,
+        priority: i32,
+        fits: bool,
+    ) {
+        let json = format!(
+            r#"{{"metadata":{{"name":"n","annotations":{annotations}}},
+                "status":{{"allocatable":{{"cpu":"10","memory":"10Gi","pods":"10"}}}}}}"#
+        );
+        let mut kit = Kit::with_nodes(&[&json]);
+        kit.set_report(
+            "n",
+            REPORT,
+            r#"[{"namespace":"d","name":"a","priority":"koord-prod",
+            "podUsage":{"resources":{"cpu":"4","memory":"0"}}}]"#,
+        );
+        change(&mut kit.profile.args.load);
+        let pod = format!(
+            r#"{{"metadata":{{"namespace":"d","name":"p"}},"spec":{{"priority":{priority},"containers":
+                [{{"resources":{{"requests":{{"cpu":"118m","memory":"1Mi"}}}}}}]}}}}"#
+        );
+        let verdict = kit.verdict(PLUGIN, &pod, "n");
+        assert_eq!(verdict == "fits", fits, "{verdict}");
+    }
+
+    #[test]
+    fn which_figures_count_against_which_thresholds() {
+        let at = |cpu: i64| [Some(cpu), None];
+        // 61 % of it would be used.
+        check(|args| args.thresholds = at(61), "{}", 0, true);
+        check(|args| args.thresholds = at(60), "{}", 0, false);
+        // Production alone: 41 %, with the system 51 %.
+        for (limit, system, fits) in [
+            (41, false, true),
+            (40, false, false),
+            (50, true, false),
+            (51, true, true),
+        ] {
+            let change = |args: &mut super::LoadArgs| {
+                args.prod_thresholds = Some(at(limit));
+                args.prod_includes_system = system;
+            };
+            check(change, "{}", 9500, fits);
+        }
+        // Who is not production is held against the whole, 65 %.
+        check(|args| args.prod_thresholds = Some(at(1)), "{}", 100, true);
+        // Aggregates: of five minutes 51 %, of the longest time 71 %; one that is not there is no use.
+        for (kind, seconds, limit, fits) in [
+            ("p95", 300, 51, true),
+            ("p95", 300, 50, false),
+            ("p95", 0, 71, true),
+            ("p95", 0, 70, false),
+            ("p99", 300, 1, true),
+        ] {
+            let change = |args: &mut super::LoadArgs| {
+                args.aggregated = Some((kind.into(), seconds, at(limit)));
+            };
+            check(change, "{}", 0, fits);
+        }
+    }
+
+    #[test]
+    fn nodes_have_a_word_of_their_own() {
+        let own = r#"{"scheduling.koordinator.sh/usage-thresholds":"{\"usageThresholds\":{\"cpu\":60}}"}"#;
+        check(|_| {}, own, 0, false);
+        let own = r#"{"scheduling.koordinator.sh/usage-thresholds":"{\"usageThresholds\":{\"cpu\":61}}"}"#;
+        check(|args| args.thresholds = [Some(10), None], own, 0, true);
+        // Twenty cores in truth: 31 %.
+        let raw = r#"{"node.koordinator.sh/raw-allocatable":"{\"cpu\":\"20\"}"}"#;
+        check(|args| args.thresholds = [Some(31), None], raw, 0, true);
+        check(|args| args.thresholds = [Some(30), None], raw, 0, false);
+    }
+
+    #[test]
+    fn old_reports() {
+        let asks = pod(r#"{"cpu":"1"}"#);
+        let mut kit = kit("9", "9Gi", 180);
+        kit.profile.args.load.schedule_when_expired = true;
+        kit.check(PLUGIN, &asks, "n", "fits");
+        kit.profile.args.load.schedule_when_expired = false;
+        kit.profile.args.load.filter_expired = false;
+        kit.check(PLUGIN, &asks, "n", "fits");
+        kit.profile.args.load.filter_expired = true;
+        kit.profile.args.load.expiration_seconds = 300;
+        kit.check(
+            PLUGIN,
+            &asks,
+            "n",
+            "Unschedulable: node(s) cpu usage exceed threshold",
+        );
+    }
+
+    /// What batch pods ask for is their own; without anything, little is assumed.
+    #[test]
+    fn estimates() {
+        for (priority, requests, percent) in [
+            (0, r#"{"cpu":"1"}"#, 9),
+            (0, r#"{"kubernetes.io/batch-cpu":"4000"}"#, 3),
+            (5500, r#"{"kubernetes.io/batch-cpu":"4000"}"#, 34),
+            (7500, r#"{"kubernetes.io/mid-cpu":"2000"}"#, 17),
+            (0, "{}", 3),
+        ] {
+            let mut kit = kit("0", "0", 0);
+            let pod = format!(
+                r#"{{"spec":{{"priority":{priority},"containers":[{{"resources":{{"requests":{requests}}}}}]}}}}"#
+            );
+            for (limit, fits) in [(percent, true), (percent - 1, false)] {
+                kit.profile.args.load.thresholds = [Some(limit), None];
+                let verdict = kit.verdict(PLUGIN, &pod, "n");
+                assert_eq!(verdict == "fits", fits, "{requests} {limit}: {verdict}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_scarcest_resource_may_weigh_more() {
+        let mut kit = kit("4", "9Gi", 0);
+        let asks = pod(r#"{"cpu":"1","memory":"1Mi"}"#);
+        // 51 % and 9 % would be left.
+        kit.check_scores(PLUGIN, &asks, &[("n", 30)]);
+        kit.profile.args.load.dominant_weight = 2;
+        kit.check_scores(PLUGIN, &asks, &[("n", 19)]);
+        kit.profile.args.load.weights = [1, 0];
+        kit.profile.args.load.dominant_weight = 0;
+        kit.check_scores(PLUGIN, &asks, &[("n", 51)]);
     }
 
     #[test]

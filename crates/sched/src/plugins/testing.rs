@@ -9,7 +9,6 @@ use crate::framework::plugin::Plugin;
 use crate::framework::profile::Profile;
 use crate::framework::score;
 use crate::framework::state::{Context, CycleState, PreFilter};
-use crate::framework::status::Statuses;
 use crate::model::{Pod, decode};
 use crate::plugins::{self, plans::Plans};
 use crate::time::Time;
@@ -108,6 +107,16 @@ impl Kit {
         let json = format!(
             r#"{{"metadata":{{"name":"{node}"}},"status":{{"updateTime":"{updated}","nodeMetric":
                 {{"nodeUsage":{{"resources":{{"cpu":"{cpu}","memory":"{memory}"}}}}}}}}}}"#
+        );
+        let metric = decode::node_metric(json.as_bytes(), &mut self.cluster.names).unwrap();
+        self.cluster.metrics.insert(metric.node, metric);
+    }
+
+    /// The same with whatever a report may have.
+    pub fn set_report(&mut self, node: &str, usage: &str, pods: &str) {
+        let updated = jiff::Timestamp::from_microsecond(self.now.0).unwrap();
+        let json = format!(
+            r#"{{"metadata":{{"name":"{node}"}},"status":{{"updateTime":"{updated}","nodeMetric":{usage},"podsMetric":{pods}}}}}"#
         );
         let metric = decode::node_metric(json.as_bytes(), &mut self.cluster.names).unwrap();
         self.cluster.metrics.insert(metric.node, metric);

@@ -220,6 +220,11 @@ fn volume_args(args: &Value) -> core::VolumeBindingArgs {
 fn load_args(args: &Value) -> LoadArgs {
     let mut load = LoadArgs::default();
     let pair = |value: &Value| [value["cpu"].as_i64(), value["memory"].as_i64()];
+    let seconds = |value: &Value| {
+        let span = value.as_str().and_then(super::duration::GoDuration::parse);
+        let span = span.unwrap_or_default().duration();
+        i64::try_from(span.as_secs()).unwrap_or(0)
+    };
     if args["usageThresholds"].is_object() {
         load.thresholds = pair(&args["usageThresholds"]);
     }
@@ -229,11 +234,7 @@ fn load_args(args: &Value) -> LoadArgs {
     let aggregated = &args["aggregated"];
     if aggregated["usageThresholds"].is_object() {
         let kind = aggregated["usageAggregationType"].as_str().unwrap_or("p95");
-        let span = aggregated["usageAggregatedDuration"].as_str();
-        let span = span
-            .and_then(super::duration::GoDuration::parse)
-            .unwrap_or_default();
-        let seconds = i64::try_from(span.duration().as_secs()).unwrap_or(0);
+        let seconds = seconds(&aggregated["usageAggregatedDuration"]);
         load.aggregated = Some((kind.into(), seconds, pair(&aggregated["usageThresholds"])));
     }
     for (own, field) in [
@@ -253,8 +254,19 @@ fn load_args(args: &Value) -> LoadArgs {
     if let Some(filter) = args["filterExpiredNodeMetrics"].as_bool() {
         load.filter_expired = filter;
     }
-    if let Some(by_prod) = args["scoreAccordingProdUsage"].as_bool() {
-        load.score_by_prod_usage = by_prod;
+    for (own, field) in [
+        (&mut load.score_by_prod_usage, "scoreAccordingProdUsage"),
+        (&mut load.prod_includes_system, "prodUsageIncludeSys"),
+        (
+            &mut load.schedule_when_expired,
+            "enableScheduleWhenNodeMetricsExpired",
+        ),
+    ] {
+        *own = args[field].as_bool().unwrap_or(*own);
+    }
+    if let Some(kind) = aggregated["scoreAggregationType"].as_str() {
+        let seconds = seconds(&aggregated["scoreAggregatedDuration"]);
+        load.score_aggregated = Some((kind.into(), seconds));
     }
     load
 }
