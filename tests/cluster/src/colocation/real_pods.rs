@@ -55,20 +55,20 @@ pub fn figures_are_true(stage: &Stage<'_>, api: &Server) -> Result<String> {
         Ok((*asked == json!(AVERAGED as u64)).then_some(()))
     })?;
     let mut last = String::new();
-    let mut trouble = None;
+    let mut outcome = Ok(0.0);
     for _ in 0..REPORTS {
         let metric = next_report(api, &path, &mut last, &readings)?;
-        trouble = compare(&metric, &readings).err();
-        if trouble.is_none() {
+        outcome = compare(&metric, &readings);
+        if outcome.is_ok() {
             break;
         }
     }
-    if let Some(trouble) = trouble {
-        bail!(
-            "{REPORTS} reports are not true; the last: {trouble:#}; the agent: {}",
+    let furthest = outcome.with_context(|| {
+        format!(
+            "{REPORTS} reports are not true; the agent: {}",
             agent.last_words()
-        );
-    }
+        )
+    })?;
     let described = agent.wait("the node lends", || {
         let described = kubectl.text(&format!("describe node {NODE}"))?;
         Ok(described
@@ -82,7 +82,10 @@ pub fn figures_are_true(stage: &Stage<'_>, api: &Server) -> Result<String> {
     let slo = object(&kubectl, &format!("get nodeslo {NODE}"))?;
     ensure!(slo.is_some(), "there is no NodeSLO");
     kubectl.text(&format!("delete node {NODE}"))?;
-    Ok(format!("within {} %", TOLERANCE * 100.0))
+    Ok(format!(
+        "no figure is further off than {:.2} %",
+        furthest * 100.0
+    ))
 }
 
 /// By the operator's configuration, as anybody would.
@@ -105,7 +108,7 @@ fn ask_for_short_averages(kubectl: &Kubectl<'_>) -> Result<()> {
 /// They all hold memory; two are held back at steady rates, one works in bursts.
 fn pods() -> Vec<(&'static str, Value)> {
     let spin = "while :; do :; done";
-    let bursts = "while :; do i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; sleep 1; done";
+    let bursts = "while :; do i=0; while [ $i -lt 800000 ]; do i=$((i+1)); done; sleep 1; done";
     let pod = |mebibytes: u32, then: &str, resources: Value| {
         let bytes = mebibytes << 20;
         let script = format!("cat /dev/zero | busybox head -c {bytes} > /held/it; {then}");
@@ -169,11 +172,12 @@ fn seconds(time: &str) -> Result<f64> {
     Ok(time.as_second() as f64)
 }
 
-fn compare(metric: &Value, readings: &Readings) -> Result<()> {
+/// How far the worst figure is from the truth, as a share of it.
+fn compare(metric: &Value, readings: &Readings) -> Result<f64> {
     let status = &metric["status"];
     let end = seconds(status["updateTime"].as_str().context("no time")?)?;
     let usage = &status["nodeMetric"];
-    let node = check("the node", &usage["nodeUsage"], readings, 0, end)?;
+    let (node, mut furthest) = check("the node", &usage["nodeUsage"], readings, 0, end)?;
     let pods = status["podsMetric"].as_array().context("no pods")?;
     let mut sum = check_system(&usage["systemUsage"])?;
     for (number, (name, qos, priority)) in PODS.into_iter().enumerate() {
@@ -185,7 +189,8 @@ fn compare(metric: &Value, readings: &Readings) -> Result<()> {
             pod["qos"] == qos && pod["priority"] == priority,
             "{pod} is not {qos} of {priority}"
         );
-        let used = check(name, &pod["podUsage"], readings, number + 1, end)?;
+        let (used, off) = check(name, &pod["podUsage"], readings, number + 1, end)?;
+        furthest = furthest.max(off);
         sum.cpu += used.cpu;
         sum.memory += used.memory;
     }
@@ -195,21 +200,21 @@ fn compare(metric: &Value, readings: &Readings) -> Result<()> {
         near(node.cpu, sum.cpu) && near(node.memory, sum.memory),
         "{node:?} is not the sum of its parts, {sum:?}"
     );
-    Ok(())
+    Ok(furthest)
 }
 
 fn check_system(reported: &Value) -> Result<Used> {
     figures(reported).with_context(|| format!("the system: {reported}"))
 }
 
-/// Gives what was reported.
+/// Gives what was reported, and how far that is from the truth.
 fn check(
     name: &str,
     reported: &Value,
     readings: &Readings,
     number: usize,
     end: f64,
-) -> Result<Used> {
+) -> Result<(Used, f64)> {
     let told = figures(reported).with_context(|| format!("{name}: {reported}"))?;
     let mut nearest = [f64::INFINITY; 2];
     let mut truth = None;
@@ -218,7 +223,8 @@ fn check(
         let to = end + ENDS.0 + (ENDS.1 - ENDS.0) * f64::from(step) / f64::from(steps);
         let used = readings.used(number, to - AVERAGED, to)?;
         let off = |told: f64, truth: f64| (told - truth).abs() / truth;
-        nearest[0] = nearest[0].min(off(told.cpu, used.cpu));
+        // Parts of a thousandth of a core are cut off.
+        nearest[0] = nearest[0].min(off(told.cpu + 0.0005, used.cpu));
         nearest[1] = nearest[1].min(off(told.memory, used.memory));
         truth = Some(used);
     }
@@ -226,7 +232,7 @@ fn check(
         nearest.iter().all(|off| *off <= TOLERANCE),
         "{name} is told to use {told:?}, off by {nearest:.4?} of {truth:?}"
     );
-    Ok(told)
+    Ok((told, nearest[0].max(nearest[1])))
 }
 
 /// Cores and bytes.
