@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{
-    Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations, Gate,
-    Habits, LookupError, PathPatternError, TokenReviewer,
+    Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
+    Filters, Gate, Habits, LookupError, PathPatternError, TokenReviewer,
 };
 use crate::clients::{self, Clients, ConfigError};
+use crate::metrics::Work;
 use crate::serve::{
     self, BindError, Bound, Certificate, KeyPairFiles, NamedFiles, SelfSigned, Suites, Tls,
 };
@@ -140,6 +141,7 @@ impl Config {
         let reviews = for_access.client_for("authorization", Some(REVIEWS), REVIEWED_WITHIN);
         let gate = Gate {
             habits: Habits::default(),
+            filters: Filters::default(),
             authenticator: Authenticator {
                 front_proxy: delegation.front_proxy.clone(),
                 client_ca: delegation.client_ca.clone(),
@@ -202,6 +204,13 @@ impl Serving {
 }
 
 impl Front {
+    /// What is done in the background to stay current.
+    pub fn work(&self) -> Vec<Work> {
+        let reloading = self.bound.counters().reloading.clone();
+        let delegation = self.delegation.work().iter().cloned();
+        delegation.chain([reloading]).collect()
+    }
+
     /// Keeps credentials and what the cluster says about whom to believe current.
     pub fn keep_current(&self, shutdown: &Shutdown) {
         if let Some(client) = self.clients.first().map(Clients::client) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_ground::front;
 
 use crate::api::{Announced, Browsers, Verbosity};
+use crate::audit::Audit;
 
 /// How the API is served, and to whom.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub struct Config {
     pub shutdown_delay: Duration,
     /// Sets how much is logged, where that is the server's to say.
     pub verbosity: Option<Verbosity>,
+    /// `None`: nothing is written down.
+    pub audit: Option<Audit>,
 }
 
 impl Config {
@@ -36,6 +39,7 @@ impl Config {
             request_timeout: Duration::from_secs(60),
             shutdown_delay: Duration::ZERO,
             verbosity: None,
+            audit: None,
         }
     }
 }

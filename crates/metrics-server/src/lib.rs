@@ -5,6 +5,7 @@
 //! amount to, `api` shows that as [`rows`].
 
 pub mod api;
+pub mod audit;
 pub mod collector;
 pub mod config;
 pub mod decode;

@@ -75,6 +75,8 @@ impl Config {
                 sockets: front.bound.counters(),
                 gate: front.gate.clone(),
                 traffic: clients.traffic(),
+                work: front.work(),
+                audit: self.audit.clone(),
             },
             announced: Announced {
                 past: figures.history.is_some(),
@@ -83,6 +85,7 @@ impl Config {
             browsers: self.browsers,
             address: format!(":{}", front.bound.local_addr().port()),
             verbosity: self.verbosity,
+            audit: self.audit,
         });
         Ok(Server {
             front,

@@ -40,8 +40,9 @@ pub struct Log(Arc<dyn Fn(EnvFilter) + Send + Sync>);
 
 impl Log {
     /// From now on this is logged, in klog's numbers.
-    pub fn set_verbosity(&self, verbosity: i32) {
-        (self.0)(EnvFilter::new(quieted(level(verbosity))));
+    pub fn set_verbosity(&self, verbosity: u32) {
+        let level = level(i32::try_from(verbosity).unwrap_or(i32::MAX));
+        (self.0)(EnvFilter::new(quieted(level)));
         tracing::info!(verbosity, "how much is logged was changed");
     }
 }
@@ -63,7 +64,7 @@ impl LogArgs {
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
             .with_writer(std::io::stderr);
-        // Whoever holds the log no longer logs: there is nothing to be said about it.
+        // It fails only when the log is gone, and then there is nobody to tell.
         let log = match json || self.log_format == LogFormat::Json {
             true => {
                 let builder = builder.json().with_filter_reloading();

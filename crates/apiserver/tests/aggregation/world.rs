@@ -23,7 +23,7 @@ use plimsoll_apiserver::embed::{Config, Running};
 use plimsoll_apiserver::server::Trusted;
 use plimsoll_ground::auth::{
     Access, Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
-    Gate, Habits, TokenReviewer,
+    Filters, Gate, Habits, TokenReviewer,
 };
 use plimsoll_ground::serve::{self, Certificate, Clients, Serving, Tls, certified_key};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -271,6 +271,7 @@ impl Aggregated {
         let tokens = TokenReviewer::new(client.clone(), Vec::new(), Duration::from_secs(10));
         let gate = Gate {
             habits: Habits::default(),
+            filters: Filters::default(),
             authenticator: Authenticator {
                 front_proxy: delegation.front_proxy.clone(),
                 client_ca: delegation.client_ca.clone(),

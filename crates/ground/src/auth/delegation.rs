@@ -9,6 +9,7 @@ use kube::runtime::watcher;
 
 use super::front_proxy::{FrontProxy, FrontProxyRules};
 use crate::files::{LOOK_EVERY, Watcher};
+use crate::metrics::Work;
 use crate::reflect::{Change, Gate, Reflector};
 use crate::serve::{Trust, TrustError};
 use crate::shutdown::Shutdown;
@@ -77,6 +78,8 @@ pub enum LookupError {
 pub struct Delegation {
     pub client_ca: Trust,
     pub front_proxy: FrontProxy,
+    /// Taking what the ConfigMap says of either.
+    work: [Work; 2],
     config: DelegationConfig,
 }
 
@@ -86,6 +89,10 @@ impl Delegation {
         let delegation = Self {
             client_ca: Trust::nobody(),
             front_proxy: FrontProxy::none(),
+            work: [
+                Work::new("DynamicConfigMapCABundle-client-ca"),
+                Work::new("RequestHeaderAuthRequestController"),
+            ],
             config,
         };
         delegation.read_files()?;
@@ -128,30 +135,44 @@ impl Delegation {
     fn take(&self, map: &ConfigMap) -> Result<(), LookupError> {
         let data = map.data.clone().unwrap_or_default();
         let text = |key: &str| data.get(key).map_or("", String::as_str);
+        let [of_clients, of_proxy] = &self.work;
         if self.config.front_proxy.is_none() {
-            let rules = rules(&text)?;
-            let key = "requestheader-client-ca-file";
-            if text(key).is_empty() {
-                return Err(LookupError::NoFrontProxy);
-            }
-            let replaced = self.front_proxy.trust.replace(text(key).as_bytes());
-            if replaced.map_err(|source| LookupError::Authorities { key, source })? {
-                tracing::info!("the front proxy's authority is known");
-            }
-            self.front_proxy.set_rules(rules);
+            of_proxy.run(|| self.take_front_proxy(&text))?;
         }
-        let key = "client-ca-file";
         if self.config.client_ca_file.is_none() {
-            match text(key) {
-                // A cluster may know no client certificates.
-                "" => self.client_ca.clear(),
-                pem => {
-                    let replaced = self.client_ca.replace(pem.as_bytes());
-                    replaced.map_err(|source| LookupError::Authorities { key, source })?;
-                }
-            }
+            of_clients.run(|| self.take_client_ca(text("client-ca-file")))?;
         }
         Ok(())
+    }
+
+    fn take_front_proxy<'a>(&self, text: &impl Fn(&str) -> &'a str) -> Result<(), LookupError> {
+        let rules = rules(text)?;
+        let key = "requestheader-client-ca-file";
+        if text(key).is_empty() {
+            return Err(LookupError::NoFrontProxy);
+        }
+        let replaced = self.front_proxy.trust.replace(text(key).as_bytes());
+        if replaced.map_err(|source| LookupError::Authorities { key, source })? {
+            tracing::info!("the front proxy's authority is known");
+        }
+        self.front_proxy.set_rules(rules);
+        Ok(())
+    }
+
+    fn take_client_ca(&self, pem: &str) -> Result<(), LookupError> {
+        // A cluster may know no client certificates.
+        if pem.is_empty() {
+            self.client_ca.clear();
+            return Ok(());
+        }
+        let key = "client-ca-file";
+        let replaced = self.client_ca.replace(pem.as_bytes());
+        replaced.map_err(|source| LookupError::Authorities { key, source })?;
+        Ok(())
+    }
+
+    pub(crate) fn work(&self) -> &[Work] {
+        &self.work
     }
 
     /// Keeps it true until the end: the ConfigMap is watched, and so are the files.

@@ -1,5 +1,8 @@
 //! Authentication and authorization in front of a service.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode, request};
@@ -11,7 +14,7 @@ use super::authorize::{Access, Authorizer, Decision};
 use super::impersonate::{Habits, Impersonation, Judge};
 use super::review::ReviewError;
 use super::user::UserInfo;
-use crate::metrics::Page;
+use crate::metrics::{Histograms, Page};
 use crate::rest::status::Failure;
 use crate::serve::LastOnHttp2;
 
@@ -21,7 +24,33 @@ pub struct Gate {
     pub authenticator: Authenticator,
     pub authorizer: Authorizer,
     pub habits: Habits,
+    pub filters: Filters,
 }
+
+/// How long requests were held up on their way in, by what. Clones count the same.
+#[derive(Debug, Clone)]
+pub struct Filters(Arc<Histograms<1>>);
+
+/// From a tenth of a millisecond.
+const FILTER_BOUNDS: [f64; 13] = [
+    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
+];
+
+impl Default for Filters {
+    fn default() -> Self {
+        Self(Arc::new(Histograms::new(["filter"], FILTER_BOUNDS)))
+    }
+}
+
+impl Filters {
+    pub fn held_up(&self, by: &str, since: Instant) {
+        self.0.observe([by], since.elapsed().as_secs_f64());
+    }
+}
+
+/// Who really asks, on a request that is made as somebody else.
+#[derive(Debug, Clone)]
+pub struct ActsFor(pub UserInfo);
 
 /// Why somebody was not let through.
 #[derive(Debug, Clone)]
@@ -45,6 +74,12 @@ impl Gate {
     pub fn write(&self, page: &mut Page) {
         self.authenticator.write(page);
         self.authorizer.write(page);
+        self.habits.write(page);
+        self.filters.0.write(
+            page,
+            "apiserver_request_filter_duration_seconds",
+            "[ALPHA] Time that requests took on their way in, by what held them up.",
+        );
     }
 
     /// Who asks, or whom they act as, if they may. Takes the credentials out of the request's headers.
@@ -64,16 +99,32 @@ impl Gate {
         head: &mut request::Parts,
         access: &Access,
     ) -> Result<UserInfo, Refusal> {
+        let began = Instant::now();
         let user = self.authenticator.authenticate(head).await;
+        self.filters.held_up("authentication", began);
         let user = user.map_err(|error| {
             tracing::debug!(%error, uri = %head.uri, "unauthenticated request");
             Refusal::Unauthorized(error)
         })?;
+        let began = Instant::now();
+        let user = self.as_whom(head, user, access).await;
+        self.filters.held_up("constrainedimpersonation", began);
+        user
+    }
+
+    /// They themselves, unless they want to act as somebody else.
+    async fn as_whom(
+        &self,
+        head: &mut request::Parts,
+        user: UserInfo,
+        access: &Access,
+    ) -> Result<UserInfo, Refusal> {
         let other = Impersonation::wanted(&head.headers).map_err(Refusal::BadRequest)?;
         let Some(other) = other else {
             return Ok(user);
         };
         Impersonation::strip(&mut head.headers);
+        head.extensions.insert(ActsFor(user.clone()));
         let resolved = other.resolve(&user, access, &self.habits, self).await;
         resolved.inspect(|other| {
             tracing::info!(user = user.name, acts_as = other.name, uri = %head.uri, "impersonation");
@@ -87,7 +138,10 @@ impl Gate {
         user: &UserInfo,
         access: Access,
     ) -> Result<(), Refusal> {
-        match self.authorizer.decide(user, &access).await {
+        let began = Instant::now();
+        let decision = self.authorizer.decide(user, &access).await;
+        self.filters.held_up("authorization", began);
+        match decision {
             Ok(Decision::Allowed) => Ok(()),
             Ok(Decision::Refused { reason }) => Err(forbid(user, &access, &reason)),
             Err(error) => Err(Refusal::Undecided {

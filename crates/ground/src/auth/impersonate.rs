@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::header::HeaderName;
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use super::account;
 use super::authorize::Access;
 use super::user::{ANONYMOUS, MASTERS, UNAUTHENTICATED, UserInfo};
+use crate::metrics::{Counters, Histograms, Page};
 use crate::percent::decoded;
 use crate::rest::field::{FieldError, Path, quote, summary};
 
@@ -48,15 +50,78 @@ pub trait Judge {
 
 /// Which way each user was last allowed: it is tried first, and so it is what a refusal speaks of. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Habits(Arc<Mutex<HashMap<String, Mode>>>);
+pub struct Habits(Arc<Remembered>);
+
+#[derive(Debug)]
+struct Remembered {
+    modes: Mutex<HashMap<String, Mode>>,
+    attempts: Tally,
+    checks: Tally,
+}
+
+/// How often, and how long it took, by what came of it and the way.
+#[derive(Debug)]
+struct Tally {
+    total: Counters<2>,
+    took: Histograms<2>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let labels = ["decision", "mode"];
+        // Doubling from a millisecond to 16 seconds.
+        let bounds: Vec<f64> = (0..15).map(|power| 0.001 * f64::from(1 << power)).collect();
+        Self {
+            total: Counters::new(labels),
+            took: Histograms::new(labels, bounds),
+        }
+    }
+}
+
+impl Tally {
+    fn count(&self, allowed: bool, mode: &str, took: Duration) {
+        let decision = if allowed { "allowed" } else { "denied" };
+        self.total.count([decision, mode]);
+        self.took.observe([decision, mode], took.as_secs_f64());
+    }
+
+    fn write(&self, page: &mut Page, what: &str) {
+        self.took.write(
+            page,
+            &format!("apiserver_impersonation_{what}_duration_seconds"),
+            "[ALPHA] Time that it took to say whether somebody may act as somebody else.",
+        );
+        self.total.write(
+            page,
+            &format!("apiserver_impersonation_{what}_total"),
+            "[ALPHA] Times that it was asked whether somebody may act as somebody else.",
+        );
+    }
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Self {
+            modes: Mutex::default(),
+            attempts: Tally::default(),
+            checks: Tally::default(),
+        }
+    }
+}
 
 impl Habits {
+    /// How impersonation goes.
+    pub(super) fn write(&self, page: &mut Page) {
+        self.0.attempts.write(page, "attempts");
+        self.0.checks.write(page, "authorization_attempts");
+    }
+
     fn of(&self, user: &str) -> Option<Mode> {
-        self.0.lock().get(user).copied()
+        self.0.modes.lock().get(user).copied()
     }
 
     fn note(&self, user: &str, mode: Mode) {
-        let mut modes = self.0.lock();
+        let mut modes = self.0.modes.lock();
         if modes.len() >= REMEMBERED {
             modes.clear();
         }
@@ -115,6 +180,14 @@ impl Mode {
             Self::ServiceAccount => "serviceaccount",
             Self::UserInfo => "user-info",
             Self::Legacy => "",
+        }
+    }
+
+    /// As it is counted.
+    fn shown(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            narrow => narrow.name(),
         }
     }
 
@@ -185,16 +258,20 @@ impl Impersonation {
         habits: &Habits,
         judge: &J,
     ) -> Result<UserInfo, J::Refusal> {
+        let began = Instant::now();
+        let attempts = &habits.0.attempts;
         let mut refusal = None;
         for way in self.ways(asker, access, habits.of(&asker.name)) {
-            match way.is_open(judge).await {
+            match way.is_open(judge, &habits.0.checks).await {
                 Ok(()) => {
+                    attempts.count(true, way.mode.shown(), began.elapsed());
                     habits.note(&asker.name, way.mode);
                     return Ok(way.user);
                 }
                 Err(refused) => refusal = refusal.or(Some(refused)),
             }
         }
+        attempts.count(false, "", began.elapsed());
         // There is always a way to be refused.
         let nobody = || judge.refuse(asker, access, "all impersonation modes failed");
         Err(refusal.unwrap_or_else(nobody))
@@ -324,22 +401,36 @@ impl Impersonation {
 }
 
 impl Way {
-    async fn is_open<J: Judge>(&self, judge: &J) -> Result<(), J::Refusal> {
+    async fn is_open<J: Judge>(&self, judge: &J, checks: &Tally) -> Result<(), J::Refusal> {
         for need in &self.needs {
             match need {
-                Need::One(access) => judge.confirm(&self.asker, access).await?,
+                Need::One(access) => self.confirm(access, judge, checks).await?,
                 Need::Many(all, each) => {
-                    if judge.confirm(&self.asker, all).await.is_ok() {
+                    if self.confirm(all, judge, checks).await.is_ok() {
                         continue;
                     }
                     for access in each {
-                        judge.confirm(&self.asker, access).await?;
+                        self.confirm(access, judge, checks).await?;
                     }
                 }
                 Need::Never(access, why) => return Err(judge.refuse(&self.asker, access, why)),
             }
         }
         Ok(())
+    }
+}
+
+impl Way {
+    async fn confirm<J: Judge>(
+        &self,
+        access: &Access,
+        judge: &J,
+        checks: &Tally,
+    ) -> Result<(), J::Refusal> {
+        let began = Instant::now();
+        let confirmed = judge.confirm(&self.asker, access).await;
+        checks.count(confirmed.is_ok(), self.mode.shown(), began.elapsed());
+        confirmed
     }
 }
 

@@ -28,7 +28,7 @@ pub use authorize::{Access, Authorizer, AuthorizerConfig, Decision, PathPatternE
 pub use certificate::{CertificateError, common_name, user_of_certificate};
 pub use delegation::{Delegation, DelegationConfig, FrontProxyFiles, LookupError};
 pub use front_proxy::{FrontProxy, FrontProxyRules};
-pub use gate::{Gate, Refusal};
+pub use gate::{ActsFor, Filters, Gate, Refusal};
 pub use impersonate::{Habits, Impersonation, Judge};
 pub use review::ReviewError;
 pub use token::TokenReviewer;

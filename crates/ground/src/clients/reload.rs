@@ -66,6 +66,7 @@ impl Config {
         let address = found.config.cluster_url.to_string();
         let namespace = found.config.default_namespace.clone();
         let current = Arc::new(ArcSwap::from_pointee(client(found.config.clone())?));
+        self.traffic.made();
         Ok(Clients {
             source: self.source,
             server: self.server,
@@ -163,6 +164,7 @@ impl Clients {
                 other => other,
             }
         );
+        self.traffic.shared();
         let service = Current {
             current: Arc::clone(&self.current),
             limiter: rate.map(|(rate, burst)| Arc::new(Limiter::new(rate, burst))),

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,8 @@ struct Counts {
     sent: Histograms<2>,
     received: Histograms<2>,
     held_back: Histograms<2>,
+    /// Clients with connections of their own, and those that share them.
+    transports: [AtomicU64; 2],
 }
 
 impl Default for Traffic {
@@ -53,6 +56,7 @@ impl Default for Traffic {
             sent: Histograms::new(BY_HOST_AND_VERB, SIZES),
             received: Histograms::new(BY_HOST_AND_VERB, SIZES),
             held_back: Histograms::new(BY_HOST_AND_VERB, TIMES),
+            transports: Default::default(),
         }))
     }
 }
@@ -63,12 +67,12 @@ impl Traffic {
         counts.held_back.write(
             page,
             "rest_client_rate_limiter_duration_seconds",
-            "[BETA] Time that requests to the API server were held back to keep to a rate.",
+            "[ALPHA] Time that requests to the API server were held back to keep to a rate.",
         );
         counts.durations.write(
             page,
             "rest_client_request_duration_seconds",
-            "[BETA] Time that requests to the API server took.",
+            "[ALPHA] Time that requests to the API server took.",
         );
         counts.sent.write(
             page,
@@ -78,13 +82,40 @@ impl Traffic {
         counts.requests.write(
             page,
             "rest_client_requests_total",
-            "[BETA] Requests to the API server, by the status of the answer.",
+            "[ALPHA] Requests to the API server, by the status of the answer.",
         );
         counts.received.write(
             page,
             "rest_client_response_size_bytes",
             "[ALPHA] Bytes of the API server's answers.",
         );
+        let [made, shared] = counts
+            .transports
+            .each_ref()
+            .map(|count| count.load(Ordering::Relaxed) as f64);
+        let name = "rest_client_transport_cache_entries";
+        page.family(
+            name,
+            "gauge",
+            "[ALPHA] Sets of connections to the API server.",
+        );
+        page.sample(name, &[], made);
+        let name = "rest_client_transport_create_calls_total";
+        page.family(
+            name,
+            "counter",
+            "[ALPHA] Clients that were made, by whether they share connections.",
+        );
+        page.sample(name, &[("result", "hit")], shared);
+        page.sample(name, &[("result", "miss")], made);
+    }
+
+    pub(super) fn made(&self) {
+        self.0.transports[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn shared(&self) {
+        self.0.transports[1].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn held_back(&self, host: &str, method: &Method, waited: Duration) {

@@ -4,7 +4,9 @@ mod histogram;
 mod page;
 pub mod process;
 mod series;
+mod work;
 
 pub use histogram::Histogram;
 pub use page::{Labels, Page};
 pub use series::{Counters, Histograms};
+pub use work::Work;

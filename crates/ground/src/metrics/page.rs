@@ -58,6 +58,10 @@ impl Page {
         self.text.push_str(&other.text);
     }
 
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// With its families in the order of their names.
     #[must_use]
     pub fn sorted(self) -> Self {

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-#[derive(Debug, Default)]
+use crate::metrics::Work;
+
+#[derive(Debug)]
 pub struct Counters {
+    /// Taking certificates that have changed.
+    pub reloading: Work,
     connections: AtomicU64,
     open: AtomicU64,
     handshake_failures: AtomicU64,
@@ -12,6 +16,21 @@ pub struct Counters {
     crowded: AtomicU64,
     malformed: AtomicU64,
     too_large: AtomicU64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            reloading: Work::new("DynamicServingCertificateController"),
+            connections: AtomicU64::default(),
+            open: AtomicU64::default(),
+            handshake_failures: AtomicU64::default(),
+            reload_failures: AtomicU64::default(),
+            crowded: AtomicU64::default(),
+            malformed: AtomicU64::default(),
+            too_large: AtomicU64::default(),
+        }
+    }
 }
 
 /// Counts as open as long as it lives.

@@ -398,7 +398,7 @@ fn keep_current(tls: Arc<Live>, counters: Arc<Counters>, shutdown: Shutdown) {
     tokio::spawn(async move {
         let files = Watcher::new(paths, LOOK_EVERY);
         // They may have changed between being read and being watched.
-        if tls.reload().is_err() {
+        if counters.reloading.run(|| tls.reload()).is_err() {
             files.doubt();
         }
         loop {
@@ -406,7 +406,7 @@ fn keep_current(tls: Arc<Live>, counters: Arc<Counters>, shutdown: Shutdown) {
                 () = shutdown.begins() => return,
                 () = files.changed() => {}
             }
-            match tls.reload() {
+            match counters.reloading.run(|| tls.reload()) {
                 Ok(()) => tracing::info!("certificate reloaded"),
                 Err(error) => {
                     counters.reload_failed();

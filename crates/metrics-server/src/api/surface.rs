@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
-use plimsoll_ground::auth::{Gate, Refusal, UserInfo};
+use plimsoll_ground::auth::{Access, Gate, Refusal, UserInfo};
 use plimsoll_ground::health::{Class, Health, InFlight};
 use plimsoll_ground::metrics::process;
 use plimsoll_ground::reflect;
@@ -29,6 +29,7 @@ use super::row::{Kind, Row};
 use super::verbosity::{self, Verbosity};
 use super::version::{Announced, Version};
 use super::{aggregated, counted, discovery, options, pages, past, route};
+use crate::audit::{Audit, Audited, Refused};
 use crate::history::History;
 use crate::own::OwnMetrics;
 use crate::view::{Found, View};
@@ -55,6 +56,8 @@ pub struct Rooms {
     pub address: String,
     /// `None`: how much is logged is somebody else's to say.
     pub verbosity: Option<Verbosity>,
+    /// `None`: nothing is written down.
+    pub audit: Option<Audit>,
 }
 
 /// Answers requests. Clones are the same.
@@ -76,6 +79,7 @@ struct Asked {
     query: Query,
     info: RequestInfo,
     route: Route,
+    audit_id: HeaderValue,
 }
 
 impl Asked {
@@ -86,6 +90,7 @@ impl Asked {
         info.narrow(&query);
         Self {
             route: Route::of(&path),
+            audit_id: audit_id(&head.headers),
             head,
             query,
             info,
@@ -113,7 +118,9 @@ impl Asked {
     fn refused(&self, failure: &Failure) -> Answer {
         let pretty = self.query.get("pretty");
         let format = Format::of_refusal(&self.head.headers, pretty, self.offer());
-        answer::refusal(failure, format.as_ref())
+        let mut response = answer::refusal(failure, format.as_ref());
+        response.extensions_mut().insert(Refused(failure.clone()));
+        response
     }
 }
 
@@ -132,7 +139,6 @@ impl Surface {
         let began = Instant::now();
         let mut asked = Asked::new(head);
         let parts = &self.0.parts;
-        let audit_id = audit_id(&asked.head.headers);
         let class = Class::of(&asked.head);
         let mut under_way = parts.own.requests.begin(class == Class::Mutating);
         let origin = asked.head.headers.get(header::ORIGIN).cloned();
@@ -145,7 +151,7 @@ impl Surface {
             response.extensions_mut().insert(LastOnHttp2);
         }
         let headers = response.headers_mut();
-        headers.insert(AUDIT_ID, audit_id);
+        headers.insert(AUDIT_ID, asked.audit_id);
         headers
             .entry(header::CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
@@ -186,18 +192,62 @@ impl Surface {
         let identified = parts.gate.identify(&mut asked.head, &access).await;
         let outcome = identified.as_ref().map(|user| user.name.as_str());
         parts.own.access.identified(outcome, began.elapsed());
-        let user = match identified {
-            Ok(user) => user,
-            Err(refusal) => return turned_away(asked, &refusal),
+        let began = Instant::now();
+        let mut audited = parts.audit.as_ref().and_then(|audit| {
+            let id = asked.audit_id.to_str().unwrap_or_default();
+            let user = identified.as_ref().ok();
+            audit.begin(&asked.head, &asked.info, user, id)
+        });
+        parts.gate.filters.held_up("audit", began);
+        let response = match identified {
+            Ok(user) => {
+                self.known(asked, sent, class, &user, access, &mut audited)
+                    .await
+            }
+            Err(refusal) => {
+                if matches!(refusal, Refusal::Unauthorized(_))
+                    && let Some(audited) = audited.take()
+                {
+                    audited.unknown(&asked.head);
+                }
+                turned_away(asked, &refusal)
+            }
         };
-        let place = match parts.in_flight.enter(class, &user) {
+        let Some(mut audited) = audited else {
+            return response;
+        };
+        let refused = response.extensions().get::<Refused>();
+        let refused = refused.map(|Refused(failure)| failure);
+        audited.answered(response.status().as_u16(), refused);
+        response.map(|body| keeping(body, audited))
+    }
+
+    /// It is known who asks.
+    async fn known(
+        &self,
+        asked: &Asked,
+        sent: Sent,
+        class: Class,
+        user: &UserInfo,
+        access: Access,
+        audited: &mut Option<Audited>,
+    ) -> Answer {
+        let parts = &self.0.parts;
+        let place = match parts.in_flight.enter(class, user) {
             Ok(place) => place,
             Err(too_many) => return too_many.into_response().map(from_full),
         };
         let began = Instant::now();
-        let permitted = parts.gate.permit(&asked.head, &user, access).await;
+        let permitted = parts.gate.permit(&asked.head, user, access).await;
         let outcome = permitted.as_ref().copied();
         parts.own.access.judged(outcome, began.elapsed());
+        if let Some(audited) = audited {
+            match &permitted {
+                Ok(()) => audited.judged("allow", ""),
+                Err(Refusal::Forbidden { reason, .. }) => audited.judged("forbid", reason),
+                Err(_) => audited.judged("forbid", "internal error"),
+            }
+        }
         if let Err(refusal) = permitted {
             return turned_away(asked, &refusal);
         }
@@ -205,7 +255,7 @@ impl Surface {
             Ok(response) => response,
             Err(refused) => asked.refused(&refused),
         };
-        mark_strangers(&mut response, &user);
+        mark_strangers(&mut response, user);
         response.map(|body| keeping(body, Held(place)))
     }
 

@@ -14,10 +14,10 @@ const LONGEST: usize = 1024;
 
 /// Sets how much is logged, in klog's numbers. Clones do the same.
 #[derive(Clone)]
-pub struct Verbosity(Arc<dyn Fn(i32) + Send + Sync>);
+pub struct Verbosity(Arc<dyn Fn(u32) + Send + Sync>);
 
 impl Verbosity {
-    pub fn new(set: impl Fn(i32) + Send + Sync + 'static) -> Self {
+    pub fn new(set: impl Fn(u32) + Send + Sync + 'static) -> Self {
         Self(Arc::new(set))
     }
 }
@@ -38,10 +38,7 @@ pub async fn set(verbosity: Option<&Verbosity>, sent: Sent) -> Answer {
     };
     let level = match parsed(&text) {
         Ok(level) => level,
-        Err(why) => {
-            let text = format!("failed set klog.logging.verbosity {text}: {why}");
-            return answer(StatusCode::BAD_REQUEST, &text);
-        }
+        Err(why) => return answer(StatusCode::BAD_REQUEST, &why),
     };
     let Some(Verbosity(set)) = verbosity else {
         let text = "the log belongs to a program that this server is a part of";
@@ -53,16 +50,16 @@ pub async fn set(verbosity: Option<&Verbosity>, sent: Sent) -> Answer {
 }
 
 /// In Go's words where it is no number.
-fn parsed(text: &str) -> Result<i32, String> {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-    let shown = quote(text);
-    text.parse().map_err(|error: std::num::ParseIntError| {
-        let why = match error.kind() {
-            NegOverflow | PosOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        format!("strconv.ParseInt: parsing {shown}: {why}")
-    })
+fn parsed(text: &str) -> Result<u32, String> {
+    let why = match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        true => "value out of range",
+        false => "invalid syntax",
+    };
+    let refused = |_| format!("strconv.ParseUint: parsing {}: {why}", quote(text));
+    match why {
+        "invalid syntax" => Err(refused(())),
+        _ => text.parse().map_err(|_| refused(())),
+    }
 }
 
 /// A line of plain text.
@@ -80,17 +77,16 @@ mod tests {
     #[test]
     fn numbers_as_go_reads_them() {
         assert_eq!(parsed("4"), Ok(4));
-        assert_eq!(parsed("+4"), Ok(4));
-        assert_eq!(parsed("-1"), Ok(-1));
         let wrong = |text| parsed(text).unwrap_err();
-        assert_eq!(
-            wrong("x\n"),
-            "strconv.ParseInt: parsing \"x\\n\": invalid syntax"
-        );
+        for text in ["", "+4", "-1", "4 "] {
+            assert_eq!(
+                wrong(text),
+                format!("strconv.ParseUint: parsing \"{text}\": invalid syntax")
+            );
+        }
         assert_eq!(
             wrong("99999999999"),
-            "strconv.ParseInt: parsing \"99999999999\": value out of range"
+            "strconv.ParseUint: parsing \"99999999999\": value out of range"
         );
-        assert_eq!(wrong(""), "strconv.ParseInt: parsing \"\": invalid syntax");
     }
 }

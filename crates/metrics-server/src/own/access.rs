@@ -19,14 +19,8 @@ const BOUNDS: [f64; 15] = [
 #[derive(Debug, Clone, Default)]
 pub struct AccessCounts(Arc<Mutex<Counts>>);
 
-/// From a tenth of a millisecond.
-const FILTER_BOUNDS: [f64; 13] = [
-    0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
-];
-
 #[derive(Debug, Default)]
 struct Counts {
-    filters: BTreeMap<&'static str, Histogram>,
     authentication: BTreeMap<&'static str, Histogram>,
     authorization: BTreeMap<&'static str, Histogram>,
     users: BTreeMap<&'static str, u64>,
@@ -41,8 +35,7 @@ impl AccessCounts {
             Ok(_) | Err(Refusal::Forbidden { .. } | Refusal::BadRequest(_)) => "success",
             Err(_) => "error",
         };
-        observe(&mut counts.authentication, result, took, &BOUNDS);
-        observe(&mut counts.filters, "authentication", took, &FILTER_BOUNDS);
+        observe(&mut counts.authentication, result, took);
         if let Ok(user) = outcome {
             *counts.users.entry(shortened(user)).or_default() += 1;
         }
@@ -56,8 +49,7 @@ impl AccessCounts {
             Err(_) => "error",
         };
         let mut counts = self.0.lock();
-        observe(&mut counts.authorization, result, took, &BOUNDS);
-        observe(&mut counts.filters, "authorization", took, &FILTER_BOUNDS);
+        observe(&mut counts.authorization, result, took);
     }
 
     pub fn write(&self, page: &mut Page) {
@@ -67,14 +59,6 @@ impl AccessCounts {
             page.family(name, "counter", "[ALPHA] Requests by who sent them.");
             for (user, count) in &counts.users {
                 page.sample(name, &[("username", user)], *count as f64);
-            }
-        }
-        if !counts.filters.is_empty() {
-            let name = "apiserver_request_filter_duration_seconds";
-            let help = "[ALPHA] Time that requests took on their way in, by what held them up.";
-            page.family(name, "histogram", help);
-            for (filter, histogram) in &counts.filters {
-                page.histogram(name, &[("filter", filter)], histogram);
             }
         }
         let kinds = [
@@ -115,14 +99,9 @@ impl AccessCounts {
     }
 }
 
-fn observe(
-    into: &mut BTreeMap<&'static str, Histogram>,
-    result: &'static str,
-    took: Duration,
-    bounds: &'static [f64],
-) {
+fn observe(into: &mut BTreeMap<&'static str, Histogram>, result: &'static str, took: Duration) {
     into.entry(result)
-        .or_insert_with(|| Histogram::new(bounds.into()))
+        .or_insert_with(|| Histogram::new(BOUNDS.into()))
         .observe(took.as_secs_f64());
 }
 

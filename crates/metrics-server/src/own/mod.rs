@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use plimsoll_ground::auth::Gate;
 use plimsoll_ground::clients::Traffic;
-use plimsoll_ground::metrics::{Page, process};
+use plimsoll_ground::metrics::{Page, Work, process};
 use plimsoll_ground::serve::Counters;
 
 use crate::api::freshness::Freshness;
+use crate::audit::Audit;
 use crate::scrape::Telemetry;
 use crate::view::View;
 use access::AccessCounts;
@@ -28,6 +29,8 @@ pub struct OwnMetrics {
     pub sockets: Arc<Counters>,
     pub gate: Gate,
     pub traffic: Traffic,
+    pub audit: Option<Audit>,
+    pub work: Vec<Work>,
 }
 
 impl OwnMetrics {
@@ -44,8 +47,11 @@ impl OwnMetrics {
         self.access.write(&mut page);
         self.gate.write(&mut page);
         self.traffic.write(&mut page);
+        Audit::write(self.audit.as_ref(), &mut page);
+        Work::write_all(&self.work, &mut page);
         idle::write(&mut page);
         process::write(&mut page);
+        idle::count_families(&mut page);
         // The original sorts these, and puts its own behind them.
         let mut page = page.sorted();
         self.original(&mut page);

@@ -130,14 +130,19 @@ impl Requests {
         for (labels, histogram) in &answered.durations {
             page.histogram(name, &labels.pairs(), histogram);
         }
-        let name = "apiserver_request_sli_duration_seconds";
-        page.family(
-            name,
-            "histogram",
-            "[ALPHA] Time until an answer began, to be held against an objective.",
-        );
-        for (labels, histogram) in &answered.coarse {
-            page.histogram(name, &labels.pairs_of_reads(), histogram);
+        // The second is its old name.
+        for name in [
+            "apiserver_request_sli_duration_seconds",
+            "apiserver_request_slo_duration_seconds",
+        ] {
+            page.family(
+                name,
+                "histogram",
+                "[ALPHA] Time until an answer began, to be held against an objective.",
+            );
+            for (labels, histogram) in &answered.coarse {
+                page.histogram(name, &labels.pairs_of_reads(), histogram);
+            }
         }
         if !answered.sizes.is_empty() {
             let name = "apiserver_response_sizes";

@@ -1,13 +1,14 @@
 //! What the original lacks, and servers beside each other.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::world::{Client, World, until};
 use super::{MASTERS, NODES, PODS, items, kubelet};
 use crate::api::Verbosity;
+use crate::audit::{Audit, Log, LogConfig, Policy};
 
 /// With a node and two pods that have figures.
 async fn with_figures(world: &World) -> Client {
@@ -129,7 +130,7 @@ async fn swap_is_shown_to_whoever_asked_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn how_much_is_logged_is_changed_while_it_runs() {
-    let level = Arc::new(AtomicI32::new(0));
+    let level = Arc::new(AtomicU32::new(0));
     let set = Arc::clone(&level);
     let verbosity = Verbosity::new(move |to| set.store(to, Ordering::Relaxed));
     let world = World::new(|config| config.verbosity = Some(verbosity)).await;
@@ -142,7 +143,7 @@ async fn how_much_is_logged_is_changed_while_it_runs() {
         assert_eq!(reply.headers["content-type"], "text/plain");
         assert_eq!(level.swap(0, Ordering::Relaxed), 7);
         let reply = root.put(path, "loud").await;
-        let text = "failed set klog.logging.verbosity loud: strconv.ParseInt: parsing \"loud\": invalid syntax\n";
+        let text = "strconv.ParseUint: parsing \"loud\": invalid syntax\n";
         assert_eq!((reply.status, reply.body.as_str()), (400, text));
         assert_eq!(root.put(path, &"1".repeat(5000)).await.status, 400);
         assert_eq!(root.get(path).await.status, 406);
@@ -197,4 +198,67 @@ async fn one_of_two_replicas_ends_and_nobody_misses_it() {
     stop.store(true, Ordering::Relaxed);
     let answered = load.await.unwrap();
     assert!(answered[0] > 0, "{answered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asked_for_what_is_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audit.log");
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n\
+                  - {level: None, nonResourceURLs: [/version]}\n\
+                  - {level: Metadata, omitStages: [RequestReceived]}\n";
+    let log = Log::open(LogConfig {
+        path: path.clone(),
+        longest: 0,
+        backups: 0,
+        kept_for: std::time::Duration::ZERO,
+        compress: false,
+    });
+    let audit = Audit::new(Policy::parse(policy).unwrap(), log.unwrap());
+    let world = World::new(|config| config.audit = Some(audit)).await;
+    let root = world.client("root", MASTERS, true);
+    root.get("/version").await;
+    let reply = root.get(&format!("{PODS}?limit=1")).await;
+    let bob = world.client("bob", "dev", false);
+    bob.get(&format!("{NODES}/n")).await;
+    let lines = async || {
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.lines().map(parsed).collect::<Vec<Value>>()
+    };
+    until("both are written down", async || lines().await.len() == 2).await;
+    let mut lines = lines().await;
+    for line in &mut lines {
+        for key in ["requestReceivedTimestamp", "stageTimestamp"] {
+            let time = line[key].take();
+            assert_eq!(
+                time.as_str().unwrap().len(),
+                "2026-11-16T19:00:00.000000Z".len()
+            );
+        }
+        line["user"]["extra"].take();
+    }
+    assert_eq!(
+        lines[0],
+        json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+            "auditID": reply.headers["audit-id"].to_str().unwrap(),
+            "stage": "ResponseComplete", "requestURI": format!("{PODS}?limit=1"), "verb": "list",
+            "user": {"username": "root", "groups": [MASTERS, "system:authenticated"], "extra": null},
+            "sourceIPs": ["127.0.0.1"],
+            "objectRef": {"resource": "pods", "apiGroup": "metrics.k8s.io", "apiVersion": "v1beta1"},
+            "responseStatus": {"metadata": {}, "code": 200},
+            "requestReceivedTimestamp": null, "stageTimestamp": null,
+            "annotations": {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""},
+        })
+    );
+    assert_eq!(lines[1]["user"]["username"], "bob");
+    assert_eq!(lines[1]["objectRef"]["name"], "n");
+    assert_eq!(
+        lines[1]["annotations"]["authorization.k8s.io/decision"],
+        "forbid"
+    );
+    assert_eq!(lines[1]["responseStatus"]["code"], 403);
+    assert_eq!(lines[1]["responseStatus"]["reason"], "Forbidden");
+    let page = root.get("/metrics").await.body;
+    assert!(page.contains("\napiserver_audit_event_total 2\n"), "{page}");
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use plimsoll_metrics_server::api::Announced;
 use plimsoll_metrics_server::config::Config;
 
+use super::audit::AuditArgs;
 use super::generic::GenericArgs;
 use super::inert::InertArgs;
 use super::kubelet::KubeletArgs;
@@ -50,6 +51,8 @@ pub struct MetricsServerArgs {
     authorization: AuthorizationArgs,
     #[command(flatten)]
     generic: GenericArgs,
+    #[command(flatten)]
+    audit: AuditArgs,
     #[command(flatten)]
     pub additions: AdditionArgs,
     #[command(flatten)]
@@ -180,6 +183,7 @@ impl MetricsServerArgs {
             count(self.generic.max_mutating_requests_inflight),
         );
         config.request_timeout = self.generic.request_timeout();
+        config.audit = self.audit.audit()?;
         config.shutdown_delay = self
             .generic
             .shutdown_delay_duration

@@ -6,28 +6,21 @@ use clap::Args;
 use crate::go;
 
 /// They take a value.
-const VALUES: [&str; 46] = [
+const VALUES: [&str; 39] = [
     "advertise-address",
     "external-hostname",
     "feature-gates",
     "emulated-version",
     "min-compatibility-version",
     "tls-curve-preferences",
-    "audit-policy-file",
     "audit-log-batch-buffer-size",
     "audit-log-batch-max-size",
     "audit-log-batch-max-wait",
     "audit-log-batch-throttle-burst",
     "audit-log-batch-throttle-qps",
-    "audit-log-format",
-    "audit-log-maxage",
-    "audit-log-maxbackup",
-    "audit-log-maxsize",
     "audit-log-mode",
-    "audit-log-path",
     "audit-log-truncate-max-batch-size",
     "audit-log-truncate-max-event-size",
-    "audit-log-version",
     "audit-webhook-batch-buffer-size",
     "audit-webhook-batch-max-size",
     "audit-webhook-batch-max-wait",
@@ -56,14 +49,13 @@ const VALUES: [&str; 46] = [
 ];
 
 /// They are on or off.
-const SWITCHES: [&str; 26] = [
+const SWITCHES: [&str; 25] = [
     "emulation-forward-compatible",
     "runtime-config-emulation-forward-compatible",
     "shutdown-send-retry-after",
     "permit-address-sharing",
     "permit-port-sharing",
     "audit-log-batch-throttle-enable",
-    "audit-log-compress",
     "audit-log-truncate-enabled",
     "audit-webhook-batch-throttle-enable",
     "audit-webhook-truncate-enabled",
@@ -137,8 +129,9 @@ mod tests {
 
     #[test]
     fn which_make_no_difference() {
-        let line = "--profiling=false --secure-port 443 --audit-log-path /x -vmodule=a=1 profiling";
+        let line =
+            "--profiling=false --secure-port 443 --audit-webhook-mode x -vmodule=a=1 profiling";
         let found = given(line.split(' ').map(str::to_owned));
-        assert_eq!(found, ["--audit-log-path", "--profiling", "--vmodule"]);
+        assert_eq!(found, ["--audit-webhook-mode", "--profiling", "--vmodule"]);
     }
 }

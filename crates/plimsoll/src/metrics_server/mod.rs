@@ -1,6 +1,7 @@
 //! `plimsoll metrics-server`.
 
 mod args;
+mod audit;
 mod generic;
 mod inert;
 mod kubelet;

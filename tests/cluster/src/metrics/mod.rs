@@ -2,6 +2,7 @@
 //! top` and by a stock HorizontalPodAutoscaler, installed by its manifests.
 
 mod autoscaler;
+mod families;
 mod fixture;
 mod kubelet;
 mod node;
@@ -157,7 +158,10 @@ impl<'a> Rig<'a> {
     fn replay(&self) -> Result<String> {
         let (count, differences) = recording::compare(&self.running.server, self.stage.folder)?;
         if differences.is_empty() {
-            return Ok(format!("{count} requests"));
+            // After those requests there is something to say of everything.
+            let page = self.running.page("/metrics")?;
+            let families = families::compare(&page, self.stage.folder)?;
+            return Ok(format!("{count} requests, {families} families"));
         }
         let shown: Vec<&str> = differences.iter().take(10).map(String::as_str).collect();
         bail!(

@@ -101,6 +101,14 @@ impl MetricsServer {
     }
 }
 
+impl MetricsServer {
+    /// What it answers the administrator.
+    pub fn page(&self, path: &str) -> Result<String> {
+        let exchange = self.server.send(&get(path, &self.server))?;
+        Ok(String::from_utf8_lossy(&exchange.body()?).into_owned())
+    }
+}
+
 fn get(path: &str, server: &Server) -> Request {
     Request {
         method: "GET".to_owned(),

@@ -226,6 +226,7 @@ async fn the_gate_answers_as_an_api_server_does() {
     let (client, _) = fake::client(access_answer);
     let gate = Gate {
         habits: Habits::default(),
+        filters: Filters::default(),
         authenticator: House::new().authenticator,
         authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
     };
@@ -311,6 +312,7 @@ async fn acting_as_somebody_else_must_be_allowed() {
     });
     let gate = Gate {
         habits: Habits::default(),
+        filters: Filters::default(),
         authenticator: House::new().authenticator,
         authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
     };
