@@ -9,6 +9,11 @@ pub fn complaint(source: &str, variables: &[&str]) -> Option<String> {
     let program = match Env::stdlib().compile(source) {
         Ok(program) => program,
         // The original indents the lines that it quotes.
+        Err(errors) if source.is_empty() => {
+            let words = errors.to_string();
+            let first = words.lines().next().unwrap_or_default();
+            return failed(first.replace("<input>:1:1:", "<input>:1:0:"));
+        }
         Err(errors) => return failed(errors.to_string().replace("\n| ", "\n | ")),
     };
     let references = program.references();
@@ -38,6 +43,27 @@ pub fn complaint(source: &str, variables: &[&str]) -> Option<String> {
         })
         .collect();
     failed(lines.join("\n"))
+}
+
+/// The type of an expression that is one literal, unless it is among `wanted`.
+pub fn literal(source: &str, wanted: &[&str]) -> Option<&'static str> {
+    let source = source.trim();
+    let quoted =
+        |mark: char| source.len() > 1 && source.starts_with(mark) && source.ends_with(mark);
+    let found = if source.parse::<i64>().is_ok() {
+        "int"
+    } else if source.parse::<f64>().is_ok() {
+        "double"
+    } else if matches!(source, "true" | "false") {
+        "bool"
+    } else if source == "null" {
+        "null_type"
+    } else if quoted('\'') || quoted('"') {
+        "string"
+    } else {
+        return None;
+    };
+    (!wanted.contains(&found)).then_some(found)
 }
 
 /// Types are names of values, too.

@@ -19,6 +19,7 @@ pub mod managed;
 pub mod openapi;
 pub mod patch;
 pub mod paths;
+mod policies;
 pub mod resource;
 pub mod rest;
 pub mod schema;

@@ -130,6 +130,10 @@ pub fn builtin() -> &'static [Arc<Resource>] {
 
 /// Where the types of a group live in Go, hence their OpenAPI names.
 pub fn builtin_type(group: &str, version: &str, kind: &str) -> Option<TypeId> {
+    // Every group has them.
+    if kind == "DeleteOptions" {
+        return Types::builtin().find("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions");
+    }
     let package = match group {
         "" => "io.k8s.api.core".to_owned(),
         "apiextensions.k8s.io" => {

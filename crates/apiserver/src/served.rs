@@ -290,8 +290,14 @@ impl Served {
 
     /// Whether objects can be selected by a field.
     pub fn selects_by(&self, field: &str) -> bool {
-        if matches!(field, "metadata.name" | "metadata.namespace") {
+        if field == "metadata.name" {
             return true;
+        }
+        if field == "metadata.namespace" {
+            // Kinds without a namespace that name their fields themselves do not name this one.
+            return self.resource.namespaced()
+                || self.is_custom()
+                || selectable_fields(&self.shelf).is_empty();
         }
         if let Model::Custom(custom) = &self.model {
             return custom
@@ -322,7 +328,13 @@ impl Served {
         let has_own = self.is_custom()
             || !selectable_fields(&self.shelf).is_empty()
             || matches!(self.resource.kind.as_str(), "Namespace" | "Node" | "Pod");
-        if has_own {
+        if self.shelf.as_ref() == "jobs.batch" {
+            let field = crate::field::quote(field);
+            format!("field label {field} not supported for Job")
+        } else if self.shelf.as_ref() == "resourceslices.resource.k8s.io" {
+            let version = self.resource.api_version();
+            format!("field label not supported for {version}, Kind=ResourceSlice: {field}")
+        } else if has_own {
             format!("field label not supported: {field}")
         } else {
             format!(

@@ -5,7 +5,7 @@ mod findings;
 mod formats;
 mod lists;
 pub mod names;
-mod rules;
+pub(crate) mod rules;
 pub mod scale;
 pub mod schema;
 mod shape;

@@ -136,6 +136,12 @@ fn context(own: &Cel, old: Option<Cel>) -> Context<'static, 'static> {
     if let Some(old) = old {
         context.add_variable_from_value("oldSelf", old);
     }
+    add_functions(&mut context);
+    context
+}
+
+/// Functions that Kubernetes adds to those of the language.
+pub fn add_functions(context: &mut Context<'static, 'static>) {
     // The names are free, so nothing can refuse them.
     let _ = context.add_function("matches", matches);
     let _ = context.add_function("find", find);
@@ -157,7 +163,6 @@ fn context(own: &Cel, old: Option<Cel>) -> Context<'static, 'static> {
     let _ = context.add_function("isQuantity", |text: Arc<String>| {
         text.parse::<plimsoll_api::quantity::Quantity>().is_ok()
     });
-    context
 }
 
 fn regex(text: &str, function: &str) -> Result<Regex, ExecutionError> {

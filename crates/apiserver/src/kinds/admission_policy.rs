@@ -60,9 +60,7 @@ fn validating(policy: &At<'_>, errors: &mut Errors) {
     for annotation in annotations.items() {
         let key = annotation.get("key");
         let policy = policy.dig(&["metadata", "name"]);
-        if key.is_empty() {
-            errors.required(&key, "");
-        } else if !policy.is_empty() {
+        if !policy.is_empty() {
             let name = format!("{}/{}", policy.text(), key.text());
             errors.format_of(&key, &name, names::qualified_name);
         }
@@ -70,7 +68,7 @@ fn validating(policy: &At<'_>, errors: &mut Errors) {
         if value.text().trim().is_empty() {
             errors.required(&value, "valueExpression is not specified");
         } else {
-            compiles(&value, &spec, errors);
+            compiles(&value, &spec, &["string", "null_type"], errors);
         }
         if !seen.insert(key.text()) {
             errors.duplicate(&key, key.text());
@@ -98,18 +96,18 @@ fn matched(spec: &At<'_>, errors: &mut Errors) {
         if name.text().trim().is_empty() {
             errors.required(&name, "name is not specified");
         } else if !names::c_identifier(name.text()).is_empty() {
-            errors.invalid(&name, name.text(), "name is not a valid CEL identifier");
+            errors.invalid(&name, name.text(), "must be a valid CEL identifier");
         }
         if expression.text().trim().is_empty() {
             errors.required(&expression, "expression is not specified");
         } else {
-            compiles(&expression, spec, errors);
+            compiles(&expression, spec, &[], errors);
         }
     }
 }
 
-/// What an expression may speak of depends on what the policy has.
-fn compiles(expression: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
+/// What an expression may speak of depends on what the policy has. `wanted`: types that it may have; none, any.
+fn compiles(expression: &At<'_>, spec: &At<'_>, wanted: &[&str], errors: &mut Errors) {
     let mut variables = vec![
         "object",
         "oldObject",
@@ -125,6 +123,17 @@ fn compiles(expression: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     }
     if let Some(complaint) = expressions::complaint(expression.text(), &variables) {
         errors.invalid(expression, expression.text(), complaint);
+        return;
+    }
+    if let Some(found) =
+        expressions::literal(expression.text(), wanted).filter(|_| !wanted.is_empty())
+    {
+        let wanted = match wanted {
+            [one] => (*one).to_owned(),
+            many => format!("one of [{}]", many.join(" ")),
+        };
+        let detail = format!("must evaluate to {wanted} but got {found}");
+        errors.invalid(expression, expression.text(), detail);
     }
 }
 
@@ -149,20 +158,16 @@ fn validation(validation: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     if expression.text().trim().is_empty() {
         errors.required(&expression, "expression is not specified");
     } else {
-        compiles(&expression, spec, errors);
+        compiles(&expression, spec, &["bool"], errors);
     }
     let words = validation.get("messageExpression");
     if !words.is_empty() && words.text().trim().is_empty() {
         errors.invalid(&words, words.text(), "must be non-empty if specified");
     } else if !words.is_empty() {
-        compiles(&words, spec, errors);
+        compiles(&words, spec, &["string"], errors);
     }
     if !message.is_empty() && message.text().trim().is_empty() {
-        errors.invalid(
-            &message,
-            message.text(),
-            "message must be non-empty if specified",
-        );
+        errors.invalid(&message, message.text(), "must be non-empty if specified");
     } else if message.text().trim().contains(['\n', '\r']) {
         errors.invalid(
             &message,
@@ -180,7 +185,7 @@ pub(super) fn conditions(conditions: &At<'_>, spec: &At<'_>, errors: &mut Errors
         if expression.text().trim().is_empty() {
             errors.required(&expression, "");
         } else {
-            compiles(&expression, spec, errors);
+            compiles(&expression, spec, &["bool"], errors);
         }
         if name.is_empty() {
             errors.required(&name, "");

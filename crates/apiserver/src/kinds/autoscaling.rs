@@ -60,6 +60,15 @@ fn spec(autoscaler: &At<'_>, errors: &mut Errors) {
     for metric in spec.get("metrics").items() {
         self::metric(&metric, errors);
     }
+    let percentage = spec.get("targetCPUUtilizationPercentage");
+    if percentage.is_set() && percentage.number() < 1 {
+        // The old form is one metric in the new one.
+        let place = spec
+            .get("metrics")
+            .item(0)
+            .dig(&["resource", "target", "averageUtilization"]);
+        errors.invalid(&place, percentage.number(), "must be greater than 0");
+    }
     let scales_from_zero = spec
         .get("metrics")
         .items()
@@ -69,15 +78,6 @@ fn spec(autoscaler: &At<'_>, errors: &mut Errors) {
             &spec.get("metrics"),
             "must specify at least one Object or External metric to support scaling to zero replicas",
         );
-    }
-    let percentage = spec.get("targetCPUUtilizationPercentage");
-    if percentage.is_set() && percentage.number() < 1 {
-        // The old form is one metric in the new one.
-        let place = spec
-            .get("metrics")
-            .item(0)
-            .dig(&["resource", "target", "averageUtilization"]);
-        errors.invalid(&place, percentage.number(), "must be greater than 0");
     }
     for direction in ["scaleUp", "scaleDown"] {
         let rules = spec.dig(&["behavior", direction]);
@@ -193,15 +193,15 @@ fn source(source: &At<'_>, kind: &str, errors: &mut Errors) {
             }
         }
         _ => {
+            let name = source.get("name");
+            if name.is_empty() {
+                errors.required(&name, "must specify a resource name");
+            }
             if kind == "containerResource" {
                 let container = source.get("container");
                 if container.is_empty() {
                     errors.required(&container, "must specify a container");
                 }
-            }
-            let name = source.get("name");
-            if name.is_empty() {
-                errors.required(&name, "must specify a resource name");
             }
             self::target(&target, errors);
             if !utilization.is_set() && !average.is_set() {

@@ -110,7 +110,10 @@ fn claimed(devices: &At<'_>, errors: &mut Errors) {
             ["matchAttribute", "distinctAttribute"].map(|name| constraint.get(name));
         match [&matching, &distinct].into_iter().find(|at| at.is_set()) {
             Some(attribute) => fully_qualified(attribute, errors),
-            None => errors.required(&constraint.get("matchAttribute"), ""),
+            None => errors.required(
+                &constraint,
+                "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set",
+            ),
         }
     }
     for config in devices.get("config").items() {
@@ -193,6 +196,9 @@ fn selectors(selectors: &At<'_>, errors: &mut Errors) {
             errors.required(&cel, "");
         } else if let Some(complaint) = expressions::complaint(expression.text(), &["device"]) {
             errors.invalid(&expression, expression.text(), complaint);
+        } else if let Some(other) = expressions::literal(expression.text(), &["bool"]) {
+            let detail = format!("must evaluate to bool or the unknown type, not {other}");
+            errors.invalid(&expression, expression.text(), detail);
         }
     }
 }

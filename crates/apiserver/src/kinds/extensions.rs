@@ -8,7 +8,8 @@ use super::admission_policy::conditions;
 use super::at::{At, Errors, field, same};
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::{metadata, raise_generation};
+use super::{diff, metadata, raise_generation};
+use crate::field::{FieldError, Problem};
 
 pub(super) static KINDS: &[&Rules] = &[
     &VALIDATING_WEBHOOKS,
@@ -17,11 +18,38 @@ pub(super) static KINDS: &[&Rules] = &[
     &FLOW_SCHEMA,
     &PRIORITY_LEVEL,
     &SERVICE_CIDR,
+    &IP_ADDRESS,
     &SIGNING_REQUEST,
 ];
 
 pub(super) const ADMISSION: &str = "admissionregistration.k8s.io";
 const FLOW: &str = "flowcontrol.apiserver.k8s.io";
+/// What a certificate may be asked to be good for.
+const USAGES: &[&str] = &[
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+];
 
 const fn webhooks(kind: &'static str) -> Rules {
     Rules {
@@ -63,18 +91,162 @@ static FLOW_SCHEMA: Rules = Rules {
                 "must not be greater than 10000",
             );
         }
+        let method = spec.dig(&["distinguisherMethod", "type"]);
+        const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
+        if method.is_set() && !METHODS.contains(&method.text()) {
+            errors.push(FieldError::with_shown(
+                Problem::NotSupported,
+                &method.path(),
+                &format!("{{\"Type\":{}}}", method.value),
+                "supported values: \"ByNamespace\", \"ByUser\"",
+            ));
+        }
         let level = spec.dig(&["priorityLevelConfiguration", "name"]);
         if level.is_empty() {
             errors.required(&level, "must reference a priority level");
         }
+        for rule in spec.get("rules").items() {
+            flow_rule(&rule, errors);
+        }
     },
     ..counted(FLOW, "FlowSchema", true)
 };
-static PRIORITY_LEVEL: Rules = counted(FLOW, "PriorityLevelConfiguration", true);
+fn flow_rule(rule: &At<'_>, errors: &mut Errors) {
+    let at_least_one = |at: &At<'_>, words: &str, errors: &mut Errors| {
+        if at.is_empty() {
+            errors.required(at, words);
+        }
+    };
+    let subjects = rule.get("subjects");
+    at_least_one(
+        &subjects,
+        "subjects must contain at least one value",
+        errors,
+    );
+    for subject in subjects.items() {
+        errors.choice(&subject.get("kind"), &["Group", "ServiceAccount", "User"]);
+    }
+    let (resources, others) = (rule.get("resourceRules"), rule.get("nonResourceRules"));
+    if resources.is_empty() && others.is_empty() {
+        errors.required(
+            rule,
+            "at least one of resourceRules and nonResourceRules has to be non-empty",
+        );
+    }
+    const VERBS: &str = "verbs must contain at least one value";
+    for one in resources.items() {
+        at_least_one(&one.get("verbs"), VERBS, errors);
+        at_least_one(
+            &one.get("apiGroups"),
+            "resource rules must supply at least one api group",
+            errors,
+        );
+        at_least_one(
+            &one.get("resources"),
+            "resource rules must supply at least one resource",
+            errors,
+        );
+        if !one.get("clusterScope").flag() {
+            at_least_one(
+                &one.get("namespaces"),
+                "resource rules that are not cluster scoped must supply at least one namespace",
+                errors,
+            );
+        }
+    }
+    for one in others.items() {
+        at_least_one(&one.get("verbs"), VERBS, errors);
+        at_least_one(
+            &one.get("nonResourceURLs"),
+            "nonResourceURLs must contain at least one value",
+            errors,
+        );
+    }
+}
+
+static PRIORITY_LEVEL: Rules = Rules {
+    validate: |level, errors| {
+        let spec = level.get("spec");
+        let kind = spec.get("type");
+        errors.choice(&kind, &["Exempt", "Limited"]);
+        let limited = spec.get("limited");
+        if kind.text() == "Limited" && limited.is_set() {
+            limits(&limited, errors);
+        } else if kind.text() == "Limited" {
+            errors.required(&limited, "must not be empty when type is Limited");
+        }
+    },
+    ..counted(FLOW, "PriorityLevelConfiguration", true)
+};
+
+fn limits(limited: &At<'_>, errors: &mut Errors) {
+    let [shares, lent, borrowed] = [
+        "nominalConcurrencyShares",
+        "lendablePercent",
+        "borrowingLimitPercent",
+    ]
+    .map(|name| limited.get(name));
+    if shares.number() < 0 {
+        errors.invalid(&shares, shares.number(), "must be a non-negative integer");
+    }
+    let response = limited.get("limitResponse");
+    let (kind, queuing) = (response.get("type"), response.get("queuing"));
+    match kind.text() {
+        "Reject" if queuing.is_set() => errors.forbidden(
+            &queuing,
+            "must be nil if limited.limitResponse.type is not Limited",
+        ),
+        "Queue" if !queuing.is_set() => errors.required(
+            &queuing,
+            "must not be empty if limited.limitResponse.type is Limited",
+        ),
+        _ => errors.choice(&kind, &["Queue", "Reject"]),
+    }
+    if lent.is_set() {
+        errors.between(&lent, 0, 100);
+    }
+    if borrowed.number() < 0 {
+        errors.invalid(
+            &borrowed,
+            borrowed.number(),
+            "if specified, must be a non-negative integer",
+        );
+    }
+}
 
 static SERVICE_CIDR: Rules = Rules {
     kind: "ServiceCIDR",
     status: true,
+    validate: |range, errors| {
+        let spec = range.get("spec");
+        let cidrs = spec.get("cidrs");
+        if cidrs.is_empty() {
+            errors.required(&cidrs, "at least one CIDR required");
+        } else if cidrs.len() > 2 {
+            let shown = diff::compact("ServiceCIDRSpec", spec.value);
+            errors.invalid_shown(&cidrs, &shown, "may only hold up to 2 values");
+        } else {
+            for cidr in cidrs.items() {
+                errors.format(&cidr, names::cidr);
+            }
+        }
+    },
+    ..Rules::cluster("networking.k8s.io")
+};
+
+static IP_ADDRESS: Rules = Rules {
+    kind: "IPAddress",
+    names: NameRule::Address,
+    validate: |address, errors| {
+        let parent = address.dig(&["spec", "parentRef"]);
+        if !parent.is_set() {
+            errors.required(&parent, "");
+            return;
+        }
+        for name in ["resource", "name"] {
+            errors.non_empty(&parent.get(name));
+        }
+    },
     ..Rules::cluster("networking.k8s.io")
 };
 
@@ -89,16 +261,24 @@ static SIGNING_REQUEST: Rules = Rules {
         if !bytes.starts_with(b"-----BEGIN CERTIFICATE REQUEST-----") {
             errors.invalid(
                 &pem,
-                pem.text(),
+                pem.value.clone(),
                 "PEM block type must be CERTIFICATE REQUEST",
             );
         }
-        errors.non_empty(&spec.get("usages"));
+        let usages = spec.get("usages");
+        errors.non_empty(&usages);
+        let mut seen = Vec::new();
+        for usage in usages.items() {
+            errors.optional_choice(&usage, USAGES);
+            if seen.contains(&usage.text()) {
+                errors.duplicate(&usage, usage.text());
+            }
+            seen.push(usage.text());
+        }
         let signer = spec.get("signerName");
-        let well_formed = signer
-            .text()
-            .split_once('/')
-            .is_some_and(|(domain, path)| domain.contains('.') && !path.is_empty());
+        let well_formed = signer.text().split_once('/').is_some_and(|(domain, path)| {
+            domain.contains('.') && !path.is_empty() && !path.contains('/')
+        });
         if signer.is_empty() {
             errors.required(&signer, "");
         } else if !well_formed {
@@ -106,6 +286,14 @@ static SIGNING_REQUEST: Rules = Rules {
                 &signer,
                 signer.text(),
                 "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+            );
+        }
+        let expiration = spec.get("expirationSeconds");
+        if expiration.is_set() && expiration.number() < 600 {
+            errors.invalid(
+                &expiration,
+                expiration.number(),
+                "may not specify a duration less than 600 seconds (10 minutes)",
             );
         }
     },
@@ -172,10 +360,9 @@ fn client(client: &At<'_>, errors: &mut Errors) {
     }
     if service.is_set() {
         for part in ["name", "namespace"] {
-            if service.get(part).is_empty() {
-                errors.required(&service.get(part), &format!("service {part} is required"));
-            }
+            errors.non_empty(&service.get(part));
         }
+        service_path(&service.get("path"), errors);
         let port = service.get("port");
         if let Some(complaint) = names::port_number(port.number()) {
             errors.invalid(
@@ -202,8 +389,34 @@ fn client(client: &At<'_>, errors: &mut Errors) {
         ('?', "query parameters are not permitted in the URL"),
     ] {
         if let Some((before, after)) = rest.split_once(mark) {
+            let after = after.split('#').next().unwrap_or_default();
             let shown = if mark == '@' { before } else { after };
             errors.invalid(&url, shown, words);
+        }
+    }
+}
+
+/// A path below the service, without empty parts.
+fn service_path(path: &At<'_>, errors: &mut Errors) {
+    let text = path.text();
+    if text.is_empty() || text == "/" {
+        return;
+    }
+    let mut refuse = |detail: &str| errors.invalid(path, text, detail);
+    if !text.starts_with('/') {
+        refuse("must start with a '/'");
+    }
+    let steps: Vec<&str> = text.split('/').skip(1).collect();
+    if steps.is_empty() {
+        refuse("segment[0] may not be empty");
+    }
+    for (index, step) in steps.iter().enumerate() {
+        if step.is_empty() && index + 1 < steps.len() {
+            refuse(&format!("segment[{index}] may not be empty"));
+        } else if !step.is_empty() {
+            for complaint in names::subdomain(step) {
+                refuse(&format!("segment[{index}]: {complaint}"));
+            }
         }
     }
 }
@@ -265,14 +478,22 @@ pub(super) fn rule(rule: &At<'_>, errors: &mut Errors) {
     let plain = resources
         .texts()
         .any(|one| one != "*" && !one.contains('/'));
+    if has("*/*") {
+        for resource in resources.items() {
+            let (_, part) = resource.text().split_once('/').unwrap_or_default();
+            if resource.text() != "*/*" && part == "*" {
+                let detail = format!("if '*/*' is present, must not specify {}", resource.text());
+                errors.invalid(&resource, resource.text(), detail);
+            }
+        }
+    }
     if resources.len() > 1 && has("*/*") {
         errors.invalid(
             &resources,
             resources.value.clone(),
             "if '*/*' is present, must not specify other resources",
         );
-    }
-    if has("*") && plain {
+    } else if has("*") && plain {
         errors.invalid(
             &resources,
             resources.value.clone(),
@@ -318,7 +539,8 @@ fn api_service(service: &At<'_>, errors: &mut Errors) {
         spec.get("version"),
     );
     let wanted = format!("{}.{}", version.text(), group.text());
-    if names::path_segment(name.text()).is_empty() && name.text() != wanted {
+    let is_named = !name.is_empty() && names::path_segment(name.text()).is_empty();
+    if is_named && name.text() != wanted {
         let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
         errors.invalid(&name, name.text(), detail);
     }
@@ -345,6 +567,16 @@ fn api_service(service: &At<'_>, errors: &mut Errors) {
         spec.get("insecureSkipTLSVerify"),
     );
     if !reference.is_set() {
+        if !bundle.is_empty() {
+            let size = STANDARD
+                .decode(bundle.text())
+                .map_or(0, |bytes| bytes.len());
+            errors.invalid(
+                &bundle,
+                format!("{size} bytes"),
+                "local APIServices may not have a caBundle",
+            );
+        }
         if insecure.flag() {
             errors.invalid(
                 &insecure,

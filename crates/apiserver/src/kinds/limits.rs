@@ -14,6 +14,12 @@ use crate::status::{Failure, Subject};
 
 pub(super) static LIMIT_RANGE: Rules = Rules {
     kind: "LimitRange",
+    prepare_create: |range| {
+        // One that is not named gets a name of its own.
+        if text(range, &["metadata", "name"]).is_empty() {
+            range["metadata"]["name"] = uuid::Uuid::new_v4().to_string().into();
+        }
+    },
     validate: limit_range,
     ..Rules::namespaced("")
 };

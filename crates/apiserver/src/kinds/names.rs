@@ -11,6 +11,8 @@ pub enum NameRule {
     Label1035,
     /// Anything that fits into a URL path.
     PathSegment,
+    /// An IP address, written the canonical way.
+    Address,
 }
 
 impl NameRule {
@@ -29,6 +31,7 @@ impl NameRule {
             Self::Label1035 => label_1035(name),
             Self::PathSegment if prefix => path_segment_content(name),
             Self::PathSegment => path_segment(name),
+            Self::Address => ip(name),
         }
     }
 }

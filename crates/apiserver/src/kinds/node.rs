@@ -63,6 +63,16 @@ fn create(node: &At<'_>, errors: &mut Errors) {
     for cidr in cidrs.items() {
         errors.format(&cidr, names::cidr);
     }
+    let broken = cidrs
+        .texts()
+        .enumerate()
+        .find(|(_, cidr)| names::parse_cidr(cidr).is_none());
+    if let Some((index, cidr)) = broken.filter(|_| cidrs.len() > 1) {
+        errors.push(FieldError::internal(
+            &cidrs.path(),
+            format!("invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{index}]: <nil> (invalid CIDR address: {cidr})"),
+        ));
+    }
     if cidrs.len() > 1 {
         let families: Vec<Option<bool>> = cidrs
             .texts()

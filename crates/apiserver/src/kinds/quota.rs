@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::Lookup;
 use super::at::{At, Errors, field, text};
 use super::pod::resources;
 use super::quantity::Quantity;
 use super::rules::Rules;
+use super::{Lookup, diff};
 use crate::status::{Failure, Subject};
 
 pub(super) static RESOURCE_QUOTA: Rules = Rules {
@@ -79,10 +79,17 @@ fn quota(quota: &At<'_>, errors: &mut Errors) {
     let mut seen = Vec::new();
     for expression in expressions.items() {
         let scope = expression.get("scopeName").text();
-        scope_expression(&expression, &expressions, errors);
-        for _ in misapplied(scope, &hard) {
-            errors.invalid(&expressions, selector.value.clone(), MISAPPLIED);
+        let known = expression
+            .get("scopeName")
+            .reported_at(&expressions.get("scopeName"));
+        if !SCOPES.contains(&scope) {
+            errors.invalid(&known, scope, UNSUPPORTED);
         }
+        for _ in misapplied(scope, &hard) {
+            let shown = diff::compact("*ScopeSelector", selector.value);
+            errors.invalid_shown(&expressions, &shown, MISAPPLIED);
+        }
+        scope_expression(&expression, &expressions, errors);
         seen.push(scope);
     }
     conflicts(&seen, &expressions, &scopes, errors);
@@ -95,9 +102,6 @@ const MISAPPLIED: &str = "unsupported scope applied to resource";
 fn scope_expression<'v>(expression: &At<'v>, list: &At<'v>, errors: &mut Errors) {
     let [name, operator, values] = ["scopeName", "operator", "values"]
         .map(|field| expression.get(field).reported_at(&list.get(field)));
-    if !SCOPES.contains(&name.text()) {
-        errors.invalid(&name, name.text(), UNSUPPORTED);
-    }
     let of_classes = ["PriorityClass", "VolumeAttributesClass"].contains(&name.text());
     if SCOPES.contains(&name.text()) && !of_classes && operator.text() != "Exists" {
         errors.invalid(&operator, operator.text(), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity");

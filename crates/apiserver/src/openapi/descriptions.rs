@@ -20,6 +20,7 @@ pub fn add(schemas: &mut Map<String, Value>) {
         for (field, property) in properties.into_iter().flatten() {
             if let Some(own) = own {
                 copy(&own["properties"][field], property);
+                name_values(property);
             } else if let Some(common) = common
                 && ["apiVersion", "kind", "metadata"].contains(&field.as_str())
             {
@@ -34,6 +35,21 @@ fn copy(from: &Value, to: &mut Value) {
         to["description"] = description.clone();
     }
 }
+
+/// The values that a field may have are named in its description, too.
+fn name_values(property: &mut Value) {
+    let Some(values) = property["enum"].as_array() else {
+        return;
+    };
+    let values: Vec<String> = values.iter().map(|value| format!(" - `{value}`")).collect();
+    let description = property["description"].as_str().unwrap_or_default();
+    if !description.contains(VALUES) {
+        let named = format!("{description}\n\n{VALUES}\n{}", values.join("\n"));
+        property["description"] = named.into();
+    }
+}
+
+const VALUES: &str = "Possible enum values:";
 
 /// The schemas of all types that the built-in kinds consist of.
 fn all() -> Map<String, Value> {

@@ -7,6 +7,7 @@ use super::options::{WriteOptions, write_options};
 use super::write::{Stopped, metadata_of};
 use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
+use crate::policies;
 use crate::status::Failure;
 
 /// The letters of generated names: none that make words, none that look alike.
@@ -82,12 +83,13 @@ pub async fn insert_new(
             ));
         }
         call.check_new(&attempt)?;
+        policies::check(call, &attempt, None, warnings)?;
         call.server.before_create(call, &mut attempt)?;
         if tries == 1 {
             warnings.extend(kind.warnings(&attempt, None));
             warnings.extend(kind.advice(&attempt, None, call.server));
         }
-        let key = call.served.key(namespace, &name);
+        let key = call.served.key(namespace, meta(&attempt, "name"));
         call.charge_quotas(&attempt, None, options.dry_run).await?;
         match call.store_new(&key, attempt, options.dry_run).await {
             Ok(stored) => {

@@ -43,7 +43,7 @@ pub enum Deleted {
 
 pub async fn delete(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = options(call, body)?;
-    let outcome = delete_object(call, &call.key(), &options).await?;
+    let outcome = delete_object(call, &call.key(), &options).await;
     let mut warnings = Vec::new();
     if call.served.shelf.as_ref() == "jobs.batch"
         && options.policy.is_none()
@@ -54,6 +54,10 @@ pub async fn delete(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
                 .to_owned(),
         );
     }
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(refused) => return Err(refused.with_warnings(warnings)),
+    };
     let mut answer = match outcome {
         Deleted::Pending(object) => {
             let code = if options.orphan == Some(false) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::options::{FieldValidation, WriteOptions, write_options};
 use super::track::forget_what_it_is;
-use super::update::{name_mismatch, replace};
+use super::update::{name_mismatch, replace, undeterminable};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::patch::{self, PatchKind, Patched};
@@ -80,6 +80,10 @@ fn patched(
     let (types, shape) = call.served.types();
     let strict = options.validation != FieldValidation::Ignore;
     let mut patched = patch::apply(kind, types, shape, &whole, body, strict)?;
+    if kind == PatchKind::Strategic && patched.object.is_object() {
+        // Such a patch is applied to a typed object, which stays what it is whatever is taken from it.
+        call.say_what_it_is(&mut patched.object);
+    }
     keep_identity(&mut patched.object, &whole);
     let decoded = call
         .served
@@ -129,15 +133,17 @@ fn check_identity(call: &Call<'_>, object: &Value, patched: &Patched) -> Result<
         let (types, shape) = call.served.types();
         return Err(patched.refuse(types, shape, &why));
     }
-    let name = meta(object, "name");
-    if name != call.path.name {
-        return Err(name_mismatch(call, name));
-    }
-    let namespace = meta(object, "namespace");
-    if resource.namespaced() && namespace != call.path.namespace {
+    let (name, namespace) = (meta(object, "name"), meta(object, "namespace"));
+    if resource.namespaced() && !namespace.is_empty() && namespace != call.path.namespace {
         return Err(Failure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
+    }
+    if name.is_empty() {
+        return Err(undeterminable(call));
+    }
+    if name != call.path.name {
+        return Err(name_mismatch(call, name));
     }
     Ok(())
 }

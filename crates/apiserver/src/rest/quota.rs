@@ -36,13 +36,18 @@ impl Call<'_> {
             if dry_run || charged.is_empty() {
                 return Ok(());
             }
+            let mut overtaken = false;
             for quota in charged {
                 let name = meta(&quota, "name").to_owned();
                 if !self.write_quota(quota, &name).await {
                     // Somebody else was faster: what is left is computed anew.
+                    overtaken = true;
                     break;
                 }
                 counted.push(name);
+            }
+            if !overtaken {
+                return Ok(());
             }
         }
         Err(Failure::conflict(

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{Call, meta};
-use crate::answer::{self, Answer, full};
+use crate::answer::{Answer, full};
 use crate::field::{FieldError, Path};
 use crate::kinds::Lookup;
 use crate::status::{Failure, Subject};
@@ -57,7 +57,7 @@ fn log(call: &Call<'_>) -> Result<Answer, Failure> {
         at_least("sinceSeconds", 1, "must be greater than 0");
     } else if call.number("sinceSeconds").is_some() {
         errors.push(FieldError::forbidden(
-            &Path::new(""),
+            &Path::root().key(""),
             "at most one of `sinceTime` or `sinceSeconds` may be specified",
         ));
     }
@@ -73,8 +73,9 @@ fn log(call: &Call<'_>) -> Result<Answer, Failure> {
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     if node.is_empty() {
         // It has not run yet, so there is nothing to read.
-        let nothing = full(Bytes::new());
-        return Ok(answer::answer(StatusCode::OK, "text/plain", nothing));
+        let mut nothing = Answer::new(full(Bytes::new()));
+        *nothing.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(nothing);
     }
     Err(unreachable(call, node)?)
 }
@@ -178,10 +179,7 @@ fn service_proxy(call: &Call<'_>) -> Result<Answer, Failure> {
             )));
         }
     }
-    let subject = Subject {
-        group: "",
-        kind: "endpoints",
-    };
+    let subject = call.served.resource.as_subject();
     let endpoints = call.server.get("endpoints", &call.path.namespace, &name);
     let endpoints = endpoints.ok_or_else(|| Failure::not_found(subject, &name))?;
     let is_empty = endpoints["subsets"].as_array().is_none_or(Vec::is_empty);

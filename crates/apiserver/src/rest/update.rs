@@ -13,6 +13,7 @@ use crate::field::{FieldError, Path};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::{Lookup, pod};
 use crate::managed;
+use crate::policies;
 use crate::status::Failure;
 
 pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
@@ -239,6 +240,7 @@ fn finish_change(
     kind.prepare_update(new, old);
     fail_if_any(call, &kind.validate_update(new, old))?;
     kind.approve(new, Some(old), call.server)?;
+    policies::check(call, new, Some(old), warnings)?;
     call.server.before_update(call, old, new)?;
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));

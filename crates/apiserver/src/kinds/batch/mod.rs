@@ -34,9 +34,7 @@ static JOB: Rules = Rules {
         drop_unfilled_labels(new);
     },
     validate: |job, errors| {
-        generated_selector(job, errors);
-        job_spec(&job.get("spec"), errors);
-        selector(&job.get("spec"), errors);
+        self::job(job, errors);
         indexed_name(job, errors);
     },
     validate_update: Some(update),
@@ -150,6 +148,12 @@ fn drop_unfilled_labels(job: &mut Value) {
     }
 }
 
+fn job(job: &At<'_>, errors: &mut Errors) {
+    generated_selector(job, errors);
+    job_spec(&job.get("spec"), errors);
+    selector(&job.get("spec"), errors);
+}
+
 fn generated_selector(job: &At<'_>, errors: &mut Errors) {
     let spec = job.get("spec");
     let selector = spec.get("selector");
@@ -163,6 +167,9 @@ fn generated_selector(job: &At<'_>, errors: &mut Errors) {
         for (key, value) in [(uid_key, uid), (name_key, name)] {
             expected.insert(key.to_owned(), value.into());
             let label = labels.key(key);
+            if value.is_empty() {
+                continue;
+            }
             if !label.is_set() {
                 errors.required(&label, &format!("must be '{value}'"));
             } else if label.text() != value {
@@ -260,7 +267,8 @@ fn job_spec(spec: &At<'_>, errors: &mut Errors) {
         if mode.text() == "Indexed" {
             policies::success_policy(&success, spec, errors);
         } else {
-            errors.invalid(&success, success.value.clone(), NEEDS_INDEX);
+            let shown = diff::compact("SuccessPolicy", success.value);
+            errors.invalid_shown(&success, &shown, NEEDS_INDEX);
         }
     }
     let replacement = spec.get("podReplacementPolicy");
@@ -348,6 +356,8 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
 
 fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let (spec, before) = (new.get("spec"), old.get("spec"));
+    // The original looks at the whole twice.
+    job(new, errors);
     job_spec(&spec, errors);
     selector(&spec, errors);
     let completions = spec.get("completions");
@@ -366,15 +376,18 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let (labels, old_labels) = (spec.get("selector"), before.get("selector"));
     errors.immutable_struct(&labels, &old_labels, shown::LABEL_SELECTOR);
     same_template(&spec, &before, old, errors);
-    for name in [
-        "completionMode",
-        "podFailurePolicy",
-        "backoffLimitPerIndex",
-        "managedBy",
-        "successPolicy",
-    ] {
+    let immutable_struct = |name: &'static str, kind: &str, errors: &mut Errors| {
+        let at = spec.get(name);
+        if !same(at.value, before.get(name).value) {
+            errors.invalid_shown(&at, &diff::compact(kind, at.value), IMMUTABLE);
+        }
+    };
+    errors.immutable(&spec.get("completionMode"), &before.get("completionMode"));
+    immutable_struct("podFailurePolicy", "*PodFailurePolicy", errors);
+    for name in ["backoffLimitPerIndex", "managedBy"] {
         errors.immutable(&spec.get(name), &before.get(name));
     }
+    immutable_struct("successPolicy", "*SuccessPolicy", errors);
 }
 
 /// While a job is suspended, where its pods run and what they use may still change.

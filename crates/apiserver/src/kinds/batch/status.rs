@@ -8,6 +8,7 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     for name in ["active", "succeeded", "failed", "ready", "terminating"] {
         errors.non_negative(&status.get(name));
     }
+    uncounted(&status.get("uncountedTerminatedPods"), errors);
     let conditions = status.get("conditions");
     let is = |status: &At<'_>, kind: &str| {
         status.get("conditions").items().any(|condition| {
@@ -53,8 +54,43 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         );
     }
     let start = status.get("startTime");
+    let started = before.get("startTime");
+    let runs = !new.dig(&["spec", "suspend"]).flag();
+    if runs && started.is_set() && start.text() != started.text() {
+        errors.invalid(
+            &start,
+            start.text(),
+            "field is immutable for unsuspended job once set",
+        );
+    }
     if !start.is_set() && (newly_complete || newly_failed) {
         errors.required(&start, "startTime is required for finished job");
+    }
+    let (completed, indexed) = (
+        status.get("completedIndexes"),
+        new.dig(&["spec", "completionMode"]).text() == "Indexed",
+    );
+    if !completed.is_empty() && !indexed {
+        errors.invalid(
+            &completed,
+            completed.text(),
+            "cannot set non-empty completedIndexes when non-indexed completion mode",
+        );
+    }
+    let completions = new.dig(&["spec", "completions"]);
+    if completions.is_set()
+        && let Err(why) = count_indexes(completed.text(), completions.number())
+    {
+        let detail = format!("error parsing completedIndexes: {why}");
+        errors.invalid(&completed, completed.text(), detail);
+    }
+    let failed_indexes = status.get("failedIndexes");
+    if failed_indexes.is_set() && !new.dig(&["spec", "backoffLimitPerIndex"]).is_set() {
+        errors.invalid(
+            &failed_indexes,
+            failed_indexes.text(),
+            "cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+        );
     }
     let ready = status.get("ready");
     if ready.number() > active.number() {
@@ -81,23 +117,20 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             errors.invalid(&at, at.number(), detail);
         }
     }
-    let (completed, indexed) = (
-        status.get("completedIndexes"),
-        new.dig(&["spec", "completionMode"]).text() == "Indexed",
-    );
-    if !completed.is_empty() && !indexed {
-        errors.invalid(
-            &completed,
-            completed.text(),
-            "cannot set non-empty completedIndexes when non-indexed completion mode",
-        );
-    }
-    let completions = new.dig(&["spec", "completions"]);
-    if completions.is_set()
-        && let Err(why) = count_indexes(completed.text(), completions.number())
-    {
-        let detail = format!("error parsing completedIndexes: {why}");
-        errors.invalid(&completed, completed.text(), detail);
+}
+
+/// Every pod that waits to be counted is named once.
+fn uncounted(pods: &At<'_>, errors: &mut Errors) {
+    let mut seen = Vec::new();
+    for list in ["succeeded", "failed"] {
+        for pod in pods.get(list).items() {
+            if pod.is_empty() {
+                errors.invalid(&pod, "", "must not be empty");
+            } else if seen.contains(&pod.text()) {
+                errors.duplicate(&pod, pod.text());
+            }
+            seen.push(pod.text());
+        }
     }
 }
 

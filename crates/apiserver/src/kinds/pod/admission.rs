@@ -122,6 +122,20 @@ pub fn default_class(world: &dyn Lookup) -> Option<Value> {
         .min_by_key(|class| class["value"].as_i64())
 }
 
+/// Refuses an overhead that no class stands for.
+pub(super) fn approve_overhead(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+    let class = text(pod, &["spec", "runtimeClassName"]);
+    let class = world.get("runtimeclasses.node.k8s.io", "", class);
+    let has_overhead = class.is_some_and(|class| !class["overhead"].is_null());
+    if field(pod, &["spec", "overhead"]).is_null() || has_overhead {
+        return Ok(());
+    }
+    Err(forbidden(
+        pod,
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+    ))
+}
+
 fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
     let name = field(pod, &["spec", "runtimeClassName"])
         .as_str()
@@ -158,11 +172,6 @@ fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
         if !fixed.is_null() {
             pod["spec"]["overhead"] = fixed;
         }
-    } else if !given.is_null() {
-        return Err(forbidden(
-            pod,
-            "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
-        ));
     }
     match class {
         Some(class) => runtime_scheduling(pod, &class),

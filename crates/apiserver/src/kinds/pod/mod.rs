@@ -47,6 +47,7 @@ pub(super) static POD: Rules = Rules {
     approve: |pod, old, world| match old {
         None => {
             limits::approve_pod(pod, world)?;
+            admission::approve_overhead(pod, world)?;
             level_labels::enforce(pod, world)
         }
         Some(_) => Ok(()),
@@ -73,7 +74,40 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
+/// Fields of features that are off unless asked for.
+fn drop_disabled(pod: &mut Value) {
+    for list in ["containers", "initContainers"] {
+        let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            let hooks = container
+                .get_mut("lifecycle")
+                .and_then(Value::as_object_mut);
+            if hooks.is_some_and(|hooks| hooks.remove("stopSignal").is_some() && hooks.is_empty()) {
+                container.remove("lifecycle");
+            }
+        }
+    }
+    let volumes = pod["spec"].get_mut("volumes").and_then(Value::as_array_mut);
+    for volume in volumes.into_iter().flatten() {
+        let sources = volume
+            .pointer_mut("/projected/sources")
+            .and_then(Value::as_array_mut);
+        for source in sources
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            source.remove("clusterTrustBundle");
+        }
+    }
+}
+
 fn prepare_create(pod: &mut Value) {
+    drop_disabled(pod);
     let class = resources::quality_of_service(field(pod, &["spec"]));
     let gated = field(pod, &["spec", "schedulingGates"])
         .as_array()

@@ -85,10 +85,7 @@ pub fn pod(spec: &At<'_>, errors: &mut Errors) {
         &context.get("supplementalGroupsPolicy"),
         &["Merge", "Strict"],
     );
-    errors.optional_choice(
-        &context.get("seLinuxChangePolicy"),
-        &["MountOption", "Recursive"],
-    );
+    errors.optional_choice(&context.get("seLinuxChangePolicy"), &["Recursive"]);
 }
 
 fn sysctls(list: &At<'_>, spec: &At<'_>, errors: &mut Errors) {

@@ -6,6 +6,7 @@ use super::volumes::{self, csi_driver_name};
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors, IMMUTABLE, NOT_NEGATIVE, same};
 use crate::kinds::core::again;
+use crate::kinds::diff;
 use crate::kinds::names::{self, NameRule};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::Rules;
@@ -63,7 +64,11 @@ pub(in crate::kinds) static ATTACHMENT: Rules = Rules {
     validate_update: Some(|new, old, errors| {
         again(new, false, NameRule::Subdomain, errors);
         attachment(new, errors);
-        errors.immutable(&new.get("spec"), &old.get("spec"));
+        let spec = new.get("spec");
+        if !same(spec.value, old.get("spec").value) {
+            let shown = diff::compact("VolumeAttachmentSpec", spec.value);
+            errors.invalid_shown(&spec, &shown, IMMUTABLE);
+        }
     }),
     validate_status: |new, _, errors| attachment(new, errors),
     ..Rules::cluster(GROUP)
@@ -122,7 +127,8 @@ pub(in crate::kinds) static CSI_NODE: Rules = Rules {
             for now in drivers.items().filter(|one| one.get("name").text() == name) {
                 let kept = without_count(now.value);
                 if !same(&kept, &without_count(before.value)) {
-                    errors.invalid(&drivers, kept, IMMUTABLE);
+                    let shown = diff::compact("CSINodeDriver", &kept);
+                    errors.invalid_shown(&drivers, &shown, IMMUTABLE);
                 }
             }
         }
@@ -197,7 +203,8 @@ fn storage_class(class: &At<'_>, errors: &mut Errors) {
             }
             keys.push(key.text());
         }
-        if seen.contains(&expressions.value) {
+        // Terms without expressions are alike, too; and the original compares every pair.
+        for _ in seen.iter().filter(|one| same(one, expressions.value)) {
             errors.duplicate(&expressions, "");
         }
         seen.push(expressions.value);

@@ -17,6 +17,15 @@ use super::{Lookup, diff, limits, metadata};
 use crate::field::{FieldError, Path};
 use crate::status::{Failure, Subject};
 
+/// How far the resizing of a claim may have got.
+const RESIZE_STATES: &[&str] = &[
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
 pub(super) static KINDS: &[&Rules] = &[
     &CLAIM,
     &volumes::VOLUME,
@@ -52,6 +61,13 @@ static CLAIM: Rules = Rules {
         let status = new.get("status");
         for (_, amount) in status.get("capacity").entries() {
             not_negative(&amount, errors);
+        }
+        let states = status.get("allocatedResourceStatuses");
+        for (name, state) in states.entries() {
+            if !RESIZE_STATES.contains(&state.text()) {
+                let path = states.path();
+                errors.push(FieldError::not_supported(&path, name, RESIZE_STATES));
+            }
         }
         for (_, amount) in status.get("allocatedResources").entries() {
             not_negative(&amount, errors);

@@ -232,7 +232,34 @@ const REQUIRED: &[(&str, &[&str])] = &[
 pub fn legacy_source(name: &str, at: &At<'_>, errors: &mut Errors) {
     let required = REQUIRED.iter().find(|(source, _)| *source == name);
     for field in required.map_or(&[][..], |(_, fields)| fields) {
-        errors.non_empty(&at.get(field));
+        let at = at.get(field);
+        if (name, *field) == ("quobyte", "registry") && at.is_empty() {
+            errors.required(
+                &at,
+                "must be a host:port pair or multiple pairs separated by commas",
+            );
+        } else {
+            errors.non_empty(&at);
+        }
+    }
+    match name {
+        "fc" if at.get("targetWWNs").is_empty() == at.get("wwids").is_empty() => errors.required(
+            &at.get("targetWWNs"),
+            "must specify either targetWWNs or wwids, but not both",
+        ),
+        "flocker" if at.get("datasetName").is_empty() && at.get("datasetUUID").is_empty() => {
+            errors.required(at, "one of datasetName and datasetUUID is required");
+        }
+        "azureDisk"
+            if !at.get("diskURI").text().starts_with("https://")
+                && at.get("kind").text() != "Managed" =>
+        {
+            errors.not_supported(
+                &at.get("diskURI"),
+                &["https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"],
+            )
+        }
+        _ => {}
     }
 }
 
@@ -274,9 +301,9 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         old.dig(&["spec", "nodeAffinity"]),
     );
     if before.is_set() && !same(affinity.value, before.value) {
-        errors.invalid(
+        errors.invalid_shown(
             &affinity.reported_at(&new.get("nodeAffinity")),
-            affinity.value.clone(),
+            &diff::compact("*VolumeNodeAffinity", affinity.value),
             format!("{IMMUTABLE}, except for updating from beta label to GA"),
         );
     }

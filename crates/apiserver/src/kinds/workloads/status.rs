@@ -42,7 +42,8 @@ pub(super) fn replica_status(status: &At<'_>, errors: &mut Errors) {
 
 pub(super) fn collisions(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let at = new.dig(&["status", "collisionCount"]);
-    if old.dig(&["status", "collisionCount"]).number() > at.number() {
+    let before = old.dig(&["status", "collisionCount"]);
+    if before.is_set() && before.number() > at.number() {
         errors.invalid(&at, at.number(), "cannot be decremented");
     }
 }
