@@ -425,11 +425,13 @@ impl Work {
                 .or_insert_with_key(|name| recorder(name).spawn(self.connections.events.clone()).0);
         }
         let names_of_profiles = configuration.profiles.iter();
-        self.shared.metrics.set_profiles(
-            names_of_profiles
-                .map(|profile| Arc::from(profile.scheduler_name.as_str()))
-                .collect(),
-        );
+        let names_of_profiles: Vec<Arc<str>> = names_of_profiles
+            .map(|profile| Arc::from(profile.scheduler_name.as_str()))
+            .collect();
+        for (name, profile) in names_of_profiles.iter().zip(&profiles) {
+            self.shared.metrics.expect(name, profile);
+        }
+        self.shared.metrics.set_profiles(names_of_profiles);
         let gate = Gate::default();
         let changes = follow(&self.connections.main, &profiles, &gate, round);
         *self.shared.gate.lock() = Some(gate.clone());
@@ -526,11 +528,7 @@ impl Shared {
     pub fn is_synced(&self) -> Result<(), String> {
         match &*self.gate.lock() {
             Some(gate) if gate.is_open() => Ok(()),
-            Some(gate) => Err(format!(
-                "waiting for handlers to sync: {}",
-                gate.missing().join(", ")
-            )),
-            None => Err("waiting for handlers to sync".to_owned()),
+            _ => Err("handlers are not fully synchronized".to_owned()),
         }
     }
 

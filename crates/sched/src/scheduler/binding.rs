@@ -220,6 +220,8 @@ impl Scheduler {
         let watch = &mut self.engine.stopwatch;
         watch.point(Point::PreBindPreFlight, ending, binding.profile, began);
         if is_ready {
+            let began = watch.now();
+            watch.point(Point::PreBind, Ending::Success, binding.profile, began);
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();

@@ -254,7 +254,7 @@ impl Scheduler {
     fn node_set(&mut self, node: Node, now: Time) {
         let name = node.name;
         let old = self.cluster.set_node(node);
-        if !self.queue.listens() {
+        if !self.queue.listens() && !self.engine.stopwatch.is_on() {
             return;
         }
         let Some(new) = self

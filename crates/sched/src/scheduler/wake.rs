@@ -146,7 +146,7 @@ fn strategy(
     let mut helps = |plugin: Plugin| {
         let began = watch.now();
         let helps = plugins::may_help(plugin, &context, happened, change);
-        if watch.is_sampled() {
+        if watch.is_on() {
             let nanos = watch.now().saturating_sub(began);
             hints.push(HintTime {
                 plugin,
