@@ -12,7 +12,7 @@ use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
 use crate::framework::stopwatch::{Ending, Point};
 use crate::model::devices::{Allocation, ResourceClaim};
-use crate::model::{Key, Pod};
+use crate::model::{Key, Pod, VolumeClaim};
 use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
@@ -377,6 +377,41 @@ impl Scheduler {
                     }
                 }
             }
+        }
+    }
+
+    /// Whoever makes volumes may give the node back that was chosen for a claim: then another one has to be found.
+    pub(super) fn check_provisioning(&mut self, old: &VolumeClaim, new: &VolumeClaim, now: Time) {
+        let Some(node) = old
+            .selected_node
+            .filter(|_| old.selected_node != new.selected_node)
+        else {
+            return;
+        };
+        let mut stopped: Vec<PodId> = Vec::new();
+        for (id, binding) in &self.bindings {
+            let mut provisions = binding.plan.provisions.iter();
+            let waits = matches!(binding.stage, Stage::Claims { .. })
+                && provisions.any(|claim| claim.uid == new.uid);
+            let place = self.cluster.pods.get(*id).and_then(|record| record.place);
+            if waits && place.is_some_and(|place| self.cluster.nodes.name(place) == node) {
+                stopped.push(*id);
+            }
+        }
+        stopped.sort_unstable();
+        for id in stopped {
+            let error = match new.is_annotated {
+                true => format!(
+                    "binding volumes: provisioning failed for PVC {:?}",
+                    new.name
+                ),
+                false => format!(
+                    "binding volumes: selectedNode annotation reset for PVC {:?}",
+                    new.name
+                ),
+            };
+            let actions = self.give_up(id, Plugin::VolumeBinding, &error, now);
+            self.outbox.extend(actions);
         }
     }
 

@@ -120,6 +120,9 @@ impl Scheduler {
                     .insert((claim.namespace, claim.name.clone()), *claim);
                 let change = Change::Claim(old.as_ref(), Some(&new));
                 self.set(Resource::PersistentVolumeClaim, old.is_some(), change, now);
+                if let Some(old) = &old {
+                    self.check_provisioning(old, &new, now);
+                }
                 self.check_bindings(now);
             }
             Observation::ClaimGone(key) => {
@@ -335,6 +338,7 @@ impl Scheduler {
         {
             self.cluster.place(id, row);
         }
+        self.cluster.nodes.touch_pod(row, id);
         self.cluster.set_assumed(id, false);
         if !was_assigned {
             let event = ClusterEvent::new(Resource::UnscheduledPod, Action::DELETE);
