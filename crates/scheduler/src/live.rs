@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::clients::Clients;
+use plimsoll_ground::clients::{Clients, RequestFigures};
 use plimsoll_ground::events::{self, Recorder, Recording};
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::leader::{self, Leadership};
+use plimsoll_ground::metrics::Page;
 use plimsoll_ground::percent;
 use plimsoll_ground::reflect::{Gate, NotSynced};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
@@ -74,6 +75,8 @@ pub struct Connections {
     pub main: kube::Client,
     pub events: kube::Client,
     pub election: kube::Client,
+    /// How their requests go, and where to.
+    pub figures: Option<(RequestFigures, String)>,
 }
 
 impl std::fmt::Debug for Connections {
@@ -89,6 +92,7 @@ impl Connections {
             main: client.clone(),
             events: client.clone(),
             election: client,
+            figures: None,
         }
     }
 
@@ -100,6 +104,7 @@ impl Connections {
             main: clients.client(),
             events: clients.client_for("events", None, Duration::from_secs(60)),
             election: clients.client_for("leader-election", None, within),
+            figures: Some((clients.figures(), clients.host())),
         }
     }
 }
@@ -152,6 +157,7 @@ pub struct Shared {
     configuration: Arc<Mutex<Configuration>>,
     metrics: Metrics,
     client: kube::Client,
+    figures: Option<(RequestFigures, String)>,
     gates: Gates,
     leadership: Option<Leadership>,
 }
@@ -214,6 +220,7 @@ impl Options {
             configuration: Arc::new(Mutex::new(self.configuration.clone())),
             metrics: Metrics::new(profiles, self.gates.clone()),
             client: connections.main.clone(),
+            figures: connections.figures.clone(),
             gates: self.gates.clone(),
             leadership: candidate.as_ref().map(leader::Candidate::leadership),
         };
@@ -559,8 +566,14 @@ impl Shared {
         let figures: Option<CoreFigures> = tokio::time::timeout(ANSWER_WITHIN, figures)
             .await
             .unwrap_or_default();
-        self.metrics
-            .render(figures.as_ref(), self.leadership.as_ref())
+        let mut page = Page::default();
+        if let Some((requests, host)) = &self.figures {
+            requests.write(&mut page, host);
+        }
+        let own = self
+            .metrics
+            .render(figures.as_ref(), self.leadership.as_ref());
+        own + &page.finish()
     }
 
     /// Whether several may run, and one of them leads.

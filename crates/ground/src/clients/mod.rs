@@ -6,6 +6,7 @@
 //! that errors say what to do about them.
 
 mod advice;
+mod figures;
 mod reload;
 mod source;
 
@@ -13,5 +14,6 @@ mod source;
 mod tests;
 
 pub use advice::{chain, explain};
+pub use figures::RequestFigures;
 pub use reload::{Clients, Config};
 pub use source::{ConfigError, Source};

@@ -13,6 +13,7 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Service};
 
+use super::figures::RequestFigures;
 use super::source::{ConfigError, Found, Source};
 use crate::files::{LOOK_EVERY, Watcher};
 use crate::rate::Limiter;
@@ -72,6 +73,7 @@ impl Config {
             rate: self.rate,
             user_agent: self.user_agent,
             timeout: self.timeout,
+            figures: RequestFigures::default(),
         })
     }
 }
@@ -102,6 +104,7 @@ pub struct Clients {
     rate: Option<(f64, u32)>,
     user_agent: String,
     timeout: Duration,
+    figures: RequestFigures,
 }
 
 impl std::fmt::Debug for Clients {
@@ -122,6 +125,22 @@ impl Clients {
     /// Who we are at the moment, for those who talk to others than the API server with the same credentials.
     pub fn config(&self) -> Arc<kube::Config> {
         self.config.load_full()
+    }
+
+    /// How requests of all these clients went.
+    pub fn figures(&self) -> RequestFigures {
+        self.figures.clone()
+    }
+
+    /// Host and port of the API server.
+    pub fn host(&self) -> String {
+        let config = self.config.load();
+        let url = &config.cluster_url;
+        let port = url.port_u16().unwrap_or(match url.scheme_str() {
+            Some("http") => 80,
+            _ => 443,
+        });
+        format!("{}:{port}", url.host().unwrap_or_default())
     }
 
     /// The client that most of a role uses.
@@ -156,6 +175,7 @@ impl Clients {
             limiter: rate.map(|(rate, burst)| Arc::new(Limiter::new(rate, burst))),
             user_agent: HeaderValue::from_str(own.trim()).ok(),
             timeout,
+            figures: self.figures.clone(),
         };
         kube::Client::new(service, self.namespace.clone())
     }
@@ -206,6 +226,7 @@ struct Current {
     limiter: Option<Arc<Limiter>>,
     user_agent: Option<HeaderValue>,
     timeout: Duration,
+    figures: RequestFigures,
 }
 
 impl Service<Request<Body>> for Current {
@@ -228,12 +249,19 @@ impl Service<Request<Body>> for Current {
             }
             let client = this.current.load_full();
             let endless = is_endless(&request);
+            let method = request.method().clone();
+            let began = tokio::time::Instant::now();
             let answer = client.send(request);
             let answer = match endless {
-                true => answer.await,
-                false => tokio::time::timeout(this.timeout, answer).await?,
+                true => answer.await.map_err(BoxError::from),
+                false => match tokio::time::timeout(this.timeout, answer).await {
+                    Ok(answer) => answer.map_err(BoxError::from),
+                    Err(late) => Err(BoxError::from(late)),
+                },
             };
-            answer.map_err(BoxError::from)
+            let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
+            this.figures.count(method.as_str(), status, began.elapsed());
+            answer
         }
         .boxed()
     }

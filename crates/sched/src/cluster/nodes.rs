@@ -211,16 +211,6 @@ impl Nodes {
         self.ports[id.index()].extend(load.ports);
     }
 
-    /// A pod of the node has changed: it comes last from now on, and the one that was last takes its place. Nothing but
-    /// the order in which victims are looked at depends on it.
-    pub fn touch_pod(&mut self, node: NodeId, pod: PodId) {
-        let pods = &mut self.pods[node.index()];
-        if let Some(at) = pods.iter().position(|other| *other == pod) {
-            pods.swap_remove(at);
-            pods.push(pod);
-        }
-    }
-
     /// After a what-if that took pods off and put them back.
     pub fn restore_order(&mut self, node: NodeId, order: Vec<PodId>) {
         debug_assert_eq!(self.pods[node.index()].len(), order.len());

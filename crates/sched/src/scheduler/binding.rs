@@ -558,6 +558,9 @@ impl Scheduler {
     }
 
     fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
+        if let Some(record) = self.cluster.pods.get(id) {
+            self.gave_up.push(Arc::clone(&record.pod.uid));
+        }
         self.release(id, now);
         let message = format!("running PreBind plugin {:?}: {error}", plugin.name());
         let none = PluginSet::EMPTY;

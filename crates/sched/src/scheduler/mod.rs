@@ -54,6 +54,8 @@ pub struct Scheduler {
     asking: Option<asking::Asking>,
     /// Cycles that are over and have not been told yet.
     more: VecDeque<Cycle>,
+    /// Pods that had a node and will not be bound to it, by UID.
+    gave_up: Vec<Arc<str>>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -146,6 +148,7 @@ impl Scheduler {
             bindings: FxHashMap::default(),
             asking: None,
             more: VecDeque::new(),
+            gave_up: Vec::new(),
             outbox: Vec::new(),
             next_action: 0,
         }
@@ -244,6 +247,11 @@ impl Scheduler {
     /// [`Scheduler::observe`] and [`Scheduler::step`].
     pub fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.outbox)
+    }
+
+    /// Pods whose attempts came to nothing after a node had been chosen, by UID; since the last time.
+    pub fn take_given_up(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.gave_up)
     }
 
     /// Actions that have not been reported as finished.

@@ -338,7 +338,6 @@ impl Scheduler {
         {
             self.cluster.place(id, row);
         }
-        self.cluster.nodes.touch_pod(row, id);
         self.cluster.set_assumed(id, false);
         if !was_assigned {
             let event = ClusterEvent::new(Resource::UnscheduledPod, Action::DELETE);
@@ -410,7 +409,10 @@ impl Scheduler {
         };
         if record.place.is_some() {
             // We have given it a node; what comes now is from before the API server knew.
-            if record.assumed && pod.terminating && !record.pod.terminating {
+            let ends = pod.terminating && !record.pod.terminating;
+            let assumed = record.assumed;
+            self.cluster.replace_pod(id, pod);
+            if assumed && ends {
                 // It was about to be bound: its room is free at once.
                 self.queue.done(id);
                 self.release(id, now);

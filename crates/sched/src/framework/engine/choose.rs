@@ -66,8 +66,6 @@ impl Engine {
             }
             if score::has_pre_score(*plugin) {
                 watch.plugin(*plugin, Point::PreScore, ending, began);
-                let times = u64::from(ending == Ending::Success);
-                watch.asked(*plugin, Point::PreScore, profile, times);
             } else {
                 // It is asked about every node, even if it has nothing to say.
                 watch.asked(*plugin, Point::Score, profile, feasible as u64);
@@ -93,6 +91,7 @@ impl Engine {
             }
             watch.plugin(*plugin, Point::Score, Ending::Success, asked);
             if score::has_pre_score(*plugin) {
+                watch.asked(*plugin, Point::PreScore, profile, 1);
                 watch.asked(*plugin, Point::Score, profile, feasible as u64);
             }
             for (total, score) in scratch.totals.iter_mut().zip(&scratch.column) {
