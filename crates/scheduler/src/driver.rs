@@ -336,6 +336,12 @@ impl Driver {
         if !actions.is_empty() {
             self.start(actions);
         }
+        for uid in self.core.take_given_up() {
+            if let Some(attempt) = self.attempts.remove(&uid) {
+                let took = attempt.began.elapsed();
+                self.metrics.failed(&attempt.profile, took);
+            }
+        }
     }
 
     fn ended(&mut self, ended: Ended) {
@@ -350,7 +356,7 @@ impl Driver {
             .core
             .binds(ended.id)
             .or_else(|| self.core.prepares(ended.id));
-        let attempt = pod.as_ref().and_then(|uid| self.attempts.get(uid));
+        let attempt = pod.and_then(|uid| self.attempts.get(&uid));
         if let Some(attempt) = attempt {
             let point = match ended.what {
                 Done::Bind => Point::Bind,
@@ -358,13 +364,6 @@ impl Driver {
             };
             let profile = Arc::clone(&attempt.profile);
             self.metrics.written(point, is_done, &profile, ended.took);
-        }
-        if !is_done
-            && ended.what != Done::Bind
-            && let Some(attempt) = pod.and_then(|uid| self.attempts.remove(&uid))
-        {
-            self.metrics
-                .failed(&attempt.profile, attempt.began.elapsed());
         }
         if ended.what == Done::Bind
             && let Some(uid) = self.core.binds(ended.id)

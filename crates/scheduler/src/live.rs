@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::clients::Clients;
+use plimsoll_ground::clients::{Clients, Traffic};
 use plimsoll_ground::events::{self, Recorder, Recording};
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::leader::{self, Leadership};
+use plimsoll_ground::metrics::Page;
 use plimsoll_ground::percent;
 use plimsoll_ground::reflect::{Gate, NotSynced};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
@@ -74,6 +75,8 @@ pub struct Connections {
     pub main: kube::Client,
     pub events: kube::Client,
     pub election: kube::Client,
+    /// What they asked, where that is counted.
+    pub traffic: Option<Traffic>,
 }
 
 impl std::fmt::Debug for Connections {
@@ -89,6 +92,7 @@ impl Connections {
             main: client.clone(),
             events: client.clone(),
             election: client,
+            traffic: None,
         }
     }
 
@@ -100,6 +104,7 @@ impl Connections {
             main: clients.client(),
             events: clients.client_for("events", None, Duration::from_secs(60)),
             election: clients.client_for("leader-election", None, within),
+            traffic: Some(clients.traffic()),
         }
     }
 }
@@ -152,6 +157,7 @@ pub struct Shared {
     configuration: Arc<Mutex<Configuration>>,
     metrics: Metrics,
     client: kube::Client,
+    traffic: Option<Traffic>,
     gates: Gates,
     leadership: Option<Leadership>,
 }
@@ -214,6 +220,7 @@ impl Options {
             configuration: Arc::new(Mutex::new(self.configuration.clone())),
             metrics: Metrics::new(profiles, self.gates.clone()),
             client: connections.main.clone(),
+            traffic: connections.traffic.clone(),
             gates: self.gates.clone(),
             leadership: candidate.as_ref().map(leader::Candidate::leadership),
         };
@@ -425,11 +432,13 @@ impl Work {
                 .or_insert_with_key(|name| recorder(name).spawn(self.connections.events.clone()).0);
         }
         let names_of_profiles = configuration.profiles.iter();
-        self.shared.metrics.set_profiles(
-            names_of_profiles
-                .map(|profile| Arc::from(profile.scheduler_name.as_str()))
-                .collect(),
-        );
+        let names_of_profiles: Vec<Arc<str>> = names_of_profiles
+            .map(|profile| Arc::from(profile.scheduler_name.as_str()))
+            .collect();
+        for (name, profile) in names_of_profiles.iter().zip(&profiles) {
+            self.shared.metrics.expect(name, profile);
+        }
+        self.shared.metrics.set_profiles(names_of_profiles);
         let gate = Gate::default();
         let changes = follow(&self.connections.main, &profiles, &gate, round);
         *self.shared.gate.lock() = Some(gate.clone());
@@ -526,11 +535,7 @@ impl Shared {
     pub fn is_synced(&self) -> Result<(), String> {
         match &*self.gate.lock() {
             Some(gate) if gate.is_open() => Ok(()),
-            Some(gate) => Err(format!(
-                "waiting for handlers to sync: {}",
-                gate.missing().join(", ")
-            )),
-            None => Err("waiting for handlers to sync".to_owned()),
+            _ => Err("handlers are not fully synchronized".to_owned()),
         }
     }
 
@@ -561,8 +566,14 @@ impl Shared {
         let figures: Option<CoreFigures> = tokio::time::timeout(ANSWER_WITHIN, figures)
             .await
             .unwrap_or_default();
-        self.metrics
-            .render(figures.as_ref(), self.leadership.as_ref())
+        let mut page = Page::default();
+        if let Some(traffic) = &self.traffic {
+            traffic.write(&mut page);
+        }
+        let own = self
+            .metrics
+            .render(figures.as_ref(), self.leadership.as_ref());
+        own + &page.finish()
     }
 
     /// Whether several may run, and one of them leads.

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::front::Front;
 use plimsoll_ground::health::{Endpoint, Health};
-use plimsoll_ground::metrics::Page;
+use plimsoll_ground::metrics::{Page, process};
 use plimsoll_ground::serve::{self, Respond, Responder, Sent};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::json;
@@ -67,11 +67,14 @@ pub fn spawn(front: Front, shared: Shared, flags: BTreeMap<String, String>) -> S
 /// The checks by the names that probes know. Whether the lease is renewed is not among them: who loses it ends.
 fn health(shared: &Shared, shutdown: Shutdown) -> Health {
     let synced = shared.clone();
-    let mut health = Health::default();
-    if shared.is_elected() {
-        let endpoints = [Endpoint::Healthz, Endpoint::Readyz];
-        health = health.with(&endpoints, "leaderElection", || Ok(()));
-    }
+    let mut health = Health::bare().with(&[Endpoint::Livez], "ping", || Ok(()));
+    health = match shared.is_elected() {
+        true => {
+            let endpoints = [Endpoint::Healthz, Endpoint::Readyz];
+            health.with(&endpoints, "leaderElection", || Ok(()))
+        }
+        false => health.with(&[Endpoint::Healthz], "ping", || Ok(())),
+    };
     health
         .with_shutdown(shutdown)
         .with(&[Endpoint::Readyz], "sched-handler-sync", move || {
@@ -127,6 +130,11 @@ impl Surface {
             "/metrics/slis" => {
                 let mut page = Page::default();
                 self.health.write(&mut page);
+                if let Some(started) = process::started() {
+                    let name = "process_start_time_seconds";
+                    page.family(name, "gauge", "[ALPHA] When the process started.");
+                    page.sample(name, &[], started);
+                }
                 text(StatusCode::OK, METRICS, page.finish())
             }
             "/metrics/resources" => self.pod_resources().await,

@@ -65,15 +65,19 @@ impl fmt::Debug for Health {
 impl Default for Health {
     /// With `ping`, which passes if it is answered at all.
     fn default() -> Self {
-        let health = Self {
-            checks: Vec::new(),
-            tally: Arc::default(),
-        };
-        health.with(&Endpoint::ALL, "ping", || Ok(()))
+        Self::bare().with(&Endpoint::ALL, "ping", || Ok(()))
     }
 }
 
 impl Health {
+    /// With no checks at all, not even `ping`.
+    pub fn bare() -> Self {
+        Self {
+            checks: Vec::new(),
+            tally: Arc::default(),
+        }
+    }
+
     /// One more. Checks are called by whoever asks, as often as they like: they must be quick and must not wait.
     pub fn with(
         mut self,

@@ -74,6 +74,19 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
     outcome.map_err(Failure::Run)
 }
 
+/// Flags without a default of their own, and what holds without them.
+const UNSAID: [(&str, &str); 9] = [
+    ("authentication-tolerate-lookup-failure", "true"),
+    ("leader-elect", "true"),
+    ("leader-elect-lease-duration", "15s"),
+    ("leader-elect-renew-deadline", "10s"),
+    ("leader-elect-resource-lock", "leases"),
+    ("leader-elect-resource-name", "kube-scheduler"),
+    ("leader-elect-resource-namespace", "kube-system"),
+    ("leader-elect-retry-period", "2s"),
+    ("secure-port", "10259"),
+];
+
 /// The command line by flag, with what holds where nothing was said.
 fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
     let command = SchedulerArgs::augment_args(clap::Command::new("kube-scheduler"))
@@ -84,7 +97,11 @@ fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
         .map(|word| go::double_dashes(word.to_string_lossy().into_owned()))
         .skip_while(|word| word != "scheduler");
     let matches = command.clone().get_matches_from(words);
-    let mut flags = BTreeMap::new();
+    // What holds where it depends on more than the flag.
+    let mut flags: BTreeMap<String, String> = UNSAID
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     for argument in command.get_arguments().filter(|one| !one.is_hide_set()) {
         let Some(name) = argument.get_long() else {
             continue;
@@ -94,7 +111,10 @@ fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
             .into_iter()
             .flatten()
             .map(|value| value.to_string_lossy());
-        flags.insert(name.to_owned(), values.collect::<Vec<_>>().join(","));
+        let value = values.collect::<Vec<_>>().join(",");
+        if !value.is_empty() || !flags.contains_key(name) {
+            flags.insert(name.to_owned(), value);
+        }
     }
     flags
 }
@@ -174,6 +194,7 @@ mod tests {
         assert_eq!(flags["kube-api-qps"], "20");
         assert_eq!(flags["kube-api-burst"], "100");
         assert_eq!(flags["config"], "");
+        assert_eq!(flags["leader-elect-retry-period"], "2s");
     }
 
     #[test]

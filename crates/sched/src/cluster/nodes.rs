@@ -211,6 +211,12 @@ impl Nodes {
         self.ports[id.index()].extend(load.ports);
     }
 
+    /// After a what-if that took pods off and put them back.
+    pub fn restore_order(&mut self, node: NodeId, order: Vec<PodId>) {
+        debug_assert_eq!(self.pods[node.index()].len(), order.len());
+        self.pods[node.index()] = order;
+    }
+
     pub(super) fn remove_pod(&mut self, id: NodeId, pod: PodId, load: &Load<'_>) {
         self.charge(id, load, -1);
         let pods = &mut self.pods[id.index()];

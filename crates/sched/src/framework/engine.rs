@@ -219,14 +219,16 @@ impl Engine {
         };
         self.stopwatch
             .point(Point::Filter, ending, attempt.profile, began);
-        let filters = &self.profiles[attempt.profile].filter;
-        self.stopwatch.filtered(
-            filters.iter().copied().filter(|plugin| state.runs(*plugin)),
-            &self.scratch.counts,
-            &self.statuses,
-            self.scratch.feasible.len(),
-            attempt.profile,
-        );
+        if wanted.is_none() {
+            let filters = &self.profiles[attempt.profile].filter;
+            self.stopwatch.filtered(
+                filters.iter().copied().filter(|plugin| state.runs(*plugin)),
+                &self.scratch.counts,
+                &self.statuses,
+                self.scratch.feasible.len(),
+                attempt.profile,
+            );
+        }
         let evaluated = match filtered {
             Ok(evaluated) => evaluated,
             Err(message) => return Decision::Failed(message),
@@ -404,7 +406,20 @@ impl Engine {
             statuses: &mut self.statuses,
             stopwatch: &mut self.stopwatch,
         };
-        judge_with_rivals(cluster, subject, state, node, rivals, tools)
+        let verdict = judge_with_rivals(cluster, subject, state, node, rivals, tools);
+        if self.stopwatch.is_on() {
+            let refused = verdict.as_ref().ok().and_then(|id| self.statuses.get(*id));
+            for plugin in &self.profiles[subject.profile].filter {
+                if state.runs(*plugin) {
+                    let point = Point::Filter;
+                    self.stopwatch.asked(*plugin, point, subject.profile, 1);
+                }
+                if refused.is_some_and(|status| status.plugin == *plugin) {
+                    break;
+                }
+            }
+        }
+        verdict
     }
 
     /// For preemption: whether the pod would fit a node as it is now, nominated pods included.

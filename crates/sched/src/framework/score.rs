@@ -8,6 +8,14 @@ use crate::plugins;
 
 pub const MAX_SCORE: i64 = 100;
 
+/// Whether a plugin looks at the pod before it scores nodes.
+pub fn has_pre_score(plugin: Plugin) -> bool {
+    !matches!(
+        plugin,
+        Plugin::ImageLocality | Plugin::DynamicResources | Plugin::LoadAwareScheduling
+    )
+}
+
 /// Whether a plugin has anything to say about a pod. With `true`, [`column`] may still find that it has not.
 pub fn has_say(plugin: Plugin, context: &Context<'_>, state: &CycleState) -> bool {
     match plugin {

@@ -1,5 +1,7 @@
 //! How long things take, by a clock that is lent: the core has none, and nothing it decides depends on it.
 
+use std::cell::RefCell;
+
 use super::events::ClusterEvent;
 use super::plugin::Plugin;
 use super::status::{Code, Statuses};
@@ -24,6 +26,8 @@ pub enum Point {
     PreBindPreFlight,
     PreBind,
     Bind,
+    PostBind,
+    PreEnqueue,
 }
 
 impl Point {
@@ -40,6 +44,8 @@ impl Point {
             Self::PreBindPreFlight => "PreBindPreFlight",
             Self::PreBind => "PreBind",
             Self::Bind => "Bind",
+            Self::PostBind => "PostBind",
+            Self::PreEnqueue => "PreEnqueue",
         }
     }
 }
@@ -136,6 +142,8 @@ pub struct Stopwatch {
     /// What the observation at hand was about.
     told: Vec<ClusterEvent>,
     measured: Measured,
+    /// Of those that are held back, or not; whoever asks has the rest of the scheduler in his hands.
+    gated: RefCell<Vec<PointTime>>,
 }
 
 impl Stopwatch {
@@ -144,13 +152,27 @@ impl Stopwatch {
     }
 
     pub fn take(&mut self) -> Measured {
+        self.measured.points.append(self.gated.get_mut());
         std::mem::take(&mut self.measured)
+    }
+
+    /// Whether a pod may be queued has been asked.
+    pub fn gated(&self, ending: Ending, profile: usize, since: u64) {
+        if self.is_on() {
+            self.gated.borrow_mut().push(PointTime {
+                point: Point::PreEnqueue,
+                ending,
+                profile,
+                nanos: self.now().saturating_sub(since),
+            });
+        }
     }
 
     /// Measurements that wait to be taken.
     pub fn waiting(&self) -> usize {
         let measured = &self.measured;
-        measured.points.len() + measured.plugins.len() + measured.events.len()
+        let gated = self.gated.borrow().len();
+        measured.points.len() + measured.plugins.len() + measured.events.len() + gated
     }
 
     pub fn is_on(&self) -> bool {
@@ -198,7 +220,7 @@ impl Stopwatch {
     }
 
     pub fn hint(&mut self, hint: HintTime) {
-        if self.is_sampled {
+        if self.is_on() {
             self.measured.hints.push(hint);
         }
     }

@@ -115,6 +115,8 @@ pub struct VolumeClaim {
     pub terminating: bool,
     /// Annotation: where provisioning was asked for.
     pub selected_node: Option<Symbol>,
+    /// With whatever annotation.
+    pub is_annotated: bool,
     /// The UID of the controlling owner, for claims made for a pod.
     pub owner: Option<Box<str>>,
 }

@@ -303,9 +303,9 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
     };
     let used = used(context, metric, node, &view);
     let (mut sum, mut weights, mut least) = (0, 0, MAX_SCORE);
-    for index in 0..RESOURCES.len() {
+    for (index, used) in used.iter().enumerate() {
         let there = capacity(context, node, index);
-        let after = used[index] + estimate(context, context.pod, index);
+        let after = used + estimate(context, context.pod, index);
         let score = if there == 0 || after > there {
             0
         } else {

@@ -30,6 +30,14 @@ use crate::framework::state::{Context, CycleState, PreFilter};
 use crate::framework::status::{Refusal, Verdict};
 use crate::model::Volume;
 
+/// Whether a plugin has anything to do before nodes are looked at.
+pub fn has_pre_filter(plugin: Plugin) -> bool {
+    !matches!(
+        plugin,
+        Plugin::NodeName | Plugin::NodeUnschedulable | Plugin::TaintToleration
+    )
+}
+
 /// Before any node is looked at.
 pub fn pre_filter(
     plugin: Plugin,
@@ -137,6 +145,24 @@ pub fn events(plugin: Plugin) -> Option<&'static [ClusterEvent]> {
     })
 }
 
+/// Whether a plugin wants to know of an event after it has refused a pod.
+pub fn waits_for(plugin: Plugin, happened: ClusterEvent) -> bool {
+    let Some(events) = events(plugin) else {
+        return true;
+    };
+    events.iter().any(|event| event.covers(happened)) || is_told_of_taints(events, happened)
+}
+
+/// Whoever waits for new nodes without looking at taints is woken by every change of those: the original once left out
+/// new nodes that were not ready yet.
+fn is_told_of_taints(events: &[ClusterEvent], happened: ClusterEvent) -> bool {
+    let taints = ClusterEvent::new(Resource::Node, Action::NODE_TAINT);
+    let nodes = ClusterEvent::new(Resource::Node, Action::ADD);
+    happened == taints
+        && events.iter().any(|event| event.covers(nodes))
+        && !events.iter().any(|event| event.covers(taints))
+}
+
 /// Whether what has happened could turn a plugin's refusal of a pod.
 pub fn may_help(
     plugin: Plugin,
@@ -144,10 +170,11 @@ pub fn may_help(
     happened: ClusterEvent,
     change: Change<'_>,
 ) -> bool {
-    let registered =
-        events(plugin).is_none_or(|events| events.iter().any(|event| event.covers(happened)));
-    if !registered {
+    if !waits_for(plugin, happened) {
         return false;
+    }
+    if events(plugin).is_some_and(|events| is_told_of_taints(events, happened)) {
+        return true;
     }
     match plugin {
         Plugin::SchedulingGates => scheduling_gates::may_help(context, change),

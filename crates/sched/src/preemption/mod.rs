@@ -1,10 +1,10 @@
 //! Preemption: which pods would have to go, and where, for a more important one to fit.
 
 mod budgets;
+mod importance;
 pub mod memo;
 mod pick;
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeId, PodId};
@@ -267,9 +267,9 @@ impl DryRun<'_> {
                 .statuses
                 .id(Plugin::DefaultPreemption, refusal)));
         }
-        let now = self.attempt.now;
-        lower.sort_by_key(|(id, pod)| (Reverse(pod.priority), pod.started.unwrap_or(now), *id));
+        importance::sort(&mut lower, |(_, pod)| Arc::clone(pod));
         let generation = self.cluster.nodes.generation(node);
+        let order = self.cluster.nodes.pods(node).to_vec();
         for (id, _) in &lower {
             self.cluster.unplace(*id);
         }
@@ -285,6 +285,7 @@ impl DryRun<'_> {
             }
         }
         self.cluster.nodes.restore_generation(node, generation);
+        self.cluster.nodes.restore_order(node, order);
         state.refresh(self.cluster);
         judged
     }
@@ -328,7 +329,7 @@ impl DryRun<'_> {
                 self.cluster.node_name(node)
             ));
         }
-        victims.sort_unstable();
+        importance::sort(&mut victims, |index| Arc::clone(&lower[*index].1));
         candidate.victims = victims
             .iter()
             .map(|index| Arc::clone(&lower[*index].1))

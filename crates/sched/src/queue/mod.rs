@@ -60,8 +60,8 @@ pub struct Queue {
     /// What has happened while some pod was being scheduled, for it to catch up with.
     happened: Vec<ClusterEvent>,
     in_flight: usize,
-    /// Whether those that back off are tried early when there is nobody else.
-    pub pop_from_backoff: bool,
+    /// Those that back off are not tried early, even if there is nobody else.
+    pub waits_out_backoff: bool,
     pub counters: Counters,
 }
 
@@ -81,7 +81,6 @@ impl Queue {
     pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
-            pop_from_backoff: true,
             ..Self::default()
         }
     }
@@ -159,7 +158,7 @@ impl Queue {
     pub fn pop(&mut self) -> Option<PodId> {
         let id = match self.active.pop_first() {
             Some((_, _, id)) => id,
-            None if !self.pop_from_backoff => return None,
+            None if self.waits_out_backoff => return None,
             None => {
                 let (_, _, _, id) = self.backoff.pop_first()?;
                 self.counters.count(Room::Active, "PopFromBackoffQ");
@@ -425,9 +424,7 @@ impl Queue {
 }
 
 fn waits_for(plugin: Plugin, event: ClusterEvent) -> bool {
-    event.is_anything()
-        || crate::plugins::events(plugin)
-            .is_none_or(|events| events.iter().any(|registered| registered.covers(event)))
+    event.is_anything() || crate::plugins::waits_for(plugin, event)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
 use crate::framework::stopwatch::{Ending, Point};
 use crate::model::devices::{Allocation, ResourceClaim};
-use crate::model::{Key, Pod};
+use crate::model::{Key, Pod, VolumeClaim};
 use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
@@ -220,6 +220,8 @@ impl Scheduler {
         let watch = &mut self.engine.stopwatch;
         watch.point(Point::PreBindPreFlight, ending, binding.profile, began);
         if is_ready {
+            let began = watch.now();
+            watch.point(Point::PreBind, Ending::Success, binding.profile, began);
             return vec![self.bind(&pod, node_name)];
         }
         let mut kinds = Vec::new();
@@ -378,6 +380,41 @@ impl Scheduler {
         }
     }
 
+    /// Whoever makes volumes may give the node back that was chosen for a claim: then another one has to be found.
+    pub(super) fn check_provisioning(&mut self, old: &VolumeClaim, new: &VolumeClaim, now: Time) {
+        let Some(node) = old
+            .selected_node
+            .filter(|_| old.selected_node != new.selected_node)
+        else {
+            return;
+        };
+        let mut stopped: Vec<PodId> = Vec::new();
+        for (id, binding) in &self.bindings {
+            let mut provisions = binding.plan.provisions.iter();
+            let waits = matches!(binding.stage, Stage::Claims { .. })
+                && provisions.any(|claim| claim.uid == new.uid);
+            let place = self.cluster.pods.get(*id).and_then(|record| record.place);
+            if waits && place.is_some_and(|place| self.cluster.nodes.name(place) == node) {
+                stopped.push(*id);
+            }
+        }
+        stopped.sort_unstable();
+        for id in stopped {
+            let error = match new.is_annotated {
+                true => format!(
+                    "binding volumes: provisioning failed for PVC {:?}",
+                    new.name
+                ),
+                false => format!(
+                    "binding volumes: selectedNode annotation reset for PVC {:?}",
+                    new.name
+                ),
+            };
+            let actions = self.give_up(id, Plugin::VolumeBinding, &error, now);
+            self.outbox.extend(actions);
+        }
+    }
+
     /// Its volumes are there. Its devices may have to become ready yet.
     fn await_devices(&mut self, id: PodId, now: Time) -> Vec<Action> {
         let Some(binding) = self.bindings.get(&id) else {
@@ -521,6 +558,9 @@ impl Scheduler {
     }
 
     fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
+        if let Some(record) = self.cluster.pods.get(id) {
+            self.gave_up.push(Arc::clone(&record.pod.uid));
+        }
         self.release(id, now);
         let message = format!("running PreBind plugin {:?}: {error}", plugin.name());
         let none = PluginSet::EMPTY;

@@ -119,14 +119,10 @@ impl Scheduler {
                 cycle.outcome = Outcome::Error { message };
             }
             Decision::Unfit(mut diagnosis) => {
-                let found = self.post_filter(
-                    id,
-                    profile,
-                    &mut state,
-                    &mut diagnosis,
-                    now,
-                    &mut cycle.actions,
-                );
+                // What others have to do for the pod begins when it has been told about itself.
+                let mut evictions = Vec::new();
+                let found =
+                    self.post_filter(id, profile, &mut state, &mut diagnosis, now, &mut evictions);
                 let nominating = match found {
                     PostFilter::Done(nominating) => nominating,
                     PostFilter::Ask(candidates, messages) => {
@@ -135,7 +131,9 @@ impl Scheduler {
                         ));
                     }
                 };
-                return self.unfit(id, &diagnosis, nominating, now, cycle);
+                let mut cycle = self.unfit(id, &diagnosis, nominating, now, cycle);
+                cycle.actions.extend(evictions);
+                return cycle;
             }
         }
         cycle

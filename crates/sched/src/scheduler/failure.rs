@@ -312,13 +312,11 @@ impl Scheduler {
                 message: message.clone(),
             })
             .collect();
-        let last = evictions.pop();
-        if evictions.is_empty() {
-            if let Some(last) = last {
-                actions.push(self.start_eviction(id, &node, last));
-            }
-            return;
-        }
+        // The last goes when the others have gone; one alone is the last and goes at once.
+        let last = match evictions.len() {
+            1 => None,
+            _ => evictions.pop(),
+        };
         let Some(last_victim) = living.last().map(|victim| Arc::clone(&victim.uid)) else {
             return;
         };

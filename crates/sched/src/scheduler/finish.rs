@@ -7,6 +7,7 @@ use super::{Scheduler, UnderWay};
 use crate::action::{Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef};
 use crate::cluster::PodId;
 use crate::framework::plugin::PluginSet;
+use crate::framework::stopwatch::{Ending, Point};
 use crate::time::Time;
 
 impl Scheduler {
@@ -45,6 +46,12 @@ impl Scheduler {
                     self.cluster.node_name(node)
                 );
                 self.queue.done(id);
+                if let Some(profile) = self.profile_of(&pod) {
+                    // Nobody has anything to do after it.
+                    let watch = &mut self.engine.stopwatch;
+                    let began = watch.now();
+                    watch.point(Point::PostBind, Ending::Success, profile, began);
+                }
                 return vec![self.event(&pod, EventType::Normal, "Scheduled", "Binding", note)];
             }
             ActionResult::Gone => "pod is gone".to_owned(),
@@ -97,11 +104,6 @@ impl Scheduler {
             actions.push(self.action(ActionKind::Event(record)));
         }
         let Some(preempting) = self.preempting.get_mut(&preemptor) else {
-            // It was the only one: its end wakes the preemptor, unless it does not come.
-            if failed {
-                let (queue, gate) = self.queue_and_gate(now);
-                queue.activate(preemptor, now, &gate);
-            }
             return actions;
         };
         preempting.running -= 1;

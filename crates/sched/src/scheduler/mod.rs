@@ -24,7 +24,7 @@ use crate::features::Features;
 use crate::framework::engine::{Engine, Scoreboard};
 use crate::framework::plugin::Plugin;
 use crate::framework::profile::Profile;
-use crate::framework::stopwatch::{Clock, Measured};
+use crate::framework::stopwatch::{Clock, Ending, Measured};
 use crate::model::{Names, Pod};
 use crate::queue::nominations::Nominations;
 use crate::queue::{Queue, QueueConfig};
@@ -54,6 +54,8 @@ pub struct Scheduler {
     asking: Option<asking::Asking>,
     /// Cycles that are over and have not been told yet.
     more: VecDeque<Cycle>,
+    /// Pods that had a node and will not be bound to it, by UID.
+    gave_up: Vec<Arc<str>>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -146,6 +148,7 @@ impl Scheduler {
             bindings: FxHashMap::default(),
             asking: None,
             more: VecDeque::new(),
+            gave_up: Vec::new(),
             outbox: Vec::new(),
             next_action: 0,
         }
@@ -156,7 +159,7 @@ impl Scheduler {
         for profile in &mut self.engine.profiles {
             profile.switch(&features);
         }
-        self.queue.pop_from_backoff = features.pop_from_backoff;
+        self.queue.waits_out_backoff = !features.pop_from_backoff;
         self.cluster.features = features;
         self
     }
@@ -246,6 +249,11 @@ impl Scheduler {
         std::mem::take(&mut self.outbox)
     }
 
+    /// Pods whose attempts came to nothing after a node had been chosen, by UID; since the last time.
+    pub fn take_given_up(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.gave_up)
+    }
+
     /// Actions that have not been reported as finished.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
@@ -307,10 +315,12 @@ fn gate(
 ) -> Option<Plugin> {
     let record = cluster.pods.get(id)?;
     let name = record.pod.spec.scheduler_name;
-    let profile = engine
+    let index = engine
         .profiles
         .iter()
-        .find(|profile| profile.name == name)?;
+        .position(|profile| profile.name == name)?;
+    let profile = &engine.profiles[index];
+    let began = engine.stopwatch.now();
     let context = crate::framework::state::Context {
         cluster,
         profile,
@@ -318,16 +328,16 @@ fn gate(
         class: cluster.classes.get(record.class),
         now,
     };
-    profile
-        .pre_enqueue
-        .iter()
-        .copied()
-        .find(|plugin| match plugin {
-            Plugin::DefaultPreemption => preempting
-                .get(&id)
-                .is_some_and(|preempting| preempting.holds_back(cluster)),
-            other => crate::plugins::pre_enqueue(*other, &context).is_err(),
-        })
+    let mut plugins = profile.pre_enqueue.iter().copied();
+    let held_by = plugins.find(|plugin| match plugin {
+        Plugin::DefaultPreemption => preempting
+            .get(&id)
+            .is_some_and(|preempting| preempting.holds_back(cluster)),
+        other => crate::plugins::pre_enqueue(*other, &context).is_err(),
+    });
+    // The original tells of all of them as of a success.
+    engine.stopwatch.gated(Ending::Success, index, began);
+    held_by
 }
 
 #[cfg(test)]

@@ -120,6 +120,9 @@ impl Scheduler {
                     .insert((claim.namespace, claim.name.clone()), *claim);
                 let change = Change::Claim(old.as_ref(), Some(&new));
                 self.set(Resource::PersistentVolumeClaim, old.is_some(), change, now);
+                if let Some(old) = &old {
+                    self.check_provisioning(old, &new, now);
+                }
                 self.check_bindings(now);
             }
             Observation::ClaimGone(key) => {
@@ -254,7 +257,7 @@ impl Scheduler {
     fn node_set(&mut self, node: Node, now: Time) {
         let name = node.name;
         let old = self.cluster.set_node(node);
-        if !self.queue.listens() {
+        if !self.queue.listens() && !self.engine.stopwatch.is_on() {
             return;
         }
         let Some(new) = self
@@ -406,7 +409,10 @@ impl Scheduler {
         };
         if record.place.is_some() {
             // We have given it a node; what comes now is from before the API server knew.
-            if record.assumed && pod.terminating && !record.pod.terminating {
+            let ends = pod.terminating && !record.pod.terminating;
+            let assumed = record.assumed;
+            self.cluster.replace_pod(id, pod);
+            if assumed && ends {
                 // It was about to be bound: its room is free at once.
                 self.queue.done(id);
                 self.release(id, now);

@@ -144,9 +144,12 @@ fn strategy(
     };
     let watch = &engine.stopwatch;
     let mut helps = |plugin: Plugin| {
+        if !plugins::waits_for(plugin, happened) {
+            return false;
+        }
         let began = watch.now();
         let helps = plugins::may_help(plugin, &context, happened, change);
-        if watch.is_sampled() {
+        if watch.is_on() {
             let nanos = watch.now().saturating_sub(began);
             hints.push(HintTime {
                 plugin,

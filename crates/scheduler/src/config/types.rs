@@ -82,7 +82,16 @@ pub struct ClientConnection {
     pub burst: i32,
     pub content_type: String,
     pub kubeconfig: String,
+    #[serde(serialize_with = "whole")]
     pub qps: f32,
+}
+
+/// Go writes 50, not 50.0.
+fn whole<S: serde::Serializer>(rate: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+    match rate.fract() == 0.0 {
+        true => serializer.serialize_i64(*rate as i64),
+        false => serializer.serialize_f32(*rate),
+    }
 }
 
 impl Default for ClientConnection {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use plimsoll_ground::metrics::Histogram;
 use plimsoll_sched::framework::stopwatch::{Ending, Measured, Point};
-use plimsoll_sched::framework::{ClusterEvent, Plugin};
+use plimsoll_sched::framework::{ClusterEvent, Plugin, Profile, score};
+use plimsoll_sched::plugins;
 use plimsoll_sched::{Cycle, Outcome};
 use rustc_hash::FxHashMap;
 
@@ -19,12 +20,15 @@ use crate::gates::Gates;
 
 pub use self::core::CoreFigures;
 
+/// Of so many bindings, one is told of by plugin.
+const SAMPLED: u64 = 10;
 const RESULTS: [&str; 3] = ["scheduled", "unschedulable", "error"];
 
 /// Bounds that grow by a factor.
 fn exponential(first: f64, factor: f64, count: usize) -> Arc<[f64]> {
-    (0..count)
-        .map(|power| first * factor.powi(power as i32))
+    // Multiplied step by step, so that the last digits are those of the original.
+    std::iter::successors(Some(first), |bound| Some(bound * factor))
+        .take(count)
         .collect()
 }
 
@@ -47,6 +51,7 @@ struct Counts {
     /// By the number of attempts it took.
     sli: BTreeMap<String, Histogram>,
     attempts_of_pods: Histogram,
+    bindings: u64,
     after_flush: u64,
     preemptions: u64,
     victims: Histogram,
@@ -99,6 +104,7 @@ impl Metrics {
                 algorithm: Histogram::new(Arc::clone(&bounds.attempts)),
                 sli: BTreeMap::new(),
                 attempts_of_pods: Histogram::new(exponential(1.0, 2.0, 5)),
+                bindings: 0,
                 after_flush: 0,
                 preemptions: 0,
                 victims: Histogram::new(exponential(1.0, 2.0, 7)),
@@ -127,11 +133,32 @@ impl Metrics {
         *self.0.profiles.lock() = profiles;
     }
 
+    /// The plugins of a profile are told of before they have been asked anything.
+    pub fn expect(&self, name: &Arc<str>, profile: &Profile) {
+        let mut counts = self.0.counts.lock();
+        let filters = profile.filter.iter().map(|one| (Point::Filter, *one));
+        let before = profile.pre_filter.iter().copied();
+        let before = before.filter(|one| plugins::has_pre_filter(*one));
+        let scores = profile.score.iter().map(|(one, _)| *one);
+        let weighed = scores.clone().filter(|one| score::has_pre_score(*one));
+        let all = filters
+            .chain(before.map(|one| (Point::PreFilter, one)))
+            .chain(weighed.map(|one| (Point::PreScore, one)))
+            .chain(scores.map(|one| (Point::Score, one)));
+        for (point, plugin) in all {
+            let key = (plugin, point, Arc::clone(name));
+            counts.evaluations.entry(key).or_default();
+        }
+    }
+
     /// One cycle. One that found a node counts when that is bound.
     pub fn cycle(&self, cycle: &Cycle, profile: &Arc<str>, took: Duration) {
         let mut counts = self.0.counts.lock();
+        if !matches!(cycle.outcome, Outcome::Skipped | Outcome::Asking(_)) {
+            counts.algorithm.observe(took.as_secs_f64());
+        }
         match cycle.outcome {
-            Outcome::Scheduled { .. } => counts.algorithm.observe(took.as_secs_f64()),
+            Outcome::Scheduled { .. } => {}
             Outcome::Unschedulable { .. } => counts.attempt("unschedulable", profile, took),
             Outcome::Error { .. } => counts.attempt("error", profile, took),
             Outcome::Skipped | Outcome::Asking(_) => {}
@@ -172,11 +199,13 @@ impl Metrics {
         };
         let mut counts = self.0.counts.lock();
         counts.point(point, ending, profile, took.as_secs_f64());
-        let plugin = match point {
-            Point::Bind => Plugin::DefaultBinder,
-            _ => return,
-        };
-        counts.plugin((plugin, point, ending), took.as_secs_f64());
+        if point == Point::Bind {
+            counts.bindings += 1;
+            if counts.bindings.is_multiple_of(SAMPLED) {
+                let key = (Plugin::DefaultBinder, point, ending);
+                counts.plugin(key, took.as_secs_f64());
+            }
+        }
     }
 
     pub fn volume_not_bound(&self) {

@@ -21,6 +21,20 @@ impl Metrics {
         if let Some(core) = core {
             core.write(&mut page);
         }
+        let name = "kubernetes_build_info";
+        page.family(
+            name,
+            "gauge",
+            "[ALPHA] What this is, and like which Kubernetes.",
+        );
+        let version = format!("v{}", crate::zpages::binary_version());
+        let labels = [
+            ("git_version", version.as_str()),
+            ("major", "1"),
+            ("minor", "36"),
+            ("platform", "linux/amd64"),
+        ];
+        page.sample(name, &labels, 1.0);
         let name = "kubernetes_feature_enabled";
         page.family(
             name,

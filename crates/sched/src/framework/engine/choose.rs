@@ -64,8 +64,12 @@ impl Engine {
             if ending == Ending::Skip {
                 silent.insert(*plugin);
             }
-            watch.plugin(*plugin, Point::PreScore, ending, began);
-            watch.asked(*plugin, Point::PreScore, profile, 1);
+            if score::has_pre_score(*plugin) {
+                watch.plugin(*plugin, Point::PreScore, ending, began);
+            } else {
+                // It is asked about every node, even if it has nothing to say.
+                watch.asked(*plugin, Point::Score, profile, feasible as u64);
+            }
         }
         watch.point(Point::PreScore, Ending::Success, profile, began);
         let began = watch.now();
@@ -86,7 +90,10 @@ impl Engine {
                 continue;
             }
             watch.plugin(*plugin, Point::Score, Ending::Success, asked);
-            watch.asked(*plugin, Point::Score, profile, feasible as u64);
+            if score::has_pre_score(*plugin) {
+                watch.asked(*plugin, Point::PreScore, profile, 1);
+                watch.asked(*plugin, Point::Score, profile, feasible as u64);
+            }
             for (total, score) in scratch.totals.iter_mut().zip(&scratch.column) {
                 *total += weight * score;
             }

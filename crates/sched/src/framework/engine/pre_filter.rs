@@ -25,6 +25,9 @@ impl Engine {
         let mut remembered = None;
         for at in 0..self.profiles[subject.profile].pre_filter.len() {
             let plugin = self.profiles[subject.profile].pre_filter[at];
+            if !plugins::has_pre_filter(plugin) {
+                continue;
+            }
             self.plans.prepare(
                 plugin,
                 cluster,
@@ -49,7 +52,9 @@ impl Engine {
             };
             let point = Point::PreFilter;
             self.stopwatch.plugin(plugin, point, ending, began);
-            self.stopwatch.asked(plugin, point, subject.profile, 1);
+            if ending != Ending::Skip {
+                self.stopwatch.asked(plugin, point, subject.profile, 1);
+            }
             match answer {
                 PreFilter::Pass => {}
                 PreFilter::Skip => state.skipped.insert(plugin),

@@ -273,6 +273,11 @@ pub fn volume_claim(json: &[u8], names: &mut Names) -> Result<VolumeClaim> {
         lost: wire.status.phase == "Lost",
         terminating: wire.metadata.deletion_timestamp.is_some(),
         selected_node: selected.map(|node| names.intern(node)),
+        is_annotated: wire
+            .metadata
+            .annotations
+            .as_ref()
+            .is_some_and(|all| !all.is_empty()),
         owner: wire
             .metadata
             .controller()

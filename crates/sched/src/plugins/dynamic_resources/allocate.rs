@@ -42,6 +42,9 @@ pub fn allocate(
         matched: FxHashMap::default(),
         score: 0,
     };
+    for index in 0..claims.len() {
+        search.check_number(index)?;
+    }
     if search.request(0, 0)? {
         let score = search.score;
         return Ok(Some(Solution {
@@ -106,6 +109,58 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
+    /// A claim that would have more devices than any may have is a mistake of whoever wrote it.
+    fn check_number(&mut self, claim: usize) -> Result<(), String> {
+        let asked = self.claims[claim];
+        let mut number = 0;
+        for (request, wanted) in asked.requests.iter().enumerate() {
+            let mut least = None;
+            for (index, alternative) in wanted.alternatives.iter().enumerate() {
+                let at = At {
+                    claim,
+                    request,
+                    index,
+                    name: &wanted.name,
+                    alternative,
+                };
+                let devices = match alternative.count {
+                    Some(count) => count,
+                    None => self.number_of_all(&at)?,
+                };
+                least = Some(least.map_or(devices, |least: usize| least.min(devices)));
+            }
+            number += least.unwrap_or(0);
+        }
+        if number > MOST_DEVICES {
+            return Err(format!(
+                "claim {}: number of requested devices {number} exceeds the claim limit of {MOST_DEVICES}",
+                self.full_name(asked)
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many devices match a request for all. Of a pool that is not complete, that is said when it is asked for.
+    fn number_of_all(&mut self, at: &At<'_>) -> Result<usize, String> {
+        let pools = self.pools;
+        if pools.iter().any(|pool| pool.incomplete) {
+            return Ok(0);
+        }
+        let mut number = 0;
+        for (index, pool) in pools.iter().enumerate() {
+            for (slice, device) in &pool.devices {
+                let candidate = Candidate {
+                    pool: index,
+                    slice,
+                    device,
+                    id: id_of(slice, device),
+                };
+                number += usize::from(self.selected(at, &candidate)?);
+            }
+        }
+        Ok(number)
+    }
+
     /// Finds devices for a request and all that follow it.
     fn request(&mut self, claim: usize, request: usize) -> Result<bool, String> {
         let Some(ask) = self.claims.get(claim) else {

@@ -3,6 +3,7 @@
 pub mod allocate;
 mod capacity;
 pub mod extended;
+mod library;
 pub mod selector;
 
 use self::allocate::Solution;

@@ -3,16 +3,57 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use cel::extractors::This;
+use cel::common::ast::{ComprehensionExpr, Expr, ListExpr, LiteralValue};
 use cel::objects::{Key, Map};
-use cel::{Context, Env, ExecutionError, Value};
-use plimsoll_api::quantity::Quantity;
+use cel::parser::{Macro, MacroExprHelper};
+use cel::{Context, Env, ExecutionError, IdedExpr, ParseError, Value};
 
+use super::library;
 use crate::model::devices::{Attribute, Device};
 
 fn environment() -> &'static Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| Arc::new(Env::stdlib()))
+    ENVIRONMENT.get_or_init(|| {
+        let mut env = Env::stdlib();
+        // Nothing else is called by these names.
+        let _ = env.add_extension(cel::extensions::strings);
+        let _ = env.add_macro(Macro::receiver("bind", 3, bind));
+        Arc::new(env)
+    })
+}
+
+/// `cel.bind(name, value, expression)`: a loop that is not run, whose sum begins with the value.
+fn bind(
+    helper: &mut MacroExprHelper<'_>,
+    target: &mut Option<IdedExpr>,
+    args: &mut Vec<IdedExpr>,
+) -> Result<Option<IdedExpr>, ParseError> {
+    let is_ours = target
+        .as_ref()
+        .is_some_and(|target| target.expr == Expr::Ident("cel".to_owned()));
+    let Some(IdedExpr {
+        expr: Expr::Ident(name),
+        ..
+    }) = args.first().filter(|_| is_ours).cloned()
+    else {
+        return Ok(None);
+    };
+    let (Some(result), Some(accu_init)) = (args.pop(), args.pop()) else {
+        return Ok(None);
+    };
+    let nothing = Expr::List(ListExpr::new(Vec::new()));
+    let comprehension = ComprehensionExpr {
+        iter_range: helper.next_expr(nothing),
+        iter_var: "#unused".to_owned(),
+        iter_var2: None,
+        loop_cond: helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into()))),
+        loop_step: helper.next_expr(Expr::Ident(name.clone())),
+        accu_var: name,
+        accu_init,
+        result,
+    };
+    let comprehension = Expr::Comprehension(Box::new(comprehension));
+    Ok(Some(helper.next_expr(comprehension)))
 }
 
 /// Whether an expression holds for a device. The error is in the words of CEL.
@@ -22,33 +63,7 @@ pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, 
         .map_err(|error| format!("CEL compile error: {error}"))?;
     let mut context = Context::with_env(environment().clone());
     context.add_variable_from_value("device", value(expression, driver, device));
-    // Quantities and versions are numbers in here, so one set of comparisons does for both.
-    let _ = context.add_function(
-        "quantity",
-        |text: Arc<String>| -> Result<i64, ExecutionError> {
-            let quantity = text.parse::<Quantity>();
-            quantity
-                .map(|quantity| quantity.milli())
-                .map_err(|error| ExecutionError::function_error("quantity", error))
-        },
-    );
-    let _ = context.add_function("semver", |text: Arc<String>| version(&text));
-    let _ = context.add_function("compareTo", |This(own): This<i64>, other: i64| {
-        own.cmp(&other) as i64
-    });
-    let _ = context.add_function("isGreaterThan", |This(own): This<i64>, other: i64| {
-        own > other
-    });
-    let _ = context.add_function("isLessThan", |This(own): This<i64>, other: i64| own < other);
-    let _ = context.add_function(
-        "matches",
-        |This(own): This<Arc<String>>, pattern: Arc<String>| -> Result<bool, ExecutionError> {
-            let pattern = regex::Regex::new(&pattern);
-            pattern
-                .map(|pattern| pattern.is_match(&own))
-                .map_err(|error| ExecutionError::function_error("matches", error))
-        },
-    );
+    library::add(&mut context);
     match program.execute(&context) {
         Ok(Value::Bool(holds)) => Ok(holds),
         Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
@@ -57,16 +72,6 @@ pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, 
         }
         Err(error) => Err(format!("CEL runtime error: {error}")),
     }
-}
-
-/// Major, minor and patch in one number that compares as they do.
-fn version(text: &str) -> i64 {
-    let plain = text.split(['-', '+']).next().unwrap_or_default();
-    let mut parts = plain
-        .split('.')
-        .map(|part| part.parse::<i64>().unwrap_or(0));
-    let mut next = || parts.next().unwrap_or(0) & 0x1f_ffff;
-    (next() << 42) | (next() << 21) | next()
 }
 
 fn value(expression: &str, driver: &str, device: &Device) -> Value {
@@ -82,7 +87,7 @@ fn value(expression: &str, driver: &str, device: &Device) -> Value {
             Attribute::Int(number) => Value::Int(*number),
             Attribute::Bool(flag) => Value::Bool(*flag),
             Attribute::Text(text) => Value::String(Arc::new(text.to_string())),
-            Attribute::Version(text) => Value::Int(version(text)),
+            Attribute::Version(text) => library::version(text).unwrap_or(Value::Null),
         };
         insert(&mut attributes, name, driver, value);
     }
@@ -91,7 +96,7 @@ fn value(expression: &str, driver: &str, device: &Device) -> Value {
             &mut capacity,
             name,
             driver,
-            Value::Int(amount.value.milli()),
+            library::quantity(amount.value.clone()),
         );
     }
     map([
@@ -178,6 +183,32 @@ mod tests {
             (
                 r#"device.attributes["none.io"].x == 1"#,
                 Err("CEL runtime error: no such key: x"),
+            ),
+            (
+                r#"device.attributes["d.io"].driverVersion.isLessThan(semver("1.10.1-rc.1"))"#,
+                Ok(true),
+            ),
+            (
+                r#"cel.bind(d, device.attributes["d.io"], d.fast && d.driverVersion.minor() == 10)"#,
+                Ok(true),
+            ),
+            (
+                r#"device.capacity["d.io"].memory.sub(quantity("4Gi")) == quantity("6Gi")"#,
+                Ok(true),
+            ),
+            (
+                r#"device.capacity["d.io"].memory.asInteger() == 10737418240"#,
+                Ok(true),
+            ),
+            (
+                r#""a-b".split("-")[1] == "b" && "AB".lowerAscii() == "ab""#,
+                Ok(true),
+            ),
+            (r#""x12y3".findAll("[0-9]+") == ["12", "3"]"#, Ok(true)),
+            (r#"[3, 1, 2].sum() == 6 && [3, 1].max() == 3"#, Ok(true)),
+            (
+                r#"isSemver("1.2.3") && !isSemver("1.2") && !isQuantity("x")"#,
+                Ok(true),
             ),
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),
