@@ -156,12 +156,23 @@ fn create(case: &Value) -> Value {
     }
     kind.prepare_create(&mut object);
     match kind.validate_create(&object).as_slice() {
-        [] => match kind.approve(&object, None, &world) {
-            Ok(()) => comparable(&object),
-            Err(failure) => json!({"message": failure.message}),
-        },
+        [] => {
+            let charged = || super::quota::charge(&plural(&case["object"]), &object, None, &world);
+            match kind.approve(&object, None, &world).and_then(|()| charged()) {
+                Ok(_) => comparable(&object),
+                Err(failure) => json!({"message": failure.message}),
+            }
+        }
         errors => refusal(errors),
     }
+}
+
+/// `pods`, `leases.coordination.k8s.io`.
+fn plural(object: &Value) -> String {
+    let served = crate::resource::builtin().iter().find(|served| {
+        object["kind"] == served.kind.as_str() && object["apiVersion"] == served.api_version()
+    });
+    served.unwrap().qualified()
 }
 
 /// `case.old` is as the server stored it; `case.object` as the client sent it.

@@ -369,6 +369,8 @@ fn users(spec: &At<'_>, out: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
