@@ -52,7 +52,7 @@ pub trait Judge {
 #[derive(Debug, Clone, Default)]
 pub struct Habits(Arc<Remembered>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Remembered {
     modes: Mutex<HashMap<String, Mode>>,
     attempts: Tally,
@@ -96,16 +96,6 @@ impl Tally {
             &format!("apiserver_impersonation_{what}_total"),
             "[ALPHA] Times that it was asked whether somebody may act as somebody else.",
         );
-    }
-}
-
-impl Default for Remembered {
-    fn default() -> Self {
-        Self {
-            modes: Mutex::default(),
-            attempts: Tally::default(),
-            checks: Tally::default(),
-        }
     }
 }
 
