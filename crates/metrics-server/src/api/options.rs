@@ -99,46 +99,78 @@ pub fn timeout(query: &Query) -> Result<Option<Duration>, Failure> {
         return Ok(None);
     };
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let Some(limit) = duration(unsigned) else {
-        return Err(Failure::bad_request(format!(
-            "invalid timeout specified in the request URL - time: invalid duration {}",
-            field::quote(text)
-        )));
-    };
+    let limit = duration(unsigned).map_err(|wrong| {
+        let text = field::quote(text);
+        let why = match wrong {
+            Wrong::Whole => format!("time: invalid duration {text}"),
+            Wrong::NoUnit => format!("time: missing unit in duration {text}"),
+            Wrong::Unit(unit) => {
+                format!(
+                    "time: unknown unit {} in duration {text}",
+                    field::quote(unit)
+                )
+            }
+        };
+        Failure::bad_request(format!(
+            "invalid timeout specified in the request URL - {why}"
+        ))
+    })?;
     let limits = !limit.is_zero() && !text.starts_with('-');
     Ok(limits.then_some(limit))
 }
 
+/// What keeps a text from being a duration.
+#[derive(Debug, PartialEq, Eq)]
+enum Wrong<'a> {
+    Whole,
+    NoUnit,
+    Unit(&'a str),
+}
+
 /// Go's: `0`, or numbers with units.
-fn duration(text: &str) -> Option<Duration> {
+fn duration(text: &str) -> Result<Duration, Wrong<'_>> {
     if text == "0" {
-        return Some(Duration::ZERO);
+        return Ok(Duration::ZERO);
     }
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let mut sum = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
-        let number = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (digits, after) = rest.split_at(number);
+        let mut length = digits(rest);
+        if rest[length..].starts_with('.') {
+            length += 1 + digits(&rest[length + 1..]);
+        }
+        let (number, after) = rest.split_at(length);
+        if !number.bytes().any(|byte| byte.is_ascii_digit()) {
+            return Err(Wrong::Whole);
+        }
         let unit = after
             .find(|c: char| c.is_ascii_digit() || c == '.')
             .unwrap_or(after.len());
         let (unit, after) = after.split_at(unit);
         let unit = match unit {
+            "" => return Err(Wrong::NoUnit),
             "ns" => 1e-9,
             "us" | "µs" | "μs" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,
             "m" => 60.0,
             "h" => 3600.0,
-            _ => return None,
+            unknown => return Err(Wrong::Unit(unknown)),
         };
-        let number: f64 = digits.parse().ok()?;
-        sum = sum.saturating_add(Duration::try_from_secs_f64(number * unit).ok()?);
+        let number: f64 = number.parse().map_err(|_| Wrong::Whole)?;
+        let seconds = number * unit;
+        // Go's durations are nanoseconds in 63 bits.
+        if sum.as_secs_f64() + seconds > i64::MAX as f64 / 1e9 {
+            return Err(Wrong::Whole);
+        }
+        sum += Duration::from_secs_f64(seconds);
         rest = after;
     }
-    (!text.is_empty()).then_some(sum)
+    match text.is_empty() {
+        true => Err(Wrong::Whole),
+        false => Ok(sum),
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +211,22 @@ mod tests {
                 "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided, resourceVersionMatch: Unsupported value: \"Foo\": supported values: \"Exact\", \"NotOlderThan\", \"\"]",
             ),
         );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_timeout() {
+        for (text, expected) in [
+            ("5x", "time: unknown unit \"x\" in duration \"5x\""),
+            ("1h5", "time: missing unit in duration \"1h5\""),
+            ("1..2s", "time: missing unit in duration \"1..2s\""),
+            ("s", "time: invalid duration \"s\""),
+            ("99999999999h", "time: invalid duration \"99999999999h\""),
+        ] {
+            let query = Query::parse(&format!("timeout={text}"));
+            let refused = timeout(&query).unwrap_err();
+            let expected = format!("invalid timeout specified in the request URL - {expected}");
+            assert_eq!(refused.message, expected);
+        }
     }
 
     #[test]

@@ -129,8 +129,9 @@ pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
             response
         }
     };
-    let vary = HeaderValue::from_static("Accept");
-    response.headers_mut().insert(header::VARY, vary);
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept"));
     response
 }
 

@@ -74,6 +74,13 @@ pub fn no_metrics(kind: Kind, namespace: &str, name: &str) -> Failure {
     Failure::not_found(Subject { group: GROUP, kind }, &name)
 }
 
+/// Of a request that says to carry something that nobody here can read.
+pub fn unsupported_media_type() -> Failure {
+    let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let text = "415: Unsupported Media Type";
+    Failure::new(code, "UnsupportedMediaType", text).with_details(serde_json::Map::new())
+}
+
 pub fn no_watch(kind: Kind) -> Failure {
     let details = [("group", GROUP), ("kind", kind.resource())];
     let details = details.map(|(key, text)| (key.to_owned(), text.into()));

@@ -1,5 +1,7 @@
 //! Which of the server's paths a request goes to.
 
+use http::header::{CONTENT_TYPE, HeaderMap};
+
 use super::past;
 use super::row::Kind;
 use super::version::{GROUP, Version};
@@ -92,8 +94,9 @@ impl Route {
             "/statusz" => return Self::Status,
             "/debug/pprof" => return Self::Debug(Debug::ProfilesElsewhere),
             "/debug/pprof/" => return Self::Debug(Debug::Profiles),
-            "/debug/flags" | "/debug/flags/" => return Self::Debug(Debug::Flags),
+            "/debug/flags" => return Self::Debug(Debug::Flags),
             "/debug/flags/v" => return Self::Debug(Debug::Verbosity),
+            path if path.starts_with("/debug/flags/") => return Self::Debug(Debug::Flags),
             _ => {}
         }
         if let Some(of) = path.strip_prefix("/openapi/v3/") {
@@ -106,6 +109,28 @@ impl Route {
             Some(&("healthz" | "livez" | "readyz")) => Self::Health,
             _ => Self::Nothing,
         }
+    }
+
+    /// Whether what a request says that it carries is acceptable, though it carries nothing that matters. Only discovery
+    /// is particular about that.
+    pub fn takes(&self, headers: &HeaderMap) -> bool {
+        let known: &[&str] = match self {
+            Self::Groups | Self::Group | Self::Resources(_) => &[
+                "application/json",
+                "application/yaml",
+                "application/vnd.kubernetes.protobuf",
+            ],
+            Self::Version => &["application/json"],
+            _ => return true,
+        };
+        let Some(said) = headers.get(CONTENT_TYPE) else {
+            return true;
+        };
+        let said = said.to_str().unwrap_or_default();
+        let mut types = said
+            .split(',')
+            .map(|one| one.split(';').next().unwrap_or_default().trim());
+        said.is_empty() || types.any(|one| known.contains(&one))
     }
 
     /// Answers to nothing but GET.

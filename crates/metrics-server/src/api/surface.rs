@@ -23,7 +23,7 @@ use super::freshness::Freshness;
 use super::list::{self, Listing, Next, accepts_gzip};
 use super::objects::Common;
 use super::openapi::OpenApi;
-use super::refusals::{Wanted, form, no_metrics, no_watch, unknown};
+use super::refusals::{Wanted, form, no_metrics, no_watch, unknown, unsupported_media_type};
 use super::route::{Debug, Route};
 use super::row::{Kind, Row};
 use super::verbosity::{self, Verbosity};
@@ -265,6 +265,9 @@ impl Surface {
         let headers = &asked.head.headers;
         if asked.route.is_read_only() && asked.head.method != Method::GET {
             return Err(Failure::method_not_supported());
+        }
+        if !asked.route.takes(&asked.head.headers) {
+            return Err(unsupported_media_type());
         }
         Ok(match &asked.route {
             Route::NoResource => return Err(Failure::no_such_resource()),
