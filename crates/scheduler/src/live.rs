@@ -251,7 +251,7 @@ impl Options {
         profiles.iter_mut().for_each(|one| one.switch(&features));
         let (_stop, round) = shutdown::channel();
         let gate = Gate::default();
-        let mut changes = follow(&client, &profiles, &gate, &round);
+        let mut changes = follow(&client, &profiles, &features, &gate, &round);
         let core = CoreConfig {
             profiles,
             queue: QueueConfig::default(),
@@ -440,7 +440,7 @@ impl Work {
         }
         self.shared.metrics.set_profiles(names_of_profiles);
         let gate = Gate::default();
-        let changes = follow(&self.connections.main, &profiles, &gate, round);
+        let changes = follow(&self.connections.main, &profiles, &features, &gate, round);
         *self.shared.gate.lock() = Some(gate.clone());
         let core = CoreConfig {
             profiles,

@@ -1,9 +1,9 @@
 //! The kinds that scheduling looks at, where they are and how they are read.
 
-use plimsoll_sched::Observation;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::decode::{self, DecodeError};
 use plimsoll_sched::model::{ControllerKind, Key, Names, Symbol};
+use plimsoll_sched::{Features, Observation};
 use serde::Deserialize;
 
 macro_rules! kinds {
@@ -60,8 +60,10 @@ kinds! {
 
 impl Kind {
     /// Most are looked at by the standard plugins; the rest only where a profile asks for it.
-    pub fn is_needed_by(self, profiles: &[Profile]) -> bool {
+    pub fn is_needed_by(self, profiles: &[Profile], features: &Features) -> bool {
         let plugin = match self {
+            // Who does not look at them need not be allowed to.
+            Self::TaintRule if !features.taint_rules => return false,
             Self::PodGroup => Plugin::GangScheduling,
             Self::NodeMetric => Plugin::LoadAwareScheduling,
             Self::ResourceClaim | Self::ResourceSlice | Self::DeviceClass | Self::TaintRule => {

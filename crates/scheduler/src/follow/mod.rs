@@ -10,7 +10,7 @@ use plimsoll_ground::reflect::{Gate, RawChange, RawReflector};
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::Names;
-use plimsoll_sched::{Observation, Scheduler, Time};
+use plimsoll_sched::{Features, Observation, Scheduler, Time};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 
@@ -26,12 +26,13 @@ pub type Changes = mpsc::Receiver<(Kind, RawChange)>;
 pub fn follow(
     client: &kube::Client,
     profiles: &[Profile],
+    features: &Features,
     gate: &Gate,
     shutdown: &Shutdown,
 ) -> Changes {
     let (told, changes) = mpsc::channel(WAITING);
     for kind in Kind::ALL {
-        if !kind.is_needed_by(profiles) {
+        if !kind.is_needed_by(profiles, features) {
             continue;
         }
         let mut paths = kind.paths().iter();

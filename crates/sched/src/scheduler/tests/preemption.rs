@@ -18,9 +18,9 @@ fn less_important_pods_make_room() {
         world.log
     );
     world.check(&[
-        "evict low",
         "high Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
         "high nominated Set(\"n\")",
+        "evict low",
         "bind high n",
     ]);
 }
