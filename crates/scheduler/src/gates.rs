@@ -24,11 +24,25 @@ pub enum GateError {
         wanted: bool,
         locked: bool,
     },
-    #[error("{gate} is enabled, but depends on features that are disabled: [{}]", missing.join(" "))]
-    Dependency {
-        gate: &'static str,
-        missing: Vec<&'static str>,
-    },
+    #[error("{}", aggregate(.0))]
+    Dependencies(Vec<Dependency>),
+}
+
+/// A gate that is on although it needs what is off.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{gate} is enabled, but depends on features that are disabled: [{}]", missing.join(" "))]
+pub struct Dependency {
+    gate: &'static str,
+    missing: Vec<&'static str>,
+}
+
+/// Several errors are bracketed, one is not.
+fn aggregate(errors: &[Dependency]) -> String {
+    let texts: Vec<String> = errors.iter().map(Dependency::to_string).collect();
+    match texts.as_slice() {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,18 +137,21 @@ impl Gates {
                 });
             }
         }
-        for (name, gate) in self.known.iter().filter(|(name, _)| self.is_on(name)) {
+        let on = self.known.iter().filter(|(name, _)| self.is_on(name));
+        let broken = on.filter_map(|(name, gate)| {
             let needs = gate.needs.iter().copied();
             let needs = needs.filter(|need| self.known.contains_key(need));
             let missing: Vec<_> = needs.filter(|need| !self.is_on(need)).collect();
-            if !missing.is_empty() {
-                return Err(GateError::Dependency {
-                    gate: name,
-                    missing,
-                });
-            }
+            (!missing.is_empty()).then_some(Dependency {
+                gate: name,
+                missing,
+            })
+        });
+        let broken: Vec<Dependency> = broken.collect();
+        match broken.is_empty() {
+            true => Ok(()),
+            false => Err(GateError::Dependencies(broken)),
         }
-        Ok(())
     }
 
     pub fn is_on(&self, name: &str) -> bool {
@@ -198,16 +215,16 @@ mod tests {
     fn what_is_switched() {
         let gates = Gates::parse([
             "GenericWorkload=true,GangScheduling=T",
-            " NodeDeclaredFeatures=false",
+            " SchedulerPopFromBackoffQ=false",
             "",
         ])
         .unwrap();
         let features = gates.features();
-        assert!(features.gangs && !features.declared_features);
-        assert!(features.pop_from_backoff);
+        assert!(features.gangs && !features.pop_from_backoff);
+        assert!(features.declared_features);
         assert_eq!(
             gates.flag(),
-            "GangScheduling=true,GenericWorkload=true,NodeDeclaredFeatures=false"
+            "GangScheduling=true,GenericWorkload=true,SchedulerPopFromBackoffQ=false"
         );
         let gates = Gates::parse(["AllBeta=false,DRADeviceTaints=true"]).unwrap();
         assert!(!gates.features().pop_from_backoff && gates.features().device_taints);
@@ -232,6 +249,12 @@ mod tests {
             (
                 "GangScheduling=true",
                 "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]",
+            ),
+            (
+                "NodeDeclaredFeatures=false,ExtendWebSocketsToKubelet=false,RestartAllContainersOnContainerExits=false",
+                "[InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: \
+                 [NodeDeclaredFeatures], InPlacePodVerticalScalingInitContainers is enabled, but depends on features \
+                 that are disabled: [NodeDeclaredFeatures]]",
             ),
         ] {
             assert_eq!(
