@@ -28,7 +28,7 @@ use super::route::{Debug, Route};
 use super::row::{Kind, Row};
 use super::verbosity::{self, Verbosity};
 use super::version::{Announced, Version};
-use super::{aggregated, counted, discovery, options, pages, past, route};
+use super::{aggregated, counted, discovery, options, pages, past, route, statusz};
 use crate::audit::{Audit, Audited, Refused};
 use crate::history::History;
 use crate::own::OwnMetrics;
@@ -323,16 +323,8 @@ impl Surface {
             }
             Route::Metrics => pages::metrics(parts.own.render(), inner.process_started, headers),
             Route::Status => {
-                let accepted = answer::accepted(headers);
-                let takes_text = |one: &&str| {
-                    let media = one.split(';').next().unwrap_or_default().trim();
-                    matches!(media, "*/*" | "text/*" | "text/plain")
-                };
-                if !accepted.is_empty() && !accepted.iter().any(takes_text) {
-                    let types = "application/json, application/yaml, text/plain";
-                    return Err(answer::only_accepted(types));
-                }
-                pages::status(inner.started)
+                let pretty = answer::wants_pretty(headers, asked.query.get("pretty"));
+                statusz::answer(inner.started, headers, pretty)?
             }
             Route::Debug(Debug::Verbosity) if asked.head.method == Method::PUT => {
                 verbosity::set(parts.verbosity.as_ref(), sent).await
