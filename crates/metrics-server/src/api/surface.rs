@@ -341,9 +341,10 @@ impl Surface {
         namespace: &str,
     ) -> Result<Answer, Failure> {
         let format = asked.format()?;
-        let selector = options::selector(&asked.query)?;
+        let watched = asked.info.verb == "watch";
+        let selector = options::selector(&asked.query, watched)?;
         self.complete()?;
-        if asked.info.verb == "watch" {
+        if watched {
             return Err(no_watch(kind));
         }
         let form = form(&format, &asked.query, Wanted::List(kind))?;
