@@ -188,6 +188,11 @@ fn decoded(part: &str) -> String {
     percent::decoded(part, false).unwrap_or_else(|| part.to_owned())
 }
 
+/// Whether every escape in it is one.
+pub fn is_percent_encoded(path: &str) -> bool {
+    percent::decoded(path, false).is_some()
+}
+
 /// A path as it was meant.
 pub fn percent_decoded(path: &str) -> String {
     decoded(path)

@@ -13,7 +13,7 @@ use plimsoll_ground::metrics::process;
 use plimsoll_ground::reflect;
 use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
 use plimsoll_ground::rest::kept::{Held, keeping};
-use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
+use plimsoll_ground::rest::request::{Query, RequestInfo, is_percent_encoded, percent_decoded};
 use plimsoll_ground::rest::status::Failure;
 use plimsoll_ground::serve::{LastOnHttp2, Respond, Sent};
 
@@ -35,6 +35,9 @@ use crate::own::OwnMetrics;
 use crate::view::{Found, View};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Told to those who wrote two spaces where one belongs, and are nobody therefore.
+const SPACED_TOKEN: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Everything that an answer may need.
 #[derive(Debug)]
@@ -142,10 +145,14 @@ impl Surface {
         let class = Class::of(&asked.head);
         let mut under_way = parts.own.requests.begin(class == Class::Mutating);
         let origin = asked.head.headers.get(header::ORIGIN).cloned();
+        let misspelt = spaced_token(&asked.head.headers);
         let mut response = match parts.browsers.preflight(&asked.head) {
             Some(response) => response,
             None => self.in_time(&mut asked, sent, class, began).await,
         };
+        if misspelt {
+            answer::add_warnings(&mut response, &[SPACED_TOKEN.to_owned()]);
+        }
         parts.browsers.mark(response.headers_mut(), origin.as_ref());
         if parts.browsers.sends_away() {
             response.extensions_mut().insert(LastOnHttp2);
@@ -476,6 +483,33 @@ fn mark_strangers(response: &mut Answer, user: &UserInfo) {
     }
 }
 
+fn spaced_token(headers: &HeaderMap) -> bool {
+    let said = headers.get(header::AUTHORIZATION);
+    let said = said.and_then(|value| value.to_str().ok());
+    let words = said.and_then(|said| said.trim().split_once(' '));
+    words.is_some_and(|(scheme, token)| {
+        scheme.eq_ignore_ascii_case("bearer") && token.starts_with(' ')
+    })
+}
+
+/// What Go's own server answers before anybody looks at a request: to targets that are none, and to those who ask about
+/// the server as a whole.
+fn unrouted(head: &Parts) -> Option<Answer> {
+    let path = head.uri.path();
+    if head.method == Method::OPTIONS && path == "*" {
+        return Some(http::Response::new(answer::full("")));
+    }
+    let is_target = path.starts_with('/') && is_percent_encoded(path);
+    if is_target || path == "*" || head.method == Method::CONNECT {
+        return None;
+    }
+    let mut response = http::Response::new(answer::full("400 Bad Request"));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Some(response)
+}
+
 fn audit_id(headers: &HeaderMap) -> HeaderValue {
     if let Some(given) = headers.get(&AUDIT_ID) {
         return given.clone();
@@ -492,6 +526,9 @@ impl Respond for Surface {
     type Body = answer::Body;
 
     async fn respond(self, head: Parts, sent: Sent) -> Answer {
-        self.handle(head, sent).await
+        match unrouted(&head) {
+            Some(response) => response,
+            None => self.handle(head, sent).await,
+        }
     }
 }

@@ -116,6 +116,18 @@ async fn figures_are_not_to_be_had_by_another_spelling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_target_is_nobodys() {
+    let world = World::new(|_| {}).await;
+    let root = world.client("root", MASTERS, false);
+    let reply = root.get("/apis/metrics.k8s.io/%zz").await;
+    assert_eq!(
+        (reply.status, reply.body.as_str()),
+        (400, "400 Bad Request")
+    );
+    assert!(!reply.headers.contains_key("audit-id"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn no_more_at_once_than_there_is_room_for() {
     let world = World::new(|config| config.max_in_flight = (2, 1)).await;
     world.way.becomes(State::Silent);
