@@ -87,6 +87,23 @@ pub struct Offer {
     pub forms: bool,
 }
 
+impl Offer {
+    /// Who names no type that is offered is told so before anything else is looked at.
+    pub fn answers(self, headers: &HeaderMap) -> Result<(), Failure> {
+        let accept = accept::header(headers);
+        let offered = |media: &str| {
+            let encoding = Encoding::ALL
+                .into_iter()
+                .find(|one| one.content_type() == media);
+            media == "*/*" || encoding.is_some_and(|one| one.is_in(self))
+        };
+        match accept.is_empty() || accept::names(accept).any(offered) {
+            true => Ok(()),
+            false => Err(not_acceptable(self)),
+        }
+    }
+}
+
 impl Format {
     pub const JSON: Self = Self {
         encoding: Encoding::Json,
@@ -101,18 +118,9 @@ impl Format {
         pretty: Option<&str>,
         offer: Offer,
     ) -> Result<Self, Failure> {
+        offer.answers(headers)?;
         let pretty = wants_pretty(headers, pretty);
         let accept = accept::header(headers);
-        // Who names no type that is offered is told so before anything else is looked at.
-        let offered = |media: &str| {
-            let encoding = Encoding::ALL
-                .into_iter()
-                .find(|one| one.content_type() == media);
-            media == "*/*" || encoding.is_some_and(|one| one.is_in(offer))
-        };
-        if !accept.is_empty() && !accept::names(accept).any(offered) {
-            return Err(not_acceptable(offer));
-        }
         if accept.is_empty() || offer.only_json {
             return Ok(Self {
                 pretty,

@@ -36,6 +36,10 @@ use crate::view::{Found, View};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
+/// Marks answers to requests that did not get as far as what they asked for: they are not counted.
+#[derive(Debug, Clone, Copy)]
+struct Unreached;
+
 /// Told to those who wrote two spaces where one belongs, and are nobody therefore.
 const SPACED_TOKEN: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
@@ -118,6 +122,24 @@ impl Asked {
         Format::negotiate(&self.head.headers, self.query.get("pretty"), self.offer())
     }
 
+    /// What no route is there for, though there is something at the path.
+    fn misdirected(&self) -> Result<(), Failure> {
+        let headers = &self.head.headers;
+        if self.route.is_read_only() {
+            if self.head.method != Method::GET {
+                return Err(Failure::method_not_supported());
+            }
+            if !self.route.takes(headers) {
+                return Err(unsupported_media_type());
+            }
+            // Where nothing is remembered there is nothing to offer.
+            if !matches!(self.route, Route::Past(_)) {
+                return self.offer().answers(headers);
+            }
+        }
+        Ok(())
+    }
+
     fn refused(&self, failure: &Failure) -> Answer {
         let pretty = self.query.get("pretty");
         let format = Format::of_refusal(&self.head.headers, pretty, self.offer());
@@ -162,7 +184,9 @@ impl Surface {
         headers
             .entry(header::CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
-        if let Some(labels) = counted::labels(&asked.route, &asked.info, &asked.head.method) {
+        let reached = response.extensions().get::<Unreached>().is_none();
+        let labels = counted::labels(&asked.route, &asked.info, &asked.head);
+        if let Some(labels) = labels.filter(|_| reached) {
             let code = response.status().as_u16();
             parts.own.requests.answered(labels, code, began.elapsed());
             under_way.is(labels);
@@ -258,9 +282,16 @@ impl Surface {
         if let Err(refusal) = permitted {
             return turned_away(asked, &refusal);
         }
-        let mut response = match self.routed(asked, sent).await {
-            Ok(response) => response,
-            Err(refused) => asked.refused(&refused),
+        let mut response = match asked.misdirected() {
+            Ok(()) => match self.routed(asked, sent).await {
+                Ok(response) => response,
+                Err(refused) => asked.refused(&refused),
+            },
+            Err(refused) => {
+                let mut response = asked.refused(&refused);
+                response.extensions_mut().insert(Unreached);
+                response
+            }
         };
         mark_strangers(&mut response, user);
         response.map(|body| keeping(body, Held(place)))
@@ -270,12 +301,6 @@ impl Surface {
         let inner = &*self.0;
         let parts = &inner.parts;
         let headers = &asked.head.headers;
-        if asked.route.is_read_only() && asked.head.method != Method::GET {
-            return Err(Failure::method_not_supported());
-        }
-        if !asked.route.takes(&asked.head.headers) {
-            return Err(unsupported_media_type());
-        }
         Ok(match &asked.route {
             Route::NoResource => return Err(Failure::no_such_resource()),
             Route::Index => pages::index(StatusCode::OK, &inner.paths),
@@ -462,6 +487,7 @@ fn turned_away(asked: &Asked, refusal: &Refusal) -> Answer {
     if refusal.is_to_a_stranger() {
         response.extensions_mut().insert(LastOnHttp2);
     }
+    response.extensions_mut().insert(Unreached);
     response
 }
 

@@ -115,6 +115,34 @@ async fn figures_are_not_to_be_had_by_another_spelling() {
     assert_eq!(reply.status, 200);
 }
 
+/// Requests are counted where they are answered, as the original does: whoever is refused before did not get there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reached_nothing_is_not_counted() {
+    let world = World::new(|_| {}).await;
+    let (bob, root) = (
+        world.client("bob", "dev", false),
+        world.client("root", MASTERS, false),
+    );
+    assert_eq!(bob.get(NODES).await.status, 403);
+    let posted = root.ask(Method::POST, NODES).await.unwrap();
+    assert_eq!(posted.status, 405);
+    for path in ["/apis", "/healthz/ping", "/healthz", NODES] {
+        assert_eq!(root.get(path).await.status, 200, "{path}");
+    }
+    let page = root.get("/metrics").await.body;
+    let mut counted: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .filter_map(|line| Some(line.split_once(",resource=")?.1))
+        .collect();
+    counted.sort();
+    let expected = [
+        "\"\",scope=\"\",subresource=\"/healthz\",verb=\"GET\",version=\"\"} 1",
+        "\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\"} 1",
+    ];
+    assert_eq!(counted, expected);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_target_is_nobodys() {
     let world = World::new(|_| {}).await;
