@@ -263,10 +263,11 @@ fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {
     let of_namespaces = path.resource == "namespaces" && path.group.is_empty();
     let scoped = !path.namespace.is_empty() && !of_namespaces;
     let unscoped_name = namespaced && path.namespace.is_empty() && !path.name.is_empty();
-    if (scoped && !namespaced) || unscoped_name || path.name.contains('/') {
+    if (scoped && !namespaced) || unscoped_name {
         return Err(Failure::no_such_resource());
     }
-    if matches!(path.name.as_str(), "." | "..") {
+    // What is below a name is looked for first.
+    if path.subresource.is_empty() && matches!(path.name.as_str(), "." | "..") {
         return Err(Failure::bad_request(format!(
             "Name parameter invalid: {}: may not be '{}'",
             crate::field::quote(&path.name),

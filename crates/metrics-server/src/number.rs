@@ -18,6 +18,10 @@ pub fn leading_float(text: &[u8]) -> Result<(f64, usize), bool> {
     }
     let word = std::str::from_utf8(&text[..length]).map_err(|_| false)?;
     let value: f64 = word.parse().map_err(|_| false)?;
+    // What is no number has no sign.
+    if value.is_nan() && word.starts_with(['+', '-']) {
+        return Err(false);
+    }
     // Infinity must be asked for by name.
     let named = || word.bytes().any(|byte| matches!(byte, b'i' | b'I'));
     match value.is_infinite() && !named() {
@@ -134,6 +138,7 @@ mod tests {
                 Ok((18_446_744_073_709_551_616.0, 20)),
             ),
             ("1e999", Err(false)),
+            ("-NaN", Err(false)),
             ("1e", Err(false)),
             ("1e+", Err(false)),
             (".", Err(false)),

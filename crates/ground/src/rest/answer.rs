@@ -9,6 +9,7 @@ use hyper::body::Frame;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::accept::{self, Clause};
 use super::status::Failure;
 use super::yaml;
 
@@ -46,14 +47,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    fn of(media_type: &str) -> Option<Self> {
-        match media_type {
-            "*/*" | "application/*" | "application/json" => Some(Self::Json),
-            "application/yaml" => Some(Self::Yaml),
-            "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
-            _ => None,
-        }
-    }
+    /// In the order of preference of whoever takes anything.
+    pub const ALL: [Self; 3] = [Self::Json, Self::Yaml, Self::Protobuf];
 
     fn is_in(self, offer: Offer) -> bool {
         match self {
@@ -92,6 +87,23 @@ pub struct Offer {
     pub forms: bool,
 }
 
+impl Offer {
+    /// Who names no type that is offered is told so before anything else is looked at.
+    pub fn answers(self, headers: &HeaderMap) -> Result<(), Failure> {
+        let accept = accept::header(headers);
+        let offered = |media: &str| {
+            let encoding = Encoding::ALL
+                .into_iter()
+                .find(|one| one.content_type() == media);
+            media == "*/*" || encoding.is_some_and(|one| one.is_in(self))
+        };
+        match accept.is_empty() || accept::names(accept).any(offered) {
+            true => Ok(()),
+            false => Err(not_acceptable(self)),
+        }
+    }
+}
+
 impl Format {
     pub const JSON: Self = Self {
         encoding: Encoding::Json,
@@ -106,31 +118,16 @@ impl Format {
         pretty: Option<&str>,
         offer: Offer,
     ) -> Result<Self, Failure> {
+        offer.answers(headers)?;
         let pretty = wants_pretty(headers, pretty);
-        let accepted = accepted(headers);
-        if accepted.is_empty() {
+        let accept = accept::header(headers);
+        if accept.is_empty() || offer.only_json {
             return Ok(Self {
                 pretty,
                 ..Self::JSON
             });
         }
-        // Who names no type that is offered is told so before anything else is looked at.
-        let is_offered = |one: &&str| {
-            let media = one.split(';').next().unwrap_or_default().trim();
-            media == "*/*"
-                || (media != "application/*"
-                    && Encoding::of(media).is_some_and(|one| one.is_in(offer)))
-        };
-        if !accepted.iter().any(is_offered) {
-            return Err(not_acceptable(offer));
-        }
-        if offer.only_json {
-            return Ok(Self {
-                pretty,
-                ..Self::JSON
-            });
-        }
-        accepted
+        accept::clauses(accept)
             .iter()
             .find_map(|one| Self::of(one, pretty, offer))
             .ok_or_else(unknown_form)
@@ -145,49 +142,48 @@ impl Format {
             protobuf: offer.protobuf || offer.only_json,
             ..offer
         };
-        let accepted = accepted(headers);
-        if accepted.is_empty() {
+        let accept = accept::header(headers);
+        if accept.is_empty() {
             return Some(Self {
                 pretty,
                 ..Self::JSON
             });
         }
-        accepted.iter().find_map(|one| Self::of(one, pretty, offer))
+        accept::clauses(accept)
+            .iter()
+            .find_map(|one| Self::of(one, pretty, offer))
     }
 
-    fn of(accept: &str, pretty: bool, offer: Offer) -> Option<Self> {
-        let mut parts = accept.split(';').map(str::trim);
-        let encoding = Encoding::of(parts.next()?).filter(|one| one.is_in(offer))?;
-        let mut pretty = pretty;
-        let mut transform = Transform::None;
-        let (mut group, mut version) = ("", "");
-        for part in parts {
-            match part.split_once('=') {
-                Some(("as", kind)) => {
-                    transform = match kind {
-                        "Table" => Transform::Table,
-                        "PartialObjectMetadata" => Transform::Partial,
-                        "PartialObjectMetadataList" => Transform::PartialList,
-                        _ => return None,
-                    }
-                }
-                Some(("g", value)) => group = value,
-                Some(("v", value)) => version = value,
-                Some(("pretty", value)) => pretty = value == "1",
-                // Whatever else there is means nothing.
-                _ => {}
-            }
-        }
-        let known = offer.forms && group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
-        let no_table = encoding == Encoding::Protobuf && transform == Transform::Table;
-        ((transform == Transform::None || known) && !no_table).then_some(Self {
+    fn of(clause: &Clause<'_>, pretty: bool, offer: Offer) -> Option<Self> {
+        let taken = |one: &Encoding| one.is_in(offer) && clause.takes(one.content_type());
+        let encoding = Encoding::ALL.into_iter().find(taken)?;
+        let (group, version) = (clause.parameter("g"), clause.parameter("v"));
+        let transform = match (clause.parameter("as"), group, version) {
+            ("", "", "") => Transform::None,
+            (kind, "meta.k8s.io", "v1" | "v1beta1") if offer.forms => match kind {
+                "Table" if encoding != Encoding::Protobuf => Transform::Table,
+                "PartialObjectMetadata" => Transform::Partial,
+                "PartialObjectMetadataList" => Transform::PartialList,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        // A stream of events is never the answer, but may be asked for. There is none in YAML.
+        let stream = match clause.parameter("stream") {
+            "" => true,
+            stream => stream == "watch" && encoding != Encoding::Yaml,
+        };
+        let server_version = match clause.parameter("sv") {
+            "" => true,
+            wanted => offer.forms && wanted == "v1",
+        };
+        (stream && server_version).then_some(Self {
             encoding,
-            pretty,
+            pretty: pretty || clause.parameter("pretty") == "1",
             transform,
-            meta_version: if version == "v1beta1" {
-                "v1beta1"
-            } else {
-                "v1"
+            meta_version: match version {
+                "v1beta1" => "v1beta1",
+                _ => "v1",
             },
         })
     }
@@ -246,22 +242,6 @@ fn escaped(json: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// What the client takes, best first.
-pub fn accepted(headers: &HeaderMap) -> Vec<&str> {
-    let mut accepted: Vec<(f32, &str)> = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(str::trim)
-        .filter(|one| !one.is_empty())
-        .map(|one| (weight(one), one))
-        .collect();
-    // The client's order counts among equals.
-    accepted.sort_by(|a, b| b.0.total_cmp(&a.0));
-    accepted.into_iter().map(|(_, one)| one).collect()
-}
-
 /// People read indented JSON more easily.
 pub fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
     if let Some(wish) = said {
@@ -274,15 +254,6 @@ pub fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
     ["curl", "Wget", "Mozilla/5.0"]
         .iter()
         .any(|name| agent.starts_with(name))
-}
-
-/// The `q` of an accepted format.
-fn weight(accept: &str) -> f32 {
-    accept
-        .split(';')
-        .filter_map(|part| part.trim().strip_prefix("q="))
-        .find_map(|q| q.parse().ok())
-        .unwrap_or(1.0)
 }
 
 /// The format is known, but not the form that is wanted in it.

@@ -1,6 +1,7 @@
 //! What every server of Kubernetes-style resources answers alike, whatever its resources are: what a request asks for,
 //! selectors, formats, refusals in Kubernetes' words.
 
+pub mod accept;
 pub mod answer;
 pub mod field;
 pub mod fingerprint;

@@ -41,13 +41,16 @@ impl ResourcePath {
 }
 
 impl RequestInfo {
+    /// `path` is as it was sent. It is decoded before it is taken apart: whoever answers the request does so, too, and
+    /// what is allowed must be what is answered.
     pub fn new(method: &Method, path: &str, query: &Query) -> Self {
+        let path = decoded(path);
         let mut info = Self {
             verb: lower(method),
-            path: path.to_owned(),
+            path: path.clone(),
             resource: None,
         };
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let (group, version, mut rest) = match parts.as_slice() {
             ["api", version, rest @ ..] => ("", *version, rest),
             ["apis", group, version, rest @ ..] => (*group, *version, rest),
@@ -68,18 +71,16 @@ impl RequestInfo {
         }
         // A namespace is a resource itself, and the scope of others.
         if rest[0] == "namespaces" && rest.len() >= 2 {
-            found.namespace = decoded(rest[1]);
+            found.namespace = rest[1].to_owned();
             let of_the_namespace = matches!(rest.get(2), None | Some(&"status" | &"finalize"));
             if !of_the_namespace {
                 rest = &rest[2..];
             }
         }
         found.resource = rest[0].to_owned();
-        found.name = rest.get(1).map(|name| decoded(name)).unwrap_or_default();
-        found.subresource = rest
-            .get(2)
-            .map(|part| (*part).to_owned())
-            .unwrap_or_default();
+        let part = |index: usize| rest.get(index).map(|part| (*part).to_owned());
+        found.name = part(1).unwrap_or_default();
+        found.subresource = part(2).unwrap_or_default();
         found.rest = rest.iter().skip(3).map(|part| (*part).to_owned()).collect();
         if found.resource == "namespaces" && group.is_empty() {
             found.namespace.clone_from(&found.name);
@@ -116,7 +117,9 @@ impl RequestInfo {
             fields: parse_fields(query.get("fieldSelector").unwrap_or_default())
                 .unwrap_or_default(),
         };
-        if let Some(name) = selector.single_name() {
+        // What cannot stand in a path is no name.
+        let usable = |name: &&str| !matches!(*name, "." | "..") && !name.contains(['/', '%']);
+        if let Some(name) = selector.single_name().filter(usable) {
             name.clone_into(&mut path.name);
         }
     }
@@ -183,6 +186,11 @@ impl Query {
 /// What is malformed stays as it is.
 fn decoded(part: &str) -> String {
     percent::decoded(part, false).unwrap_or_else(|| part.to_owned())
+}
+
+/// Whether every escape in it is one.
+pub fn is_percent_encoded(path: &str) -> bool {
+    percent::decoded(path, false).is_some()
 }
 
 /// A path as it was meant.
@@ -272,6 +280,27 @@ mod tests {
             Method::POST,
             "/api/v1/namespaces/a/services/s/proxy/x/y",
             "create /v1 ns=a services name=s sub=proxy rest=x/y",
+        );
+        // Slashes that are written otherwise are slashes.
+        check(
+            Method::GET,
+            "/apis/apps%2Fv1%2Fdeployments",
+            "list apps/v1 ns= deployments name= sub= rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1/nodes/a%2Fproxy",
+            "get /v1 ns= nodes name=a sub=proxy rest=",
+        );
+        check(
+            Method::GET,
+            "/%61pi/v1/namespaces//pods/",
+            "list /v1 ns= pods name= sub= rest=",
+        );
+        check(
+            Method::GET,
+            "/api/v1//pods",
+            "get /v1 ns=  name=pods sub= rest=",
         );
         check(Method::GET, "/apis/apps/v1", "get -");
         check(Method::POST, "/healthz", "post -");

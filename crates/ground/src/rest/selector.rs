@@ -303,6 +303,7 @@ impl LabelParser {
 
 const NAME_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const KEY_RULE: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+const PREFIX_RULE: &str = "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 fn is_label_text(text: &str) -> bool {
@@ -312,18 +313,43 @@ fn is_label_text(text: &str) -> bool {
     bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
 }
 
-/// What is wrong with a label's key or any other qualified name.
-pub fn name_problem(key: &str) -> Option<&'static str> {
-    let name = key.rsplit('/').next().unwrap_or_default();
-    if key.matches('/').count() > 1 {
-        Some(KEY_RULE)
-    } else if !is_label_text(name) {
-        Some(NAME_RULE)
-    } else if name.len() > 63 {
-        Some("name part must be no more than 63 bytes")
-    } else {
-        None
+fn is_domain(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.split('.').all(|part| {
+        let outer = !part.starts_with('-') && !part.ends_with('-');
+        !part.is_empty() && outer && part.bytes().all(inner)
+    })
+}
+
+/// What is wrong with a label's key or any other qualified name, all of it.
+pub fn name_problem(key: &str) -> Option<String> {
+    let mut problems = Vec::new();
+    let name = match key.split_once('/') {
+        None => key,
+        Some((_, name)) if name.contains('/') => return Some(KEY_RULE.to_owned()),
+        Some((prefix, name)) => {
+            if prefix.is_empty() {
+                problems.push("prefix part must be non-empty");
+            }
+            if prefix.len() > 253 {
+                problems.push("prefix part must be no more than 253 bytes");
+            }
+            if !prefix.is_empty() && !is_domain(prefix) {
+                problems.push(PREFIX_RULE);
+            }
+            name
+        }
+    };
+    if name.is_empty() {
+        problems.push("name part must be non-empty");
     }
+    if name.len() > 63 {
+        problems.push("name part must be no more than 63 bytes");
+    }
+    if !is_label_text(name) {
+        problems.push(NAME_RULE);
+    }
+    (!problems.is_empty()).then(|| problems.join("; "))
 }
 
 fn bad_key(key: &str) -> Option<String> {
@@ -335,16 +361,20 @@ fn bad_key(key: &str) -> Option<String> {
 }
 
 fn check_value(key: &str, index: usize, value: &str) -> Result<(), SelectorError> {
-    let problem = if value.len() > 63 {
-        "must be no more than 63 bytes"
-    } else if value.is_empty() || is_label_text(value) {
+    let mut problems = Vec::new();
+    if value.len() > 63 {
+        problems.push("must be no more than 63 bytes");
+    }
+    if !value.is_empty() && !is_label_text(value) {
+        problems.push(VALUE_RULE);
+    }
+    if problems.is_empty() {
         return Ok(());
-    } else {
-        VALUE_RULE
-    };
+    }
     Err(format!(
-        "values[{index}][{key}]: Invalid value: {}: {problem}",
-        field::quote(value)
+        "values[{index}][{key}]: Invalid value: {}: {}",
+        field::quote(value),
+        problems.join("; ")
     ))
 }
 
@@ -476,6 +506,22 @@ mod tests {
                 "found ',', expected: !, identifier, or 'end of string'",
             ),
             ("a,", "found '', expected: identifier after ','"),
+            (
+                "/b",
+                "unable to parse requirement: <nil>: Invalid value: \"/b\": prefix part must be non-empty",
+            ),
+            (
+                "A_B/c",
+                &format!(
+                    "unable to parse requirement: <nil>: Invalid value: \"A_B/c\": {PREFIX_RULE}"
+                ),
+            ),
+            (
+                "a.b/",
+                &format!(
+                    "unable to parse requirement: <nil>: Invalid value: \"a.b/\": name part must be non-empty; {NAME_RULE}"
+                ),
+            ),
         ] {
             assert_eq!(parse_labels(selector).unwrap_err(), expected);
         }

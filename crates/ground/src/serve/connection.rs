@@ -29,6 +29,9 @@ const NEWCOMERS_MAY_STAY: Duration = Duration::from_secs(1);
 /// How long a draining server waits for the rest of a request's head.
 const HALF_A_HEAD_MAY_TAKE: Duration = Duration::from_millis(500);
 
+/// A front proxy sends a header for each group that somebody is in, and there are people in hundreds of them.
+const MOST_HEADERS: usize = 1000;
+
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +115,7 @@ pub async fn serve_connection<I, S, B>(
                 .header_read_timeout(None)
                 .title_case_headers(house.title_case_headers)
                 .max_buf_size(limits.header_bytes.max(8 << 10))
+                .max_headers(MOST_HEADERS)
                 .half_close(false)
                 .serve_connection(io, service);
             let ended = Pin::new(&mut connection);

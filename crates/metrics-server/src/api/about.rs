@@ -46,6 +46,11 @@ pub fn about() -> About {
     }
 }
 
+/// `1.36`
+pub fn release() -> String {
+    format!("1.{MINOR}")
+}
+
 /// As Go calls it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {

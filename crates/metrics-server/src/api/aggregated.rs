@@ -2,8 +2,9 @@
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
+use plimsoll_ground::rest::accept;
 use plimsoll_ground::rest::answer::{Answer, Encoding, Format, full};
-use plimsoll_ground::rest::fingerprint::{is_known, quoted_fingerprint};
+use plimsoll_ground::rest::fingerprint::quoted_fingerprint;
 use plimsoll_ground::rest::protobuf::{Message, enveloped};
 use serde::Serialize;
 
@@ -65,29 +66,23 @@ struct GroupVersionKind {
 
 /// Whether everything is wanted in one document, and in which encoding.
 pub fn wants_aggregated(headers: &HeaderMap) -> Option<Encoding> {
-    headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .find_map(|clause| {
-            let mut parts = clause.split(';').map(str::trim);
-            let encoding = match parts.next()? {
-                "application/json" => Encoding::Json,
-                "application/yaml" => Encoding::Yaml,
-                "application/vnd.kubernetes.protobuf" => Encoding::Protobuf,
-                _ => return None,
-            };
-            let has = |key: &str, value: &str| {
-                clause
-                    .split(';')
-                    .filter_map(|part| part.trim().split_once('='))
-                    .any(|pair| pair == (key, value))
-            };
-            let wanted =
-                has("g", AGGREGATED_GROUP) && has("v", AGGREGATED_VERSION) && has("as", AGGREGATED);
-            wanted.then_some(encoding)
-        })
+    let accept = accept::header(headers);
+    // Who names none of the types is refused, whatever form they wish for.
+    let named =
+        |name: &str| name == "*/*" || Encoding::ALL.iter().any(|one| one.content_type() == name);
+    if !accept::names(accept).any(named) {
+        return None;
+    }
+    accept::clauses(accept).iter().find_map(|clause| {
+        let form = [
+            clause.parameter("g"),
+            clause.parameter("v"),
+            clause.parameter("as"),
+        ];
+        let taken = |one: &Encoding| clause.takes(one.content_type());
+        let encoding = Encoding::ALL.into_iter().find(taken)?;
+        (form == [AGGREGATED_GROUP, AGGREGATED_VERSION, AGGREGATED]).then_some(encoding)
+    })
 }
 
 /// `GET /apis`, everything at once.
@@ -101,7 +96,9 @@ pub fn aggregated(
     let json = Format::JSON.encode_value(&document);
     // One fingerprint for all encodings: of the document as it is told without a new line at its end.
     let etag = quoted_fingerprint(json.strip_suffix(b"\n").unwrap_or(&json));
-    let mut response = if is_known(&etag, headers) {
+    // Held against the whole of the header, unlike tags of other documents.
+    let known = headers.get(header::IF_NONE_MATCH);
+    let mut response = if known.is_some_and(|known| known == etag.as_str()) {
         let mut response = Response::new(full(""));
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response

@@ -1,13 +1,15 @@
 //! By which labels a request is counted. Those that reached nothing are not, like the original's.
 
 use http::Method;
+use http::request::Parts;
 use plimsoll_ground::rest::request::RequestInfo;
 
+use super::aggregated::wants_aggregated;
 use super::route::Route;
 use super::version::GROUP;
 use crate::own::requests::Labels;
 
-pub fn labels(route: &Route, info: &RequestInfo, method: &Method) -> Option<Labels> {
+pub fn labels(route: &Route, info: &RequestInfo, head: &Parts) -> Option<Labels> {
     let plain = Labels {
         component: "apiserver",
         group: "",
@@ -15,7 +17,7 @@ pub fn labels(route: &Route, info: &RequestInfo, method: &Method) -> Option<Labe
         resource: "",
         subresource: "",
         scope: "",
-        verb: verb(method),
+        verb: verb(&head.method),
     };
     Some(match route {
         Route::List {
@@ -44,7 +46,8 @@ pub fn labels(route: &Route, info: &RequestInfo, method: &Method) -> Option<Labe
             scope: "resource",
             ..plain
         },
-        Route::Groups => Labels {
+        // Only as one document with everything.
+        Route::Groups if wants_aggregated(&head.headers).is_some() => Labels {
             subresource: "apis",
             ..plain
         },
@@ -52,12 +55,14 @@ pub fn labels(route: &Route, info: &RequestInfo, method: &Method) -> Option<Labe
             resource: "statusz",
             ..plain
         },
+        // Not the checks one by one.
         Route::Health => Labels {
             component: "",
-            subresource: match info.path.split('/').nth(1) {
-                Some("livez") => "/livez",
-                Some("readyz") => "/readyz",
-                _ => "/healthz",
+            subresource: match info.path.as_str() {
+                "/livez" => "/livez",
+                "/readyz" => "/readyz",
+                "/healthz" => "/healthz",
+                _ => return None,
             },
             ..plain
         },

@@ -21,6 +21,7 @@ mod route;
 mod row;
 mod schemas;
 mod sheet;
+mod statusz;
 mod surface;
 mod verbosity;
 mod version;

@@ -10,7 +10,7 @@ use plimsoll_ground::rest::status::{Failure, Subject};
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 /// Everything that is given must make sense, even what makes no difference.
-pub fn selector(query: &Query) -> Result<Selector, Failure> {
+pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
     numbers(query)?;
     let bad = |error: String| Failure::bad_request(error);
     let labels = parse_labels(query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
@@ -29,7 +29,7 @@ pub fn selector(query: &Query) -> Result<Selector, Failure> {
             field::quote(&term.field)
         )));
     }
-    consistent(query)?;
+    consistent(query, watched)?;
     Ok(Selector { labels, fields })
 }
 
@@ -55,7 +55,47 @@ fn numbers(query: &Query) -> Result<(), Failure> {
 }
 
 /// Options that contradict each other, though none of them counts here.
-fn consistent(query: &Query) -> Result<(), Failure> {
+fn consistent(query: &Query, watched: bool) -> Result<(), Failure> {
+    let errors = match watched {
+        true => wrong_with_watch(query),
+        false => wrong_with_list(query),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let subject = Subject {
+        group: "meta.k8s.io",
+        kind: "ListOptions",
+    };
+    Err(Failure::invalid(subject, "", &errors))
+}
+
+fn wrong_with_watch(query: &Query) -> Vec<FieldError> {
+    let at = Path::new("resourceVersionMatch");
+    let initial = query.all("sendInitialEvents").next().is_some();
+    let matching = query.get("resourceVersionMatch");
+    let mut errors = Vec::new();
+    let mut forbid = |why: &str| errors.push(FieldError::forbidden(&at, why));
+    if initial && matching != Some("NotOlderThan") {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+    }
+    let Some(matching) = matching else {
+        return errors;
+    };
+    if !initial {
+        forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+    }
+    if matching != "NotOlderThan" {
+        errors.push(FieldError::not_supported(&at, matching, &["NotOlderThan"]));
+    }
+    if query.get("continue").is_some() {
+        let why = "resourceVersionMatch is forbidden when continue is provided";
+        errors.push(FieldError::forbidden(&at, why));
+    }
+    errors
+}
+
+fn wrong_with_list(query: &Query) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let version = query.get("resourceVersion").unwrap_or_default();
     if let Some(matching) = query.get("resourceVersionMatch") {
@@ -83,14 +123,7 @@ fn consistent(query: &Query) -> Result<(), Failure> {
             "sendInitialEvents is forbidden for list",
         ));
     }
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let subject = Subject {
-        group: "meta.k8s.io",
-        kind: "ListOptions",
-    };
-    Err(Failure::invalid(subject, "", &errors))
+    errors
 }
 
 /// `timeout`, which any request may have. `None`: nothing that would limit it.
@@ -179,9 +212,10 @@ mod tests {
 
     #[track_caller]
     fn check(query: &str, expected: Result<(), &str>) {
-        let outcome = selector(&Query::parse(query)).map(|_| ());
+        let query = Query::parse(query);
+        let outcome = selector(&query, query.flag("watch")).map(|_| ());
         let outcome = outcome.map_err(|failure| failure.message);
-        assert_eq!(outcome, expected.map_err(str::to_owned), "{query}");
+        assert_eq!(outcome, expected.map_err(str::to_owned), "{query:?}");
     }
 
     #[test]
@@ -203,6 +237,22 @@ mod tests {
             "fieldSelector=spec.nodeName%3Da",
             Err(
                 "\"spec.nodeName\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            ),
+        );
+        check(
+            "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+            Ok(()),
+        );
+        check(
+            "watch=1&sendInitialEvents=true",
+            Err(
+                "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ),
+        );
+        check(
+            "watch=1&resourceVersionMatch=Exact",
+            Err(
+                "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided, resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"]",
             ),
         );
         check(

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use plimsoll_ground::health::Health;
+use plimsoll_ground::rest::accept;
 use plimsoll_ground::rest::answer::{self, Answer, full};
 use plimsoll_ground::rest::fingerprint::is_known;
 use plimsoll_ground::rest::request::Query;
@@ -80,16 +81,13 @@ fn published(hash: &str, body: Bytes, headers: &HeaderMap, content_type: &'stati
 
 /// The first media type that is wanted and can be had; `None`: none of them can.
 fn acceptable<'a>(headers: &'a HeaderMap, offered: &[&'a str]) -> Option<&'a str> {
-    let wanted = answer::accepted(headers);
-    if wanted.is_empty() {
-        return offered.first().copied();
-    }
-    wanted.iter().find_map(
-        |one| match one.split(';').next().unwrap_or_default().trim() {
-            "*/*" | "application/*" => offered.first().copied(),
-            media => offered.iter().copied().find(|one| *one == media),
-        },
-    )
+    let accept = match accept::header(headers) {
+        "" => "*/*",
+        said => said,
+    };
+    accept::clauses(accept)
+        .iter()
+        .find_map(|clause| offered.iter().copied().find(|one| clause.takes(one)))
 }
 
 fn unacceptable() -> Answer {
@@ -203,25 +201,6 @@ pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answe
     response
 }
 
-/// For people.
-pub fn status(started: jiff::Timestamp) -> Answer {
-    let up = jiff::Timestamp::now()
-        .duration_since(started)
-        .as_secs()
-        .max(0);
-    let started = started.strftime("%a %b %e %H:%M:%S UTC %Y");
-    let text = format!(
-        "\nplimsoll metrics-server statusz\nFor people; programs read /metrics.\n\n\
-         Started: {started}\nUp: {} hr {:02} min {:02} sec\nBinary version: {}\n\nPaths: /healthz /livez /metrics /readyz /version\n",
-        up / 3600,
-        up / 60 % 60,
-        up % 60,
-        about::VERSION
-    );
-    let kind = "text/plain; charset=utf-8";
-    answer::answer(StatusCode::OK, kind, full(text))
-}
-
 /// The original's doors to its innards. There is no Go runtime to look into here, and profilers need no help.
 pub fn debug(debug: &Debug) -> Answer {
     match debug {
@@ -238,6 +217,10 @@ pub fn debug(debug: &Debug) -> Answer {
             "text/html; charset=utf-8",
             full("<html><body>no profiles: use perf on the process</body></html>\n"),
         ),
+        // Whoever resolves addresses asks first whether anybody can.
+        Debug::Profile(name) if name == "symbol" => {
+            answer::text(StatusCode::OK, "num_symbols: 1\n")
+        }
         Debug::Profile(_) => {
             let mut response = answer::text(StatusCode::NOT_FOUND, "Unknown profile\n");
             let headers = response.headers_mut();

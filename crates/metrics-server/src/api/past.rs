@@ -47,7 +47,7 @@ pub fn list(
     format: &Format,
     gzip: bool,
 ) -> Result<Answer, Failure> {
-    let selector = options::selector(query)?;
+    let selector = options::selector(query, false)?;
     if !selector.labels.is_empty() {
         let words =
             "workloads have no labels here: select them by metadata.name and metadata.namespace";

@@ -71,8 +71,12 @@ pub enum Debug {
 impl Route {
     /// `path` is decoded.
     pub fn of(path: &str) -> Self {
-        // A slash at the end makes no difference to resources and discovery, and only there.
-        let trimmed = path.strip_suffix('/').unwrap_or(path);
+        // Slashes at the end make no difference to resources and discovery, and only there.
+        let trimmed = match path.trim_end_matches('/') {
+            // This one may have one.
+            "/apis" => path.strip_suffix('/').unwrap_or(path),
+            trimmed => trimmed,
+        };
         let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
         match parts.as_slice() {
             ["apis"] => return Self::Groups,
@@ -214,6 +218,10 @@ mod tests {
                 "/namespaces/a/pods/b/",
                 "Get { version: V1beta1, kind: Pod, namespace: \"a\", name: \"b\" }",
             ),
+            (
+                "/nodes///",
+                "List { version: V1beta1, kind: Node, namespace: \"\" }",
+            ),
             ("/pods/b", "NoResource"),
             ("//nodes", "NoResource"),
             ("/nodes/a/status", "NoResource"),
@@ -229,6 +237,8 @@ mod tests {
             ("/", Route::Index),
             ("//", Route::Nothing),
             ("/apis/", Route::Groups),
+            ("/apis//", Route::Nothing),
+            ("/apis/metrics.k8s.io//", Route::Group),
             ("/apis/metrics.k8s.io/v2/nodes", Route::NoResource),
             ("/apis/other.io/v1", Route::Nothing),
             ("/version/", Route::Version),

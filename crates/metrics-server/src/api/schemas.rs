@@ -84,6 +84,8 @@ fn explain(name: &str, schema: &mut Value) {
         if let Some(property) = schema
             .get_mut("properties")
             .and_then(|properties| properties.get_mut(field))
+            // What refers to another says nothing beside that.
+            .filter(|property| property.get("$ref").is_none())
         {
             property["description"] = text.into();
         }

@@ -13,7 +13,7 @@ use plimsoll_ground::metrics::process;
 use plimsoll_ground::reflect;
 use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
 use plimsoll_ground::rest::kept::{Held, keeping};
-use plimsoll_ground::rest::request::{Query, RequestInfo, percent_decoded};
+use plimsoll_ground::rest::request::{Query, RequestInfo, is_percent_encoded, percent_decoded};
 use plimsoll_ground::rest::status::Failure;
 use plimsoll_ground::serve::{LastOnHttp2, Respond, Sent};
 
@@ -28,13 +28,20 @@ use super::route::{Debug, Route};
 use super::row::{Kind, Row};
 use super::verbosity::{self, Verbosity};
 use super::version::{Announced, Version};
-use super::{aggregated, counted, discovery, options, pages, past, route};
+use super::{aggregated, counted, discovery, options, pages, past, route, statusz};
 use crate::audit::{Audit, Audited, Refused};
 use crate::history::History;
 use crate::own::OwnMetrics;
 use crate::view::{Found, View};
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Marks answers to requests that did not get as far as what they asked for: they are not counted.
+#[derive(Debug, Clone, Copy)]
+struct Unreached;
+
+/// Told to those who wrote two spaces where one belongs, and are nobody therefore.
+const SPACED_TOKEN: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// Everything that an answer may need.
 #[derive(Debug)]
@@ -115,6 +122,24 @@ impl Asked {
         Format::negotiate(&self.head.headers, self.query.get("pretty"), self.offer())
     }
 
+    /// What no route is there for, though there is something at the path.
+    fn misdirected(&self) -> Result<(), Failure> {
+        let headers = &self.head.headers;
+        if self.route.is_read_only() {
+            if self.head.method != Method::GET {
+                return Err(Failure::method_not_supported());
+            }
+            if !self.route.takes(headers) {
+                return Err(unsupported_media_type());
+            }
+            // Where nothing is remembered there is nothing to offer.
+            if !matches!(self.route, Route::Past(_)) {
+                return self.offer().answers(headers);
+            }
+        }
+        Ok(())
+    }
+
     fn refused(&self, failure: &Failure) -> Answer {
         let pretty = self.query.get("pretty");
         let format = Format::of_refusal(&self.head.headers, pretty, self.offer());
@@ -142,10 +167,14 @@ impl Surface {
         let class = Class::of(&asked.head);
         let mut under_way = parts.own.requests.begin(class == Class::Mutating);
         let origin = asked.head.headers.get(header::ORIGIN).cloned();
+        let misspelt = spaced_token(&asked.head.headers);
         let mut response = match parts.browsers.preflight(&asked.head) {
             Some(response) => response,
             None => self.in_time(&mut asked, sent, class, began).await,
         };
+        if misspelt {
+            answer::add_warnings(&mut response, &[SPACED_TOKEN.to_owned()]);
+        }
         parts.browsers.mark(response.headers_mut(), origin.as_ref());
         if parts.browsers.sends_away() {
             response.extensions_mut().insert(LastOnHttp2);
@@ -155,7 +184,9 @@ impl Surface {
         headers
             .entry(header::CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-cache, private"));
-        if let Some(labels) = counted::labels(&asked.route, &asked.info, &asked.head.method) {
+        let reached = response.extensions().get::<Unreached>().is_none();
+        let labels = counted::labels(&asked.route, &asked.info, &asked.head);
+        if let Some(labels) = labels.filter(|_| reached) {
             let code = response.status().as_u16();
             parts.own.requests.answered(labels, code, began.elapsed());
             under_way.is(labels);
@@ -251,9 +282,16 @@ impl Surface {
         if let Err(refusal) = permitted {
             return turned_away(asked, &refusal);
         }
-        let mut response = match self.routed(asked, sent).await {
-            Ok(response) => response,
-            Err(refused) => asked.refused(&refused),
+        let mut response = match asked.misdirected() {
+            Ok(()) => match self.routed(asked, sent).await {
+                Ok(response) => response,
+                Err(refused) => asked.refused(&refused),
+            },
+            Err(refused) => {
+                let mut response = asked.refused(&refused);
+                response.extensions_mut().insert(Unreached);
+                response
+            }
         };
         mark_strangers(&mut response, user);
         response.map(|body| keeping(body, Held(place)))
@@ -263,12 +301,6 @@ impl Surface {
         let inner = &*self.0;
         let parts = &inner.parts;
         let headers = &asked.head.headers;
-        if asked.route.is_read_only() && asked.head.method != Method::GET {
-            return Err(Failure::method_not_supported());
-        }
-        if !asked.route.takes(&asked.head.headers) {
-            return Err(unsupported_media_type());
-        }
         Ok(match &asked.route {
             Route::NoResource => return Err(Failure::no_such_resource()),
             Route::Index => pages::index(StatusCode::OK, &inner.paths),
@@ -323,16 +355,8 @@ impl Surface {
             }
             Route::Metrics => pages::metrics(parts.own.render(), inner.process_started, headers),
             Route::Status => {
-                let accepted = answer::accepted(headers);
-                let takes_text = |one: &&str| {
-                    let media = one.split(';').next().unwrap_or_default().trim();
-                    matches!(media, "*/*" | "text/*" | "text/plain")
-                };
-                if !accepted.is_empty() && !accepted.iter().any(takes_text) {
-                    let types = "application/json, application/yaml, text/plain";
-                    return Err(answer::only_accepted(types));
-                }
-                pages::status(inner.started)
+                let pretty = answer::wants_pretty(headers, asked.query.get("pretty"));
+                statusz::answer(inner.started, headers, pretty)?
             }
             Route::Debug(Debug::Verbosity) if asked.head.method == Method::PUT => {
                 verbosity::set(parts.verbosity.as_ref(), sent).await
@@ -349,9 +373,10 @@ impl Surface {
         namespace: &str,
     ) -> Result<Answer, Failure> {
         let format = asked.format()?;
-        let selector = options::selector(&asked.query)?;
+        let watched = asked.info.verb == "watch";
+        let selector = options::selector(&asked.query, watched)?;
         self.complete()?;
-        if asked.info.verb == "watch" {
+        if watched {
             return Err(no_watch(kind));
         }
         let form = form(&format, &asked.query, Wanted::List(kind))?;
@@ -462,6 +487,7 @@ fn turned_away(asked: &Asked, refusal: &Refusal) -> Answer {
     if refusal.is_to_a_stranger() {
         response.extensions_mut().insert(LastOnHttp2);
     }
+    response.extensions_mut().insert(Unreached);
     response
 }
 
@@ -483,6 +509,33 @@ fn mark_strangers(response: &mut Answer, user: &UserInfo) {
     }
 }
 
+fn spaced_token(headers: &HeaderMap) -> bool {
+    let said = headers.get(header::AUTHORIZATION);
+    let said = said.and_then(|value| value.to_str().ok());
+    let words = said.and_then(|said| said.trim().split_once(' '));
+    words.is_some_and(|(scheme, token)| {
+        scheme.eq_ignore_ascii_case("bearer") && token.starts_with(' ')
+    })
+}
+
+/// What Go's own server answers before anybody looks at a request: to targets that are none, and to those who ask about
+/// the server as a whole.
+fn unrouted(head: &Parts) -> Option<Answer> {
+    let path = head.uri.path();
+    if head.method == Method::OPTIONS && path == "*" {
+        return Some(http::Response::new(answer::full("")));
+    }
+    let is_target = path.starts_with('/') && is_percent_encoded(path);
+    if is_target || path == "*" || head.method == Method::CONNECT {
+        return None;
+    }
+    let mut response = http::Response::new(answer::full("400 Bad Request"));
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    Some(response)
+}
+
 fn audit_id(headers: &HeaderMap) -> HeaderValue {
     if let Some(given) = headers.get(&AUDIT_ID) {
         return given.clone();
@@ -499,6 +552,9 @@ impl Respond for Surface {
     type Body = answer::Body;
 
     async fn respond(self, head: Parts, sent: Sent) -> Answer {
-        self.handle(head, sent).await
+        match unrouted(&head) {
+            Some(response) => response,
+            None => self.handle(head, sent).await,
+        }
     }
 }

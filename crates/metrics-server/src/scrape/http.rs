@@ -156,7 +156,8 @@ async fn read_head<S: AsyncRead + Unpin>(
 
 /// What comes before the empty line.
 fn parse_head(head: &[u8]) -> Option<Head> {
-    let text = std::str::from_utf8(head).ok()?;
+    // What is no text in a header is in none that matters here.
+    let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");
     let (version, status_line) = lines.next()?.split_once(' ')?;
     let status: u16 = status_line.get(..3)?.parse().ok()?;
@@ -172,13 +173,22 @@ fn parse_head(head: &[u8]) -> Option<Head> {
         return None;
     }
     for line in lines {
+        // The rest of the one before it, which none of those that matter needs.
+        if line.starts_with([' ', '\t']) {
+            continue;
+        }
         let (name, value) = line.split_once(':')?;
         let value = value.trim_matches([' ', '\t']);
         let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
         if is("content-length") {
-            // Chunks are what counts if both are said.
-            if head.length != Length::Chunked {
-                head.length = Length::Known(value.parse().ok()?);
+            // Who says two lengths means something that we would not guess.
+            let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+            let length = value.parse().ok().filter(|_| digits)?;
+            match head.length {
+                Length::Known(other) if other != length => return None,
+                // Chunks are what counts if both are said.
+                Length::Chunked => {}
+                _ => head.length = Length::Known(length),
             }
         } else if is("transfer-encoding") {
             match value.eq_ignore_ascii_case("chunked") {

@@ -79,6 +79,18 @@ fn bodies_of_all_kinds() {
         Ok((200, "ok", true)),
     );
     check("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, "", true)));
+    // A header that goes on in the next line, and a length that is told twice.
+    check(
+        "HTTP/1.1 200 OK\r\nX: y\r\n  z\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+        Ok((200, "ok", true)),
+    );
+}
+
+#[tokio::test]
+async fn headers_need_be_no_text() {
+    let answer = b"HTTP/1.1 200 OK\r\nX: \xe9\r\nContent-Length: 2\r\n\r\nok";
+    let (answer, body) = receive(answer, 64).await.unwrap();
+    assert_eq!((answer.status, body.as_slice()), (200, b"ok".as_slice()));
 }
 
 #[test]
@@ -89,6 +101,11 @@ fn answers_that_are_none() {
     check("HTTP/1.1 OK\r\n\r\n", not_http);
     check("HTTP/1.1 200 OK\r\nno colon\r\n\r\n", not_http);
     check("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", not_http);
+    check("HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok", not_http);
+    check(
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\nok",
+        not_http,
+    );
     check("HTTP/1.1 200 OK\r\nTransfer-Encoding: br\r\n\r\n", not_http);
     let chunked =
         |rest: &str| format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{rest}");

@@ -91,6 +91,70 @@ async fn who_waits_too_long_is_told_so() {
     assert_eq!(root.get(NODES).await.status, 200);
 }
 
+/// Everybody may look around below `/apis`. What is allowed is judged by the path that is answered, however its slashes
+/// are written.
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_are_not_to_be_had_by_another_spelling() {
+    let world = World::new(|_| {}).await;
+    let bob = world.client("bob", "dev", false);
+    assert_eq!(bob.get("/apis/metrics.k8s.io").await.status, 200);
+    for path in [
+        NODES,
+        "/apis/metrics.k8s.io%2Fv1beta1%2Fnodes",
+        "/apis/metrics.k8s.io/v1beta1%2Fnodes",
+        "/apis/metrics.k8s.io%2Fv1beta1%2Fnamespaces%2Fdefault%2Fpods",
+        "/apis/metrics.k8s.io/v1beta1/nodes//",
+        "/apis/%6Detrics.k8s.io/v1beta1/%70ods",
+    ] {
+        let reply = bob.get(path).await;
+        assert_eq!(reply.status, 403, "{path}: {}", reply.body);
+    }
+    // Who may, may so as well.
+    let root = world.client("root", MASTERS, false);
+    let reply = root.get("/apis/metrics.k8s.io%2Fv1beta1%2Fnodes").await;
+    assert_eq!(reply.status, 200);
+}
+
+/// Requests are counted where they are answered, as the original does: whoever is refused before did not get there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reached_nothing_is_not_counted() {
+    let world = World::new(|_| {}).await;
+    let (bob, root) = (
+        world.client("bob", "dev", false),
+        world.client("root", MASTERS, false),
+    );
+    assert_eq!(bob.get(NODES).await.status, 403);
+    let posted = root.ask(Method::POST, NODES).await.unwrap();
+    assert_eq!(posted.status, 405);
+    for path in ["/apis", "/healthz/ping", "/healthz", NODES] {
+        assert_eq!(root.get(path).await.status, 200, "{path}");
+    }
+    let page = root.get("/metrics").await.body;
+    let mut counted: Vec<&str> = page
+        .lines()
+        .filter(|line| line.starts_with("apiserver_request_total{"))
+        .filter_map(|line| Some(line.split_once(",resource=")?.1))
+        .collect();
+    counted.sort();
+    let expected = [
+        "\"\",scope=\"\",subresource=\"/healthz\",verb=\"GET\",version=\"\"} 1",
+        "\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\"} 1",
+    ];
+    assert_eq!(counted, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_target_is_nobodys() {
+    let world = World::new(|_| {}).await;
+    let root = world.client("root", MASTERS, false);
+    let reply = root.get("/apis/metrics.k8s.io/%zz").await;
+    assert_eq!(
+        (reply.status, reply.body.as_str()),
+        (400, "400 Bad Request")
+    );
+    assert!(!reply.headers.contains_key("audit-id"));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_at_once_than_there_is_room_for() {
     let world = World::new(|config| config.max_in_flight = (2, 1)).await;

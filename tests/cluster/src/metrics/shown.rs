@@ -83,7 +83,8 @@ fn body_of(path: &str, status: u16, body: &[u8]) -> Body {
     }
     Body::Text(match path {
         // For people, and says so.
-        "/statusz" | "/debug/flags" if is_good => "(prose)".to_owned(),
+        "/debug/flags" if is_good => "(prose)".to_owned(),
+        "/statusz" if is_good => statusz(text),
         "/metrics" if is_good => families(text),
         "/version" | "/version/" if is_good => version(text),
         _ if path.starts_with("/openapi") && is_good && !text.is_empty() => openapi(text),
@@ -165,6 +166,23 @@ fn families(text: &str) -> String {
             lines.push(series.to_owned());
         }
     }
+    lines.join("\n")
+}
+
+/// As an object, without what each process has of its own.
+fn statusz(text: &str) -> String {
+    const OWN: [&str; 3] = ["startTime", "uptimeSeconds", "goVersion"];
+    if let Ok(mut value) = serde_json::from_str::<Value>(text) {
+        for key in OWN {
+            value[key] = "(own)".into();
+        }
+        return value.to_string();
+    }
+    if !text.starts_with("apiVersion:") {
+        return "(prose)".to_owned();
+    }
+    let own = |line: &&str| OWN.iter().any(|key| line.starts_with(key));
+    let lines: Vec<&str> = text.lines().filter(|line| !own(line)).collect();
     lines.join("\n")
 }
 

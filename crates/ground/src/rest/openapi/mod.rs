@@ -5,7 +5,7 @@
 mod v2;
 mod v3;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::protobuf::Message;
 use super::yaml;
@@ -146,8 +146,19 @@ fn put(out: &mut Message, field: u64, kind: &Kind, value: &Value) {
 }
 
 fn any(value: &Value) -> Message {
+    // What an operation is about is a structure in Go, whose fields keep their order; all else is maps.
+    const KIND: [&str; 3] = ["group", "version", "kind"];
+    let is_kind = |map: &Map<String, Value>| {
+        map.len() == KIND.len() && KIND.iter().all(|key| map.contains_key(*key))
+    };
+    let text = match value.as_object().filter(|map| is_kind(map)) {
+        Some(map) => KIND
+            .map(|key| yaml::to_string(&json!({ key: map[key] })))
+            .concat(),
+        None => yaml::to_string(value),
+    };
     let mut out = Message::default();
-    out.text(2, &yaml::to_string(value));
+    out.text(2, &text);
     out
 }
 
@@ -158,7 +169,6 @@ fn is_reference(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_small_document_of_version_2() {
@@ -178,6 +188,15 @@ mod tests {
             b"\xfa\x01\x0d\x0a\x03x-k\x12\x06\x12\x04- 1\n",
         ];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn what_an_operation_is_about() {
+        let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
+        let text = b"\x12\x23group: \"\"\nversion: v1\nkind: Pod\n";
+        assert_eq!(any(&kind).0[2..], text[2..]);
+        let kinds = any(&json!([kind])).0;
+        assert_eq!(&kinds[2..], b"- group: \"\"\n  kind: Pod\n  version: v1\n");
     }
 
     #[test]

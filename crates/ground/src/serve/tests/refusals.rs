@@ -166,6 +166,16 @@ async fn a_service_may_refuse_without_a_word() {
 }
 
 #[tokio::test]
+async fn somebody_of_many_groups() {
+    let (mut client, _task, _house) = open(Protocol::Http1, service_fn(describe));
+    let groups = "X-Remote-Group: g\r\n".repeat(300);
+    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{groups}\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    let text = all(&mut client).await;
+    assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
+}
+
+#[tokio::test]
 async fn too_long_a_head() {
     let limits = Limits {
         header_bytes: 64 << 10,
