@@ -272,6 +272,11 @@ impl Seen<'_> {
             };
             return Some((any(kind), length));
         }
+        if let Some(length) = placeholder::years(rest)
+            && !text[..start].ends_with(|letter: char| letter.is_ascii_alphanumeric())
+        {
+            return Some((any(Kind::Age), length));
+        }
         if let Some(length) = placeholder::token(rest) {
             return Some((any(Kind::Token), length));
         }
@@ -427,5 +432,14 @@ mod tests {
         );
         assert_eq!(answers[0]["rows"][0]["cells"], json!(["5s", "<age>"]));
         assert_eq!(answers[0]["rows"][1]["cells"], json!(["a", "<unknown>"]));
+    }
+
+    #[test]
+    fn ages_in_years() {
+        let texts = json!(["5 (6y321d ago)", "6y321d Normal", "x6y321d", "6y", "6yd"]);
+        assert_eq!(
+            masked("", "none-", vec![texts])[0],
+            json!(["5 (<age> ago)", "<age> Normal", "x6y321d", "6y", "6yd"])
+        );
     }
 }
