@@ -188,23 +188,28 @@ fn reported(metric: &NodeMetric, pods: &[Arc<Pod>]) -> (Report, Vec<reclaim::Pod
         .collect();
     let pods = pods
         .iter()
-        .filter_map(|pod| {
+        // What a pod that has just ended used is still in the report's averages, as with one that is gone.
+        .filter(|pod| pod.is_alive())
+        .map(|pod| {
             let name = pod.metadata.name.as_deref().unwrap_or_default();
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let found = used.remove(&(namespace, name));
             let classes = pod.classes();
-            pod.is_alive().then(|| reclaim::Pod {
+            reclaim::Pod {
                 priority: classes.effective_priority(),
                 qos: classes.effective_qos(),
                 request: pod.request(),
                 used: found.map(|found| Amount::of(&found.pod_usage.resources)),
                 zones: pod.zones(),
-            })
+            }
         })
         .collect();
     let usage = status.node_metric.clone().unwrap_or_default();
     let report = Report {
-        node: Amount::of(&usage.node_usage.resources),
+        node: ["cpu", "memory"]
+            .iter()
+            .all(|name| usage.node_usage.resources.contains_key(*name))
+            .then(|| Amount::of(&usage.node_usage.resources)),
         system: Amount::of(&usage.system_usage.resources),
         host_applications: status
             .host_application_metric
@@ -319,7 +324,8 @@ mod tests {
                     },
                     "podsMetric": [
                         {"name": "a", "namespace": "x", "podUsage": {"resources": {"cpu": "1", "memory": "1000"}}, "priority": "koord-prod"},
-                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "200m", "memory": "100"}}, "priority": "koord-prod"}
+                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "150m", "memory": "75"}}, "priority": "koord-prod"},
+                        {"name": "done", "namespace": "x", "podUsage": {"resources": {"cpu": "50m", "memory": "25"}}, "priority": "koord-prod"}
                     ],
                     "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}}
                 }
@@ -351,7 +357,8 @@ mod tests {
         let [Step::Lend { node, status, .. }] = &steps[..] else {
             panic!("{steps:?}");
         };
-        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.2; memory: 10000 − 3500 − 500 − 1000 − 100.
+        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.15 and 0.05 of those that are gone or have ended; memory: 10000 −
+        // 3500 − 500 − 1000 − 100.
         let lent = json!({
             "kubernetes.io/batch-cpu": "4300",
             "kubernetes.io/batch-memory": "4900",
