@@ -198,7 +198,10 @@ mod tests {
         assert_eq!(priority("\"gold\""), PriorityClass::None);
         let qos = |text: &str| serde_json::from_str::<QosClass>(text).unwrap();
         assert_eq!(qos("\"LSE\""), QosClass::Lse);
-        assert_eq!(qos(&serde_json::to_string(&QosClass::None).unwrap()), QosClass::None);
+        assert_eq!(
+            qos(&serde_json::to_string(&QosClass::None).unwrap()),
+            QosClass::None
+        );
         assert_eq!(qos("\"gold\""), QosClass::None);
     }
 

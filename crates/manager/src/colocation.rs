@@ -455,7 +455,8 @@ mod tests {
             assert_eq!(Colocation::parse(text).unwrap_err(), complaint);
         }
         assert!(Colocation::parse("{").is_err());
-        let units = r#"{"metricAggregatePolicy":{"durations":["1h30m","1.5h","90s","500ms","5m0s"]}}"#;
+        let units =
+            r#"{"metricAggregatePolicy":{"durations":["1h30m","1.5h","90s","500ms","5m0s"]}}"#;
         assert!(Colocation::parse(units).is_ok());
     }
 

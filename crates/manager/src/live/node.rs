@@ -61,19 +61,25 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     let nothing = BTreeMap::new();
     let labels = known.node.metadata.labels.as_ref().unwrap_or(&nothing);
     let annotations = known.node.metadata.annotations.as_ref().unwrap_or(&nothing);
-    let (strategy, complaints) = config.colocation.for_node(labels, annotations);
+    let (strategy, complaints) = config.colocation().for_node(labels, annotations);
+    let known_strategy = config.is_colocation_known();
     let mut steps = Vec::new();
     let spec = serde_json::to_value(strategy.node_metric()).unwrap_or_default();
     match &known.metric {
         None => steps.push(Step::CreateMetric { spec }),
-        Some(metric) if metric.spec != spec => steps.push(Step::ReplaceMetricSpec { spec }),
+        Some(metric) if known_strategy && metric.spec != spec => {
+            steps.push(Step::ReplaceMetricSpec { spec });
+        }
         Some(_) => {}
     }
-    let spec = config.node_slo(labels);
+    let spec = config.node_slo(labels, known.slo.as_ref().map(|slo| &slo.spec));
     match &known.slo {
         None => steps.push(Step::CreateSlo { spec }),
         Some(slo) if slo.spec != spec => steps.push(Step::ReplaceSloSpec { spec }),
         Some(_) => {}
+    }
+    if !known_strategy {
+        return (steps, complaints);
     }
     let (wanted, zones, reason) = wanted(known, &strategy, annotations, now);
     let present = present(known);
@@ -303,7 +309,7 @@ mod tests {
     fn known(updated: &str) -> Known {
         let config = enabled();
         let (strategy, _) = config
-            .colocation
+            .colocation()
             .for_node(&BTreeMap::new(), &BTreeMap::new());
         Known {
             node: object(json!({
@@ -331,7 +337,7 @@ mod tests {
                 }
             }))),
             slo: Some(object(
-                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new())}),
+                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new(), None)}),
             )),
             pods: vec![
                 object(json!({
@@ -405,6 +411,19 @@ mod tests {
             node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
             Value::Null
         );
+    }
+
+    #[test]
+    fn a_configuration_that_was_never_understood_takes_nothing_back() {
+        let mut lending = known("2026-06-01T11:00:00Z");
+        let mut node = (*lending.node).clone();
+        let allocatable = &mut node.status.allocatable;
+        allocatable.insert(names::BATCH_CPU.into(), "4300".into());
+        lending.node = Arc::new(node);
+        let mut config = Config::default();
+        let bad = BTreeMap::from([("colocation-config".to_owned(), "{".to_owned())]);
+        assert_eq!(config.update(&bad).len(), 1);
+        assert_eq!(steps(&lending, &config, now()).0, []);
     }
 
     #[test]

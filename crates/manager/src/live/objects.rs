@@ -158,7 +158,8 @@ mod tests {
     #[test]
     fn where_a_pod_is_bound() {
         let status = r#"{"numaNodeResources":[{"node":1},{"node":-1},{"node":0},{"node":1}]}"#;
-        let object = json!({"metadata": {"annotations": {names::ANNOTATION_RESOURCE_STATUS: status}}});
+        let object =
+            json!({"metadata": {"annotations": {names::ANNOTATION_RESOURCE_STATUS: status}}});
         let pod: Pod = serde_json::from_value(object).unwrap();
         assert_eq!(pod.zones(), [0, 1]);
     }
