@@ -11,8 +11,8 @@ use plimsoll_tsdb::{Facts, Scratch, SeriesId, Tsdb};
 
 use super::forecast::Forecasts;
 use super::gauges::Gauges;
-use super::{Config, Series, Summary};
-use crate::states::{Board, Known};
+use super::{Config, Series, Summary, catalogue};
+use crate::states::{Board, Known, Pod};
 
 /// Without a disk all samples are in memory, where they must not grow for half a day.
 const MEMORY_WITHOUT_DISK: usize = 16 << 20;
@@ -194,12 +194,18 @@ impl Memory {
             .collect()
     }
 
-    /// What may be lent of production pods' requests, and what production will need.
-    pub fn forecast(&self, known: &Known, now: Timestamp) -> Reclaimable {
-        let forecast = self
-            .forecasts
-            .lock()
-            .reclaimable(known, now, &self.config.forecast.reclaim);
+    /// What may be lent of production pods' requests, and what production will need. Pods count that were noted during
+    /// the `window` up to now, by this process or the one before: models outlast a restart, and so do forecasts.
+    pub fn forecast(&self, known: &Known, window: Duration, now: Timestamp) -> Reclaimable {
+        let since = now.saturating_sub(window).unwrap_or(now);
+        let noted = |pod: &Pod| {
+            let series = catalogue::POD_CPU_USAGE.of(&[&pod.uid]);
+            self.last(&series, since).is_some()
+        };
+        let config = &self.config.forecast.reclaim;
+        let forecasts = self.forecasts.lock();
+        let forecast = forecasts.reclaimable(known, noted, now, config);
+        drop(forecasts);
         let gauges = &mut *self.gauges.lock();
         gauges.forecast = Some(forecast);
         forecast.smaller()
