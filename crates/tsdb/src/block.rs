@@ -198,6 +198,9 @@ pub struct Block {
     columns: Vec<Column>,
 }
 
+/// What it takes to know of one series in one block.
+pub const COLUMN_BYTES: usize = size_of::<Column>();
+
 #[derive(Debug, Clone, Copy)]
 struct Column {
     slot: u32,
@@ -213,8 +216,12 @@ pub struct Listed<'a> {
 }
 
 impl Block {
-    /// Opens a block and checks its index; columns are checked as they are read. `slot` says where a series belongs.
-    pub fn open(path: &Path, mut slot: impl FnMut(Listed<'_>) -> u32) -> Result<Self, BlockError> {
+    /// Opens a block and checks its index; columns are checked as they are read. `slot` says where a series belongs, or
+    /// that nobody wants to know of it.
+    pub fn open(
+        path: &Path,
+        mut slot: impl FnMut(Listed<'_>) -> Option<u32>,
+    ) -> Result<Self, BlockError> {
         let file = File::open(path)?;
         let bytes = file.metadata()?.len();
         let end = bytes
@@ -247,6 +254,13 @@ impl Block {
 
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         self.columns.iter().map(|column| column.slot)
+    }
+
+    /// What is known of series' columns goes; the file stays as it is. `false`: nothing is left to be known.
+    pub fn forget(&mut self, gone: impl Fn(u32) -> bool) -> bool {
+        self.columns.retain(|column| !gone(column.slot));
+        self.columns.shrink_to_fit();
+        !self.columns.is_empty()
     }
 
     /// The samples of a series, oldest first; `false`: it has none here.
@@ -358,7 +372,7 @@ fn read_footer(footer: &[u8; FOOTER]) -> Option<(u64, i64, i64)> {
 
 fn read_index(
     index: &[u8],
-    slot: &mut impl FnMut(Listed<'_>) -> u32,
+    slot: &mut impl FnMut(Listed<'_>) -> Option<u32>,
 ) -> Option<(Vec<Place>, Vec<Column>)> {
     let mut index = Reader(index);
     let count = index.number()?;
@@ -373,8 +387,9 @@ fn read_index(
         let steps = index.float()?;
         let times = u32::try_from(index.number()?).ok()?;
         let place = place(&mut index)?;
-        let slot = slot(Listed { key, steps });
-        columns.push(Column { slot, times, place });
+        if let Some(slot) = slot(Listed { key, steps }) {
+            columns.push(Column { slot, times, place });
+        }
     }
     columns.sort_unstable_by_key(|column| column.slot);
     Some((times, columns))
@@ -408,7 +423,7 @@ mod tests {
         let mut keys = Vec::new();
         let block = Block::open(&path, |listed| {
             keys.push(listed.key.to_owned());
-            keys.len() as u32 - 1
+            Some(keys.len() as u32 - 1)
         })?;
         Ok((folder, block, keys))
     }

@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::block::{Block, BlockError, Builder};
 use crate::head::Part;
@@ -264,8 +263,10 @@ impl Tsdb {
             }
         };
         let mut state = self.state.write();
-        let block = Block::open(&path, |listed| state.slot_of(listed.key, listed.steps))
-            .map_err(|error| format!("{} cannot be read back: {error}", path.display()))?;
+        let block = Block::open(&path, |listed| {
+            Some(state.slot_of(listed.key, listed.steps))
+        })
+        .map_err(|error| format!("{} cannot be read back: {error}", path.display()))?;
         state.add_block(block);
         Ok(count)
     }
@@ -326,6 +327,15 @@ impl Tsdb {
         }
         let unused_since = now - millis(self.config.keep_for);
         state.sweep(unused_since);
+        // To below the limit, so that it is not met again at once.
+        let limit = self.config.index_bytes;
+        if state.index_bytes() > limit {
+            done.forgotten_series = state.forget_ended(limit / 4 * 3);
+            tracing::info!(
+                series = done.forgotten_series,
+                "more series have ended than are worth remembering; the oldest of them are forgotten"
+            );
+        }
     }
 }
 
@@ -334,7 +344,7 @@ impl State {
         let place = self
             .blocks
             .partition_point(|one| one.oldest <= block.oldest);
-        self.blocks.insert(place, Arc::new(block));
+        self.blocks.insert(place, block);
     }
 
     /// Says how many samples that were.

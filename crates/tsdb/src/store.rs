@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use crate::aggregate::{Aggregation, aggregate};
-use crate::block::{Block, Columns};
+use crate::block::{Block, COLUMN_BYTES, Columns};
 use crate::head::{Part, Placed, Series, unscaled};
 use crate::journal::Pending;
 use crate::seal::Folder;
@@ -43,6 +43,9 @@ pub struct Config {
     pub keep_in_memory: Duration,
     /// Samples in memory beyond this are sealed early, or lost where they cannot be.
     pub memory_bytes: usize,
+    /// Knowing which series there are, and where on disk their samples lie, may take this much memory; beyond it those
+    /// that ended longest ago are forgotten.
+    pub index_bytes: usize,
     /// How often the journal is written.
     pub journal_every: Duration,
 }
@@ -57,6 +60,7 @@ impl Default for Config {
             late: Duration::from_mins(1),
             keep_in_memory: Duration::from_mins(10),
             memory_bytes: 32 << 20,
+            index_bytes: 12 << 20,
             journal_every: Duration::from_secs(5),
         }
     }
@@ -100,6 +104,8 @@ pub struct Maintained {
     pub removed_blocks: usize,
     /// Samples that could not be sealed and were too many to keep.
     pub lost_samples: usize,
+    /// Series that had ended and were too many to know of.
+    pub forgotten_series: usize,
     /// What went wrong; the store goes on.
     pub problem: Option<String>,
 }
@@ -110,6 +116,7 @@ pub struct Stats {
     pub blocks: usize,
     pub block_bytes: u64,
     pub memory_bytes: usize,
+    pub index_bytes: usize,
     /// Columns that could not be read since the start.
     pub bad_columns: u64,
 }
@@ -137,7 +144,7 @@ pub(crate) struct State {
     by_key: FxHashMap<Arc<str>, u32>,
     free: Vec<u32>,
     /// Sorted by their oldest sample.
-    pub blocks: Vec<Arc<Block>>,
+    pub blocks: Vec<Block>,
     /// Of all samples; `i64::MIN` before the first.
     pub newest: i64,
     /// Everything before this is in blocks, or lost.
@@ -214,6 +221,19 @@ impl State {
         self.series(key, steps).slot
     }
 
+    pub fn knows(&self, key: &str) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// These have their newest samples then.
+    pub fn touch(&mut self, slots: &[u32], at: i64) {
+        for slot in slots {
+            if let Some(series) = &mut self.slots[*slot as usize].series {
+                series.touched = at;
+            }
+        }
+    }
+
     pub fn all_series(&mut self) -> impl Iterator<Item = (u32, &mut Series)> {
         (0..)
             .zip(&mut self.slots)
@@ -227,16 +247,70 @@ impl State {
             in_blocks[slot as usize] = true;
         }
         for (slot, in_block) in in_blocks.into_iter().enumerate() {
-            let one = &mut self.slots[slot];
-            let forgotten = one.series.as_ref().is_some_and(|series| {
+            let forgotten = self.slots[slot].series.as_ref().is_some_and(|series| {
                 !in_block && series.is_empty() && series.touched < unused_since
             });
-            if forgotten && let Some(series) = one.series.take() {
-                one.generation = one.generation.wrapping_add(1);
-                self.by_key.remove(&series.key);
-                self.free.push(slot as u32);
+            if forgotten {
+                self.free(slot);
             }
         }
+    }
+
+    fn free(&mut self, slot: usize) {
+        let one = &mut self.slots[slot];
+        if let Some(series) = one.series.take() {
+            one.generation = one.generation.wrapping_add(1);
+            self.by_key.remove(&series.key);
+            self.free.push(slot as u32);
+        }
+    }
+
+    /// About how much memory it takes to know which series there are, and where in blocks their samples lie.
+    pub fn index_bytes(&self) -> usize {
+        let series: usize = self.by_key.keys().map(|key| series_bytes(key)).sum();
+        let columns = self.blocks.iter().map(|block| block.slots().count());
+        series + columns.sum::<usize>() * COLUMN_BYTES
+    }
+
+    /// Forgets series that have ended, those first that did so longest ago, until what is known fits into `bytes`. Says
+    /// how many.
+    pub fn forget_ended(&mut self, bytes: usize) -> usize {
+        let mut excess = self.index_bytes().saturating_sub(bytes);
+        let mut columns = vec![0; self.slots.len()];
+        for slot in self.blocks.iter().flat_map(|block| block.slots()) {
+            columns[slot as usize] += 1;
+        }
+        let series = (0..).zip(&self.slots);
+        let series = series.filter_map(|(slot, one)| Some((slot, one.series.as_ref()?)));
+        let ended = series.filter(|(_, series)| series.is_empty());
+        let mut ended: Vec<(i64, usize, usize)> = ended
+            .map(|(slot, series): (usize, _)| {
+                let bytes = series_bytes(&series.key) + columns[slot] * COLUMN_BYTES;
+                (series.touched, slot, bytes)
+            })
+            .collect();
+        ended.sort_unstable();
+        let mut gone = vec![false; self.slots.len()];
+        let mut count = 0;
+        for (_, slot, bytes) in ended {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(bytes);
+            gone[slot] = true;
+            count += 1;
+        }
+        self.blocks.retain_mut(|block| {
+            let stays = block.forget(|slot| gone[slot as usize]);
+            if !stays {
+                let _ = std::fs::remove_file(&block.path);
+            }
+            stays
+        });
+        for slot in (0..gone.len()).filter(|&slot| gone[slot]) {
+            self.free(slot);
+        }
+        count
     }
 
     pub fn append(&mut self, config: &Config, at: i64, samples: &[(SeriesId, f64)]) -> Appended {
@@ -312,6 +386,12 @@ impl State {
         let series = self.slots.iter().filter_map(|slot| slot.series.as_ref());
         series.map(Series::bytes).sum()
     }
+}
+
+/// What a series takes, and the ways to find it, apart from its samples.
+pub(crate) fn series_bytes(key: &str) -> usize {
+    // The key is shared; the map has a pointer, a number and some slack.
+    key.len() + 16 + size_of::<Slot>() + 2 * size_of::<(Arc<str>, u32)>()
 }
 
 pub(crate) fn millis(duration: Duration) -> i64 {
@@ -438,6 +518,7 @@ impl Tsdb {
             blocks: state.blocks.len(),
             block_bytes: state.blocks.iter().map(|block| block.bytes).sum(),
             memory_bytes: state.memory_bytes(),
+            index_bytes: state.index_bytes(),
             bad_columns: self.bad_columns.load(std::sync::atomic::Ordering::Relaxed),
         }
     }

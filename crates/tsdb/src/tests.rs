@@ -281,6 +281,53 @@ fn a_series_that_ended_is_forgotten_with_its_last_block() {
 }
 
 #[test]
+fn however_many_series_come_and_go_memory_is_bounded() {
+    const LIMIT: usize = 400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let narrow = || Config {
+        index_bytes: LIMIT,
+        ..config(folder.path())
+    };
+    let (store, _) = Tsdb::open(narrow(), START).unwrap();
+    let living = store.series("living", 1.0);
+    let mut forgotten = 0;
+    let mut most = 0;
+    // Every ten seconds five series come that have two samples each.
+    for second in 0..4 * 3600 {
+        let at = START + second * SECOND;
+        store.append(at, &[(living, second as f64)]);
+        if second % 10 < 2 {
+            let short: Vec<(SeriesId, f64)> = (0..5)
+                .map(|n| (store.series(&format!("short{}-{n}", second / 10), 1.0), 1.0))
+                .collect();
+            store.append(at + 1, &short);
+        }
+        if second % 10 == 9 {
+            forgotten += store.maintain(at).forgotten_series;
+            most = most.max(store.stats().index_bytes);
+        }
+    }
+    assert!(forgotten > 3000, "{forgotten}");
+    // In memory for minutes are those that came last; they are not forgotten.
+    assert!(most < LIMIT + LIMIT / 2, "{most}");
+    // What lives has all of its past, and what ended of late is there.
+    assert_same(
+        &values(&store, "living", 0, 4 * 3600),
+        &numbers(0..4 * 3600),
+    );
+    assert_eq!(values(&store, "short1400-3", 0, 4 * 3600).len(), 2);
+    assert_eq!(store.find("short3-0"), None);
+    drop(store);
+    // The disk has more, of which no more is taken in than before; the newest comes first.
+    let (store, _) = Tsdb::open(narrow(), START + 4 * 3600 * SECOND).unwrap();
+    assert!(store.stats().index_bytes < LIMIT + LIMIT / 2);
+    assert_eq!(store.find("short3-0"), None);
+    assert_eq!(values(&store, "short1400-3", 0, 4 * 3600).len(), 2);
+    let found = values(&store, "living", 0, 4 * 3600);
+    assert!(found.len() > 4 * 3600 - 20, "{}", found.len());
+}
+
+#[test]
 fn without_a_folder_memory_is_all_there_is() {
     let (store, _) = Tsdb::open(
         Config {
