@@ -177,6 +177,12 @@ impl Builder {
     }
 }
 
+/// A block's name is its number.
+pub fn made(path: &Path) -> u64 {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    stem.and_then(|stem| stem.parse().ok()).unwrap_or(0)
+}
+
 fn compressed<T: pco::data_types::Number>(numbers: &[T]) -> Result<Vec<u8>, BlockError> {
     let config = ChunkConfig::default().with_compression_level(LEVEL);
     simple_compress(numbers, &config)
@@ -190,6 +196,8 @@ pub struct Block {
     id: u64,
     file: File,
     pub path: PathBuf,
+    /// Blocks are numbered in the order in which they were written.
+    pub made: u64,
     pub bytes: u64,
     pub oldest: i64,
     pub newest: i64,
@@ -244,6 +252,7 @@ impl Block {
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             file,
             path: path.to_owned(),
+            made: made(path),
             bytes,
             oldest,
             newest,

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::block::{Block, COLUMN_BYTES};
+use crate::block::{Block, COLUMN_BYTES, made};
 use crate::journal::{self, Listener};
 use crate::seal::{ASIDE, BLOCK, Folder, TEMPORARY, files, journals};
-use crate::store::{Config, Error, Recovered, SeriesId, State, Tsdb, millis, series_bytes};
+use crate::store::{Config, Error, Recovered, SeriesId, State, Tsdb, series_bytes};
 
 impl Tsdb {
     /// `now` tells blocks of a clock that was wrong from those of the past.
@@ -24,8 +24,7 @@ impl Tsdb {
         for useless in files(&path, TEMPORARY).chain(files(&path, ASIDE)) {
             let _ = fs::remove_file(useless);
         }
-        let future = now.saturating_add(millis(config.late));
-        load_blocks(&mut folder, &mut state, future, &config, &mut recovered);
+        load_blocks(&mut folder, &mut state, now, &config, &mut recovered);
         replay(&config, &folder, &mut state, &mut recovered);
         if recovered != Recovered::default() {
             tracing::info!(?recovered, folder = %path.display(), "samples of before are at hand");
@@ -63,16 +62,12 @@ fn hold(path: &Path) -> Result<Folder, Error> {
 fn load_blocks(
     folder: &mut Folder,
     state: &mut State,
-    future: i64,
+    now: i64,
     config: &Config,
     recovered: &mut Recovered,
 ) {
-    let number = |path: &Path| -> u64 {
-        let stem = path.file_stem().and_then(|stem| stem.to_str());
-        stem.and_then(|stem| stem.parse().ok()).unwrap_or(0)
-    };
     let mut paths: Vec<(u64, PathBuf)> = files(&folder.path, BLOCK)
-        .map(|path| (number(&path), path))
+        .map(|path| (made(&path), path))
         .collect();
     paths.sort_unstable_by(|a, b| b.cmp(a));
     folder.blocks_made = paths.first().map_or(0, |(number, _)| *number);
@@ -93,7 +88,8 @@ fn load_blocks(
         match opened {
             Ok(block) => {
                 state.touch(&made, block.newest);
-                if block.newest < future {
+                // What a clock that was ahead left must not make samples too late until it has caught up.
+                if block.newest <= now {
                     state.sealed_to = state.sealed_to.max(block.newest.saturating_add(1));
                     state.newest = state.newest.max(block.newest);
                 }

@@ -125,8 +125,16 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub struct Scratch {
     samples: Vec<Sample>,
+    runs: Vec<Run>,
     values: Vec<f64>,
     columns: Columns,
+}
+
+/// Where among the samples those of a block begin, and which block that is.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    begin: usize,
+    made: u64,
 }
 
 /// The store. Samples may be appended, read and sealed from different threads.
@@ -388,6 +396,34 @@ impl State {
     }
 }
 
+/// A clock that was set back makes times come twice. What was said last counts: of a block nothing stays for a time that
+/// a later one tells of.
+fn keep_the_later_word(samples: &mut Vec<Sample>, runs: &[Run]) {
+    let ends = runs.iter().skip(1).map(|next| next.begin);
+    let ends = ends.chain([samples.len()]);
+    let spans: Vec<(Run, usize, i64, i64)> = runs
+        .iter()
+        .zip(ends)
+        .filter_map(|(run, end)| {
+            let run_samples = &samples[run.begin..end];
+            let (first, last) = (run_samples.first()?.at, run_samples.last()?.at);
+            Some((*run, end, first, last))
+        })
+        .collect();
+    let mut kept: Vec<Sample> = Vec::with_capacity(samples.len());
+    for (run, end, ..) in &spans {
+        let of_run = samples[run.begin..*end].iter();
+        kept.extend(of_run.filter(|sample| {
+            let told = |(other, _, first, last): &(Run, usize, i64, i64)| {
+                other.made > run.made && (*first..=*last).contains(&sample.at)
+            };
+            !spans.iter().any(told)
+        }));
+    }
+    kept.sort_by_key(|sample| sample.at);
+    *samples = kept;
+}
+
 /// What a series takes, and the ways to find it, apart from its samples.
 pub(crate) fn series_bytes(key: &str) -> usize {
     // The key is shared; the map has a pointer, a number and some slack.
@@ -451,9 +487,13 @@ impl Tsdb {
         scratch: &'a mut Scratch,
     ) -> &'a [Sample] {
         let Scratch {
-            samples, columns, ..
+            samples,
+            runs,
+            columns,
+            ..
         } = scratch;
         samples.clear();
+        runs.clear();
         let state = self.state.read();
         let Some(series) = state.get(id) else {
             return samples;
@@ -475,9 +515,13 @@ impl Tsdb {
                     continue;
                 }
             }
+            runs.push(Run {
+                begin: samples.len(),
+                made: block.made,
+            });
             for (&at, &value) in columns.times.iter().zip(&columns.values) {
                 if at >= from && at <= to && at < memory_from {
-                    sorted &= at >= last;
+                    sorted &= at > last;
                     last = at;
                     let value = unscaled(value, series.steps);
                     samples.push(Sample { at, value });
@@ -485,7 +529,7 @@ impl Tsdb {
             }
         }
         if !sorted {
-            samples.sort_by_key(|sample| sample.at);
+            keep_the_later_word(samples, runs);
         }
         if to >= memory_from {
             series.read(from.max(memory_from), to, samples);
