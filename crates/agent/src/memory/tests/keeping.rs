@@ -88,6 +88,21 @@ fn what_is_broken_on_disk_does_not_stop_it() {
 }
 
 #[test]
+fn a_process_on_its_way_out_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = on_disk(folder.path());
+    let (store, _) = plimsoll_tsdb::Tsdb::open(config.store.clone(), 0).unwrap();
+    // However long it takes, within reason: it is gone before or while the next one looks.
+    let leaving = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(store);
+    });
+    let rig = Rig::new(config);
+    leaving.join().unwrap();
+    assert!(rig.memory.config().store.folder.is_some());
+}
+
+#[test]
 fn a_folder_that_cannot_be_used_costs_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
