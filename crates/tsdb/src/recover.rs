@@ -55,6 +55,7 @@ fn hold(path: &Path) -> Result<Folder, Error> {
         blocks_made: 0,
         journal: None,
         journal_at: i64::MIN,
+        clock: None,
     })
 }
 

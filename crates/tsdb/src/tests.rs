@@ -237,6 +237,22 @@ fn a_clock_set_back_is_survived() {
 }
 
 #[test]
+fn a_clock_that_is_a_day_ahead_for_a_minute_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let id = store.series("s", 1.0);
+    fill(&store, id, 0..4000);
+    let ahead = 86_400;
+    fill(&store, id, 4000 + ahead..4060 + ahead);
+    fill(&store, id, 4060..4100);
+    assert_same(&values(&store, "s", 0, 3999), &numbers(0..4000));
+    assert!(values(&store, "s", 4060, 4099).len() >= 30);
+    // Where it stays there, what is kept goes by it.
+    fill(&store, id, 4100 + ahead..4900 + ahead);
+    assert_eq!(values(&store, "s", 0, 3999).len(), 0);
+}
+
+#[test]
 fn blocks_go_by_age_and_by_size() {
     let folder = tempfile::tempdir().unwrap();
     let by_age = Config {
