@@ -31,6 +31,7 @@ impl Strategies {
         let stated = document.get("clusterStrategy").unwrap_or(&Value::Null);
         check(section, stated).map_err(|problem| format!("clusterStrategy{problem}"))?;
         json::merge(&mut cluster, stated);
+        check_order(&cluster).map_err(|problem| format!("clusterStrategy{problem}"))?;
         let mut nodes = Vec::new();
         for (position, entry) in list(&document, "nodeStrategies")?.iter().enumerate() {
             let at = |problem: String| format!("nodeStrategies[{position}]{problem}");
@@ -43,6 +44,7 @@ impl Strategies {
             check(section, &stated).map_err(at)?;
             let mut merged = cluster.clone();
             json::merge(&mut merged, &stated);
+            check_order(&merged).map_err(at)?;
             nodes.push((profile, merged));
         }
         Ok(Self { cluster, nodes })
@@ -268,6 +270,38 @@ fn check(section: Section, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
+/// Fields of which the first must be less than the second where both are said, in whatever object they stand.
+const ORDERED: [(&str, &str); 4] = [
+    ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
+    (
+        "cpuEvictBESatisfactionLowerPercent",
+        "cpuEvictBESatisfactionUpperPercent",
+    ),
+    ("cpuEvictLowerPercent", "cpuEvictThresholdPercent"),
+    ("catRangeStartPercent", "catRangeEndPercent"),
+];
+
+/// Of what holds in the end: the one may be of the cluster's strategy, the other of a node's.
+fn check_order(value: &Value) -> Result<(), String> {
+    let Value::Object(fields) = value else {
+        return Ok(());
+    };
+    let number = |name: &str| fields.get(name).and_then(Value::as_i64);
+    for (less, more) in ORDERED {
+        if let (Some(low), Some(high)) = (number(less), number(more))
+            && low >= high
+        {
+            return Err(format!(
+                ".{less}: must be less than {more}, and they are {low} and {high}"
+            ));
+        }
+    }
+    for (name, value) in fields {
+        check_order(value).map_err(|problem| format!(".{name}{problem}"))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,6 +400,16 @@ mod tests {
                 Section::Qos,
                 r#"{"clusterStrategy":{"beClass":{"cpuQOS":{"groupIdentity":7}}}}"#,
                 "clusterStrategy.beClass.cpuQOS.groupIdentity: must be a whole number between -1 and 2, and is 7",
+            ),
+            (
+                Section::Threshold,
+                r#"{"nodeStrategies":[{"memoryEvictLowerPercent":70}]}"#,
+                "nodeStrategies[0].memoryEvictLowerPercent: must be less than memoryEvictThresholdPercent, and they are 70 and 70",
+            ),
+            (
+                Section::Qos,
+                r#"{"clusterStrategy":{"beClass":{"resctrlQOS":{"catRangeStartPercent":50,"catRangeEndPercent":30}}}}"#,
+                "clusterStrategy.beClass.resctrlQOS.catRangeStartPercent: must be less than catRangeEndPercent, and they are 50 and 30",
             ),
             (
                 Section::System,
