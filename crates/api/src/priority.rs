@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A pod's priority class. The node's spare room is lent to the lower ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String")]
 pub enum PriorityClass {
     #[serde(rename = "koord-prod")]
     Prod,
@@ -77,6 +78,13 @@ impl PriorityClass {
     }
 }
 
+/// A class that nobody knows is none: one odd word in one report must not make it unreadable.
+impl From<String> for PriorityClass {
+    fn from(name: String) -> Self {
+        Self::named(&name).unwrap_or(Self::None)
+    }
+}
+
 impl fmt::Display for PriorityClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -85,6 +93,7 @@ impl fmt::Display for PriorityClass {
 
 /// How a pod's processes are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String")]
 pub enum QosClass {
     #[serde(rename = "LSE")]
     Lse,
@@ -139,6 +148,12 @@ impl QosClass {
     }
 }
 
+impl From<String> for QosClass {
+    fn from(name: String) -> Self {
+        Self::of_label(Some(&name))
+    }
+}
+
 impl KubeQos {
     /// As `status.qosClass` spells it.
     pub fn named(name: &str) -> Option<Self> {
@@ -172,6 +187,22 @@ mod tests {
         let qos = QosClass::of_label(qos).or_by_kube(kube);
         let class = PriorityClass::of_pod(label, priority).or_by_qos(qos);
         assert_eq!((class.name(), qos.name()), expected);
+    }
+
+    #[test]
+    fn classes_are_read_as_they_are_written_and_unknown_ones_are_none() {
+        let priority = |text: &str| serde_json::from_str::<PriorityClass>(text).unwrap();
+        for class in PriorityClass::ALL {
+            assert_eq!(priority(&serde_json::to_string(&class).unwrap()), class);
+        }
+        assert_eq!(priority("\"gold\""), PriorityClass::None);
+        let qos = |text: &str| serde_json::from_str::<QosClass>(text).unwrap();
+        assert_eq!(qos("\"LSE\""), QosClass::Lse);
+        assert_eq!(
+            qos(&serde_json::to_string(&QosClass::None).unwrap()),
+            QosClass::None
+        );
+        assert_eq!(qos("\"gold\""), QosClass::None);
     }
 
     #[test]

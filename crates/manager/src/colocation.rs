@@ -256,6 +256,14 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         "metricReportIntervalSeconds",
         strategy.metric_report_interval_seconds,
     )?;
+    let durations = strategy.metric_aggregate_policy.as_ref();
+    for text in durations.into_iter().flat_map(|policy| &policy.durations) {
+        if !is_duration(text) {
+            return Err(format!(
+                "metricAggregatePolicy.durations must be like 5m0s, and one is {text:?}"
+            ));
+        }
+    }
     positive("degradeTimeMinutes", strategy.degrade_time_minutes)?;
     positive(
         "updateTimeThresholdSeconds",
@@ -300,6 +308,15 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         )),
         _ => Ok(strategy),
     }
+}
+
+/// More than nothing, in the units that Go has.
+fn is_duration(text: &str) -> bool {
+    let letters = text.chars().all(|letter| {
+        letter.is_ascii_digit() || matches!(letter, '.' | 'h' | 'm' | 's' | 'u' | 'µ' | 'n')
+    });
+    let parsed = text.parse::<jiff::SignedDuration>();
+    letters && parsed.is_ok_and(|duration| duration.is_positive())
 }
 
 impl Strategy {
@@ -411,6 +428,18 @@ mod tests {
                 "degradeTimeMinutes must be more than 0, and is 0",
             ),
             (
+                r#"{"metricAggregatePolicy":{"durations":["5m0s","soon"]}}"#,
+                "metricAggregatePolicy.durations must be like 5m0s, and one is \"soon\"",
+            ),
+            (
+                r#"{"metricAggregatePolicy":{"durations":["0s"]}}"#,
+                "metricAggregatePolicy.durations must be like 5m0s, and one is \"0s\"",
+            ),
+            (
+                r#"{"metricAggregatePolicy":{"durations":["PT5M"]}}"#,
+                "metricAggregatePolicy.durations must be like 5m0s, and one is \"PT5M\"",
+            ),
+            (
                 r#"{"cpuCalculatePolicy":"request"}"#,
                 "cpuCalculatePolicy must be usage or maxUsageRequest",
             ),
@@ -426,6 +455,9 @@ mod tests {
             assert_eq!(Colocation::parse(text).unwrap_err(), complaint);
         }
         assert!(Colocation::parse("{").is_err());
+        let units =
+            r#"{"metricAggregatePolicy":{"durations":["1h30m","1.5h","90s","500ms","5m0s"]}}"#;
+        assert!(Colocation::parse(units).is_ok());
     }
 
     #[test]

@@ -21,7 +21,8 @@ pub struct Node {
 /// What the node's agent says is used.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
-    pub node: Amount,
+    /// `None`: the report does not say.
+    pub node: Option<Amount>,
     pub system: Amount,
     pub host_applications: Vec<(PriorityClass, Amount)>,
     /// Pods that are not among the node's pods any more, but were used when the report was made.
@@ -52,7 +53,7 @@ pub fn batch(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) ->
     let room = Room {
         capacity: node.capacity,
         reserved: reserved(node),
-        system: system(node, report),
+        system: system(node, report, PriorityClass::Batch),
         high: high(report, pods),
     };
     let lent = room.lend(node.normalization, strategy);
@@ -62,7 +63,8 @@ pub fn batch(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) ->
     }
 }
 
-/// What batch pods may have of each NUMA node, whose amounts these are. What is not bound to one counts on all alike.
+/// What batch pods may have of each NUMA node, whose amounts these are. What is not bound to one counts on all alike;
+/// where that does not divide evenly, on each a little more than its share.
 pub fn batch_by_zone(
     node: &Node,
     report: &Report,
@@ -73,9 +75,10 @@ pub fn batch_by_zone(
     let count = zones.len();
     let share = |amount: Amount, parts: usize| {
         let parts = i64::try_from(parts.max(1)).unwrap_or(1);
+        let up = |value: i64| value / parts + i64::from(value % parts > 0);
         Amount {
-            milli_cpu: amount.milli_cpu / parts,
-            memory: amount.memory / parts,
+            milli_cpu: up(amount.milli_cpu),
+            memory: up(amount.memory),
         }
     };
     let lent = zones.iter().enumerate().map(|(index, capacity)| {
@@ -102,7 +105,7 @@ pub fn batch_by_zone(
         let room = Room {
             capacity: *capacity,
             reserved: share(reserved(node), count),
-            system: share(system(node, &report), count),
+            system: share(system(node, &report, PriorityClass::Batch), count),
             high: high(&report, &here),
         };
         room.lend(node.normalization, strategy).amount
@@ -172,14 +175,17 @@ impl Room {
 /// What mid-priority pods may have: production's unused requests, and some of what nobody requested.
 pub fn mid(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) -> Lent {
     let reclaimable = report.prod_reclaimable.unwrap_or_default().or_nothing();
-    let idle = node.capacity.minus(report.node).or_nothing();
+    // Of a node that does not say what it uses nothing counts as idle.
+    let idle = report.node.map_or_else(Amount::default, |used| {
+        node.capacity.minus(used).or_nothing()
+    });
     let requested = pods
         .iter()
         .filter(|pod| pod.priority.is_production())
         .fold(Amount::default(), |sum, pod| sum.plus(pod.request));
     let unallocated = node
         .capacity
-        .minus(reserved(node).max(system(node, report)))
+        .minus(system(node, report, PriorityClass::Mid))
         .minus(requested)
         .or_nothing();
     let percent = strategy.mid_unallocated_percent.unwrap_or(0);
@@ -225,12 +231,13 @@ fn reserved(node: &Node) -> Amount {
         .max(node.reservation)
 }
 
-/// What everything that is no pod uses, and at least what is reserved for it.
-fn system(node: &Node, report: &Report) -> Amount {
+/// What everything that is no pod uses, and at least what is reserved for it. Applications that live on what is lent to
+/// a class, or on what that class leaves, do not count against it.
+fn system(node: &Node, report: &Report, lent_to: PriorityClass) -> Amount {
     report
         .host_applications
         .iter()
-        .filter(|(priority, _)| !priority.is_low())
+        .filter(|(priority, _)| !priority.is_low() && *priority != lent_to)
         .fold(report.system, |sum, (_, used)| sum.plus(*used))
         .max(reserved(node))
 }
@@ -320,7 +327,7 @@ mod tests {
     fn report(system: Amount) -> Report {
         Report {
             system,
-            node: amount(50_000, 50),
+            node: Some(amount(50_000, 50)),
             ..Report::default()
         }
     }
@@ -448,6 +455,27 @@ mod tests {
             found(r#"{"midUnallocatedPercent":50}"#),
             amount(30_000 + 30_500, 50 + 31)
         );
+        // An application of the class itself does not count against it, one above it does.
+        let applications = Report {
+            host_applications: vec![
+                (PriorityClass::Mid, amount(8_000, 8)),
+                (PriorityClass::Prod, amount(2_000, 2)),
+            ],
+            ..report.clone()
+        };
+        let half = strategy(r#"{"midUnallocatedPercent":50}"#);
+        assert_eq!(
+            mid(&node(), &applications, &pods(), &half).amount,
+            amount(30_000 + 29_500, 50 + 30)
+        );
+        let silent = Report {
+            node: None,
+            ..report.clone()
+        };
+        assert_eq!(
+            mid(&node(), &silent, &pods(), &strategy("{}")).amount,
+            amount(0, 0)
+        );
         let unknown = Report {
             prod_reclaimable: None,
             ..report.clone()
@@ -493,6 +521,18 @@ mod tests {
             zones: vec![7],
             ..free.clone()
         };
+        // What does not divide evenly counts a little too much rather than too little.
+        let thirds = [amount(50_000, 50); 3];
+        let whole = Report {
+            system: Amount {
+                milli_cpu: 10_000,
+                memory: 10 << 30,
+            },
+            ..Report::default()
+        };
+        let found = batch_by_zone(&node(), &whole, &[], &strategy("{}"), &thirds);
+        assert_eq!(found[2].milli_cpu, 50_000 - 20_000 - 3_334);
+
         let zones = [amount(50_000, 50), amount(50_000, 50)];
         let report = Report {
             gone: vec![(PriorityClass::Prod, amount(2_000, 2))],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_api::json;
 use plimsoll_api::label_selector::LabelSelector;
 pub use plimsoll_api::node_slo::Section;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::colocation::Profile;
 
@@ -31,6 +31,7 @@ impl Strategies {
         let stated = document.get("clusterStrategy").unwrap_or(&Value::Null);
         check(section, stated).map_err(|problem| format!("clusterStrategy{problem}"))?;
         json::merge(&mut cluster, stated);
+        check_order(&cluster).map_err(|problem| format!("clusterStrategy{problem}"))?;
         let mut nodes = Vec::new();
         for (position, entry) in list(&document, "nodeStrategies")?.iter().enumerate() {
             let at = |problem: String| format!("nodeStrategies[{position}]{problem}");
@@ -43,6 +44,7 @@ impl Strategies {
             check(section, &stated).map_err(at)?;
             let mut merged = cluster.clone();
             json::merge(&mut merged, &stated);
+            check_order(&merged).map_err(at)?;
             nodes.push((profile, merged));
         }
         Ok(Self { cluster, nodes })
@@ -64,6 +66,9 @@ pub struct HostApplications {
     nodes: Vec<(Profile, Vec<Value>)>,
 }
 
+/// Their field in the specification.
+pub const HOST_APPLICATIONS: &str = "hostApplications";
+
 impl HostApplications {
     pub const KEY: &'static str = "host-application-config";
 
@@ -84,30 +89,12 @@ impl HostApplications {
         Ok(Self { cluster, nodes })
     }
 
-    fn for_node(&self, labels: &BTreeMap<String, String>) -> &[Value] {
+    pub fn for_node(&self, labels: &BTreeMap<String, String>) -> &[Value] {
         self.nodes
             .iter()
             .find(|(profile, _)| profile.matches(labels))
             .map_or(&self.cluster, |(_, applications)| applications)
     }
-}
-
-/// The whole specification for a node.
-pub fn spec(
-    sections: &[(Section, Strategies)],
-    applications: &HostApplications,
-    labels: &BTreeMap<String, String>,
-) -> Value {
-    let mut spec = Map::new();
-    for (section, strategies) in sections {
-        spec.insert(section.field().into(), strategies.for_node(labels).clone());
-    }
-    let applications = applications.for_node(labels);
-    if !applications.is_empty() {
-        spec.insert("hostApplications".into(), applications.to_vec().into());
-    }
-    spec.insert("extensions".into(), json!({"Object": {}}));
-    spec.into()
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
@@ -149,8 +136,46 @@ fn applications(fields: &Map<String, Value>) -> Result<Vec<Value>, String> {
         {
             return Err(format!("[{position}]: needs a name"));
         }
+        application_problem(application)
+            .map_or(Ok(()), |problem| Err(format!("[{position}].{problem}")))?;
     }
     Ok(applications.to_vec())
+}
+
+/// Words that mean nothing would put the application's usage in the wrong place, or everybody's in its.
+fn application_problem(application: &Value) -> Option<String> {
+    const CLASSES: &[&str] = &["", "koord-prod", "koord-mid", "koord-batch", "koord-free"];
+    const QOS: &[&str] = &["", "LSE", "LSR", "LS", "BE", "SYSTEM"];
+    const BASES: &[&str] = &[
+        "",
+        "CgroupRoot",
+        "Kubepods",
+        "KubepodsBurstable",
+        "KubepodsBesteffort",
+    ];
+    let path = application.get("cgroupPath").filter(|path| !path.is_null());
+    let base = path.and_then(|path| path.get("base"));
+    let words = [
+        ("priority", application.get("priority"), CLASSES),
+        ("qos", application.get("qos"), QOS),
+        ("cgroupPath.base", base, BASES),
+    ];
+    for (field, value, words) in words {
+        let Some(value) = value.filter(|value| !value.is_null()) else {
+            continue;
+        };
+        if !value.as_str().is_some_and(|word| words.contains(&word)) {
+            let words = words[1..].join(", ");
+            return Some(format!("{field}: must be one of {words}, and is {value}"));
+        }
+    }
+    let named = |field: &str| path.and_then(|path| path.get(field)?.as_str());
+    let names = ["parentDir", "relativePath"].into_iter().filter_map(named);
+    let somewhere = names
+        .flat_map(|name| name.split('/'))
+        .any(|part| !part.is_empty());
+    (path.is_some() && !somewhere)
+        .then(|| "cgroupPath: needs a parentDir or a relativePath".to_owned())
 }
 
 /// What a field must be like, wherever in a section it stands.
@@ -168,6 +193,12 @@ fn rule(section: Section, field: &str) -> Option<Rule> {
             Rule::OneOf(&["evictByRealLimit", "evictByAllocatable"])
         }
         (Section::Threshold, "cpuEvictTimeWindowSeconds") => Rule::Number(1, i64::MAX),
+        (Section::Threshold, "evictEnabledPriorityThreshold") => {
+            Rule::Number(i32::MIN.into(), i32::MAX.into())
+        }
+        (Section::Threshold, "allocatableEvictPriorityThreshold") => {
+            Rule::Number(i32::MIN.into(), 7999)
+        }
         (Section::Threshold, field) if field.ends_with("Percent") => Rule::Number(0, 100),
         (Section::Burst, "policy") => {
             Rule::OneOf(&["none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"])
@@ -178,7 +209,10 @@ fn rule(section: Section, field: &str) -> Option<Rule> {
         (Section::Burst, "sharePoolThresholdPercent") => Rule::Number(0, 100),
         (Section::System, "minFreeKbytesFactor") => Rule::Number(1, i64::MAX),
         (Section::System, "watermarkScaleFactor") => Rule::Number(10, 400),
-        (Section::System, "memcgReapBackGround") => Rule::Number(0, 1),
+        (Section::System, "memcgReapBackGround" | "schedGroupIdentityEnabled") => {
+            Rule::Number(0, 1)
+        }
+        (Section::System, "schedIdleSaverWmark") => Rule::Number(0, i64::MAX),
         (Section::Qos, "cpuPolicy") => Rule::OneOf(&["groupIdentity", "coreSched"]),
         (Section::Qos, "netQOSPolicy") => Rule::OneOf(&["tc", "terway-qos"]),
         (Section::Qos, "groupIdentity") => Rule::Number(-1, 2),
@@ -236,9 +270,42 @@ fn check(section: Section, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
+/// Fields of which the first must be less than the second where both are said, in whatever object they stand.
+const ORDERED: [(&str, &str); 4] = [
+    ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
+    (
+        "cpuEvictBESatisfactionLowerPercent",
+        "cpuEvictBESatisfactionUpperPercent",
+    ),
+    ("cpuEvictLowerPercent", "cpuEvictThresholdPercent"),
+    ("catRangeStartPercent", "catRangeEndPercent"),
+];
+
+/// Of what holds in the end: the one may be of the cluster's strategy, the other of a node's.
+fn check_order(value: &Value) -> Result<(), String> {
+    let Value::Object(fields) = value else {
+        return Ok(());
+    };
+    let number = |name: &str| fields.get(name).and_then(Value::as_i64);
+    for (less, more) in ORDERED {
+        if let (Some(low), Some(high)) = (number(less), number(more))
+            && low >= high
+        {
+            return Err(format!(
+                ".{less}: must be less than {more}, and they are {low} and {high}"
+            ));
+        }
+    }
+    for (name, value) in fields {
+        check_order(value).map_err(|problem| format!(".{name}{problem}"))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -247,16 +314,10 @@ mod tests {
             .collect()
     }
 
-    fn sections() -> Vec<(Section, Strategies)> {
-        Section::ALL
-            .map(|section| (section, Strategies::defaults(section)))
-            .into()
-    }
-
     #[test]
     fn without_a_word_from_anybody() {
         // As Koordinator's manager writes it.
-        let found = spec(&sections(), &HostApplications::default(), &labels(&[]));
+        let found = crate::config::Config::default().node_slo(&labels(&[]), None);
         assert_eq!(
             found,
             json!({
@@ -317,10 +378,7 @@ mod tests {
             "nodeConfigs": [{"nodeSelector": {"matchLabels": {"pool": "a"}}, "applications": [{"name": "db"}]}]
         });
         let applications = HostApplications::parse(&text.to_string()).unwrap();
-        let of = |pool: &str| {
-            spec(&[], &applications, &labels(&[("pool", pool)]))["hostApplications"][0]["name"]
-                .clone()
-        };
+        let of = |pool: &str| applications.for_node(&labels(&[("pool", pool)]))[0]["name"].clone();
         assert_eq!((of("a"), of("b")), (json!("db"), json!("nginx")));
     }
 
@@ -344,6 +402,16 @@ mod tests {
                 "clusterStrategy.beClass.cpuQOS.groupIdentity: must be a whole number between -1 and 2, and is 7",
             ),
             (
+                Section::Threshold,
+                r#"{"nodeStrategies":[{"memoryEvictLowerPercent":70}]}"#,
+                "nodeStrategies[0].memoryEvictLowerPercent: must be less than memoryEvictThresholdPercent, and they are 70 and 70",
+            ),
+            (
+                Section::Qos,
+                r#"{"clusterStrategy":{"beClass":{"resctrlQOS":{"catRangeStartPercent":50,"catRangeEndPercent":30}}}}"#,
+                "clusterStrategy.beClass.resctrlQOS.catRangeStartPercent: must be less than catRangeEndPercent, and they are 50 and 30",
+            ),
+            (
                 Section::System,
                 r#"{"nodeStrategies":{}}"#,
                 "nodeStrategies must be a list",
@@ -351,9 +419,29 @@ mod tests {
         ] {
             assert_eq!(Strategies::parse(section, text).unwrap_err(), complaint);
         }
-        assert_eq!(
-            HostApplications::parse(r#"{"applications":[{}]}"#).unwrap_err(),
-            "applications[0]: needs a name"
-        );
+        for (applications, complaint) in [
+            ("[{}]", "applications[0]: needs a name"),
+            (
+                r#"[{"name":"a"},{"name":"b","qos":"GOLD"}]"#,
+                "applications[1].qos: must be one of LSE, LSR, LS, BE, SYSTEM, and is \"GOLD\"",
+            ),
+            (
+                r#"[{"name":"a","priority":5}]"#,
+                "applications[0].priority: must be one of koord-prod, koord-mid, koord-batch, koord-free, and is 5",
+            ),
+            (
+                r#"[{"name":"a","cgroupPath":{"base":"Root","relativePath":"x"}}]"#,
+                "applications[0].cgroupPath.base: must be one of CgroupRoot, Kubepods, KubepodsBurstable, KubepodsBesteffort, and is \"Root\"",
+            ),
+            (
+                r#"[{"name":"a","cgroupPath":{"base":"CgroupRoot","relativePath":"/"}}]"#,
+                "applications[0].cgroupPath: needs a parentDir or a relativePath",
+            ),
+        ] {
+            let text = format!(r#"{{"applications":{applications}}}"#);
+            assert_eq!(HostApplications::parse(&text).unwrap_err(), complaint);
+        }
+        let yarn = r#"{"applications":[{"name":"yarn","qos":"BE","priority":"koord-batch","cgroupPath":{"base":"KubepodsBesteffort","relativePath":"hadoop-yarn/"}}]}"#;
+        assert!(HostApplications::parse(yarn).is_ok());
     }
 }

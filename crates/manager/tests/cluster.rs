@@ -210,7 +210,7 @@ async fn bad_configuration_is_told_and_changes_nothing() {
         found
             .items
             .into_iter()
-            .find(|event| event.reason.as_deref() == Some("ConfigRefused"))
+            .find(|event| event.reason.as_deref() == Some("SLOCfgUnmarshalFailed"))
     })
     .await;
     assert!(

@@ -136,6 +136,14 @@ impl Histogram {
         exponent.exp2()
     }
 
+    /// The clock was set back: what has been keeps its weight against what comes. Otherwise what was learnt in a future
+    /// that never came would outweigh everything until then.
+    pub fn set_back(&mut self, by: SignedDuration) {
+        self.reference = self
+            .reference
+            .map(|reference| reference.checked_sub(by).unwrap_or(reference));
+    }
+
     fn shift(&mut self, to: Timestamp) {
         let Some(from) = self.reference.replace(to) else {
             return;
@@ -177,12 +185,16 @@ impl Histogram {
         if !saved.total.is_finite() || saved.total < 0.0 {
             return None;
         }
+        histogram.reference = saved.reference;
+        // Nothing but zeros weighs nothing; sharing the total among them would make it no number.
+        if sum == 0.0 {
+            return Some(histogram);
+        }
         for (&bucket, &weight) in &saved.weights {
             let weight = f64::from(weight) * saved.total / sum;
             *histogram.weights.get_mut(bucket)? += weight;
             histogram.total += weight;
         }
-        histogram.reference = saved.reference;
         Some(histogram)
     }
 }
@@ -283,6 +295,19 @@ mod tests {
             histogram.percentile(0.95),
             Buckets::CPU.start(Buckets::CPU.find(1.0) + 1)
         );
+    }
+
+    #[test]
+    fn a_file_of_zeros_is_an_empty_histogram() {
+        let saved = Saved {
+            reference: Some(after(0)),
+            weights: BTreeMap::from([(3, 0), (7, 0)]),
+            total: 5.0,
+        };
+        let mut histogram = Histogram::load(Buckets::CPU, HALF_DAY, &saved).unwrap();
+        assert!(histogram.is_empty());
+        histogram.add(1.0, after(1));
+        assert!(histogram.total.is_finite());
     }
 
     #[test]

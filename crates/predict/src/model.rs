@@ -21,6 +21,9 @@ impl Default for HalfLives {
     }
 }
 
+/// A clock may be behind what was learnt last by this much before it counts as set back.
+const SLACK: SignedDuration = SignedDuration::from_mins(1);
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     pub cpu: Histogram,
@@ -71,6 +74,12 @@ impl Model {
     }
 
     pub fn add(&mut self, usage: Amount, now: Timestamp) {
+        let behind = self.updated.duration_since(now);
+        if behind > SLACK {
+            self.cpu.set_back(behind);
+            self.memory.set_back(behind);
+            self.saved = self.saved.map(|saved| saved.min(now));
+        }
         self.cpu.add(usage.cpu, now);
         self.memory.add(usage.memory, now);
         self.updated = now;
@@ -91,5 +100,29 @@ fn peaks(histogram: &Histogram) -> Peaks {
         p95: histogram.percentile(0.95),
         p98: histogram.percentile(0.98),
         max: histogram.percentile(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(cpu: f64) -> Amount {
+        Amount { cpu, memory: 1e9 }
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_for_a_minute_does_not_count_for_a_month() {
+        let start: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
+        let minute = |n: i64| start + SignedDuration::from_mins(n);
+        let mut model = Model::new(start);
+        // A month ahead, and three times as busy, for a minute.
+        model.add(usage(3.0), start + SignedDuration::from_hours(720));
+        for n in 0..600 {
+            model.add(usage(1.0), minute(n));
+        }
+        let peaks = model.predict().cpu;
+        assert!(peaks.p95 < 1.2, "{peaks:?}");
+        assert_eq!(model.updated, minute(599));
     }
 }

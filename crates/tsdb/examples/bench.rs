@@ -2,7 +2,7 @@
 //!
 //! Time is simulated: a round of samples a second, upkeep every five. The traces are of the kinds an agent has: CPU in
 //! microcores, noisy, with bursts and idle stretches; memory in bytes, in pages, mostly still; flags and ratios that
-//! hardly ever change. The last line is JSON.
+//! hardly ever change. The last line is JSON: the figures that have bars.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -55,32 +55,38 @@ fn main() -> Result<(), Box<dyn Error>> {
     let p95 = p95_of_all(&store, &ids, now);
     let stats = store.stats();
     let rss = resident_mib()?;
-    store.close()?;
-    let newest = store.read(ids[0], now, now, &mut Scratch::default()).len();
+    // As after a kill: nothing is closed, and what the journal has not got yet is lost.
     drop(store);
     let begin = std::time::Instant::now();
     let (store, recovered) = Tsdb::open(config(folder.path()), now)?;
+    let (from, mut scratch) = (now - 600 * SECOND, Scratch::default());
     let served = store
         .find(&key(0))
-        .map(|id| store.read(id, now, now, &mut Scratch::default()).len());
+        .map_or(0, |id| store.read(id, from, now, &mut scratch).len());
     let recover = begin.elapsed();
-    if served != Some(newest) {
-        return Err("the newest sample was not recovered".into());
+    if served < 594 {
+        return Err(format!("of the last 601 samples {served} were recovered").into());
     }
     let samples = rounds as f64 * options.series as f64;
     let sealed = samples - recovered.from_journal as f64;
+    let mib = |bytes: f64| bytes / 1_048_576.0;
     println!(
-        "{{\"series\":{},\"hours\":{},\"append_ns\":{:.1},\"upkeep_ns\":{:.1},\"floor_ns\":{:.1},\"bytes_per_sample\":{:.2},\"disk_mib\":{:.1},\"p95_all_ms\":{:.2},\"rss_mib\":{:.1},\"head_mib\":{:.1},\"recover_ms\":{:.1}}}",
-        options.series,
+        "{} h: {:.1} MiB of blocks, {:.1} MiB of samples and {:.1} MiB of index in memory; sealing and upkeep {:.1} ns \
+         a sample, copying it {:.1} ns",
         options.hours,
-        appending.as_nanos() as f64 / samples,
+        mib(stats.block_bytes as f64),
+        mib(stats.memory_bytes as f64),
+        mib(stats.index_bytes as f64),
         upkeep.as_nanos() as f64 / samples,
         floor.as_nanos() as f64 / (600.0 * options.series as f64),
+    );
+    println!(
+        "{{\"series\":{},\"append_ns\":{:.1},\"bytes_per_sample\":{:.2},\"p95_all_ms\":{:.2},\"rss_mib\":{:.1},\"recover_ms\":{:.1}}}",
+        options.series,
+        appending.as_nanos() as f64 / samples,
         stats.block_bytes as f64 / sealed,
-        stats.block_bytes as f64 / 1_048_576.0,
         p95.as_secs_f64() * 1e3,
         rss,
-        stats.memory_bytes as f64 / 1_048_576.0,
         recover.as_secs_f64() * 1e3,
     );
     Ok(())

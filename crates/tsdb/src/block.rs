@@ -177,6 +177,12 @@ impl Builder {
     }
 }
 
+/// A block's name is its number.
+pub fn made(path: &Path) -> u64 {
+    let stem = path.file_stem().and_then(|stem| stem.to_str());
+    stem.and_then(|stem| stem.parse().ok()).unwrap_or(0)
+}
+
 fn compressed<T: pco::data_types::Number>(numbers: &[T]) -> Result<Vec<u8>, BlockError> {
     let config = ChunkConfig::default().with_compression_level(LEVEL);
     simple_compress(numbers, &config)
@@ -190,6 +196,8 @@ pub struct Block {
     id: u64,
     file: File,
     pub path: PathBuf,
+    /// Blocks are numbered in the order in which they were written.
+    pub made: u64,
     pub bytes: u64,
     pub oldest: i64,
     pub newest: i64,
@@ -197,6 +205,9 @@ pub struct Block {
     /// Sorted by slot.
     columns: Vec<Column>,
 }
+
+/// What it takes to know of one series in one block.
+pub const COLUMN_BYTES: usize = size_of::<Column>();
 
 #[derive(Debug, Clone, Copy)]
 struct Column {
@@ -213,8 +224,12 @@ pub struct Listed<'a> {
 }
 
 impl Block {
-    /// Opens a block and checks its index; columns are checked as they are read. `slot` says where a series belongs.
-    pub fn open(path: &Path, mut slot: impl FnMut(Listed<'_>) -> u32) -> Result<Self, BlockError> {
+    /// Opens a block and checks its index; columns are checked as they are read. `slot` says where a series belongs, or
+    /// that nobody wants to know of it.
+    pub fn open(
+        path: &Path,
+        mut slot: impl FnMut(Listed<'_>) -> Option<u32>,
+    ) -> Result<Self, BlockError> {
         let file = File::open(path)?;
         let bytes = file.metadata()?.len();
         let end = bytes
@@ -237,6 +252,7 @@ impl Block {
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             file,
             path: path.to_owned(),
+            made: made(path),
             bytes,
             oldest,
             newest,
@@ -247,6 +263,13 @@ impl Block {
 
     pub fn slots(&self) -> impl Iterator<Item = u32> {
         self.columns.iter().map(|column| column.slot)
+    }
+
+    /// What is known of series' columns goes; the file stays as it is. `false`: nothing is left to be known.
+    pub fn forget(&mut self, gone: impl Fn(u32) -> bool) -> bool {
+        self.columns.retain(|column| !gone(column.slot));
+        self.columns.shrink_to_fit();
+        !self.columns.is_empty()
     }
 
     /// The samples of a series, oldest first; `false`: it has none here.
@@ -358,7 +381,7 @@ fn read_footer(footer: &[u8; FOOTER]) -> Option<(u64, i64, i64)> {
 
 fn read_index(
     index: &[u8],
-    slot: &mut impl FnMut(Listed<'_>) -> u32,
+    slot: &mut impl FnMut(Listed<'_>) -> Option<u32>,
 ) -> Option<(Vec<Place>, Vec<Column>)> {
     let mut index = Reader(index);
     let count = index.number()?;
@@ -373,8 +396,9 @@ fn read_index(
         let steps = index.float()?;
         let times = u32::try_from(index.number()?).ok()?;
         let place = place(&mut index)?;
-        let slot = slot(Listed { key, steps });
-        columns.push(Column { slot, times, place });
+        if let Some(slot) = slot(Listed { key, steps }) {
+            columns.push(Column { slot, times, place });
+        }
     }
     columns.sort_unstable_by_key(|column| column.slot);
     Some((times, columns))
@@ -408,7 +432,7 @@ mod tests {
         let mut keys = Vec::new();
         let block = Block::open(&path, |listed| {
             keys.push(listed.key.to_owned());
-            keys.len() as u32 - 1
+            Some(keys.len() as u32 - 1)
         })?;
         Ok((folder, block, keys))
     }

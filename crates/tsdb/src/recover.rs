@@ -1,15 +1,15 @@
 //! Opening a folder: whatever a process that was killed, a full disk or a bad one left there.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::block::Block;
+use crate::block::{Block, COLUMN_BYTES, made};
 use crate::journal::{self, Listener};
 use crate::seal::{ASIDE, BLOCK, Folder, TEMPORARY, files, journals};
-use crate::store::{Config, Error, Recovered, SeriesId, State, Tsdb, millis};
+use crate::store::{Config, Error, Recovered, SeriesId, State, Tsdb, series_bytes};
 
 impl Tsdb {
     /// `now` tells blocks of a clock that was wrong from those of the past.
@@ -24,12 +24,7 @@ impl Tsdb {
         for useless in files(&path, TEMPORARY).chain(files(&path, ASIDE)) {
             let _ = fs::remove_file(useless);
         }
-        load_blocks(
-            &mut folder,
-            &mut state,
-            now.saturating_add(millis(config.late)),
-            &mut recovered,
-        );
+        load_blocks(&mut folder, &mut state, now, &config, &mut recovered);
         replay(&config, &folder, &mut state, &mut recovered);
         if recovered != Recovered::default() {
             tracing::info!(?recovered, folder = %path.display(), "samples of before are at hand");
@@ -60,18 +55,42 @@ fn hold(path: &Path) -> Result<Folder, Error> {
         blocks_made: 0,
         journal: None,
         journal_at: i64::MIN,
+        clock: None,
     })
 }
 
-fn load_blocks(folder: &mut Folder, state: &mut State, future: i64, recovered: &mut Recovered) {
-    for path in files(&folder.path, BLOCK) {
-        let number = path
-            .file_stem()
-            .and_then(|stem| stem.to_str()?.parse().ok());
-        folder.blocks_made = folder.blocks_made.max(number.unwrap_or(0));
-        match Block::open(&path, |listed| state.slot_of(listed.key, listed.steps)) {
+/// Newest first: where there are more series than are worth remembering, those that ended long ago are not taken in.
+fn load_blocks(
+    folder: &mut Folder,
+    state: &mut State,
+    now: i64,
+    config: &Config,
+    recovered: &mut Recovered,
+) {
+    let mut paths: Vec<(u64, PathBuf)> = files(&folder.path, BLOCK)
+        .map(|path| (made(&path), path))
+        .collect();
+    paths.sort_unstable_by(|a, b| b.cmp(a));
+    folder.blocks_made = paths.first().map_or(0, |(number, _)| *number);
+    let mut room = config.index_bytes;
+    for (_, path) in paths {
+        let mut made = Vec::new();
+        let opened = Block::open(&path, |listed| {
+            let new = !state.knows(listed.key);
+            if new && room == 0 {
+                return None;
+            }
+            let slot = state.slot_of(listed.key, listed.steps);
+            let more = if new { series_bytes(listed.key) } else { 0 };
+            room = room.saturating_sub(more + COLUMN_BYTES);
+            made.extend(new.then_some(slot));
+            Some(slot)
+        });
+        match opened {
             Ok(block) => {
-                if block.newest < future {
+                state.touch(&made, block.newest);
+                // What a clock that was ahead left must not make samples too late until it has caught up.
+                if block.newest <= now {
                     state.sealed_to = state.sealed_to.max(block.newest.saturating_add(1));
                     state.newest = state.newest.max(block.newest);
                 }

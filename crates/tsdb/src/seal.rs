@@ -3,7 +3,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::block::{Block, BlockError, Builder};
 use crate::head::Part;
@@ -28,9 +27,22 @@ pub struct Folder {
     /// The journal that is written to, and its window.
     pub journal: Option<(i64, File)>,
     pub journal_at: i64,
+    /// When upkeep was last, and since when the clock has not jumped.
+    pub clock: Option<(i64, i64)>,
 }
 
 impl Folder {
+    /// Whether the clock has gone on for a while as clocks do: one that is a day ahead for a minute must not cost all
+    /// that was kept.
+    fn is_clock_steady(&mut self, now: i64, for_so_long: i64) -> bool {
+        let since = match self.clock {
+            Some((last, since)) if (0..=for_so_long).contains(&now.saturating_sub(last)) => since,
+            _ => now,
+        };
+        self.clock = Some((now, since));
+        now.saturating_sub(since) >= for_so_long
+    }
+
     pub fn journal_path(&self, window: i64) -> PathBuf {
         self.path.join(format!("{window:013}.{JOURNAL}"))
     }
@@ -143,7 +155,11 @@ impl Tsdb {
                 let all = self.state.read().newest.saturating_add(1);
                 self.seal(folder, all, &mut done);
             }
-            self.remove_blocks(now, &mut done);
+            let keep_for = match folder.is_clock_steady(now, window) {
+                true => millis(self.config.keep_for),
+                false => i64::MAX,
+            };
+            self.remove_blocks(now, keep_for, &mut done);
         }
         self.forget(now, folder.is_some(), &mut done);
         if let Some(problem) = &done.problem {
@@ -264,8 +280,10 @@ impl Tsdb {
             }
         };
         let mut state = self.state.write();
-        let block = Block::open(&path, |listed| state.slot_of(listed.key, listed.steps))
-            .map_err(|error| format!("{} cannot be read back: {error}", path.display()))?;
+        let block = Block::open(&path, |listed| {
+            Some(state.slot_of(listed.key, listed.steps))
+        })
+        .map_err(|error| format!("{} cannot be read back: {error}", path.display()))?;
         state.add_block(block);
         Ok(count)
     }
@@ -279,7 +297,7 @@ impl Tsdb {
         fs::remove_file(&block.path).is_ok()
     }
 
-    fn remove_blocks(&self, now: i64, done: &mut Maintained) {
+    fn remove_blocks(&self, now: i64, keep_for: i64, done: &mut Maintained) {
         let mut state = self.state.write();
         let weighed: Vec<Weighed> = state
             .blocks
@@ -289,7 +307,6 @@ impl Tsdb {
                 bytes: block.bytes,
             })
             .collect();
-        let keep_for = millis(self.config.keep_for);
         for position in retention::to_remove(&weighed, now, keep_for, self.config.keep_bytes)
             .into_iter()
             .rev()
@@ -326,6 +343,15 @@ impl Tsdb {
         }
         let unused_since = now - millis(self.config.keep_for);
         state.sweep(unused_since);
+        // To below the limit, so that it is not met again at once.
+        let limit = self.config.index_bytes;
+        if state.index_bytes() > limit {
+            done.forgotten_series = state.forget_ended(limit / 4 * 3);
+            tracing::info!(
+                series = done.forgotten_series,
+                "more series have ended than are worth remembering; the oldest of them are forgotten"
+            );
+        }
     }
 }
 
@@ -334,7 +360,7 @@ impl State {
         let place = self
             .blocks
             .partition_point(|one| one.oldest <= block.oldest);
-        self.blocks.insert(place, Arc::new(block));
+        self.blocks.insert(place, block);
     }
 
     /// Says how many samples that were.

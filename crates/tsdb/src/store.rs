@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use thiserror::Error;
 
 use crate::aggregate::{Aggregation, aggregate};
-use crate::block::{Block, Columns};
+use crate::block::{Block, COLUMN_BYTES, Columns};
 use crate::head::{Part, Placed, Series, unscaled};
 use crate::journal::Pending;
 use crate::seal::Folder;
@@ -43,6 +43,9 @@ pub struct Config {
     pub keep_in_memory: Duration,
     /// Samples in memory beyond this are sealed early, or lost where they cannot be.
     pub memory_bytes: usize,
+    /// Knowing which series there are, and where on disk their samples lie, may take this much memory; beyond it those
+    /// that ended longest ago are forgotten.
+    pub index_bytes: usize,
     /// How often the journal is written.
     pub journal_every: Duration,
 }
@@ -57,6 +60,7 @@ impl Default for Config {
             late: Duration::from_mins(1),
             keep_in_memory: Duration::from_mins(10),
             memory_bytes: 32 << 20,
+            index_bytes: 12 << 20,
             journal_every: Duration::from_secs(5),
         }
     }
@@ -100,6 +104,8 @@ pub struct Maintained {
     pub removed_blocks: usize,
     /// Samples that could not be sealed and were too many to keep.
     pub lost_samples: usize,
+    /// Series that had ended and were too many to know of.
+    pub forgotten_series: usize,
     /// What went wrong; the store goes on.
     pub problem: Option<String>,
 }
@@ -110,6 +116,7 @@ pub struct Stats {
     pub blocks: usize,
     pub block_bytes: u64,
     pub memory_bytes: usize,
+    pub index_bytes: usize,
     /// Columns that could not be read since the start.
     pub bad_columns: u64,
 }
@@ -118,8 +125,16 @@ pub struct Stats {
 #[derive(Debug, Default)]
 pub struct Scratch {
     samples: Vec<Sample>,
+    runs: Vec<Run>,
     values: Vec<f64>,
     columns: Columns,
+}
+
+/// Where among the samples those of a block begin, and which block that is.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    begin: usize,
+    made: u64,
 }
 
 /// The store. Samples may be appended, read and sealed from different threads.
@@ -137,7 +152,7 @@ pub(crate) struct State {
     by_key: FxHashMap<Arc<str>, u32>,
     free: Vec<u32>,
     /// Sorted by their oldest sample.
-    pub blocks: Vec<Arc<Block>>,
+    pub blocks: Vec<Block>,
     /// Of all samples; `i64::MIN` before the first.
     pub newest: i64,
     /// Everything before this is in blocks, or lost.
@@ -214,6 +229,19 @@ impl State {
         self.series(key, steps).slot
     }
 
+    pub fn knows(&self, key: &str) -> bool {
+        self.by_key.contains_key(key)
+    }
+
+    /// These have their newest samples then.
+    pub fn touch(&mut self, slots: &[u32], at: i64) {
+        for slot in slots {
+            if let Some(series) = &mut self.slots[*slot as usize].series {
+                series.touched = at;
+            }
+        }
+    }
+
     pub fn all_series(&mut self) -> impl Iterator<Item = (u32, &mut Series)> {
         (0..)
             .zip(&mut self.slots)
@@ -227,16 +255,70 @@ impl State {
             in_blocks[slot as usize] = true;
         }
         for (slot, in_block) in in_blocks.into_iter().enumerate() {
-            let one = &mut self.slots[slot];
-            let forgotten = one.series.as_ref().is_some_and(|series| {
+            let forgotten = self.slots[slot].series.as_ref().is_some_and(|series| {
                 !in_block && series.is_empty() && series.touched < unused_since
             });
-            if forgotten && let Some(series) = one.series.take() {
-                one.generation = one.generation.wrapping_add(1);
-                self.by_key.remove(&series.key);
-                self.free.push(slot as u32);
+            if forgotten {
+                self.free(slot);
             }
         }
+    }
+
+    fn free(&mut self, slot: usize) {
+        let one = &mut self.slots[slot];
+        if let Some(series) = one.series.take() {
+            one.generation = one.generation.wrapping_add(1);
+            self.by_key.remove(&series.key);
+            self.free.push(slot as u32);
+        }
+    }
+
+    /// About how much memory it takes to know which series there are, and where in blocks their samples lie.
+    pub fn index_bytes(&self) -> usize {
+        let series: usize = self.by_key.keys().map(|key| series_bytes(key)).sum();
+        let columns = self.blocks.iter().map(|block| block.slots().count());
+        series + columns.sum::<usize>() * COLUMN_BYTES
+    }
+
+    /// Forgets series that have ended, those first that did so longest ago, until what is known fits into `bytes`. Says
+    /// how many.
+    pub fn forget_ended(&mut self, bytes: usize) -> usize {
+        let mut excess = self.index_bytes().saturating_sub(bytes);
+        let mut columns = vec![0; self.slots.len()];
+        for slot in self.blocks.iter().flat_map(|block| block.slots()) {
+            columns[slot as usize] += 1;
+        }
+        let series = (0..).zip(&self.slots);
+        let series = series.filter_map(|(slot, one)| Some((slot, one.series.as_ref()?)));
+        let ended = series.filter(|(_, series)| series.is_empty());
+        let mut ended: Vec<(i64, usize, usize)> = ended
+            .map(|(slot, series): (usize, _)| {
+                let bytes = series_bytes(&series.key) + columns[slot] * COLUMN_BYTES;
+                (series.touched, slot, bytes)
+            })
+            .collect();
+        ended.sort_unstable();
+        let mut gone = vec![false; self.slots.len()];
+        let mut count = 0;
+        for (_, slot, bytes) in ended {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(bytes);
+            gone[slot] = true;
+            count += 1;
+        }
+        self.blocks.retain_mut(|block| {
+            let stays = block.forget(|slot| gone[slot as usize]);
+            if !stays {
+                let _ = std::fs::remove_file(&block.path);
+            }
+            stays
+        });
+        for slot in (0..gone.len()).filter(|&slot| gone[slot]) {
+            self.free(slot);
+        }
+        count
     }
 
     pub fn append(&mut self, config: &Config, at: i64, samples: &[(SeriesId, f64)]) -> Appended {
@@ -314,6 +396,40 @@ impl State {
     }
 }
 
+/// A clock that was set back makes times come twice. What was said last counts: of a block nothing stays for a time that
+/// a later one tells of.
+fn keep_the_later_word(samples: &mut Vec<Sample>, runs: &[Run]) {
+    let ends = runs.iter().skip(1).map(|next| next.begin);
+    let ends = ends.chain([samples.len()]);
+    let spans: Vec<(Run, usize, i64, i64)> = runs
+        .iter()
+        .zip(ends)
+        .filter_map(|(run, end)| {
+            let run_samples = &samples[run.begin..end];
+            let (first, last) = (run_samples.first()?.at, run_samples.last()?.at);
+            Some((*run, end, first, last))
+        })
+        .collect();
+    let mut kept: Vec<Sample> = Vec::with_capacity(samples.len());
+    for (run, end, ..) in &spans {
+        let of_run = samples[run.begin..*end].iter();
+        kept.extend(of_run.filter(|sample| {
+            let told = |(other, _, first, last): &(Run, usize, i64, i64)| {
+                other.made > run.made && (*first..=*last).contains(&sample.at)
+            };
+            !spans.iter().any(told)
+        }));
+    }
+    kept.sort_by_key(|sample| sample.at);
+    *samples = kept;
+}
+
+/// What a series takes, and the ways to find it, apart from its samples.
+pub(crate) fn series_bytes(key: &str) -> usize {
+    // The key is shared; the map has a pointer, a number and some slack.
+    key.len() + 16 + size_of::<Slot>() + 2 * size_of::<(Arc<str>, u32)>()
+}
+
 pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
@@ -371,9 +487,13 @@ impl Tsdb {
         scratch: &'a mut Scratch,
     ) -> &'a [Sample] {
         let Scratch {
-            samples, columns, ..
+            samples,
+            runs,
+            columns,
+            ..
         } = scratch;
         samples.clear();
+        runs.clear();
         let state = self.state.read();
         let Some(series) = state.get(id) else {
             return samples;
@@ -395,9 +515,13 @@ impl Tsdb {
                     continue;
                 }
             }
+            runs.push(Run {
+                begin: samples.len(),
+                made: block.made,
+            });
             for (&at, &value) in columns.times.iter().zip(&columns.values) {
                 if at >= from && at <= to && at < memory_from {
-                    sorted &= at >= last;
+                    sorted &= at > last;
                     last = at;
                     let value = unscaled(value, series.steps);
                     samples.push(Sample { at, value });
@@ -405,7 +529,7 @@ impl Tsdb {
             }
         }
         if !sorted {
-            samples.sort_by_key(|sample| sample.at);
+            keep_the_later_word(samples, runs);
         }
         if to >= memory_from {
             series.read(from.max(memory_from), to, samples);
@@ -438,6 +562,7 @@ impl Tsdb {
             blocks: state.blocks.len(),
             block_bytes: state.blocks.iter().map(|block| block.bytes).sum(),
             memory_bytes: state.memory_bytes(),
+            index_bytes: state.index_bytes(),
             bad_columns: self.bad_columns.load(std::sync::atomic::Ordering::Relaxed),
         }
     }

@@ -237,6 +237,22 @@ fn a_clock_set_back_is_survived() {
 }
 
 #[test]
+fn a_clock_that_is_a_day_ahead_for_a_minute_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = opened(folder.path());
+    let id = store.series("s", 1.0);
+    fill(&store, id, 0..4000);
+    let ahead = 86_400;
+    fill(&store, id, 4000 + ahead..4060 + ahead);
+    fill(&store, id, 4060..4100);
+    assert_same(&values(&store, "s", 0, 3999), &numbers(0..4000));
+    assert!(values(&store, "s", 4060, 4099).len() >= 30);
+    // Where it stays there, what is kept goes by it.
+    fill(&store, id, 4100 + ahead..4900 + ahead);
+    assert_eq!(values(&store, "s", 0, 3999).len(), 0);
+}
+
+#[test]
 fn blocks_go_by_age_and_by_size() {
     let folder = tempfile::tempdir().unwrap();
     let by_age = Config {
@@ -278,6 +294,53 @@ fn a_series_that_ended_is_forgotten_with_its_last_block() {
     let at = START + 6000 * SECOND;
     assert_eq!(store.append(at, &[(ended, 1.0), (other, 2.0)]).refused, 1);
     assert_eq!(values(&store, "other", 0, 6001), [2.0]);
+}
+
+#[test]
+fn however_many_series_come_and_go_memory_is_bounded() {
+    const LIMIT: usize = 400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let narrow = || Config {
+        index_bytes: LIMIT,
+        ..config(folder.path())
+    };
+    let (store, _) = Tsdb::open(narrow(), START).unwrap();
+    let living = store.series("living", 1.0);
+    let mut forgotten = 0;
+    let mut most = 0;
+    // Every ten seconds five series come that have two samples each.
+    for second in 0..4 * 3600 {
+        let at = START + second * SECOND;
+        store.append(at, &[(living, second as f64)]);
+        if second % 10 < 2 {
+            let short: Vec<(SeriesId, f64)> = (0..5)
+                .map(|n| (store.series(&format!("short{}-{n}", second / 10), 1.0), 1.0))
+                .collect();
+            store.append(at + 1, &short);
+        }
+        if second % 10 == 9 {
+            forgotten += store.maintain(at).forgotten_series;
+            most = most.max(store.stats().index_bytes);
+        }
+    }
+    assert!(forgotten > 3000, "{forgotten}");
+    // In memory for minutes are those that came last; they are not forgotten.
+    assert!(most < LIMIT + LIMIT / 2, "{most}");
+    // What lives has all of its past, and what ended of late is there.
+    assert_same(
+        &values(&store, "living", 0, 4 * 3600),
+        &numbers(0..4 * 3600),
+    );
+    assert_eq!(values(&store, "short1400-3", 0, 4 * 3600).len(), 2);
+    assert_eq!(store.find("short3-0"), None);
+    drop(store);
+    // The disk has more, of which no more is taken in than before; the newest comes first.
+    let (store, _) = Tsdb::open(narrow(), START + 4 * 3600 * SECOND).unwrap();
+    assert!(store.stats().index_bytes < LIMIT + LIMIT / 2);
+    assert_eq!(store.find("short3-0"), None);
+    assert_eq!(values(&store, "short1400-3", 0, 4 * 3600).len(), 2);
+    let found = values(&store, "living", 0, 4 * 3600);
+    assert!(found.len() > 4 * 3600 - 20, "{}", found.len());
 }
 
 #[test]
@@ -421,5 +484,100 @@ proptest! {
             }
         }
         prop_assert_eq!(found, expected);
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Mishap {
+    /// So many rounds, a second apart, with upkeep every five.
+    Rounds(i64),
+    /// The clock is set, by so many seconds.
+    Clock(i64),
+    /// The process is killed, and started again.
+    Kill,
+    /// The same, and meanwhile a file (the nth) is cut off at a share of its length, or has a byte changed there.
+    Damage(usize, f64, bool),
+}
+
+fn mishap() -> impl Strategy<Value = Mishap> {
+    let clock = prop_oneof![-90_000i64..90_000, -700i64..700, -70i64..70];
+    prop_oneof![
+        6 => (1i64..900).prop_map(Mishap::Rounds),
+        2 => clock.prop_map(Mishap::Clock),
+        1 => Just(Mishap::Kill),
+        2 => (any::<usize>(), 0.0f64..1.0, any::<bool>())
+            .prop_map(|(file, at, cut)| Mishap::Damage(file, at, cut)),
+    ]
+}
+
+fn damage(folder: &Path, nth: usize, at: f64, cut: bool) {
+    let files = fs::read_dir(folder).unwrap().flatten();
+    let mut files: Vec<_> = files.map(|entry| entry.path()).collect();
+    files.sort();
+    let path = &files[nth % files.len()];
+    let mut bytes = fs::read(path).unwrap();
+    let at = (bytes.len() as f64 * at) as usize;
+    match bytes.get_mut(at) {
+        Some(byte) if !cut => *byte ^= 0x41,
+        _ => bytes.truncate(at),
+    }
+    fs::write(path, bytes).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Clocks that jump either way, kills and damage in any order: nothing is made up, nothing is told twice, and what
+    /// is new is taken in again within a few seconds.
+    #[test]
+    fn mishaps_cost_no_more_than_they_must(mishaps in prop::collection::vec(mishap(), 1..14)) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = opened(folder.path());
+        let mut now = START;
+        // Where a clock was set back a time has been twice, with two values.
+        let mut appended: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+        let mut number = 0.0;
+        let mut round = |store: &Tsdb, now: i64| {
+            number += 1.0;
+            let id = store.series("s", 1.0);
+            let taken = store.append(now, &[(id, number)]).refused == 0;
+            appended.entry(now).or_default().push(number);
+            taken
+        };
+        for mishap in mishaps.into_iter().chain([Mishap::Rounds(12)]) {
+            match mishap {
+                Mishap::Rounds(count) => {
+                    for n in 0..count {
+                        now += SECOND;
+                        let taken = round(&store, now);
+                        prop_assert!(taken || n < 6, "round {n} of {count} was refused");
+                        if n % 5 == 4 {
+                            let done = store.maintain(now);
+                            prop_assert!(done.problem.is_none(), "{done:?}");
+                        }
+                    }
+                }
+                Mishap::Clock(seconds) => now = (now + seconds * SECOND).max(SECOND),
+                Mishap::Kill => {
+                    drop(store);
+                    store = Tsdb::open(config(folder.path()), now).unwrap().0;
+                }
+                Mishap::Damage(file, at, cut) => {
+                    drop(store);
+                    damage(folder.path(), file, at, cut);
+                    store = Tsdb::open(config(folder.path()), now).unwrap().0;
+                }
+            }
+        }
+        let id = store.find("s").unwrap();
+        let mut scratch = Scratch::default();
+        let samples = store.read(id, i64::MIN, i64::MAX, &mut scratch);
+        let times: Vec<i64> = samples.iter().map(|sample| sample.at).collect();
+        prop_assert!(times.is_sorted_by(|a, b| a < b), "a time is told twice");
+        for sample in samples {
+            let said = appended.get(&sample.at);
+            prop_assert!(said.is_some_and(|said| said.contains(&sample.value)), "{sample:?}");
+        }
+        prop_assert!(times.binary_search(&now).is_ok(), "the newest is missing");
     }
 }

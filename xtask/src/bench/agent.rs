@@ -121,12 +121,15 @@ fn measure(options: &Options, programs: &Programs, pods: &Pods) -> Result<String
     floor.stop()?;
     std::fs::remove_dir_all(&data)?;
     let (cpu_share, floor_share) = (ours.share(), bare.share());
-    Ok(format!(
-        "{{\"pods\":{},\"containers\":{},\"series\":{series},\"cpu_share\":{cpu_share:.4},\"floor_share\":{floor_share:.4},\"over_share\":{:.4},\"rss_mib\":{rss:.1},\"floor_rss_mib\":{floor_rss:.1},\"disk_mib\":{disk:.1},\"start_ms\":{}}}",
+    println!(
+        "{} pods, {} containers, {} h of history: {:.2} % of a core over the floor; the floor's RSS is {floor_rss:.1} MiB",
         options.pods,
         options.containers,
-        cpu_share - floor_share,
-        recover.as_millis()
+        options.hours,
+        (cpu_share - floor_share) * 100.0,
+    );
+    Ok(format!(
+        "{{\"cpu_share\":{cpu_share:.4},\"floor_share\":{floor_share:.4},\"rss_mib\":{rss:.1},\"disk_mib\":{disk:.1}}}"
     ))
 }
 

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use plimsoll_api::quantity::Quantity;
 use plimsoll_predict::reclaim::{self, Reclaimable, by_class, by_pod, capped};
 use plimsoll_predict::{Amount, Models, Round, checkpoint};
-use rustc_hash::FxHashSet;
 
 use super::config::Forecast;
 use super::remember::{Counters, count};
@@ -19,8 +18,6 @@ const RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
 pub struct Forecasts {
     models: Models,
     folder: Option<PathBuf>,
-    /// Pods that had figures of late; the others are not counted on.
-    seen: FxHashSet<Box<str>>,
     /// Subjects may be forgotten once those that are left had a chance to be trained.
     trained: bool,
 }
@@ -63,7 +60,6 @@ impl Forecasts {
         Self {
             models,
             folder,
-            seen: FxHashSet::default(),
             trained: false,
         }
     }
@@ -73,7 +69,6 @@ impl Forecasts {
     }
 
     pub fn train(&mut self, round: &Round<'_>, now: Timestamp, counters: &Counters) {
-        self.seen = round.pods.iter().map(|(uid, ..)| Box::from(*uid)).collect();
         self.models.train(round, now);
         self.trained = true;
         count(&counters.trained, 1);
@@ -110,9 +105,11 @@ impl Forecasts {
         }
     }
 
+    /// `noted` says of which pods there were figures of late; the others are not counted on.
     pub fn reclaimable(
         &self,
         known: &Known,
+        noted: impl Fn(&Pod) -> bool,
         now: Timestamp,
         config: &reclaim::Config,
     ) -> Forecasted {
@@ -120,7 +117,7 @@ impl Forecasts {
             .pods
             .iter()
             .flat_map(|pods| pods.iter())
-            .filter(|pod| self.seen.contains(&*pod.uid))
+            .filter(|pod| noted(pod))
             .map(as_predictors_see_it)
             .collect();
         let allocatable = known.node.as_deref().and_then(allocatable);

@@ -1,21 +1,23 @@
 //! The memory itself: what is appended, and what can be asked.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use plimsoll_predict::reclaim::Reclaimable;
 use plimsoll_tsdb::aggregate::percentiles;
-use plimsoll_tsdb::{Facts, Scratch, SeriesId, Tsdb};
+use plimsoll_tsdb::{Config as StoreConfig, Error, Facts, Recovered, Scratch, SeriesId, Tsdb};
 
 use super::forecast::Forecasts;
 use super::gauges::Gauges;
-use super::{Config, Series, Summary};
-use crate::states::{Board, Known};
+use super::{Config, Series, Summary, catalogue};
+use crate::states::{Board, Known, Pod};
 
 /// Without a disk all samples are in memory, where they must not grow for half a day.
 const MEMORY_WITHOUT_DISK: usize = 16 << 20;
+/// A folder that another process holds is waited for this long.
+const HELD_FOR: Duration = Duration::from_secs(3);
 
 /// What the node has used, and what that lets us foresee. Shared: one thread appends, others ask.
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl Memory {
     /// Takes up what an earlier process left. What cannot be used is said and done without: a node is better off with a
     /// memory that begins anew than with none.
     pub fn open(mut config: Config, board: Board, now: plimsoll_host::Timestamp) -> Self {
-        let store = match Tsdb::open(config.store.clone(), now.millis()) {
+        let store = match opened(&config.store, now.millis()) {
             Ok((store, _)) if config.store.folder.is_some() => store,
             outcome => {
                 match outcome {
@@ -194,12 +196,18 @@ impl Memory {
             .collect()
     }
 
-    /// What may be lent of production pods' requests, and what production will need.
-    pub fn forecast(&self, known: &Known, now: Timestamp) -> Reclaimable {
-        let forecast = self
-            .forecasts
-            .lock()
-            .reclaimable(known, now, &self.config.forecast.reclaim);
+    /// What may be lent of production pods' requests, and what production will need. Pods count that were noted during
+    /// the `window` up to now, by this process or the one before: models outlast a restart, and so do forecasts.
+    pub fn forecast(&self, known: &Known, window: Duration, now: Timestamp) -> Reclaimable {
+        let since = now.saturating_sub(window).unwrap_or(now);
+        let noted = |pod: &Pod| {
+            let series = catalogue::POD_CPU_USAGE.of(&[&pod.uid]);
+            self.last(&series, since).is_some()
+        };
+        let config = &self.config.forecast.reclaim;
+        let forecasts = self.forecasts.lock();
+        let forecast = forecasts.reclaimable(known, noted, now, config);
+        drop(forecasts);
         let gauges = &mut *self.gauges.lock();
         gauges.forecast = Some(forecast);
         forecast.smaller()
@@ -243,6 +251,19 @@ impl Memory {
     pub(super) fn close(&self) {
         if let Err(problem) = self.store.close() {
             tracing::warn!(problem, "the last seconds could not be saved");
+        }
+    }
+}
+
+/// A process that was killed may still be on its way out when the next one is there.
+fn opened(config: &StoreConfig, now: i64) -> Result<(Tsdb, Recovered), Error> {
+    let begun = Instant::now();
+    loop {
+        match Tsdb::open(config.clone(), now) {
+            Err(Error::Held { .. }) if begun.elapsed() < HELD_FOR => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome,
         }
     }
 }

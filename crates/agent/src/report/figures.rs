@@ -14,8 +14,8 @@ pub trait Figures: Send + Sync {
     /// `None`: there is not a single sample in that time.
     fn summary(&self, series: &Series, window: Duration, end: Timestamp) -> Option<Summary>;
 
-    /// `None`: nothing can be foreseen.
-    fn forecast(&self, known: &Known, now: Timestamp) -> Option<Reclaimable>;
+    /// From the pods that were noted in the window. `None`: nothing can be foreseen.
+    fn forecast(&self, known: &Known, window: Duration, now: Timestamp) -> Option<Reclaimable>;
 
     /// The GPUs that were found, if any were looked for.
     fn gpus(&self) -> Vec<Device>;
@@ -26,8 +26,10 @@ impl Figures for Memory {
         self.summary(series, window, end)
     }
 
-    fn forecast(&self, known: &Known, now: Timestamp) -> Option<Reclaimable> {
-        Some(self.forecast(known, now))
+    fn forecast(&self, known: &Known, window: Duration, now: Timestamp) -> Option<Reclaimable> {
+        // As long as nobody has said which pods there are, nothing can be said about them.
+        known.pods.as_ref()?;
+        Some(self.forecast(known, window, now))
     }
 
     fn gpus(&self) -> Vec<Device> {

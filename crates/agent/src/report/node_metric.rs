@@ -66,7 +66,9 @@ pub fn status(input: &Input<'_>) -> Option<NodeMetricStatus> {
         window: window(&collect),
         policy: collect.node_memory_collect_policy.unwrap_or_default(),
     };
-    let forecast = input.figures.forecast(input.known, input.now);
+    let forecast = input
+        .figures
+        .forecast(input.known, report.window, input.now);
     let foreseen = |pick: fn(&plimsoll_predict::reclaim::Reclaimable) -> Amount| {
         let resource = forecast.as_ref().map(|forecast| {
             let amount = pick(forecast);

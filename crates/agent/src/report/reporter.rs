@@ -25,6 +25,9 @@ use crate::states::Known;
 
 /// How often usage is looked at to see whether it has moved.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// After a start the first report waits this long for somebody to say which pods there are: one without them would
+/// take back what was lent of their requests.
+const PODS_WITHIN: Duration = Duration::from_secs(30);
 
 pub struct Reporter {
     api: Api<DynamicObject>,
@@ -56,6 +59,7 @@ impl Reporter {
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let patience = Instant::now() + PODS_WITHIN;
         loop {
             tokio::select! {
                 () = shutdown.begins() => return,
@@ -66,6 +70,9 @@ impl Reporter {
             let Some(collect) = known.collect.clone() else {
                 continue;
             };
+            if known.pods.is_none() && Instant::now() < patience {
+                continue;
+            }
             let window = node_metric::window(&collect);
             let (figures, now) = (Arc::clone(&self.sources.figures), self.sources.now());
             let usage = blocking(move || usage(&*figures, window, now)).await;

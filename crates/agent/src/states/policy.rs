@@ -73,7 +73,7 @@ impl NodeSlo {
     }
 }
 
-/// `None`: it has no name.
+/// `None`: it has no name, or no cgroup of its own; everybody's usage would be its.
 fn application(value: &Value, driver: Driver) -> Option<HostApplication> {
     let name = value["name"].as_str().filter(|name| !name.is_empty())?;
     let class = |field: &str| value[field].as_str();
@@ -81,8 +81,11 @@ fn application(value: &Value, driver: Driver) -> Option<HostApplication> {
     let cgroup = match &value["cgroupPath"] {
         Value::Object(path) => {
             let part = |field: &str| path.get(field).and_then(Value::as_str).unwrap_or_default();
-            let base = driver.base(part("base"));
-            joined(&[base, part("parentDir"), part("relativePath")])
+            let own = joined(&[part("parentDir"), part("relativePath")]);
+            if own.is_empty() {
+                return None;
+            }
+            joined(&[driver.base(part("base")), &own])
         }
         _ => match qos {
             QosClass::Lse | QosClass::Lsr | QosClass::Ls => {
@@ -151,7 +154,12 @@ mod tests {
         let slo = NodeSlo::default();
         assert_eq!(slo.sections["cpuBurstStrategy"]["policy"], "none");
         assert!(slo.host_applications.is_empty());
-        let odd = json!({"hostApplications": [{"qos": "LS"}, 7]});
+        let odd = json!({"hostApplications": [
+            {"qos": "LS"},
+            7,
+            {"name": "all", "cgroupPath": {"base": "CgroupRoot", "relativePath": "/"}},
+            {"name": "pods", "cgroupPath": {"base": "Kubepods"}},
+        ]});
         assert!(
             NodeSlo::of(&odd, Driver::Systemd)
                 .host_applications

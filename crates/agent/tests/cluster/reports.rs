@@ -41,7 +41,7 @@ impl Figures for Told {
         })
     }
 
-    fn forecast(&self, _: &Known, _: Timestamp) -> Option<Reclaimable> {
+    fn forecast(&self, _: &Known, _: Duration, _: Timestamp) -> Option<Reclaimable> {
         Some(Reclaimable::default())
     }
 

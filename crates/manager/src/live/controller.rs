@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::marked::Marked;
 use super::node::{Known, Step, steps};
 use super::objects::{Node, NodeMetric, Pod, Topology};
-use crate::config::Config;
+use crate::config::{COLOCATION_KEY, Config};
 
 /// Silence is no event: everything is looked at this often.
 const EVERY: Duration = Duration::from_secs(60);
@@ -174,12 +174,13 @@ fn take_config(config: &Mutex<Arc<Config>>, change: &Change<ConfigMap>, recorder
             problem = refused.problem,
             "bad configuration"
         );
-        recorder.warning(
-            &Reference::of(map.as_ref()),
-            "ConfigRefused",
-            "Configure",
-            text,
-        );
+        // As Koordinator's manager calls it.
+        let reason = match refused.key {
+            COLOCATION_KEY => "ColocationCfgUnmarshalFailed",
+            _ => "SLOCfgUnmarshalFailed",
+        };
+        let map = Reference::of(map.as_ref());
+        recorder.warning(&map, reason, "Configure", text);
     }
 }
 

@@ -61,19 +61,25 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     let nothing = BTreeMap::new();
     let labels = known.node.metadata.labels.as_ref().unwrap_or(&nothing);
     let annotations = known.node.metadata.annotations.as_ref().unwrap_or(&nothing);
-    let (strategy, complaints) = config.colocation.for_node(labels, annotations);
+    let (strategy, complaints) = config.colocation().for_node(labels, annotations);
+    let known_strategy = config.is_colocation_known();
     let mut steps = Vec::new();
     let spec = serde_json::to_value(strategy.node_metric()).unwrap_or_default();
     match &known.metric {
         None => steps.push(Step::CreateMetric { spec }),
-        Some(metric) if metric.spec != spec => steps.push(Step::ReplaceMetricSpec { spec }),
+        Some(metric) if known_strategy && metric.spec != spec => {
+            steps.push(Step::ReplaceMetricSpec { spec });
+        }
         Some(_) => {}
     }
-    let spec = config.node_slo(labels);
+    let spec = config.node_slo(labels, known.slo.as_ref().map(|slo| &slo.spec));
     match &known.slo {
         None => steps.push(Step::CreateSlo { spec }),
         Some(slo) if slo.spec != spec => steps.push(Step::ReplaceSloSpec { spec }),
         Some(_) => {}
+    }
+    if !known_strategy {
+        return (steps, complaints);
     }
     let (wanted, zones, reason) = wanted(known, &strategy, annotations, now);
     let present = present(known);
@@ -188,23 +194,28 @@ fn reported(metric: &NodeMetric, pods: &[Arc<Pod>]) -> (Report, Vec<reclaim::Pod
         .collect();
     let pods = pods
         .iter()
-        .filter_map(|pod| {
+        // What a pod that has just ended used is still in the report's averages, as with one that is gone.
+        .filter(|pod| pod.is_alive())
+        .map(|pod| {
             let name = pod.metadata.name.as_deref().unwrap_or_default();
             let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
             let found = used.remove(&(namespace, name));
             let classes = pod.classes();
-            pod.is_alive().then(|| reclaim::Pod {
+            reclaim::Pod {
                 priority: classes.effective_priority(),
                 qos: classes.effective_qos(),
                 request: pod.request(),
                 used: found.map(|found| Amount::of(&found.pod_usage.resources)),
                 zones: pod.zones(),
-            })
+            }
         })
         .collect();
     let usage = status.node_metric.clone().unwrap_or_default();
     let report = Report {
-        node: Amount::of(&usage.node_usage.resources),
+        node: ["cpu", "memory"]
+            .iter()
+            .all(|name| usage.node_usage.resources.contains_key(*name))
+            .then(|| Amount::of(&usage.node_usage.resources)),
         system: Amount::of(&usage.system_usage.resources),
         host_applications: status
             .host_application_metric
@@ -298,7 +309,7 @@ mod tests {
     fn known(updated: &str) -> Known {
         let config = enabled();
         let (strategy, _) = config
-            .colocation
+            .colocation()
             .for_node(&BTreeMap::new(), &BTreeMap::new());
         Known {
             node: object(json!({
@@ -319,13 +330,14 @@ mod tests {
                     },
                     "podsMetric": [
                         {"name": "a", "namespace": "x", "podUsage": {"resources": {"cpu": "1", "memory": "1000"}}, "priority": "koord-prod"},
-                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "200m", "memory": "100"}}, "priority": "koord-prod"}
+                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "150m", "memory": "75"}}, "priority": "koord-prod"},
+                        {"name": "done", "namespace": "x", "podUsage": {"resources": {"cpu": "50m", "memory": "25"}}, "priority": "koord-prod"}
                     ],
                     "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}}
                 }
             }))),
             slo: Some(object(
-                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new())}),
+                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new(), None)}),
             )),
             pods: vec![
                 object(json!({
@@ -351,7 +363,8 @@ mod tests {
         let [Step::Lend { node, status, .. }] = &steps[..] else {
             panic!("{steps:?}");
         };
-        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.2; memory: 10000 − 3500 − 500 − 1000 − 100.
+        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.15 and 0.05 of those that are gone or have ended; memory: 10000 −
+        // 3500 − 500 − 1000 − 100.
         let lent = json!({
             "kubernetes.io/batch-cpu": "4300",
             "kubernetes.io/batch-memory": "4900",
@@ -398,6 +411,19 @@ mod tests {
             node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
             Value::Null
         );
+    }
+
+    #[test]
+    fn a_configuration_that_was_never_understood_takes_nothing_back() {
+        let mut lending = known("2026-06-01T11:00:00Z");
+        let mut node = (*lending.node).clone();
+        let allocatable = &mut node.status.allocatable;
+        allocatable.insert(names::BATCH_CPU.into(), "4300".into());
+        lending.node = Arc::new(node);
+        let mut config = Config::default();
+        let bad = BTreeMap::from([("colocation-config".to_owned(), "{".to_owned())]);
+        assert_eq!(config.update(&bad).len(), 1);
+        assert_eq!(steps(&lending, &config, now()).0, []);
     }
 
     #[test]

@@ -98,13 +98,19 @@ impl Pod {
         }
         #[derive(Deserialize)]
         struct Bound {
-            node: usize,
+            node: i64,
         }
         let annotations = self.metadata.annotations.as_ref();
         let text = annotations.and_then(|all| all.get(names::ANNOTATION_RESOURCE_STATUS));
         let status = text.and_then(|text| serde_json::from_str::<Status>(text).ok());
         let bound = status.unwrap_or_default().numa_node_resources;
-        bound.into_iter().map(|one| one.node).collect()
+        let mut zones: Vec<usize> = bound
+            .into_iter()
+            .filter_map(|one| usize::try_from(one.node).ok())
+            .collect();
+        zones.sort_unstable();
+        zones.dedup();
+        zones
     }
 
     /// It holds, or is about to hold, resources of its node.
@@ -147,6 +153,15 @@ mod tests {
         let request = pod.request();
         assert_eq!((request.milli_cpu, request.memory), (1500, 1024));
         assert!(pod.is_alive());
+    }
+
+    #[test]
+    fn where_a_pod_is_bound() {
+        let status = r#"{"numaNodeResources":[{"node":1},{"node":-1},{"node":0},{"node":1}]}"#;
+        let object =
+            json!({"metadata": {"annotations": {names::ANNOTATION_RESOURCE_STATUS: status}}});
+        let pod: Pod = serde_json::from_value(object).unwrap();
+        assert_eq!(pod.zones(), [0, 1]);
     }
 
     #[test]

@@ -11,10 +11,10 @@ fn forecasts_learn_from_what_was_used() {
     let mut rig = Rig::new(Config::default());
     let known = old_pod(&rig);
     rig.board.change(|board| *board = known.clone());
-    let nothing = rig.memory.forecast(&known, rig.now());
+    let nothing = rig.forecast(&known);
     assert_eq!((nothing.amount.cpu, nothing.amount.memory), (0.0, 0.0));
     rig.run(130);
-    let found = rig.memory.forecast(&known, rig.now());
+    let found = rig.forecast(&known);
     // 3 cores requested; production and the system need 1.5 and 0.5 and a tenth more, within a bucket's width.
     assert!((0.55..=0.8).contains(&found.amount.cpu), "{found:?}");
     assert!((2.2..=2.45).contains(&found.peak.cpu), "{found:?}");
@@ -22,7 +22,7 @@ fn forecasts_learn_from_what_was_used() {
     assert_eq!(found.amount.memory, 0.0);
     // A young pod may still grow.
     let young = super::known(rig.now());
-    assert_eq!(rig.memory.forecast(&young, rig.now()).amount.cpu, 0.0);
+    assert_eq!(rig.forecast(&young).amount.cpu, 0.0);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn the_original_of_allocatable_is_the_limit() {
     known.node = Some(Arc::new(node));
     rig.board.change(|board| *board = known.clone());
     rig.run(130);
-    let found = rig.memory.forecast(&known, rig.now());
+    let found = rig.forecast(&known);
     assert!(
         (found.amount.cpu - (2.5 - found.peak.cpu)).abs() < 1e-9,
         "{found:?}"

@@ -21,6 +21,7 @@ use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{self, Beyond, Sampler};
 use plimsoll_observe::store::Store;
 use plimsoll_observe::{GroupSet, Observer, PassLine};
+use plimsoll_predict::reclaim::Reclaimable;
 
 use super::catalogue as c;
 use super::keeper::{Keeper, Tools};
@@ -193,6 +194,11 @@ impl Rig {
 
     fn now(&self) -> jiff::Timestamp {
         jiff::Timestamp::from_nanosecond(i128::from(self.clock.now().nanos())).unwrap()
+    }
+
+    fn forecast(&self, known: &Known) -> Reclaimable {
+        let window = Duration::from_secs(300);
+        self.memory.forecast(known, window, self.now())
     }
 
     fn average(&self, metric: Metric, of: &[&str]) -> Option<f64> {
@@ -477,7 +483,7 @@ fn koordinators_families() {
     }));
     rig.board.change(|board| *board = known.clone());
     rig.run(130);
-    rig.memory.forecast(&known, rig.now());
+    rig.forecast(&known);
     let page = crate::koordlet_page::Page {
         memory: &rig.memory,
         known,

@@ -32,7 +32,7 @@ impl Figures for Remembered {
         })
     }
 
-    fn forecast(&self, _: &Known, _: Timestamp) -> Option<reclaim::Reclaimable> {
+    fn forecast(&self, _: &Known, _: Duration, _: Timestamp) -> Option<reclaim::Reclaimable> {
         self.forecast
     }
 
