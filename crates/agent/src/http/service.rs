@@ -31,6 +31,8 @@ use super::target::Query;
 /// So many large answers are made at once; the others wait their turn.
 const MAKERS: usize = 16;
 const STREAMS: usize = 256;
+/// How long a draining server waits for the rest of a request's body.
+const HALF_A_BODY_MAY_TAKE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -219,7 +221,7 @@ where
         }
         Route::Api(path) => {
             let body = match api::reads_body(&path) {
-                true => read_body(&shared.limits, body).await?,
+                true => read_body(&shared, body).await?,
                 false => Bytes::new(),
             };
             api::answer(&shared, &path, query, body).await
@@ -239,20 +241,32 @@ where
     }
 }
 
-async fn read_body<B>(limits: &Limits, body: B) -> Result<Bytes, Failure>
+async fn read_body<B>(shared: &Shared, body: B) -> Result<Bytes, Failure>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
+    let limits = &shared.limits;
     let whole = Limited::new(body, limits.body_bytes).collect();
-    match tokio::time::timeout(limits.body, whole).await {
+    // Half a request is no reason for a draining server to stay.
+    let late = async {
+        tokio::select! {
+            () = tokio::time::sleep(limits.body) => {}
+            () = shared.draining.begins() => tokio::time::sleep(HALF_A_BODY_MAY_TAKE).await,
+        }
+    };
+    let read = tokio::select! {
+        whole = whole => Ok(whole),
+        () = late => Err(()),
+    };
+    match read {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request is too large",
         )),
         Ok(Err(_)) => Err(Failure::bad("the request's body could not be read")),
-        Err(_) => Err(Failure::new(
+        Err(()) => Err(Failure::new(
             StatusCode::REQUEST_TIMEOUT,
             "the request's body took too long",
         )),
