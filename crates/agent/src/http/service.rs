@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{ACCEPT, ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::exposition::{Dialect, delimited};
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,8 +22,9 @@ use super::api::{self, Hub, Options, blocking, fresh, too_busy};
 use super::auth::{Auth, Verdict};
 use super::body::{Body, made};
 use super::counters::Counters;
+use super::negotiate::{Form, Format};
 use super::pages;
-use super::reply::{self, EXPOSITION, EXPOSITION_UTF8, Failure, Reply};
+use super::reply::{self, Failure, Reply};
 use super::route::{Places, Route, route};
 use super::surface::{Half, Surface};
 use super::target::Query;
@@ -283,15 +284,6 @@ async fn ready(shared: Arc<Shared>) -> Result<Reply, Failure> {
     }
 }
 
-/// A scraper that can read names beyond ASCII is told that it may; ours are all within.
-fn exposition_type(headers: &HeaderMap) -> &'static str {
-    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    match accepted {
-        Some(accept) if accept.contains("escaping=allow-utf-8") => EXPOSITION_UTF8,
-        _ => EXPOSITION,
-    }
-}
-
 /// Long enough that only containers never read are read again.
 const ANY_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -355,15 +347,19 @@ async fn exposition(
     page: impl FnOnce() -> Result<Vec<Bytes>, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let zipped = reply::wants_gzip(headers);
+    let format = Format::wanted(headers);
     let chunks = blocking(move || {
-        let chunks = page()?;
+        let mut chunks = page()?;
+        if format.form == Form::Delimited {
+            chunks = vec![delimited(&chunks.concat()).into()];
+        }
         match zipped {
             true => Ok(reply::zip(&chunks)?),
             false => Ok(chunks),
         }
     });
     let chunks: Result<Vec<Bytes>, Failure> = chunks.await?;
-    Ok(reply::exposition(chunks?, exposition_type(headers), zipped))
+    Ok(reply::exposition(chunks?, format, zipped))
 }
 
 async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result<Reply, Failure> {

@@ -454,6 +454,22 @@ async fn events_of_the_past() {
 }
 
 #[tokio::test]
+async fn messages_for_those_who_ask() {
+    let rig = Rig::new();
+    let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3";
+    for page in ["/metrics", "/metrics/cadvisor"] {
+        let answer = rig.ask_with("GET", page, "", &[("accept", accept)]).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(
+            answer.header("content-type"),
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=allow-utf-8"
+        );
+        // A length of three bytes, then the family's name.
+        assert_eq!(answer.bytes[3..6], [10, 1, b'x'], "{page}");
+    }
+}
+
+#[tokio::test]
 async fn pages_of_metrics() {
     let rig = Rig::new();
     let plain = rig.get("/metrics?type=docker").await;
