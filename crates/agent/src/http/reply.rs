@@ -96,6 +96,11 @@ pub fn error(failure: &Failure) -> Reply {
     reply
 }
 
+/// As the kubelet refuses: the text alone.
+pub fn bare(status: StatusCode, text: &'static str) -> Reply {
+    reply(status, Some(PLAIN), Body::full(text))
+}
+
 /// Readers get a page to click on, others nothing.
 pub fn redirect(method: &Method, to: &str, permanent: bool) -> Reply {
     let (status, words) = match permanent {

@@ -43,6 +43,8 @@ pub enum Route {
     MetricsInternal,
     MetricsExternal,
     StatsSummary,
+    /// Below `/stats` the kubelet has nothing else.
+    NoStats,
     Sources,
     /// What is remembered of one metric.
     Remembered,
@@ -84,7 +86,7 @@ impl Route {
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
             Self::Redirect { .. } => "redirect",
-            Self::NotFound | Self::Malformed => "unknown",
+            Self::NoStats | Self::NotFound | Self::Malformed => "unknown",
         }
     }
 }
@@ -122,10 +124,10 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/metrics/self" => return Route::MetricsSelf,
         "/internal-metrics" => return Route::MetricsInternal,
         "/external-metrics" => return Route::MetricsExternal,
-        "/stats/summary" => return Route::StatsSummary,
+        "/stats/summary" | "/stats/summary/" => return Route::StatsSummary,
         "/debug/sources" => return Route::Sources,
         "/debug/memory" => return Route::Remembered,
-        "/api" | "/validate" | "/static" => {
+        "/api" | "/validate" | "/static" | "/stats" => {
             return for_now(with_query(format!("{}{inner}/", places.prefix)));
         }
         "/containers" | "/docker" | "/podman" => {
@@ -154,6 +156,13 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
     }
     if below("/static").is_some() {
         return Route::Static(decoded);
+    }
+    // Here the kubelet's answers count, not cAdvisor's.
+    if below("/stats").is_some() {
+        return Route::NoStats;
+    }
+    if below("/metrics/cadvisor").is_some() || below("/metrics/resource").is_some() {
+        return Route::NotFound;
     }
     for_now(format!("{}/containers/", places.prefix))
 }
@@ -231,6 +240,14 @@ mod tests {
                 Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
             ),
             ("/metrics", Route::Metrics),
+            ("/stats", for_now("/stats/".to_owned())),
+            ("/stats/", Route::NoStats),
+            ("/stats/foo", Route::NoStats),
+            ("/stats/summary/", Route::StatsSummary),
+            ("/stats/summary/x", Route::NoStats),
+            ("/statsx", unknown()),
+            ("/metrics/cadvisor/", Route::NotFound),
+            ("/metrics/resource/v1", Route::NotFound),
             ("/debug/memory", Route::Remembered),
             ("/internal-metrics", Route::MetricsInternal),
             ("/external-metrics", Route::MetricsExternal),

@@ -237,6 +237,7 @@ where
             ),
         )),
         Route::Redirect { to, permanent } => Ok(reply::redirect(&head.method, &to, permanent)),
+        Route::NoStats => Ok(reply::bare(StatusCode::NOT_FOUND, "404: Page Not Found")),
         Route::NotFound => Err(Failure::new(StatusCode::NOT_FOUND, "404 page not found")),
         Route::Malformed => Err(Failure::bad("400 Bad Request: malformed path")),
     }
@@ -293,9 +294,15 @@ async fn metrics(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Reply, Failure> {
-    let options = Options::parse(query).map_err(|error| {
-        Failure::internal(format!("No metrics gathered, last error:\n\n{error}"))
-    })?;
+    let options = match (Options::parse(query), dialect) {
+        (Ok(options), _) => options,
+        (Err(error), Dialect::Cadvisor) => {
+            let told = format!("No metrics gathered, last error:\n\n{error}");
+            return Err(Failure::internal(told));
+        }
+        // The kubelet's page knows no options, so none is wrong.
+        (Err(_), Dialect::Kubelet) => Options::default(),
+    };
     let also = match dialect {
         Dialect::Cadvisor => GroupSet::EMPTY,
         // On that page although it is off by default.
@@ -363,9 +370,8 @@ async fn exposition(
 }
 
 async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result<Reply, Failure> {
-    if !matches!(*method, Method::GET | Method::POST | Method::HEAD) {
-        let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
-        let mut reply = reply::error(&failure);
+    if !matches!(*method, Method::GET | Method::POST) {
+        let mut reply = reply::bare(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
         reply
             .headers_mut()
             .insert(ALLOW, HeaderValue::from_static("GET, POST"));

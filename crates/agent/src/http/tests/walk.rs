@@ -295,7 +295,17 @@ async fn no_method_is_refused() {
         }
     }
     assert_eq!(rig.get("/healthz").await.body, "ok");
-    assert_eq!(rig.ask("DELETE", "/stats/summary", "").await.status, 405);
+    for (method, target, status, text) in [
+        ("DELETE", "/stats/summary", 405, "405: Method Not Allowed"),
+        ("HEAD", "/stats/summary", 405, "405: Method Not Allowed"),
+        ("GET", "/stats/foo", 404, "404: Page Not Found"),
+    ] {
+        let answer = rig.ask(method, target, "").await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, text));
+        assert_eq!(answer.header("x-content-type-options"), "");
+    }
+    let odd = rig.get("/metrics/cadvisor?type=foo&count=x").await;
+    assert_eq!(odd.status, 200, "the kubelet's page knows no options");
 }
 
 #[tokio::test]
