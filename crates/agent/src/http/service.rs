@@ -378,6 +378,13 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
         return Ok(reply);
     }
     let brief = query.get("only_cpu_and_memory") == Some("true");
+    if !brief {
+        // Processes are counted on this page although they are off by default.
+        let all = shared.surface.observer().store.all();
+        let of_runtimes = all.iter().filter(|c| c.lock().identity.is_some());
+        let paths = of_runtimes.map(|c| Arc::clone(c.path())).collect();
+        fresh(shared, paths, ANY_AGE, GroupSet::of(&[Group::Process])).await;
+    }
     let permit = shared.maker().await?;
     let shared = Arc::clone(shared);
     let body: Body = made(move |out| {

@@ -374,9 +374,9 @@ fn network(snapshot: &Snapshot) -> Option<Network> {
     })
 }
 
+/// Of the pod's own containers: the kubelet does not count the sandbox.
 fn process_count(pod: &pods::Pod) -> Option<ProcessCount> {
-    let all = pod.containers.values().chain(&pod.sandbox);
-    let counted = all.filter_map(|snapshot| {
+    let counted = pod.containers.values().filter_map(|snapshot| {
         let (sample, _) = latest(snapshot)?;
         sample.has(Group::Process).then_some(sample.processes.count)
     });

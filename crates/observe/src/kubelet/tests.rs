@@ -361,6 +361,27 @@ fn containers_without_limits() {
 }
 
 #[test]
+fn processes_of_containers_are_counted() {
+    let node = Node::new();
+    let with = |count: u64| {
+        move |sample: &mut Sample| {
+            sample.groups = GroupSet::of(&[Group::Cpu, Group::Memory, Group::Process]);
+            sample.processes.count = count;
+        }
+    };
+    node.add("/kubepods/poduid-1/c1", Some(identity("web", "1")), with(3));
+    node.add(
+        "/kubepods/poduid-1/c2",
+        Some(identity("side", "1")),
+        with(2),
+    );
+    node.add("/kubepods/poduid-1/s1", Some(identity("", "1")), with(1));
+    let told = &node.summary(false)["pods"][0]["process_stats"];
+    assert_eq!(told["process_count"], 5, "the sandbox's are not");
+    assert!(node.summary(true)["pods"][0].get("process_stats").is_none());
+}
+
+#[test]
 fn a_pod_between_two_attempts_is_not_told_of() {
     let node = Node::new();
     node.add("/kubepods/poduid-2", None, |_| {});
