@@ -1,4 +1,5 @@
-//! `/validate/`: what this machine offers, and what is missing, in words.
+//! `/validate/`: what this machine offers, and what is missing, under the original's headings and with its verdicts:
+//! support scripts look for those. The words below them are ours.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -9,102 +10,371 @@ use plimsoll_observe::exposition::Dialect;
 use crate::View;
 
 /// Without these there is little to see; the others cost single figures.
-const REQUIRED: [Controller; 3] = [Controller::Cpu, Controller::Cpuacct, Controller::Memory];
-const USEFUL: [Controller; 5] = [
+const REQUIRED: [Controller; 2] = [Controller::Cpu, Controller::Cpuacct];
+const USEFUL: [Controller; 4] = [
+    Controller::Memory,
     Controller::Blkio,
     Controller::Cpuset,
     Controller::Pids,
-    Controller::Hugetlb,
-    Controller::PerfEvent,
 ];
+
+const GOOD: &str = "[Supported and recommended]";
+const FAIR: &str = "[Supported, but not recommended]";
+const BAD: &str = "[Unsupported]";
+const UNKNOWN: &str = "[Unknown]";
+
+/// Everything the report is made of.
+#[derive(Debug)]
+struct Facts {
+    version: String,
+    os: String,
+    kernel: String,
+    mode: Mode,
+    /// What is mounted where.
+    mounts: Vec<(Controller, String)>,
+    has_kernel_log: bool,
+    /// Each with whether it answers.
+    runtimes: Vec<(&'static str, bool)>,
+    /// Each with its scheduler.
+    disks: Vec<(String, String)>,
+    watches: u64,
+    /// Directories the kernel refuses to watch.
+    unwatched: u64,
+    /// In thousandths of what was asked for.
+    stretch: u64,
+    groups: Vec<&'static str>,
+    containers: Vec<Managed>,
+}
+
+#[derive(Debug, Default)]
+struct Managed {
+    path: String,
+    namespace: Option<&'static str>,
+    aliases: Vec<String>,
+}
 
 impl View {
     pub(crate) fn report(&self) -> String {
-        let mut out = String::new();
-        let version = self.version(Dialect::Cadvisor);
-        // Writing to a String cannot fail.
-        let mut line = |text: std::fmt::Arguments<'_>| {
-            let _ = writeln!(out, "{text}");
-        };
-        line(format_args!("Version: {}", version.program));
-        line(format_args!("OS: {}", version.os));
-        line(format_args!("Kernel: {}\n", version.kernel));
-        self.cgroups(&mut line);
-        self.runtimes_report(&mut line);
-        self.state(&mut line);
-        out
+        self.facts().report()
     }
 
-    fn cgroups(&self, line: &mut dyn FnMut(std::fmt::Arguments<'_>)) {
-        match self.hierarchies.mode() {
-            Mode::V2 => line(format_args!(
-                "Cgroups: [good] version 2, one hierarchy at {}",
-                self.hierarchies
-                    .trees()
-                    .first()
-                    .map_or(String::new(), |p| p.display().to_string())
-            )),
+    fn facts(&self) -> Facts {
+        let version = self.version(Dialect::Cadvisor);
+        let counters = self.containers.counters();
+        let machine = self.observer.machine.info();
+        let mounts: Vec<_> = match self.hierarchies.mode() {
+            Mode::V2 => {
+                let trees = self.hierarchies.trees();
+                let tree = trees.first().map(|tree| tree.display().to_string());
+                tree.map(|tree| (Controller::Cpu, tree))
+                    .into_iter()
+                    .collect()
+            }
             Mode::V1 | Mode::Hybrid => {
-                line(format_args!("Cgroups: version 1"));
-                for (wanted, verdict) in [(&REQUIRED[..], "bad"), (&USEFUL[..], "fair")] {
-                    for controller in wanted {
-                        match self.hierarchies.dir(*controller, "/") {
-                            Some(dir) => line(format_args!(
-                                "\t{}: [good] mounted at {}",
-                                controller.name(),
-                                dir.display()
-                            )),
-                            None => line(format_args!(
-                                "\t{}: [{verdict}] not mounted, its figures are missing",
-                                controller.name()
-                            )),
-                        }
-                    }
-                }
+                let all = self.hierarchies.controllers();
+                all.map(|(controller, at)| (controller, at.display().to_string()))
+                    .collect()
+            }
+        };
+        let containers = self.observer.store.all();
+        let containers = containers.iter().map(|container| {
+            let identity = container.lock().identity.clone();
+            Managed {
+                path: container.path().to_string(),
+                namespace: identity.as_ref().map(|known| known.namespace.as_str()),
+                aliases: identity.map_or_else(Vec::new, |known| known.aliases.clone()),
+            }
+        });
+        Facts {
+            version: version.program,
+            os: version.os,
+            kernel: version.kernel,
+            mode: self.hierarchies.mode(),
+            mounts,
+            has_kernel_log: self.kernel_log.is_some(),
+            runtimes: counters
+                .runtimes
+                .iter()
+                .map(|runtime| (runtime.kind, runtime.up.load(Ordering::Relaxed)))
+                .collect(),
+            disks: machine
+                .disk_map
+                .values()
+                .map(|disk| (disk.name.clone(), disk.scheduler.clone()))
+                .collect(),
+            watches: counters.discovery.watches.load(Ordering::Relaxed),
+            unwatched: counters.discovery.unwatched.load(Ordering::Relaxed),
+            stretch: self.sampling.stretch_milli.load(Ordering::Relaxed),
+            groups: self.observer.groups.iter().map(|g| g.name()).collect(),
+            containers: containers.collect(),
+        }
+    }
+}
+
+impl Facts {
+    fn report(&self) -> String {
+        let mut report = Report::default();
+        report.line(format_args!("cAdvisor version: {}\n", self.version));
+        report.line(format_args!("OS version: {}\n", self.os));
+        report.section("Kernel version", self.kernel_verdict(), [&self.kernel]);
+        let (verdict, lines) = self.cgroups();
+        report.section("Cgroup setup", verdict, lines);
+        let (verdict, lines) = self.mount_points();
+        report.section("Cgroup mount setup", verdict, lines);
+        let (version, driver, said) = self.docker();
+        report.section("Docker version", version, [said]);
+        report.section("Docker driver setup", driver, [said]);
+        let disks = self.disks.iter();
+        let disks = disks.map(|(name, scheduler)| format!("{name}: scheduler {scheduler}"));
+        report.section("Block device setup", self.disk_verdict(), disks);
+        let (verdict, said) = match self.has_kernel_log {
+            true => (GOOD, "readable"),
+            false => (
+                BAD,
+                "not readable, out of memory kills go unseen; give the agent /dev/kmsg",
+            ),
+        };
+        report.section("Kernel log", verdict, [said]);
+        let runtimes = self.runtimes.iter().map(|(kind, up)| match up {
+            true => format!("{kind}: answers"),
+            false => format!("{kind}: does not answer; its containers have no names until it does"),
+        });
+        report.section("Runtimes", "", runtimes);
+        report.section("Inotify watches", "", self.watching());
+        report.section("Sampling", "", self.sampling());
+        let mut managed = Vec::new();
+        for container in &self.containers {
+            managed.push(container.path.clone());
+            managed.extend(container.namespace.map(|n| format!("\tNamespace: {n}")));
+            if !container.aliases.is_empty() {
+                managed.push("\tAliases:".to_owned());
+                managed.extend(container.aliases.iter().map(|alias| format!("\t\t{alias}")));
             }
         }
-        match &self.kernel_log {
-            Some(_) => line(format_args!("Kernel log: [good] readable")),
-            None => line(format_args!(
-                "Kernel log: [bad] not readable, out of memory kills go unseen; give the agent /dev/kmsg"
-            )),
+        report.section("Managed containers", "", managed);
+        report.out
+    }
+
+    fn kernel_verdict(&self) -> &'static str {
+        let mut numbers = self.kernel.split(['.', '-']).map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(3..)), Some(Ok(_))) => GOOD,
+            (Some(Ok(2)), Some(Ok(6..))) => FAIR,
+            (Some(Ok(_)), Some(Ok(_))) => BAD,
+            _ => UNKNOWN,
         }
     }
 
-    fn runtimes_report(&self, line: &mut dyn FnMut(std::fmt::Arguments<'_>)) {
-        line(format_args!("\nRuntimes:"));
-        for runtime in &self.containers.counters().runtimes {
-            let state = if runtime.up.load(Ordering::Relaxed) {
-                "[good] answers"
-            } else {
-                "[-] does not answer; its containers have no names until it does"
-            };
-            line(format_args!("\t{}: {state}", runtime.kind));
+    fn cgroups(&self) -> (&'static str, Vec<String>) {
+        if self.mode == Mode::V2 {
+            return (GOOD, vec!["version 2".to_owned()]);
+        }
+        let mut verdict = GOOD;
+        let mut lines = vec!["version 1".to_owned()];
+        for (wanted, without) in [(&REQUIRED[..], BAD), (&USEFUL[..], FAIR)] {
+            for controller in wanted {
+                if self.mounts.iter().any(|(mounted, _)| mounted == controller) {
+                    continue;
+                }
+                if verdict != BAD {
+                    verdict = without;
+                }
+                let name = controller.name();
+                lines.push(format!("{name}: not mounted, its figures are missing"));
+            }
+        }
+        (verdict, lines)
+    }
+
+    fn mount_points(&self) -> (&'static str, Vec<String>) {
+        let usual = |at: &str| at.starts_with("/sys/fs/cgroup");
+        let verdict = match self.mounts.iter().all(|(_, at)| usual(at)) {
+            _ if self.mounts.is_empty() => UNKNOWN,
+            true => GOOD,
+            false => FAIR,
+        };
+        let lines = self.mounts.iter().map(|(controller, at)| match self.mode {
+            Mode::V2 => format!("all: {at}"),
+            Mode::V1 | Mode::Hybrid => format!("{}: {at}", controller.name()),
+        });
+        (verdict, lines.collect())
+    }
+
+    /// Verdicts on its version and its driver, and why.
+    fn docker(&self) -> (&'static str, &'static str, &'static str) {
+        match self.runtimes.contains(&("docker", true)) {
+            // Which version it is changes nothing here: what is asked of it is in every one since 1.24 of its interface.
+            true => (GOOD, GOOD, "docker answers"),
+            false => (UNKNOWN, BAD, "docker does not answer"),
         }
     }
 
-    fn state(&self, line: &mut dyn FnMut(std::fmt::Arguments<'_>)) {
-        let discovery = &self.containers.counters().discovery;
-        let unwatched = discovery.unwatched.load(Ordering::Relaxed);
-        line(format_args!(
-            "\nContainers: {} sampled, {} directories watched",
-            self.observer.store.len(),
-            discovery.watches.load(Ordering::Relaxed)
-        ));
-        if unwatched > 0 {
-            line(format_args!(
-                "Watches: [fair] the kernel refuses {unwatched} more; raise fs.inotify.max_user_watches to see changes there at once"
+    /// A scheduler that keeps books for each cgroup tells more than the block layer does by itself.
+    fn disk_verdict(&self) -> &'static str {
+        let keeps_books = |scheduler: &str| matches!(scheduler, "bfq" | "cfq");
+        match self
+            .disks
+            .iter()
+            .any(|(_, scheduler)| keeps_books(scheduler))
+        {
+            true => GOOD,
+            false => FAIR,
+        }
+    }
+
+    fn watching(&self) -> Vec<String> {
+        let mut lines = vec![format!("{} directories watched", self.watches)];
+        if self.unwatched > 0 {
+            lines.push(format!(
+                "the kernel refuses {} more; raise fs.inotify.max_user_watches to see changes there at once",
+                self.unwatched
             ));
         }
-        let stretch = self.sampling.stretch_milli.load(Ordering::Relaxed);
-        if stretch > 1000 {
-            line(format_args!(
-                "Budget: [fair] intervals are stretched to {}.{:03} times; raise --cpu-budget for fresher figures",
-                stretch / 1000,
-                stretch % 1000
+        lines
+    }
+
+    fn sampling(&self) -> Vec<String> {
+        let mut lines = vec![
+            format!("{} containers", self.containers.len()),
+            format!("groups: {}", self.groups.join(", ")),
+        ];
+        if self.stretch > 1000 {
+            lines.push(format!(
+                "intervals are stretched to {}.{:03} times; raise --cpu-budget for fresher figures",
+                self.stretch / 1000,
+                self.stretch % 1000
             ));
         }
-        let groups: Vec<&str> = self.observer.groups.iter().map(|g| g.name()).collect();
-        line(format_args!("Groups: {}", groups.join(", ")));
+        lines
+    }
+}
+
+#[derive(Debug, Default)]
+struct Report {
+    out: String,
+}
+
+impl Report {
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(self.out, "{text}");
+    }
+
+    fn section<L: AsRef<str>>(
+        &mut self,
+        title: &str,
+        verdict: &str,
+        lines: impl IntoIterator<Item = L>,
+    ) {
+        self.line(format_args!("{title}: {verdict}"));
+        for line in lines {
+            self.line(format_args!("\t{}", line.as_ref()));
+        }
+        self.out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Facts {
+        let all = REQUIRED.iter().chain(&USEFUL);
+        let mount = |c: &Controller| (*c, format!("/sys/fs/cgroup/{}", c.name()));
+        Facts {
+            version: "v1".to_owned(),
+            os: "Debian".to_owned(),
+            kernel: "6.18.44-x".to_owned(),
+            mode: Mode::Hybrid,
+            mounts: all.map(mount).collect(),
+            has_kernel_log: true,
+            runtimes: vec![("docker", false)],
+            disks: vec![("vda".to_owned(), "mq-deadline".to_owned())],
+            containers: vec![Managed {
+                path: "/a".to_owned(),
+                namespace: Some("containerd"),
+                aliases: vec!["x".to_owned(), "/a".to_owned()],
+            }],
+            watches: 7,
+            unwatched: 0,
+            stretch: 1000,
+            groups: vec!["cpu"],
+        }
+    }
+
+    /// Title and verdict of each section.
+    fn sections(facts: &Facts) -> Vec<(String, String)> {
+        let report = facts.report();
+        let heads = report
+            .lines()
+            .filter(|l| !l.is_empty() && !l.starts_with('\t'));
+        let parts = heads.filter_map(|head| head.split_once(": "));
+        parts
+            .map(|(title, verdict)| (title.to_owned(), verdict.to_owned()))
+            .collect()
+    }
+
+    /// What a real cAdvisor 0.60.6 said of such a machine, and three sections of ours.
+    #[test]
+    fn under_the_originals_headings() {
+        let told = sections(&machine());
+        let told: Vec<_> = told.iter().map(|(t, v)| (t.as_str(), v.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                ("cAdvisor version", "v1"),
+                ("OS version", "Debian"),
+                ("Kernel version", GOOD),
+                ("Cgroup setup", GOOD),
+                ("Cgroup mount setup", GOOD),
+                ("Docker version", UNKNOWN),
+                ("Docker driver setup", BAD),
+                ("Block device setup", FAIR),
+                ("Kernel log", GOOD),
+                ("Runtimes", ""),
+                ("Inotify watches", ""),
+                ("Sampling", ""),
+                ("Managed containers", ""),
+            ]
+        );
+        let report = machine().report();
+        let end = "\nManaged containers: \n\t/a\n\t\tNamespace: containerd\n\t\tAliases:\n\t\t\tx\n\t\t\t/a\n\n";
+        assert!(report.ends_with(end), "{report}");
+    }
+
+    #[test]
+    fn what_is_missing() {
+        let verdict = |facts: &Facts, title: &str| {
+            let told = sections(facts);
+            let found = told.into_iter().find(|(known, _)| known == title);
+            found.unwrap().1
+        };
+        let mut facts = machine();
+        facts.mounts.retain(|(c, _)| *c != Controller::Memory);
+        assert_eq!(verdict(&facts, "Cgroup setup"), FAIR);
+        assert!(facts.report().contains("\tmemory: not mounted"));
+        facts.mounts.retain(|(c, _)| *c != Controller::Cpu);
+        assert_eq!(verdict(&facts, "Cgroup setup"), BAD);
+        facts.mounts.clear();
+        assert_eq!(verdict(&facts, "Cgroup mount setup"), UNKNOWN);
+        facts.mode = Mode::V2;
+        facts.mounts = vec![(Controller::Cpu, "/elsewhere".to_owned())];
+        assert_eq!(verdict(&facts, "Cgroup setup"), GOOD);
+        assert_eq!(verdict(&facts, "Cgroup mount setup"), FAIR);
+        facts.has_kernel_log = false;
+        assert_eq!(verdict(&facts, "Kernel log"), BAD);
+        facts.disks[0].1 = "bfq".to_owned();
+        assert_eq!(verdict(&facts, "Block device setup"), GOOD);
+        facts.runtimes[0].1 = true;
+        assert_eq!(verdict(&facts, "Docker driver setup"), GOOD);
+        for (kernel, expected) in [
+            ("2.6.32", FAIR),
+            ("2.4.1", BAD),
+            ("odd", UNKNOWN),
+            ("5.10", GOOD),
+        ] {
+            facts.kernel = kernel.to_owned();
+            assert_eq!(verdict(&facts, "Kernel version"), expected, "{kernel}");
+        }
     }
 }

@@ -242,7 +242,7 @@ fn v2_root_takes_usage_and_swap_from_elsewhere() {
         &[
             (
                 "proc/meminfo",
-                "MemTotal: 100 kB\nSwapTotal: 10 kB\nSwapFree: 4 kB\n",
+                "MemTotal: 100 kB\nMemFree: 50 kB\nSwapTotal: 10 kB\nSwapFree: 4 kB\n",
             ),
             ("cg/cpu.stat", "usage_usec 10\nuser_usec 6\nsystem_usec 4\n"),
             (

@@ -108,7 +108,11 @@ fn nothing_is_allocated() {
     let mut cost = |rows: usize| {
         let disks_text = "8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n".repeat(rows);
         std::fs::write(root.proc("diskstats"), disks_text).unwrap();
-        std::fs::write(root.proc("stat"), "cpu0 1 2 3 4\n".repeat(rows)).unwrap();
+        std::fs::write(
+            root.proc("stat"),
+            "cpu 1 2 3 4\ncpu0 1 2 3 4\n".repeat(rows),
+        )
+        .unwrap();
         let mut before = 0;
         for _ in 0..2 {
             before = ALLOCATIONS.get();

@@ -9,19 +9,23 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use plimsoll_containers::{CgroupPath, Identity};
-use plimsoll_host::fs::{ImageStorage, Partitions, Prober, Walk, dir_usage, overlay_upper_dir};
-use plimsoll_host::{HostRoot, ReadBuf, read_file};
+use plimsoll_host::fs::{ImageStorage, Partitions, Prober, Walk, Walked, overlay_upper_dir};
+use plimsoll_host::{HostRoot, ReadBuf, Timestamp, read_file};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Symbol;
 use crate::machine::{Layer, MachineState};
-use crate::pod_disks::{PodDisks, PodKey, log_files};
+use crate::pod_disks::{PodDisks, PodKey, PodPlan, log_files};
 use crate::sample::Filesystem;
 use crate::store::Store;
+use crate::tours::{Done, Tours};
 
 /// A writable layer or a pod's volumes are walked this often, or less if walking takes long.
 const EVERY: Duration = Duration::from_secs(60);
 const MOST_ENTRIES: u64 = 5_000_000;
+
+/// Between two turns it is seen whether there is something new to walk, or whether to stop.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Layers {
@@ -31,11 +35,33 @@ pub(crate) struct Layers {
     prober: Prober,
     partitions: Partitions,
     pods: PodDisks,
-    due: FxHashMap<CgroupPath, Instant>,
-    pods_due: FxHashMap<PodKey, Instant>,
+    /// `None`: being walked.
+    due: FxHashMap<Whose, Option<Instant>>,
+    tours: Tours<Purpose>,
     /// Nothing to walk before this time, as long as the containers are those of this generation.
     rest: Option<(Instant, u64)>,
     buf: ReadBuf,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Whose {
+    Container(CgroupPath),
+    Pod(PodKey),
+}
+
+/// What a tour is for, and what is known before it.
+#[derive(Debug)]
+enum Purpose {
+    Layer {
+        path: CgroupPath,
+        dir: PathBuf,
+        logs: Option<PathBuf>,
+    },
+    Pod {
+        pod: PodKey,
+        plan: PodPlan,
+        at: Timestamp,
+    },
 }
 
 impl Layers {
@@ -53,7 +79,7 @@ impl Layers {
             prober: Prober::default(),
             partitions: Partitions::default(),
             due: FxHashMap::default(),
-            pods_due: FxHashMap::default(),
+            tours: Tours::default(),
             rest: None,
             buf: ReadBuf::default(),
         }
@@ -62,20 +88,37 @@ impl Layers {
     /// Looks for new containers so often, until told to stop.
     pub fn run(mut self, look_every: Duration, stopped: &Receiver<()>, cancel: &AtomicBool) {
         loop {
-            match stopped.recv_timeout(look_every) {
+            let pause = match self.tours.is_empty() {
+                true => look_every,
+                false => Duration::ZERO,
+            };
+            match stopped.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => self.refresh(cancel),
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    /// Walks the writable layers and the pods' volumes that are due.
+    /// Begins walks through the writable layers and the pods' volumes that are due, and goes on with those begun.
     fn refresh(&mut self, cancel: &AtomicBool) {
         let generation = self.store.generation();
         let resting = |(until, of)| of == generation && Instant::now() < until;
-        if self.rest.is_some_and(resting) {
-            return;
+        if !self.rest.is_some_and(resting) {
+            self.begin(generation);
         }
+        let walk = Walk {
+            cancel,
+            most_entries: MOST_ENTRIES,
+        };
+        let began = Instant::now();
+        while !self.tours.is_empty() && began.elapsed() < LOOK_AGAIN {
+            if let Some(done) = self.tours.take_a_turn(walk) {
+                self.finish(done);
+            }
+        }
+    }
+
+    fn begin(&mut self, generation: u64) {
         // A mount table that cannot be read now leaves the last one.
         if let Ok(partitions) =
             Partitions::read(&self.root, &ImageStorage::default(), &mut self.buf)
@@ -87,64 +130,106 @@ impl Layers {
             let identity = container.lock().identity.clone();
             let Some(identity) = identity else { continue };
             pods.extend(PodKey::of(&identity).filter(|pod| !pod.uid.is_empty()));
-            let due = self.due.get(container.path());
-            if due.is_some_and(|due| *due > Instant::now()) {
-                continue;
+            let path = container.path();
+            if self.is_due(&Whose::Container(Arc::clone(path))) {
+                self.begin_layer(path, &identity);
             }
-            let started = Instant::now();
-            if let Some(layer) = self.layer(&identity, cancel) {
-                self.machine.set_layer(Arc::clone(container.path()), layer);
-            }
-            let pause = EVERY.max(started.elapsed() * 10);
-            self.due
-                .insert(Arc::clone(container.path()), Instant::now() + pause);
         }
         self.machine
             .retain_layers(|path| self.store.get(path).is_some());
-        self.due.retain(|path, _| self.store.get(path).is_some());
-        self.refresh_pods(pods, cancel);
-        let next = self.due.values().chain(self.pods_due.values()).min();
-        let next = next.copied();
+        let uids: FxHashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
+        self.machine.retain_pod_disks(|uid| uids.contains(uid));
+        self.due.retain(|whose, _| match whose {
+            Whose::Container(path) => self.store.get(path).is_some(),
+            Whose::Pod(pod) => pods.contains(pod),
+        });
+        for pod in pods {
+            if self.is_due(&Whose::Pod(pod.clone())) {
+                self.begin_pod(pod);
+            }
+        }
+        let next = self.due.values().flatten().min().copied();
         let next = next.unwrap_or_else(|| Instant::now() + EVERY);
         self.rest = Some((next, generation));
     }
 
-    fn refresh_pods(&mut self, pods: BTreeSet<PodKey>, cancel: &AtomicBool) {
-        self.pods_due.retain(|pod, _| pods.contains(pod));
-        let uids: FxHashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
-        self.machine.retain_pod_disks(|uid| uids.contains(uid));
-        for pod in pods {
-            let due = self.pods_due.get(&pod);
-            if due.is_some_and(|due| *due > Instant::now()) {
-                continue;
-            }
-            let started = Instant::now();
-            let walk = Walk {
-                cancel,
-                most_entries: MOST_ENTRIES,
-            };
-            let at = self.machine.now();
-            if let Some(disk) = self.pods.walk(&pod, at, &mut self.prober, walk) {
-                self.machine.set_pod_disk(pod.uid.clone(), disk);
-            }
-            let pause = EVERY.max(started.elapsed() * 10);
-            self.pods_due.insert(pod, Instant::now() + pause);
+    fn is_due(&self, whose: &Whose) -> bool {
+        match self.due.get(whose) {
+            Some(Some(due)) => *due <= Instant::now(),
+            Some(None) => false,
+            None => true,
         }
     }
 
-    fn layer(&mut self, identity: &Identity, cancel: &AtomicBool) -> Option<Layer> {
-        let dir = match &identity.writable_layer {
-            Some(layer) => layer.clone(),
-            None => self.overlay_of(identity.pid?)?,
+    fn again_in(&mut self, whose: Whose, pause: Duration) {
+        let due = Instant::now() + pause;
+        // What begins to rest now may be due before all others.
+        if let Some((until, _)) = &mut self.rest {
+            *until = due.min(*until);
+        }
+        self.due.insert(whose, Some(due));
+    }
+
+    fn begin_layer(&mut self, path: &CgroupPath, identity: &Identity) {
+        let whose = Whose::Container(Arc::clone(path));
+        let dir = match (&identity.writable_layer, identity.pid) {
+            (Some(layer), _) => Some(layer.clone()),
+            (None, Some(pid)) => self.overlay_of(pid),
+            (None, None) => None,
         };
-        let walk = Walk {
-            cancel,
-            most_entries: MOST_ENTRIES,
+        let Some(dir) = dir else {
+            return self.again_in(whose, EVERY);
         };
-        let base = dir_usage(&self.root.path(&dir), walk).ok()?;
         let logs = log_dir(identity).map(|dir| self.root.path(dir));
-        let all_logs = logs.as_ref().and_then(|dir| dir_usage(dir, walk).ok());
-        let (device, capacity) = self.device_of(&dir);
+        let places = [Some(self.root.path(&dir)), logs.clone()];
+        let purpose = Purpose::Layer {
+            path: Arc::clone(path),
+            dir,
+            logs,
+        };
+        self.tours
+            .add(purpose, places.into_iter().flatten().collect());
+        self.due.insert(whose, None);
+    }
+
+    fn begin_pod(&mut self, pod: PodKey) {
+        let whose = Whose::Pod(pod.clone());
+        let Some(plan) = self.pods.plan(&pod) else {
+            return self.again_in(whose, EVERY);
+        };
+        let places = plan.places();
+        let at = self.machine.now();
+        self.tours.add(Purpose::Pod { pod, plan, at }, places);
+        self.due.insert(whose, None);
+    }
+
+    fn finish(&mut self, done: Done<Purpose>) {
+        let whose = match done.purpose {
+            Purpose::Layer { path, dir, logs } => {
+                if let [Some(base), ..] = done.walked[..] {
+                    let all_logs = done.walked.get(1).copied().flatten();
+                    let layer = self.layer(&dir, base, all_logs, logs);
+                    self.machine.set_layer(Arc::clone(&path), layer);
+                }
+                Whose::Container(path)
+            }
+            Purpose::Pod { pod, plan, at } => {
+                let disk = plan.finish(&done.walked, at, &mut self.prober);
+                self.machine.set_pod_disk(pod.uid.clone(), disk);
+                Whose::Pod(pod)
+            }
+        };
+        self.again_in(whose, EVERY.max(done.spent * 10));
+    }
+
+    fn layer(
+        &mut self,
+        dir: &Path,
+        base: Walked,
+        all_logs: Option<Walked>,
+        logs: Option<PathBuf>,
+    ) -> Layer {
+        let (device, capacity) = self.device_of(dir);
         let usage = Filesystem {
             device: Symbol::new(&device),
             kind: Symbol::new("vfs"),
@@ -156,10 +241,10 @@ impl Layers {
             has_inodes: 1,
             ..Filesystem::default()
         };
-        Some(Layer {
+        Layer {
             usage,
             logs: logs.and_then(|dir| log_files(&dir)),
-        })
+        }
     }
 
     /// What the runtime does not tell, the container's own mount table does.

@@ -22,6 +22,7 @@ pub mod store;
 pub mod summary;
 pub mod surroundings;
 pub mod symbols;
+mod tours;
 pub mod usage;
 
 pub use groups::{Group, GroupSet};

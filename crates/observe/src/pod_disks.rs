@@ -1,12 +1,11 @@
 //! What pods keep on the node besides their containers' layers: volumes that the kubelet made for them, their logs, and
 //! the hosts file. The kubelet's own directory tells, so no API server is asked.
 
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_containers::Identity;
-use plimsoll_host::fs::{FsUsage, Prober, Walk, dir_usage};
+use plimsoll_host::fs::{FsUsage, Prober, Walked};
 use plimsoll_host::{HostRoot, Timestamp};
 
 use crate::machine::Written;
@@ -78,46 +77,78 @@ impl PodDisks {
         Self { root, kubelet }
     }
 
-    /// `None`: the kubelet has no directory for this pod.
-    pub fn walk(
-        &self,
-        pod: &PodKey,
-        at: Timestamp,
-        prober: &mut Prober,
-        walk: Walk<'_>,
-    ) -> Option<PodDisk> {
+    /// What there is to walk. `None`: the kubelet has no directory for this pod.
+    pub fn plan(&self, pod: &PodKey) -> Option<PodPlan> {
         let dir = self.root.path(self.kubelet.join("pods").join(&pod.uid));
         let plugins = dir.join("volumes");
-        let base = std::fs::metadata(&dir).ok()?;
+        let device = std::fs::metadata(&dir).ok()?.dev();
         let mut volumes = Vec::new();
         for (plugin, counts) in KEPT {
             for dir in subdirectories(&plugins.join(plugin)) {
                 let Some(name) = dir.file_name().and_then(|name| name.to_str()) else {
                     continue;
                 };
-                let Ok((found, used)) = walked(&dir, walk) else {
-                    continue;
-                };
-                volumes.push(Volume {
-                    name: name.to_owned(),
-                    used,
-                    on: prober.usage(&dir).ok(),
-                    // One in memory is a mount of its own, and takes no disk.
-                    is_ephemeral: counts && found.dev() == base.dev(),
-                });
+                volumes.push((name.to_owned(), counts, dir));
             }
         }
-        volumes.sort_by(|a, b| (!a.is_ephemeral, &a.name).cmp(&(!b.is_ephemeral, &b.name)));
-        let mut own = walked(&dir.join("etc-hosts"), walk)
-            .map_or_else(|_| Written::default(), |(_, used)| used);
         let PodKey {
             namespace,
             name,
             uid,
         } = pod;
         let logs = Path::new("/var/log/pods").join(format!("{namespace}_{name}_{uid}"));
-        own += log_files(&self.root.path(logs)).unwrap_or_default();
-        Some(PodDisk { at, volumes, own })
+        Some(PodPlan {
+            hosts: dir.join("etc-hosts"),
+            logs: self.root.path(logs),
+            volumes,
+            device,
+        })
+    }
+}
+
+/// Where one pod keeps what it keeps.
+#[derive(Debug)]
+pub struct PodPlan {
+    /// Each with its name, and whether it counts as ephemeral storage where it lies on the node's disk.
+    volumes: Vec<(String, bool, PathBuf)>,
+    hosts: PathBuf,
+    logs: PathBuf,
+    /// Where the pod's own directory is.
+    device: u64,
+}
+
+impl PodPlan {
+    /// What must be walked for [`Self::finish`], in its order.
+    pub fn places(&self) -> Vec<PathBuf> {
+        let volumes = self.volumes.iter().map(|(_, _, dir)| dir.clone());
+        volumes.chain([self.hosts.clone()]).collect()
+    }
+
+    pub fn finish(self, walked: &[Option<Walked>], at: Timestamp, prober: &mut Prober) -> PodDisk {
+        let written = |place: usize| {
+            let walked = walked.get(place).copied().flatten()?;
+            Some(Written {
+                bytes: walked.bytes,
+                inodes: walked.inodes,
+            })
+        };
+        let mut own = written(self.volumes.len()).unwrap_or_default();
+        own += log_files(&self.logs).unwrap_or_default();
+        let mut volumes = Vec::new();
+        for (place, (name, counts, dir)) in self.volumes.into_iter().enumerate() {
+            let (Some(used), Ok(found)) = (written(place), std::fs::metadata(&dir)) else {
+                continue;
+            };
+            volumes.push(Volume {
+                name,
+                used,
+                on: prober.usage(&dir).ok(),
+                // One in memory is a mount of its own, and takes no disk.
+                is_ephemeral: counts && found.dev() == self.device,
+            });
+        }
+        volumes.sort_by(|a, b| (!a.is_ephemeral, &a.name).cmp(&(!b.is_ephemeral, &b.name)));
+        PodDisk { at, volumes, own }
     }
 }
 
@@ -127,17 +158,6 @@ fn subdirectories(dir: &Path) -> Vec<PathBuf> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
         .collect()
-}
-
-fn walked(path: &Path, walk: Walk<'_>) -> Result<(Metadata, Written), plimsoll_host::HostError> {
-    let used = dir_usage(path, walk)?;
-    let found = std::fs::metadata(path)
-        .map_err(|error| plimsoll_host::HostError::io("stat", path, error))?;
-    let used = Written {
-        bytes: used.bytes,
-        inodes: used.inodes,
-    };
-    Ok((found, used))
 }
 
 /// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
@@ -161,6 +181,8 @@ pub fn log_files(dir: &Path) -> Option<Written> {
 mod tests {
     use std::fs;
     use std::sync::atomic::AtomicBool;
+
+    use plimsoll_host::fs::{Walk, dir_usage};
 
     use super::*;
 
@@ -199,9 +221,11 @@ mod tests {
             name: "web".to_owned(),
             uid: uid.to_owned(),
         };
-        let mut prober = Prober::default();
         let at = Timestamp::from_secs(7);
-        let found = disks.walk(&pod("u1"), at, &mut prober, walk).unwrap();
+        let plan = disks.plan(&pod("u1")).unwrap();
+        let places = plan.places();
+        let walked: Vec<_> = places.iter().map(|dir| dir_usage(dir, walk).ok()).collect();
+        let found = plan.finish(&walked, at, &mut Prober::default());
         let listed: Vec<_> = found
             .volumes
             .iter()
@@ -229,6 +253,6 @@ mod tests {
                 inodes: 2
             }
         );
-        assert_eq!(disks.walk(&pod("u2"), at, &mut prober, walk), None);
+        assert!(disks.plan(&pod("u2")).is_none());
     }
 }

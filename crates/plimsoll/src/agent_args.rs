@@ -319,6 +319,11 @@ pub struct AcceptedArgs {
             "http_digest_realm", "storage_driver_user", "storage_driver_password", "storage_driver_host",
             "storage_driver_db", "storage_driver_table", "storage_driver_buffer_duration", "log_file",
             "log_file_max_size", "log_backtrace_at", "log_dir", "stderrthreshold", "vmodule",
+            // Of single stores; with a store named, it is that one which is refused.
+            "bq_account", "bq_credentials_file", "bq_id", "bq_project_id", "bq_secret", "storage_driver_es_host",
+            "storage_driver_es_index", "storage_driver_es_type", "storage_driver_influxdb_retention_policy",
+            "storage_driver_kafka_broker_list", "storage_driver_kafka_topic", "storage_driver_kafka_ssl_ca",
+            "storage_driver_kafka_ssl_cert", "storage_driver_kafka_ssl_key", "mesos_agent", "mesos_agent_timeout",
         ],
         hide = true,
     )]
@@ -328,6 +333,7 @@ pub struct AcceptedArgs {
         aliases = [
             "alsologtostderr", "skip_headers", "skip_log_headers", "add_dir_header", "one_output",
             "log_cadvisor_usage", "profiling", "docker-tls", "storage_driver_secure", "legacy_stderr_threshold_behavior",
+            "storage_driver_es_enable_sniffer", "storage_driver_kafka_ssl_verify",
         ],
         value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         action = clap::ArgAction::Append, hide = true,

@@ -391,6 +391,10 @@ mod tests {
         for (flags, expected) in [
             ("--enable_metrics=cpus", "unknown metric group \"cpus\""),
             ("--storage_driver=influxdb", "scrape /metrics"),
+            (
+                "--storage_driver=kafka --storage_driver_kafka_topic=t --storage_driver_kafka_ssl_verify=false -bq_id 1",
+                "--storage_driver=kafka: this agent pushes to no store",
+            ),
             ("--docker=tcp://127.0.0.1:2375", "unix socket"),
             ("--event_storage_age_limit=oomm=1h", "unknown event type"),
             ("--jitter_factor inf", "--jitter_factor"),

@@ -142,6 +142,9 @@ impl RealNode {
             .arg(folder.join("kubelet"))
             .arg("--cert-dir")
             .arg(folder.join("kubelet-certificates"))
+            // Where the cAdvisor in it looks for names; it does not follow the configuration.
+            .arg("--containerd")
+            .arg(folder.join("containerd.sock"))
             .args(["--hostname-override", name, "--node-ip", "127.0.0.1"]);
         let mut kubelet = Process::start("kubelet", command, &folder.join("kubelet.log"))?;
         scratch.process(&kubelet)?;

@@ -12,14 +12,13 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::body::Body;
+use super::negotiate::Format;
 
 pub type Reply = Response<Body>;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
-pub const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
-pub const EXPOSITION_UTF8: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=allow-utf-8";
 
 /// A request that cannot be answered, and what the client is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +96,11 @@ pub fn error(failure: &Failure) -> Reply {
     reply
 }
 
+/// As the kubelet refuses: the text alone.
+pub fn bare(status: StatusCode, text: &'static str) -> Reply {
+    reply(status, Some(PLAIN), Body::full(text))
+}
+
 /// Readers get a page to click on, others nothing.
 pub fn redirect(method: &Method, to: &str, permanent: bool) -> Reply {
     let (status, words) = match permanent {
@@ -133,9 +137,12 @@ pub fn escape_html(text: &str) -> String {
     out
 }
 
-/// Prometheus text, compressed where that was asked for.
-pub fn exposition(chunks: Vec<Bytes>, kind: &'static str, zipped: bool) -> Reply {
-    let mut reply = reply(StatusCode::OK, Some(kind), Body::chunks(chunks));
+/// A page for scrapers, compressed where that was asked for.
+pub fn exposition(chunks: Vec<Bytes>, format: Format, zipped: bool) -> Reply {
+    let mut reply = reply(StatusCode::OK, None, Body::chunks(chunks));
+    if let Ok(kind) = HeaderValue::from_str(&format.content_type()) {
+        reply.headers_mut().insert(CONTENT_TYPE, kind);
+    }
     mark_zipped(reply.headers_mut(), zipped);
     reply
 }

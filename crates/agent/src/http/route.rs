@@ -43,6 +43,8 @@ pub enum Route {
     MetricsInternal,
     MetricsExternal,
     StatsSummary,
+    /// Below `/stats` the kubelet has nothing else.
+    NoStats,
     Sources,
     /// What is remembered of one metric.
     Remembered,
@@ -84,7 +86,7 @@ impl Route {
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
             Self::Redirect { .. } => "redirect",
-            Self::NotFound | Self::Malformed => "unknown",
+            Self::NoStats | Self::NotFound | Self::Malformed => "unknown",
         }
     }
 }
@@ -97,13 +99,13 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         None => path,
     };
     if cleaned != path {
-        return permanent(with_query(cleaned.into_owned()));
+        return for_now(with_query(cleaned.into_owned()));
     }
     let Some(inner) = cleaned.strip_prefix(places.prefix.as_str()) else {
         return Route::NotFound;
     };
     if inner.is_empty() {
-        return permanent(with_query(format!("{}/", places.prefix)));
+        return for_now(with_query(format!("{}/", places.prefix)));
     }
     if !inner.starts_with('/') {
         return Route::NotFound;
@@ -122,11 +124,11 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/metrics/self" => return Route::MetricsSelf,
         "/internal-metrics" => return Route::MetricsInternal,
         "/external-metrics" => return Route::MetricsExternal,
-        "/stats/summary" => return Route::StatsSummary,
+        "/stats/summary" | "/stats/summary/" => return Route::StatsSummary,
         "/debug/sources" => return Route::Sources,
         "/debug/memory" => return Route::Remembered,
-        "/api" | "/validate" | "/static" => {
-            return permanent(with_query(format!("{}{inner}/", places.prefix)));
+        "/api" | "/validate" | "/static" | "/stats" => {
+            return for_now(with_query(format!("{}{inner}/", places.prefix)));
         }
         "/containers" | "/docker" | "/podman" => {
             return permanent(format!("{}{inner}/", places.prefix));
@@ -155,12 +157,25 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
     if below("/static").is_some() {
         return Route::Static(decoded);
     }
+    // Here the kubelet's answers count, not cAdvisor's.
+    if below("/stats").is_some() {
+        return Route::NoStats;
+    }
+    if below("/metrics/cadvisor").is_some() || below("/metrics/resource").is_some() {
+        return Route::NotFound;
+    }
+    for_now(format!("{}/containers/", places.prefix))
+}
+
+/// What Go's server does by itself since 1.26.
+fn for_now(to: String) -> Route {
     Route::Redirect {
-        to: format!("{}/containers/", places.prefix),
+        to,
         permanent: false,
     }
 }
 
+/// What the original does itself.
 fn permanent(to: String) -> Route {
     Route::Redirect {
         to,
@@ -181,10 +196,7 @@ mod tests {
     }
 
     fn unknown() -> Route {
-        Route::Redirect {
-            to: "/containers/".to_owned(),
-            permanent: false,
-        }
+        for_now("/containers/".to_owned())
     }
 
     #[test]
@@ -201,19 +213,19 @@ mod tests {
             ("/index.html", unknown()),
             ("/%2e%2e/api", unknown()),
             ("/API/v1.3/machine", unknown()),
-            ("/api", permanent("/api/".to_owned())),
-            ("/api//", permanent("/api/".to_owned())),
-            ("/api?x=1", permanent("/api/?x=1".to_owned())),
-            ("/validate", permanent("/validate/".to_owned())),
-            ("/static", permanent("/static/".to_owned())),
+            ("/api", for_now("/api/".to_owned())),
+            ("/api//", for_now("/api/".to_owned())),
+            ("/api?x=1", for_now("/api/?x=1".to_owned())),
+            ("/validate", for_now("/validate/".to_owned())),
+            ("/static", for_now("/static/".to_owned())),
             ("/containers", permanent("/containers/".to_owned())),
             ("/containers?x", permanent("/containers/".to_owned())),
             ("/docker", permanent("/docker/".to_owned())),
             ("/podman", permanent("/podman/".to_owned())),
-            ("/..", permanent("/".to_owned())),
+            ("/..", for_now("/".to_owned())),
             (
                 "//api/v1.3/machine",
-                permanent("/api/v1.3/machine".to_owned()),
+                for_now("/api/v1.3/machine".to_owned()),
             ),
             ("/validate/x", Route::Validate),
             ("/healthz?x", Route::Healthz),
@@ -228,6 +240,14 @@ mod tests {
                 Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
             ),
             ("/metrics", Route::Metrics),
+            ("/stats", for_now("/stats/".to_owned())),
+            ("/stats/", Route::NoStats),
+            ("/stats/foo", Route::NoStats),
+            ("/stats/summary/", Route::StatsSummary),
+            ("/stats/summary/x", Route::NoStats),
+            ("/statsx", unknown()),
+            ("/metrics/cadvisor/", Route::NotFound),
+            ("/metrics/resource/v1", Route::NotFound),
             ("/debug/memory", Route::Remembered),
             ("/internal-metrics", Route::MetricsInternal),
             ("/external-metrics", Route::MetricsExternal),
@@ -244,21 +264,15 @@ mod tests {
         assert_eq!(to("/"), Route::NotFound);
         assert_eq!(to("/prefix"), Route::NotFound);
         assert_eq!(to("/metrics"), Route::NotFound);
-        assert_eq!(to("/pre"), permanent("/pre/".to_owned()));
+        assert_eq!(to("/pre"), for_now("/pre/".to_owned()));
         assert_eq!(to("/pre/m"), Route::Metrics);
         // The original forgets its prefix here and sends people to a page that does not exist.
-        assert_eq!(to("/pre/api"), permanent("/pre/api/".to_owned()));
+        assert_eq!(to("/pre/api"), for_now("/pre/api/".to_owned()));
         assert_eq!(
             to("/pre/containers"),
             permanent("/pre/containers/".to_owned())
         );
-        assert_eq!(
-            to("/pre/x"),
-            Route::Redirect {
-                to: "/pre/containers/".to_owned(),
-                permanent: false
-            }
-        );
+        assert_eq!(to("/pre/x"), for_now("/pre/containers/".to_owned()));
     }
 
     proptest! {

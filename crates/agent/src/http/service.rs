@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::header::{ACCEPT, ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::exposition::{Dialect, delimited};
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,8 +22,9 @@ use super::api::{self, Hub, Options, blocking, fresh, too_busy};
 use super::auth::{Auth, Verdict};
 use super::body::{Body, made};
 use super::counters::Counters;
+use super::negotiate::{Form, Format};
 use super::pages;
-use super::reply::{self, EXPOSITION, EXPOSITION_UTF8, Failure, Reply};
+use super::reply::{self, Failure, Reply};
 use super::route::{Places, Route, route};
 use super::surface::{Half, Surface};
 use super::target::Query;
@@ -31,6 +32,8 @@ use super::target::Query;
 /// So many large answers are made at once; the others wait their turn.
 const MAKERS: usize = 16;
 const STREAMS: usize = 256;
+/// How long a draining server waits for the rest of a request's body.
+const HALF_A_BODY_MAY_TAKE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -219,7 +222,7 @@ where
         }
         Route::Api(path) => {
             let body = match api::reads_body(&path) {
-                true => read_body(&shared.limits, body).await?,
+                true => read_body(&shared, body).await?,
                 false => Bytes::new(),
             };
             api::answer(&shared, &path, query, body).await
@@ -234,25 +237,38 @@ where
             ),
         )),
         Route::Redirect { to, permanent } => Ok(reply::redirect(&head.method, &to, permanent)),
+        Route::NoStats => Ok(reply::bare(StatusCode::NOT_FOUND, "404: Page Not Found")),
         Route::NotFound => Err(Failure::new(StatusCode::NOT_FOUND, "404 page not found")),
         Route::Malformed => Err(Failure::bad("400 Bad Request: malformed path")),
     }
 }
 
-async fn read_body<B>(limits: &Limits, body: B) -> Result<Bytes, Failure>
+async fn read_body<B>(shared: &Shared, body: B) -> Result<Bytes, Failure>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
+    let limits = &shared.limits;
     let whole = Limited::new(body, limits.body_bytes).collect();
-    match tokio::time::timeout(limits.body, whole).await {
+    // Half a request is no reason for a draining server to stay.
+    let late = async {
+        tokio::select! {
+            () = tokio::time::sleep(limits.body) => {}
+            () = shared.draining.begins() => tokio::time::sleep(HALF_A_BODY_MAY_TAKE).await,
+        }
+    };
+    let read = tokio::select! {
+        whole = whole => Ok(whole),
+        () = late => Err(()),
+    };
+    match read {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Failure::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request is too large",
         )),
         Ok(Err(_)) => Err(Failure::bad("the request's body could not be read")),
-        Err(_) => Err(Failure::new(
+        Err(()) => Err(Failure::new(
             StatusCode::REQUEST_TIMEOUT,
             "the request's body took too long",
         )),
@@ -269,15 +285,6 @@ async fn ready(shared: Arc<Shared>) -> Result<Reply, Failure> {
     }
 }
 
-/// A scraper that can read names beyond ASCII is told that it may; ours are all within.
-fn exposition_type(headers: &HeaderMap) -> &'static str {
-    let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
-    match accepted {
-        Some(accept) if accept.contains("escaping=allow-utf-8") => EXPOSITION_UTF8,
-        _ => EXPOSITION,
-    }
-}
-
 /// Long enough that only containers never read are read again.
 const ANY_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -287,9 +294,15 @@ async fn metrics(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Reply, Failure> {
-    let options = Options::parse(query).map_err(|error| {
-        Failure::internal(format!("No metrics gathered, last error:\n\n{error}"))
-    })?;
+    let options = match (Options::parse(query), dialect) {
+        (Ok(options), _) => options,
+        (Err(error), Dialect::Cadvisor) => {
+            let told = format!("No metrics gathered, last error:\n\n{error}");
+            return Err(Failure::internal(told));
+        }
+        // The kubelet's page knows no options, so none is wrong.
+        (Err(_), Dialect::Kubelet) => Options::default(),
+    };
     let also = match dialect {
         Dialect::Cadvisor => GroupSet::EMPTY,
         // On that page although it is off by default.
@@ -341,27 +354,37 @@ async fn exposition(
     page: impl FnOnce() -> Result<Vec<Bytes>, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let zipped = reply::wants_gzip(headers);
+    let format = Format::wanted(headers);
     let chunks = blocking(move || {
-        let chunks = page()?;
+        let mut chunks = page()?;
+        if format.form == Form::Delimited {
+            chunks = vec![delimited(&chunks.concat()).into()];
+        }
         match zipped {
             true => Ok(reply::zip(&chunks)?),
             false => Ok(chunks),
         }
     });
     let chunks: Result<Vec<Bytes>, Failure> = chunks.await?;
-    Ok(reply::exposition(chunks?, exposition_type(headers), zipped))
+    Ok(reply::exposition(chunks?, format, zipped))
 }
 
 async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result<Reply, Failure> {
-    if !matches!(*method, Method::GET | Method::POST | Method::HEAD) {
-        let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
-        let mut reply = reply::error(&failure);
+    if !matches!(*method, Method::GET | Method::POST) {
+        let mut reply = reply::bare(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
         reply
             .headers_mut()
             .insert(ALLOW, HeaderValue::from_static("GET, POST"));
         return Ok(reply);
     }
     let brief = query.get("only_cpu_and_memory") == Some("true");
+    if !brief {
+        // Processes are counted on this page although they are off by default.
+        let all = shared.surface.observer().store.all();
+        let of_runtimes = all.iter().filter(|c| c.lock().identity.is_some());
+        let paths = of_runtimes.map(|c| Arc::clone(c.path())).collect();
+        fresh(shared, paths, ANY_AGE, GroupSet::of(&[Group::Process])).await;
+    }
     let permit = shared.maker().await?;
     let shared = Arc::clone(shared);
     let body: Body = made(move |out| {

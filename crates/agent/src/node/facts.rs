@@ -167,7 +167,7 @@ mod tests {
         };
         write(
             "proc/meminfo",
-            "MemTotal: 1024 kB\nMemAvailable: 512 kB\nSwapTotal: 64 kB\n",
+            "MemTotal: 1024 kB\nMemFree: 256 kB\nMemAvailable: 512 kB\nSwapTotal: 64 kB\n",
         );
         write(
             "proc/cpuinfo",

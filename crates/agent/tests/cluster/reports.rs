@@ -70,7 +70,7 @@ fn machine(dir: &Path) -> HostRoot {
     }
     put(
         "sys/devices/system/node/node0/meminfo",
-        "Node 0 MemTotal: 17261124 kB\n",
+        "Node 0 MemTotal: 17261124 kB\nNode 0 MemFree: 1024 kB\n",
     );
     HostRoot::new(dir)
 }

@@ -67,6 +67,7 @@ pub struct DiskRow {
 
 /// Fills `out` with all devices, in the kernel's order.
 pub fn parse_diskstats(text: &[u8], out: &mut Vec<DiskRow>) -> Result<(), Malformed> {
+    let text = parse::whole_lines(text)?;
     out.clear();
     for (index, line) in parse::numbered(text) {
         let row = parse_row(line).ok_or_else(|| Malformed::at(index, line))?;

@@ -20,4 +20,4 @@ pub use partitions::{
 };
 pub use statfs::{FsUsage, Prober, statfs};
 pub use tools::{DmPool, DmTable, parse_dm_status, parse_dm_table, parse_zfs_list};
-pub use walk::{Ended, Walk, Walked, dir_usage};
+pub use walk::{DirWalk, Ended, Walk, Walked, dir_usage};

@@ -19,6 +19,7 @@ pub struct Mount {
 }
 
 pub fn parse_mountinfo(text: &[u8]) -> Result<Vec<Mount>, Malformed> {
+    let text = parse::whole_lines(text)?;
     parse::numbered(text)
         .map(|(index, line)| parse_line(line).ok_or_else(|| Malformed::at(index, line)))
         .collect()

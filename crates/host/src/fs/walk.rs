@@ -1,10 +1,11 @@
 //! How much a directory tree takes on its disk.
 
 use std::collections::HashSet;
-use std::fs::Metadata;
+use std::fs::{Metadata, ReadDir};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::error::is_gone;
 use crate::{HostError, Result};
@@ -41,55 +42,101 @@ pub struct Walked {
 /// Adds up `dir` and everything below it on the same device, hard links once. Entries that vanish meanwhile are
 /// passed over; only a `dir` that cannot be looked at is an error.
 pub fn dir_usage(dir: &Path, walk: Walk<'_>) -> Result<Walked> {
-    let top = std::fs::metadata(dir).map_err(|e| HostError::io("stat", dir, e))?;
-    let mut usage = Walked {
-        bytes: 0,
-        inodes: 0,
-        unreadable: 0,
-        ended: Ended::Complete,
-    };
-    let mut linked = HashSet::new();
-    let mut seen = 1;
-    usage.add(&top, &mut linked);
-    if !top.is_dir() {
-        return Ok(usage);
+    let mut on_the_way = DirWalk::begin(dir)?;
+    loop {
+        if let Some(walked) = on_the_way.go_on(walk, Duration::MAX) {
+            return Ok(walked);
+        }
     }
-    // Depth first: the stack holds the unvisited directories of one path, not of the whole tree.
-    let mut pending: Vec<PathBuf> = vec![dir.to_owned()];
-    while let Some(next) = pending.pop() {
-        let entries = match std::fs::read_dir(&next) {
-            Ok(entries) => entries,
-            Err(error) if is_gone(&error) => continue,
-            Err(_) => {
-                usage.unreadable += 1;
-                continue;
-            }
+}
+
+/// A walk that can pause: a tree of millions of files takes minutes, and others wait for theirs.
+#[derive(Debug)]
+pub struct DirWalk {
+    device: u64,
+    /// Depth first: these are the unvisited directories of one path, not of the whole tree.
+    pending: Vec<PathBuf>,
+    /// What is left of the directory that is being read.
+    entries: Option<ReadDir>,
+    linked: HashSet<u64>,
+    seen: u64,
+    usage: Walked,
+}
+
+/// Looking at the clock costs about as much as looking at a file that is in memory.
+const ENTRIES_BETWEEN_LOOKS: u64 = 64;
+
+impl DirWalk {
+    pub fn begin(dir: &Path) -> Result<Self> {
+        let top = std::fs::metadata(dir).map_err(|e| HostError::io("stat", dir, e))?;
+        let mut walk = Self {
+            device: top.dev(),
+            pending: Vec::new(),
+            entries: None,
+            linked: HashSet::new(),
+            seen: 1,
+            usage: Walked {
+                bytes: 0,
+                inodes: 0,
+                unreadable: 0,
+                ended: Ended::Complete,
+            },
         };
-        for entry in entries {
-            if walk.cancel.load(Ordering::Relaxed) {
-                usage.ended = Ended::Cancelled;
-                return Ok(usage);
+        walk.usage.add(&top, &mut walk.linked);
+        if top.is_dir() {
+            walk.pending.push(dir.to_owned());
+        }
+        Ok(walk)
+    }
+
+    /// Goes on for about so long. `None`: there is more to see.
+    pub fn go_on(&mut self, walk: Walk<'_>, turn: Duration) -> Option<Walked> {
+        let began = Instant::now();
+        while let Some(mut entries) = self.next_directory() {
+            while let Some(entry) = entries.next() {
+                if walk.cancel.load(Ordering::Relaxed) {
+                    self.usage.ended = Ended::Cancelled;
+                    return Some(self.usage);
+                }
+                // Relative to the open directory, and never following a link.
+                let Ok(entry) = entry else { continue };
+                let Ok(found) = entry.metadata() else {
+                    continue;
+                };
+                if found.dev() != self.device {
+                    continue;
+                }
+                if self.seen >= walk.most_entries {
+                    self.usage.ended = Ended::TooLarge;
+                    return Some(self.usage);
+                }
+                self.seen += 1;
+                self.usage.add(&found, &mut self.linked);
+                if found.is_dir() {
+                    self.pending.push(entry.path());
+                }
+                if self.seen.is_multiple_of(ENTRIES_BETWEEN_LOOKS) && began.elapsed() >= turn {
+                    self.entries = Some(entries);
+                    return None;
+                }
             }
-            // Relative to the open directory, and never following a link.
-            let Ok(entry) = entry else { continue };
-            let Ok(found) = entry.metadata() else {
-                continue;
-            };
-            if found.dev() != top.dev() {
-                continue;
-            }
-            if seen >= walk.most_entries {
-                usage.ended = Ended::TooLarge;
-                return Ok(usage);
-            }
-            seen += 1;
-            usage.add(&found, &mut linked);
-            if found.is_dir() {
-                pending.push(entry.path());
+        }
+        Some(self.usage)
+    }
+
+    /// The one that was being read, or the next that can be; `None` after the last.
+    fn next_directory(&mut self) -> Option<ReadDir> {
+        if let Some(entries) = self.entries.take() {
+            return Some(entries);
+        }
+        loop {
+            match std::fs::read_dir(self.pending.pop()?) {
+                Ok(entries) => return Some(entries),
+                Err(error) if is_gone(&error) => {}
+                Err(_) => self.usage.unreadable += 1,
             }
         }
     }
-    Ok(usage)
 }
 
 impl Walked {
@@ -142,6 +189,34 @@ mod tests {
         assert_eq!(alone.inodes, 1);
         assert!(alone.bytes >= 10_000 && alone.bytes <= found.bytes);
         assert!(found.bytes < 2 * 10_000 + 5 * 8192);
+    }
+
+    #[test]
+    fn pauses_change_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        for i in 0..20 {
+            let dir = temp.path().join(format!("d{i}"));
+            std::fs::create_dir(&dir).unwrap();
+            for j in 0..20 {
+                std::fs::write(dir.join(format!("f{j}")), "x").unwrap();
+            }
+        }
+        let cancel = AtomicBool::new(false);
+        let bounds = Walk {
+            cancel: &cancel,
+            most_entries: u64::MAX,
+        };
+        let mut on_the_way = DirWalk::begin(temp.path()).unwrap();
+        let mut pauses = 0;
+        let walked = loop {
+            match on_the_way.go_on(bounds, Duration::ZERO) {
+                Some(walked) => break walked,
+                None => pauses += 1,
+            }
+        };
+        assert_eq!(pauses, 421 / ENTRIES_BETWEEN_LOOKS);
+        assert_eq!(walked, walk(temp.path(), u64::MAX));
+        assert_eq!(walked.inodes, 421);
     }
 
     #[test]

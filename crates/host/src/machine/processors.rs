@@ -203,7 +203,10 @@ mod tests {
             let at = format!("sys/devices/system/node/node{node}");
             put(
                 &format!("{at}/meminfo"),
-                &format!("Node {node} MemTotal: {} kB\n", 1000 + node),
+                &format!(
+                    "Node {node} MemTotal: {} kB\nNode {node} MemFree: 1 kB\n",
+                    1000 + node
+                ),
             );
             put(
                 &format!("{at}/hugepages/hugepages-2048kB/nr_hugepages"),

@@ -139,7 +139,7 @@ fn the_captured_virtual_machine() {
     );
     tree.file(
         "proc/meminfo",
-        "MemTotal:       24682416 kB\nSwapTotal:  0 kB\n",
+        "MemTotal:       24682416 kB\nMemFree: 1 kB\nSwapTotal:  0 kB\n",
     );
     for size in ["1048576", "2048"] {
         let file = format!("sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages");

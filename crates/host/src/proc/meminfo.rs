@@ -46,8 +46,9 @@ impl Meminfo {
 }
 
 pub fn parse_meminfo(text: &[u8]) -> Result<Meminfo, Malformed> {
+    let text = parse::whole_lines(text)?;
     let mut info = Meminfo::default();
-    let mut has_total = false;
+    let mut has = (false, false);
     for (index, line) in parse::numbered(text) {
         let Some(colon) = memchr::memchr(b':', line) else {
             continue;
@@ -56,10 +57,13 @@ pub fn parse_meminfo(text: &[u8]) -> Result<Meminfo, Malformed> {
         let key = parse::words(&line[..colon]).last().unwrap_or(b"");
         let field = match key {
             b"MemTotal" => {
-                has_total = true;
+                has.0 = true;
                 &mut info.total
             }
-            b"MemFree" => &mut info.free,
+            b"MemFree" => {
+                has.1 = true;
+                &mut info.free
+            }
             b"MemAvailable" => info.available.insert(0),
             b"Buffers" => &mut info.buffers,
             b"Cached" => &mut info.cached,
@@ -86,10 +90,11 @@ pub fn parse_meminfo(text: &[u8]) -> Result<Meminfo, Malformed> {
         let kib = parse::words(&line[colon + 1..]).next().and_then(parse::u64);
         *field = kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(bad)?;
     }
-    if !has_total {
-        return Err(Malformed::at(0, text));
+    // Every kernel tells these two, first of all. Without the second all memory would seem to be used.
+    match has {
+        (true, true) => Ok(info),
+        _ => Err(Malformed::cut_short(text)),
     }
-    Ok(info)
 }
 
 pub fn read_meminfo(root: &HostRoot, buf: &mut ReadBuf) -> Result<Option<Meminfo>> {
@@ -138,7 +143,14 @@ mod tests {
     fn nonsense_is_named() {
         let error = parse_meminfo(b"MemTotal: 1 kB\nMemFree: lots\n").unwrap_err();
         assert_eq!((error.line, &*error.text), (2, "MemFree: lots"));
-        assert!(parse_meminfo(b"").is_err());
+        for cut in [
+            "",
+            "MemTotal: 1 kB\n",
+            "MemTotal: 1 kB\nMemFree: 1 kB\nMemAvail",
+        ] {
+            let error = parse_meminfo(cut.as_bytes()).unwrap_err();
+            assert!(error.cut_short, "{cut}");
+        }
     }
 
     #[test]

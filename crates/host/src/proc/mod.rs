@@ -149,6 +149,40 @@ mod tests {
         );
     }
 
+    /// The last figure of such a text may be half a figure.
+    #[test]
+    fn a_text_that_breaks_off_is_an_error() {
+        type Parse = fn(&[u8]) -> Result<(), Malformed>;
+        let parsers: [(&str, Parse); 11] = [
+            ("proc/1/net/dev", |t| net::parse_dev(t, &mut Vec::new())),
+            ("proc/1/net/snmp", |t| {
+                net::parse_snmp(t, &mut Default::default())
+            }),
+            ("proc/1/net/tcp", |t| net::parse_tcp(t).map(|_| ())),
+            ("proc/1/net/udp", |t| net::parse_udp(t).map(|_| ())),
+            ("proc/self/limits", |t| process::parse_limits(t).map(|_| ())),
+            ("proc/self/schedstat", |t| parse_schedstat(t).map(|_| ())),
+            ("proc/self/stat", |t| ps::parse_pid_stat(t).map(|_| ())),
+            ("proc/self/mountinfo", |t| {
+                crate::fs::parse_mountinfo(t).map(|_| ())
+            }),
+            ("proc/meminfo", |t| meminfo::parse_meminfo(t).map(|_| ())),
+            ("proc/stat", |t| stat::ProcStat::default().parse(t)),
+            ("proc/uptime", |t| stat::parse_uptime(t).map(|_| ())),
+        ];
+        for (file, parse) in parsers {
+            // What this machine lacks is no matter.
+            let Ok(text) = std::fs::read(format!("/{file}")) else {
+                continue;
+            };
+            assert!(parse(&text).is_ok(), "{file}");
+            for cut in 1..text.len().min(3000) {
+                let is_whole = text[cut - 1] == b'\n';
+                assert!(is_whole || parse(&text[..cut]).is_err(), "{file} {cut}");
+            }
+        }
+    }
+
     #[test]
     fn this_process_is_listed() {
         let procfs = Procfs::open(&HostRoot::new("/")).unwrap();

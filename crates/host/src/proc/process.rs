@@ -12,6 +12,7 @@ use crate::{HostError, ReadBuf, Result};
 
 /// The text of `cgroup.procs`, `cgroup.threads` or `tasks`, into the caller's vector.
 pub fn parse_pids(text: &[u8], out: &mut Vec<u32>) -> Result<(), Malformed> {
+    let text = parse::whole_lines(text)?;
     out.clear();
     for (index, line) in parse::numbered(text) {
         let pid = parse::u64(line)
@@ -43,6 +44,7 @@ pub struct OpenFilesLimit {
 
 /// `Ok(None)`: the table has no such line.
 pub fn parse_limits(text: &[u8]) -> Result<Option<OpenFilesLimit>, Malformed> {
+    let text = parse::whole_lines(text)?;
     const NAME: &[u8] = b"Max open files";
     for (index, line) in parse::numbered(text) {
         let Some(rest) = line.strip_prefix(NAME) else {
@@ -68,6 +70,7 @@ pub fn parse_limits(text: &[u8]) -> Result<Option<OpenFilesLimit>, Malformed> {
 
 /// The sum of `Referenced:` lines in `smaps` or `smaps_rollup`, in bytes.
 pub fn parse_referenced(text: &[u8]) -> Result<u64, Malformed> {
+    let text = parse::whole_lines(text)?;
     let mut sum = 0_u64;
     for (index, line) in parse::numbered(text) {
         let Some(rest) = line.strip_prefix(b"Referenced:") else {

@@ -31,6 +31,7 @@ pub struct PidStat {
 }
 
 pub fn parse_pid_stat(text: &[u8]) -> Result<PidStat, Malformed> {
+    let text = parse::whole_lines(text)?;
     let bad = || Malformed::at(0, parse::trim(text));
     // The command may hold blanks and parentheses; the last `)` ends it.
     let open = memchr::memchr(b'(', text).ok_or_else(bad)?;
@@ -74,6 +75,7 @@ pub struct PidStatus {
 }
 
 pub fn parse_pid_status(text: &[u8]) -> Result<PidStatus, Malformed> {
+    let text = parse::whole_lines(text)?;
     let mut status = PidStatus::default();
     for (index, line) in parse::numbered(text) {
         let bad = || Malformed::at(index, line);

@@ -136,7 +136,10 @@ fn a_fixture_tree() {
         ("etc/passwd", "root:x:0:0::/:/bin/sh\n".to_owned()),
         ("proc/stat", "cpu 1 2 3 4\nbtime 1700000000\n".to_owned()),
         ("proc/uptime", "100.00 1.00\n".to_owned()),
-        ("proc/meminfo", "MemTotal: 1024 kB\n".to_owned()),
+        (
+            "proc/meminfo",
+            "MemTotal: 1024 kB\nMemFree: 512 kB\n".to_owned(),
+        ),
         ("proc/9/stat", stat_line(9, "init", 'S', &[])),
         ("proc/9/status", "Uid:\t0\t0\t0\t0\n".to_owned()),
         ("proc/9/cgroup", "0::/init.scope\n".to_owned()),

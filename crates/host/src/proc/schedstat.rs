@@ -24,6 +24,7 @@ impl Schedstat {
 }
 
 pub fn parse_schedstat(text: &[u8]) -> Result<Schedstat, Malformed> {
+    let text = parse::whole_lines(text)?;
     let line = parse::trim(text);
     let mut fields = parse::words(line).map(parse::u64);
     let mut next = || {

@@ -57,19 +57,22 @@ pub struct ProcStat {
 
 impl ProcStat {
     pub fn parse(&mut self, text: &[u8]) -> Result<(), Malformed> {
+        let whole = parse::whole_lines(text);
         let mut per_cpu = std::mem::take(&mut self.per_cpu);
         per_cpu.clear();
         *self = Self {
             per_cpu,
             ..Self::default()
         };
-        for (index, line) in parse::numbered(text) {
+        let mut has_total = false;
+        for (index, line) in parse::numbered(whole?) {
             let bad = || Malformed::at(index, line);
             let mut words = parse::words(line);
             let key = words.next().unwrap_or(b"");
             if let Some(number) = key.strip_prefix(b"cpu") {
                 let ticks = cpu_ticks(words).ok_or_else(bad)?;
                 if number.is_empty() {
+                    has_total = true;
                     self.total = ticks;
                 } else {
                     let cpu = parse::u64(number).and_then(|n| u32::try_from(n).ok());
@@ -87,7 +90,10 @@ impl ProcStat {
             };
             *field = words.next().and_then(parse::u64).ok_or_else(bad)?;
         }
-        Ok(())
+        match has_total {
+            true => Ok(()),
+            false => Err(Malformed::cut_short(text)),
+        }
     }
 
     /// `false`: there is no `/proc/stat`, and all figures are zero.
@@ -100,8 +106,7 @@ impl ProcStat {
                 Ok(true)
             }
             None => {
-                self.parse(b"")
-                    .map_err(|at| HostError::malformed(&path, at))?;
+                *self = Self::default();
                 Ok(false)
             }
         }
@@ -141,6 +146,7 @@ fn cpu_ticks<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Option<CpuTicks> 
 
 /// `/proc/uptime`: time since boot, sleep included, in hundredths of a second.
 pub fn parse_uptime(text: &[u8]) -> Result<Duration, Malformed> {
+    let text = parse::whole_lines(text)?;
     let bad = || Malformed::at(0, text);
     let word = parse::words(text).next().ok_or_else(bad)?;
     let dot = memchr::memchr(b'.', word).ok_or_else(bad)?;
@@ -233,6 +239,9 @@ mod tests {
         assert_eq!(stat.parse(b"cpu 1 2 3 4\ncpu0 1 2\n").unwrap_err().line, 2);
         assert_eq!(stat.parse(b"cpux 1 2 3 4\n").unwrap_err().line, 1);
         assert_eq!(stat.parse(b"\nbtime\n").unwrap_err().line, 2);
+        for cut in ["cpu  10 20 30 40 50 6", "intr 1\n", ""] {
+            assert!(stat.parse(cut.as_bytes()).unwrap_err().cut_short, "{cut}");
+        }
     }
 
     #[test]
@@ -260,7 +269,7 @@ mod tests {
         #[test]
         fn any_cpu_survives(cpu in 0_u32..4096, v: [u32; 8]) {
             let text = format!(
-                "cpu{cpu} {} {} {} {} {} {} {} {}\n", v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
+                "cpu 1 1 1 1\ncpu{cpu} {} {} {} {} {} {} {} {}\n", v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
             );
             let mut stat = ProcStat::default();
             stat.parse(text.as_bytes()).unwrap();

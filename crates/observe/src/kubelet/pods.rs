@@ -36,6 +36,7 @@ pub fn latest(snapshot: &Snapshot) -> Option<(&Sample, Option<CpuInst>)> {
     }
 }
 
+/// The kubelet goes by running containers: a pod between two attempts has a sandbox and is not told of.
 pub fn pods(store: &Store) -> Vec<Pod> {
     let mut pods: BTreeMap<PodKey, Pod> = BTreeMap::new();
     let mut cgroups: BTreeMap<String, Snapshot> = BTreeMap::new();
@@ -59,6 +60,7 @@ pub fn pods(store: &Store) -> Vec<Pod> {
         });
         pod.add(Snapshot::take(&container, &Range::newest(2)), &identity);
     }
+    pods.retain(|_, pod| !pod.containers.is_empty());
     for pod in pods.values_mut() {
         pod.cgroup = cgroups.remove(&pod.key.uid);
     }

@@ -3,7 +3,7 @@
 use plimsoll_host::Timestamp;
 
 use super::pods::{Pod, latest, pods, snapshot};
-use super::swap_available;
+use super::swap_limit;
 use crate::exposition::number::Number;
 use crate::exposition::{Kind, Text};
 use crate::rest::Snapshot;
@@ -15,21 +15,21 @@ struct Family {
     name: &'static str,
     kind: Kind,
     help: &'static str,
-    value: fn(&Snapshot, &Sample, &Observer) -> Option<Number>,
+    value: fn(&Snapshot, &Sample) -> Option<Number>,
     timed: bool,
 }
 
-const CPU: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
+const CPU: fn(&Snapshot, &Sample) -> Option<Number> = |_, sample| {
     sample
         .has(Group::Cpu)
         .then_some(Number::Nanos(sample.cpu.total_ns))
 };
-const WORKING_SET: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
+const WORKING_SET: fn(&Snapshot, &Sample) -> Option<Number> = |_, sample| {
     sample
         .has(Group::Memory)
         .then_some(Number::Whole(sample.memory.working_set))
 };
-const SWAP: fn(&Snapshot, &Sample, &Observer) -> Option<Number> = |_, sample, _| {
+const SWAP: fn(&Snapshot, &Sample) -> Option<Number> = |_, sample| {
     sample
         .has(Group::Memory)
         .then_some(Number::Whole(sample.memory.swap))
@@ -54,7 +54,7 @@ const OF_CONTAINERS: [Family; 5] = [
         name: "container_start_time_seconds",
         kind: Kind::Gauge,
         help: "When the container was started, in Unix seconds.",
-        value: |snapshot, _, _| {
+        value: |snapshot, _| {
             let created = snapshot.created;
             (created.secs() > 0).then(|| Number::Float(created.nanos() as f64 / 1e9))
         },
@@ -64,9 +64,10 @@ const OF_CONTAINERS: [Family; 5] = [
         name: "container_swap_limit_bytes",
         kind: Kind::Gauge,
         help: "Swap the container may use.",
-        value: |snapshot, sample, observer| {
-            let free = swap_available(snapshot, sample, observer);
-            let limit = free.saturating_add(sample.memory.swap);
+        value: |snapshot, sample| {
+            let limit = swap_limit(snapshot.spec.memory_swap_limit)?;
+            // The kubelet adds what is used to what is left.
+            let limit = limit.max(sample.memory.swap);
             sample.has(Group::Memory).then_some(Number::Whole(limit))
         },
         timed: true,
@@ -134,12 +135,10 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
     let pods = pods(&observer.store);
     let mut text = Text::default();
     for family in &OF_CONTAINERS {
-        write(&mut text, family, of_containers(family, &pods, observer));
+        write(&mut text, family, of_containers(family, &pods));
     }
     for family in &OF_THE_NODE {
-        let series = node
-            .iter()
-            .filter_map(|node| one(family, Vec::new(), node, observer));
+        let series = node.iter().filter_map(|node| one(family, Vec::new(), node));
         write(&mut text, family, series.collect());
     }
     for family in &OF_PODS {
@@ -148,7 +147,7 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
                 ("namespace", pod.key.namespace.as_str()),
                 ("pod", &pod.key.name),
             ];
-            one(family, labels, pod.cgroup.as_ref()?, observer)
+            one(family, labels, pod.cgroup.as_ref()?)
         });
         write(&mut text, family, series.collect());
     }
@@ -163,7 +162,7 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn of_containers<'a>(family: &Family, pods: &'a [Pod], observer: &Observer) -> Vec<Series<'a>> {
+fn of_containers<'a>(family: &Family, pods: &'a [Pod]) -> Vec<Series<'a>> {
     let mut series = Vec::new();
     for pod in pods {
         for (name, container) in &pod.containers {
@@ -172,7 +171,7 @@ fn of_containers<'a>(family: &Family, pods: &'a [Pod], observer: &Observer) -> V
                 ("namespace", &pod.key.namespace),
                 ("pod", &pod.key.name),
             ];
-            series.extend(one(family, labels, container, observer));
+            series.extend(one(family, labels, container));
         }
     }
     series.sort_by(|a, b| a.0.cmp(&b.0));
@@ -183,10 +182,9 @@ fn one<'a>(
     family: &Family,
     labels: Vec<(&'a str, &'a str)>,
     snapshot: &Snapshot,
-    observer: &Observer,
 ) -> Option<Series<'a>> {
     let (sample, _) = latest(snapshot)?;
-    let value = (family.value)(snapshot, sample, observer)?;
+    let value = (family.value)(snapshot, sample)?;
     Some((labels, value, family.timed.then_some(sample.at)))
 }
 

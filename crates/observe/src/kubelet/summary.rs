@@ -11,7 +11,7 @@ use super::shapes::{
     Container, Cpu, Fs, Interface, Io, Memory, Network, Node, Pod, PodRef, ProcessCount, Rlimit,
     Runtime, Summary, Swap, Volume,
 };
-use super::{UNLIMITED, swap_available};
+use super::{UNLIMITED, swap_limit};
 use crate::machine::{Storage, Written};
 use crate::pod_disks::PodDisk;
 use crate::rest::json::{self, Seconds};
@@ -175,36 +175,15 @@ impl<'a> View<'a> {
             true => (None, None),
             false => self.layers(snapshot),
         };
-        let (mut cpu, mut memory, mut io) = (
-            self.cpu(snapshot),
-            self.memory(snapshot),
-            self.io(snapshot).filter(|_| !self.brief),
-        );
-        if !self.observer.is_v2 {
-            // On v1 the kubelet gives pods and the node pressures of zero, and their containers none.
-            cpu.iter_mut().for_each(|cpu| cpu.psi = None);
-            memory.iter_mut().for_each(|memory| memory.psi = None);
-            io.iter_mut().for_each(|io| io.psi = None);
-        }
-        if let Some(memory) = &mut memory {
-            // Of a container without a limit the runtime says zero, and the kubelet passes it on.
-            memory.available_bytes = memory.available_bytes.or(Some(0));
-        }
-        let sampled = latest(snapshot).filter(|(sample, _)| sample.has(Group::Memory));
-        let swap = sampled.map(|(sample, _)| Swap {
-            time: sample.at.into(),
-            swap_available_bytes: Some(swap_available(snapshot, sample, self.observer)),
-            swap_usage_bytes: sample.memory.swap,
-        });
         Container {
             name,
             start_time: snapshot.created.into(),
-            cpu,
-            memory,
-            io,
+            cpu: self.cpu(snapshot),
+            memory: self.memory(snapshot),
+            io: self.io(snapshot).filter(|_| !self.brief),
             rootfs,
             logs,
-            swap,
+            swap: self.swap(snapshot),
         }
     }
 
@@ -244,11 +223,11 @@ impl<'a> View<'a> {
 
     fn swap(&self, snapshot: &Snapshot) -> Option<Swap> {
         let (sample, _) = latest(snapshot)?;
-        let limit = snapshot.limits(&self.around).memory_swap_limit;
+        let limit = swap_limit(snapshot.limits(&self.around).memory_swap_limit);
         let used = sample.memory.swap;
         sample.has(Group::Memory).then(|| Swap {
             time: sample.at.into(),
-            swap_available_bytes: (limit <= UNLIMITED).then(|| limit.saturating_sub(used)),
+            swap_available_bytes: limit.map(|limit| limit.saturating_sub(used)),
             swap_usage_bytes: used,
         })
     }
@@ -395,9 +374,9 @@ fn network(snapshot: &Snapshot) -> Option<Network> {
     })
 }
 
+/// Of the pod's own containers: the kubelet does not count the sandbox.
 fn process_count(pod: &pods::Pod) -> Option<ProcessCount> {
-    let all = pod.containers.values().chain(&pod.sandbox);
-    let counted = all.filter_map(|snapshot| {
+    let counted = pod.containers.values().filter_map(|snapshot| {
         let (sample, _) = latest(snapshot)?;
         sample.has(Group::Process).then_some(sample.processes.count)
     });

@@ -110,7 +110,7 @@ impl Node {
         state.sampled = true;
         state.spec.has_memory = true;
         state.spec.memory_limit = if path.len() > 20 { 1 << 20 } else { u64::MAX };
-        state.spec.memory_swap_limit = u64::MAX;
+        state.spec.memory_swap_limit = if path.len() > 20 { 1 << 26 } else { u64::MAX };
         for second in [10, 12] {
             let groups = [Group::Cpu, Group::Memory, Group::DiskIo, Group::Pressure];
             let mut sample = Sample {
@@ -208,7 +208,7 @@ fn the_resource_page() {
             # TYPE container_start_time_seconds gauge
             container_start_time_seconds{container="web",namespace="default",pod="pod-1"} 1.7947779995e+09
             # TYPE container_swap_limit_bytes gauge
-            container_swap_limit_bytes{container="web",namespace="default",pod="pod-1"} 1.073741824e+09 1794778012007
+            container_swap_limit_bytes{container="web",namespace="default",pod="pod-1"} 6.7108864e+07 1794778012007
             # TYPE container_swap_usage_bytes gauge
             container_swap_usage_bytes{container="web",namespace="default",pod="pod-1"} 3 1794778012007
             # TYPE node_cpu_usage_seconds_total counter
@@ -345,6 +345,57 @@ fn what_a_pod_takes_of_the_disk() {
     assert!(node.summary(true)["pods"][0]["volume"].is_null());
 }
 
+/// As a kubelet 1.36.3 shows them whose cAdvisor knows the runtime.
+#[test]
+fn containers_without_limits() {
+    let node = Node::new();
+    let free = node.observer.store.get("/kubepods/poduid-1/c1").unwrap();
+    free.lock().spec.memory_limit = 9_223_372_036_854_771_712;
+    free.lock().spec.memory_swap_limit = 9_223_372_036_854_771_712;
+    assert!(!node.page().contains("container_swap_limit_bytes"));
+    let summary = node.summary(false);
+    let container = &summary["pods"][0]["containers"][0];
+    assert!(container["memory"].get("availableBytes").is_none());
+    assert!(container["swap"].get("swapAvailableBytes").is_none());
+    assert_eq!(container["swap"]["swapUsageBytes"], 3);
+}
+
+#[test]
+fn processes_of_containers_are_counted() {
+    let node = Node::new();
+    let with = |count: u64| {
+        move |sample: &mut Sample| {
+            sample.groups = GroupSet::of(&[Group::Cpu, Group::Memory, Group::Process]);
+            sample.processes.count = count;
+        }
+    };
+    node.add("/kubepods/poduid-1/c1", Some(identity("web", "1")), with(3));
+    node.add(
+        "/kubepods/poduid-1/c2",
+        Some(identity("side", "1")),
+        with(2),
+    );
+    node.add("/kubepods/poduid-1/s1", Some(identity("", "1")), with(1));
+    let told = &node.summary(false)["pods"][0]["process_stats"];
+    assert_eq!(told["process_count"], 5, "the sandbox's are not");
+    assert!(node.summary(true)["pods"][0].get("process_stats").is_none());
+}
+
+#[test]
+fn a_pod_between_two_attempts_is_not_told_of() {
+    let node = Node::new();
+    node.add("/kubepods/poduid-2", None, |_| {});
+    node.add("/kubepods/poduid-2/s2", Some(identity("", "2")), |_| {});
+    assert!(!node.page().contains("pod-2"));
+    assert_eq!(node.summary(true)["pods"].as_array().unwrap().len(), 1);
+    node.add("/kubepods/poduid-2/c2", Some(identity("web", "2")), |_| {});
+    assert!(
+        node.page()
+            .contains("pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"pod-2\"}")
+    );
+    assert_eq!(node.summary(true)["pods"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn leftovers_and_doubles_are_not_shown() {
     let node = Node::new();
@@ -453,7 +504,7 @@ fn the_summary() {
                   },
                   "startTime": "2026-11-15T21:26:39Z",
                   "swap": {
-                    "swapAvailableBytes": 1073741821,
+                    "swapAvailableBytes": 67108861,
                     "swapUsageBytes": 3,
                     "time": "2026-11-15T21:26:52Z"
                   }

@@ -112,12 +112,13 @@ mod tests {
     fn nodes_add_up_their_cpus() {
         let mut cpu = NumaCpu::default();
         let node_of = |cpu: u32| (cpu < 4).then_some(cpu / 2);
-        let first = stat("cpu0 0 0 0 0\ncpu1 0 0 0 0\ncpu2 0 0 0 0\ncpu4 0 0 0 0\n");
+        let first = stat("cpu 0 0 0 0\ncpu0 0 0 0 0\ncpu1 0 0 0 0\ncpu2 0 0 0 0\ncpu4 0 0 0 0\n");
         assert_eq!(
             cpu.next(Timestamp::from_secs(1), &first, node_of, 100, FORGET),
             []
         );
-        let then = stat("cpu0 50 0 0 0\ncpu1 25 0 25 0\ncpu2 10 0 0 0\ncpu4 99 0 0 0\n");
+        let then =
+            stat("cpu 184 0 25 0\ncpu0 50 0 0 0\ncpu1 25 0 25 0\ncpu2 10 0 0 0\ncpu4 99 0 0 0\n");
         assert_eq!(
             cpu.next(Timestamp::from_secs(2), &then, node_of, 100, FORGET),
             [(0, 1.0), (1, 0.1)]

@@ -3,6 +3,7 @@
 mod events;
 mod options;
 mod request;
+mod syntax;
 mod v1;
 mod v2;
 

@@ -8,7 +8,7 @@ use plimsoll_observe::rest::{By, Range, quote};
 use crate::http::duration;
 use crate::http::target::Query;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
     pub by: By,
     /// Samples wanted; `None`: all.

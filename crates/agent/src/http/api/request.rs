@@ -6,8 +6,9 @@ use plimsoll_host::Timestamp;
 use plimsoll_observe::rest::{Range, quote};
 use serde::Deserializer as _;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
-use serde_json::error::Category;
 use serde_json::value::RawValue;
+
+use super::syntax;
 
 const TYPE: &str = "model.ContainerInfoRequest";
 const DEFAULT_SAMPLES: i64 = 60;
@@ -18,13 +19,15 @@ pub fn parse(body: &[u8]) -> Result<Range, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return range(Wanted::default());
     }
+    let refused = |why: String| format!("unable to decode the json value: {why}");
+    // The whole value must be JSON before anything in it counts.
+    if let Some(fault) = syntax::fault(body) {
+        return Err(refused(fault));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     match deserializer.deserialize_any(WantedVisitor) {
         Ok(wanted) => range(wanted),
-        Err(error) => Err(format!(
-            "unable to decode the json value: {}",
-            explain(&error, body)
-        )),
+        Err(error) => Err(refused(explain(&error))),
     }
 }
 
@@ -163,30 +166,11 @@ pub fn moment(text: &str) -> Option<Timestamp> {
     i64::try_from(nanos).ok().map(Timestamp)
 }
 
-/// In the original's words, as far as clients could be looking for them.
-fn explain(error: &serde_json::Error, body: &[u8]) -> String {
-    match error.classify() {
-        Category::Eof => "unexpected EOF".to_owned(),
-        Category::Syntax => {
-            let line = body
-                .split(|&b| b == b'\n')
-                .nth(error.line().saturating_sub(1));
-            let byte = line.and_then(|line| line.get(error.column().saturating_sub(1)));
-            match byte {
-                Some(byte) => {
-                    let c = char::from(*byte);
-                    format!("invalid character '{c}' looking for beginning of value")
-                }
-                None => error.to_string(),
-            }
-        }
-        Category::Data | Category::Io => {
-            // The position that serde adds at the end is not part of the message.
-            let text = error.to_string();
-            let end = text.rfind(" at line ").unwrap_or(text.len());
-            text[..end].to_owned()
-        }
-    }
+/// What was said about a value, without the position that serde adds at the end.
+fn explain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let end = text.rfind(" at line ").unwrap_or(text.len());
+    text[..end].to_owned()
 }
 
 #[cfg(test)]
@@ -232,6 +216,10 @@ mod tests {
                 "json: cannot unmarshal number into Go value of type model.ContainerInfoRequest",
             ),
             ("{", "unexpected EOF"),
+            (
+                r#"{"num_stats":"3",}"#,
+                "invalid character '}' looking for beginning of object key string",
+            ),
             ("x", "invalid character 'x' looking for beginning of value"),
             (
                 r#"{"num_stats":"3"}"#,

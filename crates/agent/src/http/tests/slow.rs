@@ -88,6 +88,30 @@ async fn a_head_that_comes_drop_by_drop() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn half_a_body_does_not_hold_up_the_end() {
+    let rig = rig();
+    let (mut client, task) = open(&rig);
+    client
+        .write_all(
+            b"POST /api/v1.3/containers/ HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{\"num",
+        )
+        .await
+        .unwrap();
+    // Long enough for the head to be read: the clock jumps only when everybody waits.
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let began = tokio::time::Instant::now();
+    rig.drain.stop();
+    let text = all(&mut client).await;
+    assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
+    task.await.unwrap();
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_at_all() {
     let rig = rig();
     let (client, task) = open(&rig);

@@ -238,17 +238,17 @@ async fn redirects() {
     let answer = rig.get("/api?x=1").await;
     assert_eq!(
         (answer.status, answer.header("location")),
-        (301, "/api/?x=1")
+        (307, "/api/?x=1")
     );
     assert_eq!(
         answer.body,
-        "<a href=\"/api/?x=1\">Moved Permanently</a>.\n\n"
+        "<a href=\"/api/?x=1\">Temporary Redirect</a>.\n\n"
     );
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "FOO"] {
         let answer = rig.ask(method, "/api", "").await;
         assert_eq!(
             (answer.status, answer.header("location")),
-            (301, "/api/"),
+            (307, "/api/"),
             "{method}"
         );
         assert_eq!(
@@ -257,6 +257,14 @@ async fn redirects() {
                 answer.header("content-length")
             ),
             ("", "0")
+        );
+    }
+    // These the original makes itself, the others its server.
+    for page in ["/containers", "/docker", "/podman"] {
+        let answer = rig.get(page).await;
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (301, format!("{page}/").as_str())
         );
     }
     let answer = rig.ask("HEAD", "/", "").await;
@@ -287,7 +295,17 @@ async fn no_method_is_refused() {
         }
     }
     assert_eq!(rig.get("/healthz").await.body, "ok");
-    assert_eq!(rig.ask("DELETE", "/stats/summary", "").await.status, 405);
+    for (method, target, status, text) in [
+        ("DELETE", "/stats/summary", 405, "405: Method Not Allowed"),
+        ("HEAD", "/stats/summary", 405, "405: Method Not Allowed"),
+        ("GET", "/stats/foo", 404, "404: Page Not Found"),
+    ] {
+        let answer = rig.ask(method, target, "").await;
+        assert_eq!((answer.status, answer.body.as_str()), (status, text));
+        assert_eq!(answer.header("x-content-type-options"), "");
+    }
+    let odd = rig.get("/metrics/cadvisor?type=foo&count=x").await;
+    assert_eq!(odd.status, 200, "the kubelet's page knows no options");
 }
 
 #[tokio::test]
@@ -442,6 +460,22 @@ async fn events_of_the_past() {
                 "{version} {query}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn messages_for_those_who_ask() {
+    let rig = Rig::new();
+    let accept = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.3";
+    for page in ["/metrics", "/metrics/cadvisor"] {
+        let answer = rig.ask_with("GET", page, "", &[("accept", accept)]).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(
+            answer.header("content-type"),
+            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=allow-utf-8"
+        );
+        // A length of three bytes, then the family's name.
+        assert_eq!(answer.bytes[3..6], [10, 1, b'x'], "{page}");
     }
 }
 

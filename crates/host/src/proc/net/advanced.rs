@@ -134,6 +134,7 @@ pub fn parse_advanced_tcp(
 
 /// Fills the first [`FROM_SNMP`] values.
 pub fn parse_snmp(text: &[u8], out: &mut AdvancedTcp) -> Result<(), Malformed> {
+    let text = parse::whole_lines(text)?;
     let (names, values) = (
         &ADVANCED_TCP_NAMES[..FROM_SNMP],
         &mut out.values[..FROM_SNMP],
@@ -143,6 +144,7 @@ pub fn parse_snmp(text: &[u8], out: &mut AdvancedTcp) -> Result<(), Malformed> {
 
 /// Fills the values after the first [`FROM_SNMP`].
 pub fn parse_netstat(text: &[u8], out: &mut AdvancedTcp) -> Result<(), Malformed> {
+    let text = parse::whole_lines(text)?;
     let (names, values) = (
         &ADVANCED_TCP_NAMES[FROM_SNMP..],
         &mut out.values[FROM_SNMP..],

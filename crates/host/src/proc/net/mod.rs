@@ -79,6 +79,7 @@ pub struct Interface {
 
 /// Fills `out` with the interfaces that count, in the kernel's order.
 pub fn parse_dev(text: &[u8], out: &mut Vec<Interface>) -> Result<(), Malformed> {
+    let text = parse::whole_lines(text)?;
     /// bytes packets errs drop fifo frame compressed multicast, then the same eight for sending.
     const COLUMNS: usize = 16;
     out.clear();

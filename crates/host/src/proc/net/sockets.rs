@@ -58,6 +58,7 @@ impl TcpStates {
 }
 
 pub fn parse_tcp(text: &[u8]) -> Result<TcpStates, Malformed> {
+    let text = parse::whole_lines(text)?;
     let mut states = TcpStates::default();
     for (index, line) in rows(text) {
         // sl local_address rem_address st …
@@ -84,6 +85,7 @@ pub struct UdpStats {
 }
 
 pub fn parse_udp(text: &[u8]) -> Result<UdpStats, Malformed> {
+    let text = parse::whole_lines(text)?;
     let mut stats = UdpStats::default();
     for (index, line) in rows(text) {
         let row = parse_udp_row(line).ok_or_else(|| Malformed::at(index, line))?;
