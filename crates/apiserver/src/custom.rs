@@ -52,6 +52,13 @@ impl Custom {
         &self.definition.versions[self.version]
     }
 
+    /// The fields of an object that a version of the definition does not know.
+    pub fn unknown_to(&self, api_version: &str, object: &Value) -> Vec<String> {
+        let name = api_version.rsplit('/').next().unwrap_or_default();
+        let version = self.definition.versions.iter().find(|one| one.name == name);
+        version.map_or_else(Vec::new, |version| version.unknown(object))
+    }
+
     pub fn types(&self) -> (&Types, &Shape) {
         (&self.types, &self.shape)
     }
@@ -108,7 +115,15 @@ impl Kind for Custom {
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
+        let namespaced = self.version().resource.namespaced();
+        let meta = &new["metadata"];
+        let mut errors = metadata::validate_metadata_update(meta, &old["metadata"]);
+        if !meta["resourceVersion"].is_null() {
+            // Three come by and look at it, and each says what is wrong.
+            errors.extend(errors.clone());
+            let rule = NameRule::Subdomain;
+            errors.extend(metadata::validate_metadata_create(meta, namespaced, rule));
+        }
         let (new, old) = (self.whole(new), self.whole(old));
         errors.extend(self.version().validate_update(&new, &old));
         errors

@@ -1,13 +1,12 @@
 //! Validating admission policies at work: rules in the Common Expression Language that new and changed objects must obey.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use cel::{Context, Env, Program, Value as Cel, extensions};
+use cel::{Context, Value as Cel};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::crd::rules::add_functions;
+use crate::expressions;
 use crate::kinds::Lookup;
 use crate::kinds::metadata::selects;
 use crate::rest::{Call, meta};
@@ -141,8 +140,7 @@ impl<'a> Request<'a> {
 
     /// The variables that every expression knows.
     fn context(&self) -> Context<'static, 'static> {
-        let mut context = Context::with_env(environment());
-        add_functions(&mut context);
+        let mut context = plimsoll_expressions::context();
         let resource = &self.call.served.resource;
         let named = |object: &Value| {
             let mut object = object.clone();
@@ -176,23 +174,22 @@ fn cel_of(value: &Value) -> Cel {
     cel::to_value(value).unwrap_or(Cel::Null)
 }
 
-fn environment() -> Arc<Env> {
-    let mut env = Env::stdlib();
-    // Both are there in every version of the language that people know.
-    let _ = env.add_extension(extensions::strings);
-    let _ = env.add_extension(extensions::lists);
-    Arc::new(env)
-}
+/// What expressions may speak of.
+const VARIABLES: [&str; 5] = [
+    "object",
+    "oldObject",
+    "namespaceObject",
+    "request",
+    "variables",
+];
 
 /// What to say of the first rule that does not hold, and for which reason; `None` where all do.
 fn violation(policy: &Value, request: &Request<'_>) -> Option<(String, String)> {
     let mut context = request.context();
     let strict = policy["failurePolicy"] != "Ignore";
     let run = |source: &str, context: &Context<'_, '_>| -> Result<Cel, String> {
-        let program: Program = environment()
-            .compile(source)
-            .map_err(|error| error.to_string())?;
-        program.execute(context).map_err(|error| error.to_string())
+        let program = expressions::compile(source, &VARIABLES)?;
+        program.evaluate(context).map_err(|error| error.to_string())
     };
     let items = |list: &str| policy[list].as_array().into_iter().flatten();
     let text = |object: &Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();

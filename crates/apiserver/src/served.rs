@@ -150,6 +150,25 @@ impl Served {
         matches!(self.model, Model::Custom(_))
     }
 
+    /// The fields of an object that another version of a custom resource, in which somebody owns some, does not know.
+    pub fn unknown_to_owners(&self, live: &Value, object: &Value) -> Vec<String> {
+        let Model::Custom(custom) = &self.model else {
+            return Vec::new();
+        };
+        let own = self.resource.api_version();
+        let owners = live["metadata"]["managedFields"].as_array();
+        let mut versions = owners
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry["apiVersion"].as_str())
+            .filter(|version| *version != own);
+        versions
+            .find_map(|version| {
+                Some(custom.unknown_to(version, object)).filter(|all| !all.is_empty())
+            })
+            .unwrap_or_default()
+    }
+
     pub fn kind(&self) -> &dyn Kind {
         match &self.model {
             Model::Builtin { kind, .. } => *kind,

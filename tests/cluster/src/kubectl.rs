@@ -124,12 +124,12 @@ fn is_age(word: &str) -> bool {
     let digits = word.chars().filter(char::is_ascii_digit).count();
     let units = word
         .chars()
-        .filter(|letter| "smhd".contains(*letter))
+        .filter(|letter| "smhdy".contains(*letter))
         .count();
     digits > 0
         && units > 0
         && digits + units == word.len()
-        && word.ends_with(|letter: char| "smhd".contains(letter))
+        && word.ends_with(|letter: char| "smhdy".contains(letter))
 }
 
 /// `describe` writes times as `Mon, 02 Jan 2006 15:04:05 +0000`.

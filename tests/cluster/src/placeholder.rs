@@ -113,14 +113,6 @@ pub fn uuid(text: &str) -> Option<usize> {
     fits.then_some(LENGTH)
 }
 
-/// Length of an age in years and days that a text starts with: tomorrow it is another one.
-pub fn years(text: &str) -> Option<usize> {
-    let (years, rest) = text.split_once('y')?;
-    let (days, _) = rest.split_once('d')?;
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number(years) && is_number(days)).then_some(years.len() + days.len() + 2)
-}
-
 /// Length of the RFC 3339 time in UTC that a text starts with.
 pub fn time(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();

@@ -1,6 +1,7 @@
 //! Custom resources: what a CustomResourceDefinition makes the server serve, and how its objects are read, checked
 //! and shown. Everything is a pure function of the definition and the objects.
 
+mod declared;
 mod findings;
 mod formats;
 mod lists;
@@ -22,12 +23,21 @@ use crate::field::{FieldError, Path};
 use crate::resource::{Resource, Scope, Subresource};
 use crate::table;
 use crate::table::jsonpath::JsonPath;
+pub(crate) use declared::{declared, variables};
 use scale::Scale;
 use schema::Schema;
+pub(crate) use shape::write_whole_numbers_so;
 
 /// What a schema has against a value at `path`.
 pub fn objections(schema: &Value, value: &Value, path: &Path) -> Vec<FieldError> {
     validate::validate(&Schema::read(schema), value, None, path)
+}
+
+/// Whether a value has fields that its schema does not know.
+pub fn has_unknown(schema: &Value, value: &Value) -> bool {
+    let mut value = serde_json::json!({ "value": value });
+    let whole = serde_json::json!({"properties": {"value": schema}});
+    !shape::prune(&mut value, &Schema::read(&whole)).is_empty()
 }
 
 /// A definition, ready to serve.

@@ -1,13 +1,13 @@
 //! `x-kubernetes-validations`: rules in the Common Expression Language that objects of a schema must satisfy.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use cel::extractors::This;
 use cel::objects::OptionalValue;
-use cel::{Context, Env, ExecutionError, Program, Value as Cel, extensions};
-use regex::Regex;
+use cel::{Context, ExecutionError, Value as Cel};
+use plimsoll_expressions::{Expression, Type};
 use serde_json::Value;
 
+use super::declared::{declared, variables};
 use super::schema::{Additional, Schema};
 use super::visible::convert;
 use crate::field::{FieldError, Path};
@@ -17,49 +17,43 @@ use crate::field::{FieldError, Path};
 pub struct Rule {
     text: String,
     /// `None`: it uses what this server does not know, and is not held against anybody.
-    program: Option<Program>,
+    program: Option<Expression>,
     uses_old: bool,
     optional_old: bool,
     message: String,
-    message_program: Option<Program>,
+    message_program: Option<Expression>,
     reason: String,
     /// `a.b`, from the object that the rule is about.
     field: String,
 }
 
 impl Rule {
-    pub fn read(rule: &Value, properties: bool) -> Self {
+    /// A rule of this schema; `root`: which is that of a whole object.
+    pub fn read(rule: &Value, schema: &Value, root: bool) -> Self {
         let text = |field: &str| rule[field].as_str().unwrap_or_default().trim().to_owned();
-        let compile = |source: &str| match environment().compile(source) {
-            Ok(program) if unknown_function(&program).is_none() => Some(program),
-            Ok(program) => {
-                let function = unknown_function(&program).unwrap_or_default();
-                tracing::warn!(
-                    rule = source,
-                    function,
-                    "rule uses an unknown function and is ignored"
-                );
-                None
-            }
-            Err(error) => {
-                tracing::warn!(rule = source, %error, "rule cannot be read and is ignored");
-                None
-            }
+        let optional_old = rule["optionalOldSelf"] == true;
+        let own = declared(schema, root).unwrap_or(Type::Dyn);
+        let variables = variables(own, optional_old);
+        let compile = |source: &str| {
+            let compiled = Expression::compile(source, &variables);
+            let warn =
+                |error| tracing::warn!(rule = source, %error, "rule cannot be read and is ignored");
+            compiled.map_err(warn).ok()
         };
         let program = compile(&text("rule"));
         let message_expression = text("messageExpression");
         Self {
             uses_old: program
                 .as_ref()
-                .is_some_and(|program| program.references().has_variable("oldSelf")),
+                .is_some_and(|program| program.uses("oldSelf")),
             program,
-            optional_old: rule["optionalOldSelf"] == true,
+            optional_old,
             message: text("message"),
             message_program: (!message_expression.is_empty())
                 .then(|| compile(&message_expression))
                 .flatten(),
             reason: text("reason"),
-            field: normalised(&text("fieldPath"), properties),
+            field: normalised(&text("fieldPath"), schema["properties"].is_object()),
             text: text("rule"),
         }
     }
@@ -92,136 +86,13 @@ fn normalised(path: &str, properties: bool) -> String {
     out
 }
 
-fn environment() -> &'static Arc<Env> {
-    static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| {
-        let mut env = Env::stdlib();
-        // As in cel-go, of a repeated key the last one counts.
-        env.set_error_on_duplicate_map_keys(false);
-        let added = env
-            .add_extension(extensions::strings)
-            .and_then(|()| env.add_extension(extensions::lists))
-            .and_then(|()| env.add_extension(extensions::math));
-        if let Err(error) = added {
-            tracing::warn!(%error, "functions for rules are missing");
-        }
-        Arc::new(env)
-    })
-}
-
-/// Functions that make values of types which are not known here.
-const UNKNOWN: [&str; 9] = [
-    "duration",
-    "timestamp",
-    "quantity",
-    "url",
-    "isURL",
-    "ip",
-    "cidr",
-    "semver",
-    "isSemver",
-];
-
-fn unknown_function(program: &Program) -> Option<&'static str> {
-    let references = program.references();
-    UNKNOWN
-        .into_iter()
-        .find(|function| references.has_function(function))
-}
-
-/// The functions that Kubernetes adds to those of the language are added to every context.
 fn context(own: &Cel, old: Option<Cel>) -> Context<'static, 'static> {
-    let mut context = Context::with_env(environment().clone());
+    let mut context = plimsoll_expressions::context();
     context.add_variable_from_value("self", own.clone());
     if let Some(old) = old {
         context.add_variable_from_value("oldSelf", old);
     }
-    add_functions(&mut context);
     context
-}
-
-/// Functions that Kubernetes adds to those of the language.
-pub fn add_functions(context: &mut Context<'static, 'static>) {
-    // The names are free, so nothing can refuse them.
-    let _ = context.add_function("matches", matches);
-    let _ = context.add_function("find", find);
-    let _ = context.add_function("findAll", find_all);
-    let _ = context.add_function("isSorted", |This(list): This<Arc<Vec<Cel>>>| {
-        list.is_sorted_by(|a, b| a.partial_cmp(b).is_some_and(std::cmp::Ordering::is_le))
-    });
-    let _ = context.add_function("sum", sum);
-    let _ = context.add_function("min", |This(list): This<Arc<Vec<Cel>>>| {
-        extreme(&list, "min", std::cmp::Ordering::Less)
-    });
-    let _ = context.add_function("max", |This(list): This<Arc<Vec<Cel>>>| {
-        extreme(&list, "max", std::cmp::Ordering::Greater)
-    });
-    let _ = context.add_function("isIP", |text: Arc<String>| {
-        text.parse::<std::net::IpAddr>().is_ok()
-    });
-    let _ = context.add_function("isCIDR", |text: Arc<String>| super::formats::is_cidr(&text));
-    let _ = context.add_function("isQuantity", |text: Arc<String>| {
-        text.parse::<plimsoll_api::quantity::Quantity>().is_ok()
-    });
-}
-
-fn regex(text: &str, function: &str) -> Result<Regex, ExecutionError> {
-    Regex::new(text).map_err(|error| ExecutionError::function_error(function, error))
-}
-
-fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
-    Ok(regex(&pattern, "matches")?.is_match(&text))
-}
-
-fn find(
-    This(text): This<Arc<String>>,
-    pattern: Arc<String>,
-) -> Result<Arc<String>, ExecutionError> {
-    let found = regex(&pattern, "find")?
-        .find(&text)
-        .map(|found| found.as_str().to_owned());
-    Ok(Arc::new(found.unwrap_or_default()))
-}
-
-fn find_all(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<Cel, ExecutionError> {
-    let found: Vec<Cel> = regex(&pattern, "findAll")?
-        .find_iter(&text)
-        .map(|found| found.as_str().into())
-        .collect();
-    Ok(Cel::List(Arc::new(found)))
-}
-
-fn sum(This(list): This<Arc<Vec<Cel>>>) -> Result<Cel, ExecutionError> {
-    let mut whole = 0i64;
-    let mut float = None;
-    for item in list.iter() {
-        match item {
-            Cel::Int(value) => {
-                whole = whole
-                    .checked_add(*value)
-                    .ok_or_else(|| ExecutionError::function_error("sum", "integer overflow"))?;
-            }
-            Cel::Float(value) => *float.get_or_insert(0.0) += *value,
-            other => return Err(ExecutionError::unsupported_target_type(other.clone())),
-        }
-    }
-    Ok(float.map_or(Cel::Int(whole), Cel::Float))
-}
-
-fn extreme(
-    list: &[Cel],
-    function: &str,
-    wanted: std::cmp::Ordering,
-) -> Result<Cel, ExecutionError> {
-    let mut best: Option<&Cel> = None;
-    for item in list {
-        if best.is_none_or(|best| item.partial_cmp(best) == Some(wanted)) {
-            best = Some(item);
-        }
-    }
-    best.cloned().ok_or_else(|| {
-        ExecutionError::function_error(function, format!("{function} called on empty list"))
-    })
 }
 
 /// Checks a value and all within it. `root`: it is an object of the API, whose metadata rules can see in part.
@@ -291,11 +162,9 @@ fn check_here(
             earlier.clone()
         };
         let context = context(&own, old_value);
-        match program.execute(&context) {
+        match program.evaluate(&context) {
             Ok(Cel::Bool(true)) => continue,
             Ok(_) => {}
-            // As for rules that were found to be beyond us when they were read.
-            Err(ExecutionError::UndeclaredReference(_)) => continue,
             Err(error) => {
                 let words = evaluation_error(&error, rule.name());
                 errors.push(FieldError::invalid(path, type_name, words));
@@ -328,7 +197,7 @@ fn message(rule: &Rule, context: &Context<'_, '_>) -> String {
     /// Longer messages are not used.
     const MAX_MESSAGE: usize = 5 * 1024;
     if let Some(program) = &rule.message_program
-        && let Ok(Cel::String(text)) = program.execute(context)
+        && let Ok(Cel::String(text)) = program.evaluate(context)
     {
         let text = text.trim();
         if !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE {

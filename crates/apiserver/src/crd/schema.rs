@@ -104,11 +104,17 @@ impl Type {
 }
 
 impl Schema {
+    /// Reads the schema of a whole object.
     pub fn read(schema: &Value) -> Self {
+        Self::read_part(schema, true)
+    }
+
+    fn read_part(schema: &Value, root: bool) -> Self {
+        let part = |schema: &Value| Self::read_part(schema, false);
         let flag = |name: &str| schema[name] == true;
         let several = |name: &str| -> Vec<Schema> {
             let list = schema[name].as_array();
-            list.into_iter().flatten().map(Schema::read).collect()
+            list.into_iter().flatten().map(part).collect()
         };
         let types = if flag("x-kubernetes-int-or-string") {
             vec![Type::Integer, Type::String]
@@ -125,18 +131,14 @@ impl Schema {
             properties: properties
                 .into_iter()
                 .flatten()
-                .map(|(name, schema)| (name.clone(), Schema::read(schema)))
+                .map(|(name, schema)| (name.clone(), part(schema)))
                 .collect(),
             additional: match &schema["additionalProperties"] {
-                Value::Object(_) => {
-                    Additional::Of(Box::new(Schema::read(&schema["additionalProperties"])))
-                }
+                Value::Object(_) => Additional::Of(Box::new(part(&schema["additionalProperties"]))),
                 Value::Bool(true) => Additional::Any,
                 _ => Additional::Unsaid,
             },
-            items: schema
-                .get("items")
-                .map(|items| Box::new(Schema::read(items))),
+            items: schema.get("items").map(|items| Box::new(part(items))),
             preserve_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             embedded: flag("x-kubernetes-embedded-resource"),
             list: match schema["x-kubernetes-list-type"].as_str() {
@@ -157,12 +159,12 @@ impl Schema {
             all_of: several("allOf"),
             any_of: several("anyOf"),
             one_of: several("oneOf"),
-            not: schema.get("not").map(|not| Box::new(Schema::read(not))),
+            not: schema.get("not").map(|not| Box::new(part(not))),
             rules: schema["x-kubernetes-validations"]
                 .as_array()
                 .into_iter()
                 .flatten()
-                .map(|rule| Rule::read(rule, properties.is_some()))
+                .map(|rule| Rule::read(rule, schema, root))
                 .collect(),
             types,
         }

@@ -22,6 +22,23 @@ pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     pruner.dropped
 }
 
+/// `1.0` is kept as `1`, which is how Go writes it.
+pub fn write_whole_numbers_so(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let whole = number.as_f64().filter(|_| number.is_f64());
+            // Beyond this not every whole number is a float.
+            let exact = whole.filter(|float| float.fract() == 0.0 && float.abs() < 9e15);
+            if let Some(float) = exact {
+                *value = (float as i64).into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_so),
+        Value::Object(map) => map.values_mut().for_each(write_whole_numbers_so),
+        _ => {}
+    }
+}
+
 struct Pruner {
     path: String,
     dropped: Vec<String>,

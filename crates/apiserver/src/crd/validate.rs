@@ -196,7 +196,11 @@ fn check_number(out: &mut Findings, schema: &Schema, value: &Value, name: &str) 
             None if factor < 1.0 => (1.0 / factor * number).fract() == 0.0,
             None => (number / factor).fract() == 0.0,
         };
-        if !multiple {
+        if value.is_i64() && factor.trunc() == 0.0 {
+            // The original makes a whole number of the factor of a whole number, and then of nothing else.
+            let words = format!("factor MultipleOf declared for {name} must be positive: 0");
+            out.add(name, words, Kind::Invalid(0.into()));
+        } else if !multiple {
             let words = format!("should be a multiple of {}", shown(factor));
             out.invalid(name, words, value.clone());
         }

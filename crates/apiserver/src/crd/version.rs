@@ -38,6 +38,11 @@ impl Version {
         Ok(objections)
     }
 
+    /// The fields of an object that this version does not know.
+    pub fn unknown(&self, object: &Value) -> Vec<String> {
+        shape::prune(&mut object.clone(), &self.schema)
+    }
+
     pub fn fill_defaults(&self, value: &mut Value) {
         shape::fill_defaults(value, &self.schema);
     }

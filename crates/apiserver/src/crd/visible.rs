@@ -5,6 +5,8 @@ use std::sync::Arc;
 use base64::Engine;
 use cel::Value as Cel;
 use cel::objects::{Key, Map};
+use plimsoll_expressions::time;
+use plimsoll_expressions::values::{Moment, Span};
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -34,6 +36,16 @@ pub fn convert(schema: &Schema, value: &Value, root: bool) -> Cel {
             Some((format, _)) if format == "byte" => {
                 let decoded = base64::engine::general_purpose::STANDARD.decode(text);
                 Cel::Bytes(Arc::new(decoded.unwrap_or_default()))
+            }
+            Some((format, _)) if format == "duration" => match time::duration(text) {
+                Some(nanos) => Span(nanos).value(),
+                None => Cel::Null,
+            },
+            Some((format, _)) if matches!(format.as_str(), "date" | "date-time") => {
+                match time::of_field(format, text) {
+                    Some(moment) => Moment(moment).value(),
+                    None => Cel::Null,
+                }
             }
             _ => text.as_str().into(),
         },
@@ -91,7 +103,7 @@ fn add_meta(fields: &mut FxHashMap<Key, Cel>, name: &str, value: &Value) {
 }
 
 /// A property's name as an identifier; `None` for those that rules cannot name.
-fn escape(name: &str) -> Option<String> {
+pub fn escape(name: &str) -> Option<String> {
     const RESERVED: [&str; 21] = [
         "true",
         "false",

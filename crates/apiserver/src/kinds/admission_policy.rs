@@ -121,13 +121,14 @@ fn compiles(expression: &At<'_>, spec: &At<'_>, wanted: &[&str], errors: &mut Er
     if !spec.get("variables").is_empty() {
         variables.push("variables");
     }
-    if let Some(complaint) = expressions::complaint(expression.text(), &variables) {
-        errors.invalid(expression, expression.text(), complaint);
-        return;
-    }
-    if let Some(found) =
-        expressions::literal(expression.text(), wanted).filter(|_| !wanted.is_empty())
-    {
+    let compiled = match expressions::compile(expression.text(), &variables) {
+        Ok(compiled) => compiled,
+        Err(complaint) => {
+            errors.invalid(expression, expression.text(), complaint);
+            return;
+        }
+    };
+    if let Some(found) = expressions::other_than(&compiled, wanted).filter(|_| !wanted.is_empty()) {
         let wanted = match wanted {
             [one] => (*one).to_owned(),
             many => format!("one of [{}]", many.join(" ")),

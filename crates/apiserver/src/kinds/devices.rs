@@ -194,11 +194,16 @@ fn selectors(selectors: &At<'_>, errors: &mut Errors) {
         let expression = cel.get("expression");
         if !cel.is_set() {
             errors.required(&cel, "");
-        } else if let Some(complaint) = expressions::complaint(expression.text(), &["device"]) {
-            errors.invalid(&expression, expression.text(), complaint);
-        } else if let Some(other) = expressions::literal(expression.text(), &["bool"]) {
-            let detail = format!("must evaluate to bool or the unknown type, not {other}");
-            errors.invalid(&expression, expression.text(), detail);
+            continue;
+        }
+        match expressions::compile(expression.text(), &["device"]) {
+            Err(complaint) => errors.invalid(&expression, expression.text(), complaint),
+            Ok(compiled) => {
+                if let Some(other) = expressions::other_than(&compiled, &["bool"]) {
+                    let detail = format!("must evaluate to bool or the unknown type, not {other}");
+                    errors.invalid(&expression, expression.text(), detail);
+                }
+            }
         }
     }
 }

@@ -281,6 +281,13 @@ static SIGNING_REQUEST: Rules = Rules {
         });
         if signer.is_empty() {
             errors.required(&signer, "");
+        } else if let Some((domain, path)) = signer.text().split_once('/')
+            && !path.is_empty()
+            && !path.contains('/')
+            && !domain.contains('.')
+        {
+            let detail = "should be a domain with at least two segments separated by dots";
+            errors.invalid(&signer, domain, detail);
         } else if !well_formed {
             errors.invalid(
                 &signer,

@@ -22,6 +22,8 @@ pub struct BodyKind {
     pub group: &'static str,
     pub version: &'static str,
     pub kind: &'static str,
+    /// Versions that are read as if they were this one.
+    pub older: &'static [&'static str],
 }
 
 impl BodyKind {
@@ -38,6 +40,7 @@ const BINDING: BodyKind = BodyKind {
     group: "",
     version: "v1",
     kind: "Binding",
+    older: &[],
 };
 
 impl Call<'_> {
@@ -64,7 +67,8 @@ impl Call<'_> {
                 of.kind
             ))
         };
-        if kind != of.kind || version != own_version {
+        let is_known = version == own_version || of.older.contains(&version.as_str());
+        if kind != of.kind || !is_known {
             let catalogue = self.server.catalogue();
             return Err(refuse(
                 catalogue.why_not(&kind, &version, of.group, of.kind),
@@ -105,6 +109,7 @@ impl Call<'_> {
             group: "",
             version: "v1",
             kind: "Status",
+            older: &[],
         };
         let mut answer = self.foreign_answer(StatusCode::CREATED, of, status);
         answer::add_warnings(&mut answer, warnings);
@@ -320,6 +325,7 @@ const TOKEN_REQUEST: BodyKind = BodyKind {
     group: "authentication.k8s.io",
     version: "v1",
     kind: "TokenRequest",
+    older: &[],
 };
 
 /// POST to a service account's `token`.

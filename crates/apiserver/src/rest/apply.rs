@@ -27,39 +27,53 @@ pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         .map(|decoded| decoded.objections)
         .unwrap_or_default();
     let mut warnings = Vec::new();
-    match options.validation {
-        FieldValidation::Strict if !parsed.repeated.is_empty() => {
-            return Err(Failure::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: {}",
-                go_unmarshal_errors(&parsed.repeated)
-            )));
-        }
-        // Built-in types refuse what they do not know in any case, in words of their own.
-        FieldValidation::Strict if call.served.is_custom() && !strict.is_empty() => {
-            return Err(Failure::bad_request(format!(
-                "strict decoding error: {}",
-                strict.join(", ")
-            )));
-        }
-        FieldValidation::Warn => {
-            warnings = parsed.repeated;
-            warnings.extend(strict);
-        }
-        _ => {}
+    if options.validation == FieldValidation::Warn {
+        warnings.clone_from(&parsed.repeated);
+        warnings.extend(strict.iter().cloned());
     }
-    check_identity(call, &applied)?;
+    // What the types say against the fields comes before all of this.
+    let settled = |object: Value| -> Result<Value, Failure> {
+        if options.validation == FieldValidation::Strict {
+            refuse_loosely_written(call, &parsed.repeated, &strict)?;
+        }
+        check_identity(call, &applied)?;
+        Ok(object)
+    };
     let key = call.key();
     if call.server.store().get(&call.served.shelf, &key).is_none() {
-        return create(call, &applied, &options, warnings).await;
+        let object = |call: &Call<'_>| settled(merged(call, None, &applied)?);
+        return create(call, &applied, &options, object, warnings).await;
     }
     let written = change_tracked(call, &options, &mut warnings, |current, _| {
         if current.is_null() {
             return Err(call.not_found());
         }
-        merged(call, Some(current), &applied)
+        settled(merged(call, Some(current), &applied)?)
     })
     .await?;
     call.written_answer(StatusCode::OK, &written.object, &warnings)
+}
+
+/// Fields that are there twice, or that a custom resource does not have.
+fn refuse_loosely_written(
+    call: &Call<'_>,
+    repeated: &[String],
+    strict: &[String],
+) -> Result<(), Failure> {
+    if !repeated.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "error strict decoding YAML: error converting YAML to JSON: {}",
+            go_unmarshal_errors(repeated)
+        )));
+    }
+    // Built-in types refuse what they do not know in any case, in words of their own.
+    if call.served.is_custom() && !strict.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "strict decoding error: {}",
+            strict.join(", ")
+        )));
+    }
+    Ok(())
 }
 
 /// Any YAML is read, and has to be an object.
@@ -81,6 +95,7 @@ async fn create(
     call: &Call<'_>,
     applied: &Value,
     options: &WriteOptions,
+    object: impl Fn(&Call<'_>) -> Result<Value, Failure>,
     mut warnings: Vec<String>,
 ) -> Result<Answer, Failure> {
     if !call.path.subresource.is_empty() {
@@ -96,7 +111,7 @@ async fn create(
             ),
         ));
     }
-    let mut object = merged(call, None, applied)?;
+    let mut object = object(call)?;
     // There is nothing yet that it could be the version of.
     metadata_of(&mut object).remove("resourceVersion");
     settle_namespace(call, &mut object)?;
@@ -116,6 +131,9 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
     call.tracking(&call.path.subresource, |tracking| {
         let manager = call.manager();
         let object = tracking.apply(live.as_ref(), applied, &manager, force, &now)?;
+        if let Some(live) = &live {
+            refuse_unknown_to_owners(call, live, &object)?;
+        }
         let decoded = call
             .served
             .normalised(&object)
@@ -125,6 +143,26 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
         call.served.settle(&mut object);
         Ok(object)
     })
+}
+
+/// Others own fields in versions of theirs, which have to be able to say all of it.
+fn refuse_unknown_to_owners(call: &Call<'_>, live: &Value, object: &Value) -> Result<(), Failure> {
+    let unknown = call.served.unknown_to_owners(live, object);
+    let words = |field: &String| format!(".{field}: field not declared in schema");
+    let words = match unknown.as_slice() {
+        [] => return Ok(()),
+        [one] => words(one),
+        many => {
+            let lines: Vec<String> = many
+                .iter()
+                .map(|field| format!("\n  {}", words(field)))
+                .collect();
+            format!("errors:{}", lines.concat())
+        }
+    };
+    Err(Failure::server_error(format!(
+        "failed to convert new object: {words}"
+    )))
 }
 
 fn check_identity(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {

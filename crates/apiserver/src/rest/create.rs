@@ -77,7 +77,8 @@ pub async fn insert_new(
         let version = meta(&attempt, "resourceVersion");
         if version == "0" {
             metadata_of(&mut attempt).remove("resourceVersion");
-        } else if !version.is_empty() {
+        } else if !version.is_empty() && !options.dry_run {
+            // Only what is to be stored is refused for it.
             return Err(Failure::server_error(
                 "resourceVersion should not be set on objects to be created",
             ));

@@ -16,6 +16,7 @@ const EVICTION: BodyKind = BodyKind {
     group: "policy",
     version: "v1",
     kind: "Eviction",
+    older: &["policy/v1beta1"],
 };
 const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// So many pods may be on their way out under one budget.

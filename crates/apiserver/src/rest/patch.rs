@@ -77,6 +77,12 @@ fn patched(
 ) -> Result<(Value, Vec<String>), Failure> {
     let mut whole = current.clone();
     call.say_what_it_is(&mut whole);
+    // It may be kept with fields that this version of a custom resource does not have, which are not the patch's.
+    if call.served.is_custom()
+        && let Ok(decoded) = call.served.normalised(&whole)
+    {
+        whole = decoded.value;
+    }
     let (types, shape) = call.served.types();
     let strict = options.validation != FieldValidation::Ignore;
     let mut patched = patch::apply(kind, types, shape, &whole, body, strict)?;

@@ -27,6 +27,7 @@ const SCALE: BodyKind = BodyKind {
     group: "autoscaling",
     version: "v1",
     kind: "Scale",
+    older: &[],
 };
 
 /// How an object becomes a Scale and back.

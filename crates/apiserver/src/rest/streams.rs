@@ -113,10 +113,8 @@ fn hosted(call: &Call<'_>, pod: &Value) -> Result<Failure, Failure> {
 }
 
 fn unreachable(call: &Call<'_>, node: &str) -> Result<Failure, Failure> {
-    let subject = Subject {
-        group: "",
-        kind: "nodes",
-    };
+    // The original names the resource that was asked for, even where it is a pod's node that is missing.
+    let subject = call.served.resource.as_subject();
     let found = call.server.get("nodes", "", node);
     let found = found.ok_or_else(|| Failure::not_found(subject, node))?;
     let has_address = found["status"]["addresses"]

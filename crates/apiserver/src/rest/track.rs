@@ -28,6 +28,13 @@ impl Call<'_> {
         self.tracking(&self.path.subresource, |tracking| {
             tracking.update(live, object, &self.manager(), &now);
         });
+        // Who owns what in a version that cannot say it is not kept, nor is anything else about owners: the original
+        // gives up on all of it.
+        if live.is_some_and(|live| !self.served.unknown_to_owners(live, object).is_empty())
+            && let Some(meta) = object["metadata"].as_object_mut()
+        {
+            meta.remove("managedFields");
+        }
         forget_what_it_is(object);
     }
 

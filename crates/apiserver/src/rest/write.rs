@@ -79,6 +79,14 @@ impl Call<'_> {
         Err(refused)
     }
 
+    /// Numbers of custom resources are judged as they came and kept as they are written.
+    fn as_written(&self, mut object: Value) -> Value {
+        if self.served.is_custom() {
+            crate::crd::write_whole_numbers_so(&mut object);
+        }
+        object
+    }
+
     /// Stores a new object. `object` is prepared and valid.
     pub async fn store_new(
         &self,
@@ -86,6 +94,7 @@ impl Call<'_> {
         object: Value,
         dry_run: bool,
     ) -> Result<Value, Stopped> {
+        let object = self.as_written(object);
         let store = self.server.store();
         let name = key.rsplit('/').next().unwrap_or_default();
         if dry_run {
@@ -119,6 +128,7 @@ impl Call<'_> {
         object: Value,
         dry_run: bool,
     ) -> Result<Written, Stopped> {
+        let object = self.as_written(object);
         let store = self.server.store();
         let expect = Expect::Revision(current.revision);
         if self.nothing_holds(&object) {

@@ -191,7 +191,10 @@ impl FieldError {
             Problem::TooMany,
             field,
             &Value::from(actual),
-            &format!("must have at most {max} items"),
+            &format!(
+                "must have at most {max} item{}",
+                if max == 1 { "" } else { "s" }
+            ),
         )
     }
 

@@ -172,6 +172,7 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
     let schema_hoisted = shared(&versions, "schema");
     let subresources_hoisted = shared(&versions, "subresources");
     let columns_hoisted = shared(&versions, "additionalPrinterColumns");
+    let fields_hoisted = shared(&versions, "selectableFields");
     let has_schema = |version: &At<'_>| version.dig(&["schema", "openAPIV3Schema"]).is_set();
     for version in versions.items().filter(|version| !has_schema(version)) {
         errors.required(&version.dig(&["schema", "openAPIV3Schema"]), "");
@@ -197,6 +198,10 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
         }
         if !columns_hoisted {
             parts::columns(&version.get("additionalPrinterColumns"), errors);
+        }
+        if !fields_hoisted {
+            let schema = version.dig(&["schema", "openAPIV3Schema"]);
+            parts::selectable(&version.get("selectableFields"), schema.value, errors);
         }
     }
     let shown = shown_versions(&versions);
@@ -244,6 +249,12 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
             &first.get("additionalPrinterColumns").reported_at(&place),
             errors,
         );
+    }
+    if fields_hoisted {
+        let place = spec.get("selectableFields");
+        let schema = first.dig(&["schema", "openAPIV3Schema"]);
+        let fields = first.get("selectableFields").reported_at(&place);
+        parts::selectable(&fields, schema.value, errors);
     }
     parts::conversion(&spec.get("conversion"), errors);
     if spec.get("preserveUnknownFields").flag() {
@@ -294,6 +305,16 @@ fn deprecation(version: &At<'_>, errors: &mut Errors) {
     }
     refuse(warning.len() > 256, "must be <= 256 characters long");
     refuse(warning.is_empty(), "must not be an empty string");
+    if let Some((at, _)) = warning
+        .text()
+        .char_indices()
+        .find(|(_, letter)| letter.is_control())
+    {
+        let detail = format!(
+            "must only contain printable UTF-8 characters; non-printable character found at index {at}"
+        );
+        refuse(true, &detail);
+    }
 }
 
 fn check_names(given: &At<'_>, errors: &mut Errors) {

@@ -1,5 +1,7 @@
 //! Subresources, printer columns and conversion of custom resources.
 
+use serde_json::Value;
+
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
 
@@ -120,5 +122,20 @@ pub(super) fn conversion(conversion: &At<'_>, errors: &mut Errors) {
             versions.value.clone(),
             "must include at least one of v1, v1beta1",
         ));
+    }
+}
+
+/// Fields that lists can be selected by have to be there, as plain values.
+pub fn selectable(fields: &At<'_>, schema: &Value, errors: &mut Errors) {
+    for field in fields.items() {
+        let path = field.get("jsonPath");
+        let mut found = schema;
+        for name in path.text().trim_start_matches('.').split('.') {
+            found = &found["properties"][name];
+        }
+        if !["boolean", "integer", "string"].contains(&found["type"].as_str().unwrap_or_default()) {
+            let detail = "is an invalid path: does not refer to a valid field";
+            errors.invalid(&path, path.text(), detail);
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! Which schemas custom resources may have: structural ones, that say of every field what it is.
 
+use plimsoll_expressions::Type;
 use serde_json::{Value, json};
 
 use crate::expressions;
+use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::diff;
 
@@ -48,8 +50,14 @@ pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
     if structural.0.is_empty() {
         defaults(&schema, errors);
     }
-    errors.0.append(&mut structural.0);
-    standard(&schema, errors);
+    let mut others = Errors::default();
+    standard(&schema, Level::Root, None, &mut others);
+    // With what cannot be said in a structural schema at all, nothing is said about its structure.
+    let unreadable = |error: &FieldError| error.to_string().ends_with(" is not supported");
+    if !others.0.iter().any(unreadable) {
+        errors.0.append(&mut structural.0);
+    }
+    errors.0.append(&mut others.0);
 }
 
 /// A default has to be what the schema allows.
@@ -59,6 +67,10 @@ fn defaults(schema: &At<'_>, errors: &mut Errors) {
     }
     let default = schema.get("default");
     if default.is_set() {
+        if crate::crd::has_unknown(schema.value, default.value) {
+            let detail = "must not have unknown fields";
+            errors.invalid(&default, default.value.clone(), detail);
+        }
         for error in crate::crd::objections(schema.value, default.value, &default.path()) {
             errors.push(error);
         }
@@ -231,7 +243,8 @@ fn nested(schema: &At<'_>, errors: &mut Errors) {
 }
 
 /// What no schema may say, structural or not.
-fn standard(schema: &At<'_>, errors: &mut Errors) {
+/// `loose`: the list or map whose elements nobody can tell from one version of an object to the next.
+fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, errors: &mut Errors) {
     if !schema.value.is_object() {
         return;
     }
@@ -261,6 +274,11 @@ fn standard(schema: &At<'_>, errors: &mut Errors) {
         );
     }
     let items = schema.get("items");
+    let is_loose = match kind.text() {
+        "array" => schema.get("x-kubernetes-list-type").text() != "map",
+        _ => schema.get("x-kubernetes-map-type").text() == "atomic",
+    };
+    let below = loose.or(is_loose.then_some(schema));
     if items.value.is_array() {
         errors.forbidden(&items, "items must be a schema object and not an array");
     }
@@ -278,19 +296,20 @@ fn standard(schema: &At<'_>, errors: &mut Errors) {
                 "additionalProperties and properties are mutual exclusive",
             );
         }
-        standard(&additional, errors);
+        standard(&additional, Level::Field, below, errors);
     }
     for (_, property) in schema.get("properties").entries() {
-        standard(&property, errors);
+        standard(&property, Level::Field, below, errors);
     }
-    standard(&schema.get("not"), errors);
+    standard(&schema.get("not"), Level::Field, below, errors);
     for list in ["allOf", "oneOf", "anyOf"] {
         for one in schema.get(list).items() {
-            standard(&one, errors);
+            standard(&one, Level::Field, below, errors);
         }
     }
-    standard(&items, errors);
+    standard(&items, Level::Item, below, errors);
     extensions(schema, errors);
+    rules(schema, level == Level::Root, loose, errors);
 }
 
 fn extensions(schema: &At<'_>, errors: &mut Errors) {
@@ -321,14 +340,58 @@ fn extensions(schema: &At<'_>, errors: &mut Errors) {
     }
     errors.optional_choice(&list, &["atomic", "set", "map"]);
     list_map(schema, &list, errors);
+}
+
+/// Rules have to make sense to a compiler that knows the types of the schema.
+fn rules(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut Errors) {
+    let own = crate::crd::declared(schema.value, root).unwrap_or(Type::Dyn);
     for rule in schema.get("x-kubernetes-validations").items() {
-        if rule.get("rule").text().trim().is_empty() {
-            errors.required(&rule.get("rule"), "rule is not specified");
-        } else if let Some(complaint) =
-            expressions::complaint(rule.get("rule").text(), &RULE_VARIABLES)
-        {
-            let shown = diff::compact("ValidationRule", rule.value);
-            errors.invalid_shown(&rule.get("rule"), &shown, complaint);
+        let optional_old = rule.get("optionalOldSelf");
+        let variables = crate::crd::variables(own.clone(), optional_old.flag());
+        let shown = || diff::compact("ValidationRule", rule.value);
+        let source = rule.get("rule");
+        words(&rule, errors);
+        if source.text().trim().is_empty() {
+            errors.required(&source, "rule is not specified");
+        } else {
+            match expressions::compile_with(source.text(), &variables) {
+                Ok(compiled) if compiled.kind == Type::Bool || compiled.kind.is_dyn() => {
+                    let about_change = compiled.uses("oldSelf");
+                    if let Some(list) = loose.filter(|_| about_change) {
+                        let detail = format!(
+                            "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
+                            list.path()
+                        );
+                        errors.invalid(&source, source.text(), detail);
+                    } else if optional_old.is_set() && !about_change {
+                        let detail = "may not be set if oldSelf is not used in rule";
+                        errors.invalid(&optional_old, optional_old.flag(), detail);
+                    }
+                }
+                Ok(_) => {
+                    let detail = "cel expression must evaluate to a bool";
+                    errors.invalid_shown(&source, &shown(), detail);
+                }
+                Err(words) => errors.invalid_shown(&source, &shown(), words),
+            }
+        }
+        let message = rule.get("messageExpression");
+        if !message.is_empty() && !message.text().trim().is_empty() {
+            match expressions::compile_with(message.text(), &variables) {
+                Ok(compiled) if compiled.kind == Type::String || compiled.kind.is_dyn() => {}
+                Ok(_) => {
+                    let detail = "messageExpression must evaluate to a string";
+                    errors.invalid_shown(&message, &shown(), detail);
+                }
+                Err(words) => {
+                    let detail = format!("messageExpression {words}");
+                    errors.invalid_shown(&message, &shown(), detail);
+                }
+            }
+        }
+        if !is_field_of(schema.value, rule.get("fieldPath").text()) {
+            let path = rule.get("fieldPath");
+            errors.invalid(&path, path.text(), "must be a valid path");
         }
         errors.optional_choice(
             &rule.get("reason"),
@@ -342,7 +405,46 @@ fn extensions(schema: &At<'_>, errors: &mut Errors) {
     }
 }
 
-const RULE_VARIABLES: [&str; 2] = ["self", "oldSelf"];
+/// What a rule says when it is broken.
+fn words(rule: &At<'_>, errors: &mut Errors) {
+    let (message, computed) = (rule.get("message"), rule.get("messageExpression"));
+    let is_blank = |at: &At<'_>| !at.is_empty() && at.text().trim().is_empty();
+    if is_blank(&message) {
+        errors.invalid(&message, message.text(), "must be non-empty if specified");
+    } else if message.text().trim().contains('\n') {
+        errors.invalid(&message, message.text(), "must not contain line breaks");
+    } else if message.is_empty() && rule.get("rule").text().trim().contains('\n') {
+        let detail = "message must be specified if rule contains line breaks";
+        errors.required(&message, detail);
+    }
+    if is_blank(&computed) {
+        let detail = "messageExpression must be non-empty if specified";
+        errors.required(&computed, detail);
+    }
+}
+
+/// Whether a path like `.a['b'].c` names a field that the schema has; nothing at all will do, too.
+fn is_field_of(schema: &Value, path: &str) -> bool {
+    let (mut rest, mut schema) = (path.trim(), schema);
+    while !rest.is_empty() {
+        let name;
+        (name, rest) = match (rest.strip_prefix("['"), rest.strip_prefix('.')) {
+            (Some(quoted), _) => match quoted.split_once("']") {
+                Some(split) => split,
+                None => return false,
+            },
+            (_, Some(plain)) => plain.split_at(plain.find(['.', '[']).unwrap_or(plain.len())),
+            _ => return false,
+        };
+        let further = &schema["additionalProperties"];
+        schema = match schema["properties"].get(name) {
+            Some(property) => property,
+            None if further.is_object() => further,
+            None => return false,
+        };
+    }
+    true
+}
 
 fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
     let (keys, items) = (
@@ -354,6 +456,19 @@ fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
         errors.required(list, detail);
     } else if !keys.is_empty() && list.text() != "map" {
         errors.invalid(list, list.text(), detail);
+    }
+    if list.text() == "set" {
+        // Elements of a set are compared as wholes.
+        for (kind, part) in [
+            ("object", "x-kubernetes-map-type"),
+            ("array", "x-kubernetes-list-type"),
+        ] {
+            let at = items.get(part);
+            if items.get("type").text() == kind && at.text() != "atomic" {
+                let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+                errors.invalid(&at, at.value.clone(), detail);
+            }
+        }
     }
     if list.text() != "map" {
         return;

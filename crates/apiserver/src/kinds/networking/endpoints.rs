@@ -17,6 +17,11 @@ pub(super) static ENDPOINT_SLICE: Rules = Rules {
             || !same(&new["metadata"]["labels"], &old["metadata"]["labels"]);
         crate::kinds::raise_generation(new, changed);
     },
+    warnings: |slice, _| {
+        let named = slice["addressType"] == "FQDN";
+        let words = "spec.addressType: FQDN endpoints are deprecated".to_owned();
+        named.then_some(words).into_iter().collect()
+    },
     validate: |slice, errors| {
         slice_kind_and_ports(slice, errors);
         slice_endpoints(slice, errors);

@@ -1,0 +1,175 @@
+//! Durations and moments.
+
+use cel::{ExecutionError, Value};
+use jiff::{SignedDuration, Timestamp, Zoned};
+
+use super::{Call, Found, error, list, string, text, unfit};
+use crate::time;
+use crate::values::{Moment, Span};
+
+const MILLISECOND: i64 = 1_000_000;
+const SECOND: i64 = 1_000 * MILLISECOND;
+
+pub const FUNCTIONS: &[(&str, Call)] = &[
+    ("duration", |args| match args.first() {
+        Some(value) if Span::of(value).is_some() => Ok(value.clone()),
+        Some(Value::Int(nanos)) => Ok(Span(*nanos).value()),
+        _ => time::duration(text(args, 0)?)
+            .map(|nanos| Span(nanos).value())
+            .ok_or_else(|| unconvertible("Duration")),
+    }),
+    ("timestamp", |args| match args.first() {
+        Some(value) if Moment::of(value).is_some() => Ok(value.clone()),
+        Some(Value::Int(seconds)) => Timestamp::from_second(*seconds)
+            .map(|moment| Moment(moment).value())
+            .map_err(|_| error("timestamp", "range error")),
+        _ => time::timestamp(text(args, 0)?)
+            .map(|moment| Moment(moment).value())
+            .ok_or_else(|| unconvertible("Timestamp")),
+    }),
+    ("getFullYear", |args| {
+        Ok(Value::Int(clock(args)?.year().into()))
+    }),
+    ("getMonth", |args| {
+        Ok(Value::Int(i64::from(clock(args)?.month()) - 1))
+    }),
+    ("getDayOfYear", |args| {
+        Ok(Value::Int(i64::from(clock(args)?.day_of_year()) - 1))
+    }),
+    ("getDayOfMonth", |args| {
+        Ok(Value::Int(i64::from(clock(args)?.day()) - 1))
+    }),
+    ("getDate", |args| Ok(Value::Int(clock(args)?.day().into()))),
+    ("getDayOfWeek", |args| {
+        Ok(Value::Int(
+            clock(args)?.weekday().to_sunday_zero_offset().into(),
+        ))
+    }),
+    ("getHours", |args| {
+        part(args, 3_600 * SECOND, |clock| clock.hour().into())
+    }),
+    ("getMinutes", |args| {
+        part(args, 60 * SECOND, |clock| clock.minute().into())
+    }),
+    ("getSeconds", |args| {
+        part(args, SECOND, |clock| clock.second().into())
+    }),
+    ("getMilliseconds", |args| {
+        part(args, MILLISECOND, |clock| clock.millisecond().into())
+    }),
+    ("@time_less", |args| Ok(Value::Bool(order(args)?.is_lt()))),
+    ("@time_less_equals", |args| {
+        Ok(Value::Bool(order(args)?.is_le()))
+    }),
+    ("@time_greater", |args| {
+        Ok(Value::Bool(order(args)?.is_gt()))
+    }),
+    ("@time_greater_equals", |args| {
+        Ok(Value::Bool(order(args)?.is_ge()))
+    }),
+    ("@time_add", |args| added(args, 1)),
+    ("@time_sub", |args| {
+        if let [one, other] = args
+            && let (Some(one), Some(other)) = (Moment::of(one), Moment::of(other))
+        {
+            let between = one.0.duration_since(other.0).as_nanos();
+            return i64::try_from(between)
+                .map(|nanos| Span(nanos).value())
+                .map_err(|_| overflow());
+        }
+        added(args, -1)
+    }),
+    ("@time_string", |args| match args.first() {
+        Some(value) if let Some(span) = Span::of(value) => {
+            let (whole, rest) = (span.0 / SECOND, (span.0 % SECOND).unsigned_abs());
+            let sign = if span.0 < 0 && whole == 0 { "-" } else { "" };
+            let shown = format!("{sign}{whole}.{rest:09}");
+            Ok(string(format!(
+                "{}s",
+                shown.trim_end_matches('0').trim_end_matches('.')
+            )))
+        }
+        Some(value) if let Some(moment) = Moment::of(value) => Ok(string(moment.0.to_string())),
+        _ => Err(unfit()),
+    }),
+    ("@time_int", |args| match args.first() {
+        Some(value) if let Some(moment) = Moment::of(value) => Ok(Value::Int(moment.0.as_second())),
+        Some(value) if let Some(span) = Span::of(value) => Ok(Value::Int(span.0)),
+        _ => Err(unfit()),
+    }),
+    ("@time_sum", |args| {
+        let mut total = 0_i64;
+        for item in list(args, 0)? {
+            let span = Span::of(item).ok_or_else(unfit)?;
+            total = total.checked_add(span.0).ok_or_else(overflow)?;
+        }
+        Ok(Span(total).value())
+    }),
+];
+
+fn overflow() -> ExecutionError {
+    error("", "integer overflow")
+}
+
+/// Whatever is wrong with a text, it is told in these words.
+fn unconvertible(to: &str) -> ExecutionError {
+    let words = format!("type conversion error from 'string' to 'google.protobuf.{to}'");
+    error("", words)
+}
+
+fn clock(args: &[Value]) -> Result<Zoned, ExecutionError> {
+    let moment = args.first().and_then(Moment::of).ok_or_else(unfit)?;
+    let zone = match args.get(1) {
+        Some(_) => Some(text(args, 1)?),
+        None => None,
+    };
+    time::in_zone(moment.0, zone).ok_or_else(|| {
+        error(
+            "",
+            format!("unknown time zone {}", zone.unwrap_or_default()),
+        )
+    })
+}
+
+/// Of a duration how often the unit is in it, of a moment what clocks show.
+fn part(args: &[Value], unit: i64, shown: fn(&Zoned) -> i64) -> Found {
+    match args.first().and_then(Span::of) {
+        Some(span) => Ok(Value::Int(span.0 / unit)),
+        None => Ok(Value::Int(shown(&clock(args)?))),
+    }
+}
+
+fn order(args: &[Value]) -> Result<std::cmp::Ordering, ExecutionError> {
+    let [one, other] = args else {
+        return Err(unfit());
+    };
+    if let (Some(one), Some(other)) = (Span::of(one), Span::of(other)) {
+        return Ok(one.cmp(other));
+    }
+    match (Moment::of(one), Moment::of(other)) {
+        (Some(one), Some(other)) => Ok(one.cmp(other)),
+        _ => Err(unfit()),
+    }
+}
+
+fn added(args: &[Value], sign: i64) -> Found {
+    let [one, other] = args else {
+        return Err(unfit());
+    };
+    // A moment may stand on either side of a sum.
+    let (one, other) = if Span::of(one).is_some() && Moment::of(other).is_some() {
+        (other, one)
+    } else {
+        (one, other)
+    };
+    let more = Span::of(other).ok_or_else(unfit)?.0;
+    let more = more.checked_mul(sign).ok_or_else(overflow)?;
+    if let Some(span) = Span::of(one) {
+        let sum = span.0.checked_add(more).ok_or_else(overflow)?;
+        return Ok(Span(sum).value());
+    }
+    let moment = Moment::of(one).ok_or_else(unfit)?;
+    let sum = moment.0.checked_add(SignedDuration::from_nanos(more));
+    sum.map(|moment| Moment(moment).value())
+        .map_err(|_| overflow())
+}
