@@ -5,6 +5,7 @@ mod capacity;
 pub mod extended;
 mod library;
 pub mod selector;
+mod version;
 
 use self::allocate::Solution;
 use crate::cluster::NodeId;
