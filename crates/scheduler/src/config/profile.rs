@@ -280,6 +280,7 @@ pub fn rules(config: &Configuration, names: &mut Names) -> Vec<Rule> {
             filters: !extender.filter_verb.is_empty(),
             scores: !extender.prioritize_verb.is_empty(),
             preempts: !extender.preempt_verb.is_empty(),
+            binds: !extender.bind_verb.is_empty() && !extender.ignorable,
             resources: extender
                 .managed_resources
                 .iter()
