@@ -64,6 +64,7 @@ fn one(
         node_affinity: node_affinity_args(&find("NodeAffinity"), names)?,
         preemption: preemption_args(&find("DefaultPreemption")),
         volume_binding: volume_args(&find("VolumeBinding")),
+        devices: device_args(&find("DynamicResources")),
         load: load_args(&find("LoadAwareScheduling")),
     };
     Ok(made)
@@ -213,6 +214,14 @@ fn volume_args(args: &Value) -> core::VolumeBindingArgs {
     let args: args::VolumeBindingArgs = typed(args).unwrap_or_default();
     core::VolumeBindingArgs {
         bind_timeout_seconds: u64::try_from(args.bind_timeout_seconds).unwrap_or(0),
+    }
+}
+
+fn device_args(args: &Value) -> core::DevicesArgs {
+    let args: args::DynamicResourcesArgs = typed(args).unwrap_or_default();
+    core::DevicesArgs {
+        binding_timeout: args.binding_timeout.duration(),
+        filter_timeout: args.filter_timeout.duration(),
     }
 }
 

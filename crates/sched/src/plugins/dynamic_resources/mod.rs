@@ -236,7 +236,8 @@ pub fn solve(
     else {
         return Ok(Some(Solution::default()));
     };
-    allocate::allocate(context.cluster, &open, object)
+    let timeout = context.profile.args.devices.filter_timeout;
+    allocate::allocate(context.cluster, &open, object, timeout)
         .map_err(|text| Refusal::worded(Code::Error, text))
 }
 
