@@ -14,6 +14,8 @@ pub struct Rule {
     pub scores: bool,
     /// It has a say about who has to go for a pod.
     pub preempts: bool,
+    /// It binds, and nobody does in its place.
+    pub binds: bool,
     /// Only for pods that ask for one of these; empty: for all.
     pub resources: Vec<ResourceId>,
 }

@@ -1,9 +1,11 @@
 //! The scheduler's core, in memory: what a pod costs, workload by workload.
 
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use serde_json::{Value, json};
 
 use crate::{kube, workspace};
 
@@ -19,6 +21,10 @@ const WORKLOADS: &[&str] = &[
     "unschedulable-backlog",
     "daemonset",
 ];
+
+/// What must not cost much more in a larger cluster, and how large that is.
+const GROWING: [&str; 2] = ["basic", "hostname-anti-affinity"];
+const LARGER: usize = 15_000;
 
 #[derive(Args)]
 pub struct Options {
@@ -64,14 +70,35 @@ pub fn run(options: &Options) -> Result<()> {
             (None, "daemonset") => 15_000,
             (None, _) => 5_000,
         };
-        let status = Command::new(&bench)
-            .arg(workload)
-            .args([nodes, options.pods].map(|number| number.to_string()))
-            .status()
-            .with_context(|| format!("run {}", bench.display()))?;
-        ensure!(status.success(), "{workload} failed");
+        let cost = measure(&bench, workload, nodes, options.pods)?;
+        if options.nodes.is_none() && GROWING.contains(workload) {
+            let more = measure(&bench, workload, LARGER, options.pods)?;
+            let growth = json!({
+                "workload": workload,
+                "nodes": [nodes, LARGER],
+                "us_per_pod": [cost, more],
+                "growth": (more / cost * 100.0).round() / 100.0,
+            });
+            println!("{growth}");
+        }
     }
     Ok(())
+}
+
+/// One workload; its line is told. What a pod costs, in microseconds.
+fn measure(bench: &Path, workload: &str, nodes: usize, pods: usize) -> Result<f64> {
+    let output = Command::new(bench)
+        .arg(workload)
+        .args([nodes, pods].map(|number| number.to_string()))
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("run {}", bench.display()))?;
+    ensure!(output.status.success(), "{workload} failed");
+    let line = String::from_utf8_lossy(&output.stdout);
+    print!("{line}");
+    let line: Value = serde_json::from_str(line.trim())?;
+    let cost = line["us_per_pod"].as_f64();
+    cost.with_context(|| format!("{workload} does not say what a pod costs"))
 }
 
 /// The whole process over a real API server with nodes that only its books know.
@@ -98,8 +125,14 @@ fn real(options: &Options) -> Result<()> {
         .args(["--pods", &options.pods.to_string()])
         .args(["--placed", &options.placed.to_string()])
         .args(["--nodes", &options.nodes.unwrap_or(5_000).to_string()]);
-    if !options.only.is_empty() {
-        bench.args(["--only", &options.only.join(",")]);
+    match options.only.is_empty() {
+        true if options.nodes.is_none() => {
+            bench.arg("--growth");
+        }
+        true => {}
+        false => {
+            bench.args(["--only", &options.only.join(",")]);
+        }
     }
     if let Some(peer) =
         std::env::var_os("PLIMSOLL_PEER_KUBE_SCHEDULER").filter(|peer| !peer.is_empty())

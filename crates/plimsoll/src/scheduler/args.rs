@@ -191,6 +191,8 @@ impl SchedulerArgs {
         if let Some(qps) = self.deprecated.kube_api_qps {
             connection.qps = qps;
         }
+        configuration.enable_profiling = self.inert.profiling;
+        configuration.enable_contention_profiling = self.inert.contention_profiling;
         configuration
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use plimsoll_ground::shutdown;
+use plimsoll_sched::model::Names;
 use plimsoll_scheduler::live::{Connections, Running};
 use plimsoll_scheduler::server::{self, Serving};
 
@@ -36,6 +37,9 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
     let options = args.options().map_err(Failure::Usage)?;
     let front = args.front().map_err(Failure::Usage)?;
     if let Some(file) = args.write_config_to() {
+        // What could not be run is not written down as if it could.
+        let profiles = options.configuration.build(&mut Names::default());
+        profiles.map_err(|error| Failure::Usage(error.into()))?;
         let written = std::fs::write(&file, options.configuration.to_yaml());
         return written
             .with_context(|| format!("write {}", file.display()))
@@ -75,8 +79,10 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
 }
 
 /// Flags without a default of their own, and what holds without them.
-const UNSAID: [(&str, &str); 9] = [
+const UNSAID: [(&str, &str); 13] = [
     ("authentication-tolerate-lookup-failure", "true"),
+    ("help", "false"),
+    ("kube-api-qps", "50"),
     ("leader-elect", "true"),
     ("leader-elect-lease-duration", "15s"),
     ("leader-elect-renew-deadline", "10s"),
@@ -85,6 +91,25 @@ const UNSAID: [(&str, &str); 9] = [
     ("leader-elect-resource-namespace", "kube-system"),
     ("leader-elect-retry-period", "2s"),
     ("secure-port", "10259"),
+    ("v", "0"),
+    ("version", "false"),
+];
+
+/// Flags that hold lists, which are written in brackets.
+const LISTS: [&str; 13] = [
+    "allow-metric-labels",
+    "authorization-always-allow-paths",
+    "disabled-metrics",
+    "emulated-version",
+    "min-compatibility-version",
+    "requestheader-allowed-names",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+    "tls-cipher-suites",
+    "tls-curve-preferences",
+    "tls-sni-cert-key",
 ];
 
 /// The command line by flag, with what holds where nothing was said.
@@ -102,7 +127,7 @@ fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
         .iter()
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
-    for argument in command.get_arguments().filter(|one| !one.is_hide_set()) {
+    for argument in command.get_arguments() {
         let Some(name) = argument.get_long() else {
             continue;
         };
@@ -111,7 +136,10 @@ fn flags(line: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
             .into_iter()
             .flatten()
             .map(|value| value.to_string_lossy());
-        let value = values.collect::<Vec<_>>().join(",");
+        let mut value = values.collect::<Vec<_>>().join(",");
+        if LISTS.contains(&name) {
+            value = format!("[{value}]");
+        }
         if !value.is_empty() || !flags.contains_key(name) {
             flags.insert(name.to_owned(), value);
         }
@@ -178,6 +206,7 @@ mod tests {
         let server = args.clients(configuration).server.unwrap();
         assert_eq!(server.to_string(), "https://k:6443/");
         assert_eq!(args.verbosity(), 4);
+        assert!(!configuration.enable_profiling);
     }
 
     #[test]
@@ -194,6 +223,12 @@ mod tests {
         assert_eq!(flags["kube-api-qps"], "20");
         assert_eq!(flags["kube-api-burst"], "100");
         assert_eq!(flags["config"], "");
+        assert_eq!(flags["profiling"], "true");
+        assert_eq!(flags["tls-cipher-suites"], "[]");
+        assert_eq!(
+            flags["authorization-always-allow-paths"],
+            "[/healthz,/readyz,/livez]"
+        );
         assert_eq!(flags["leader-elect-retry-period"], "2s");
     }
 

@@ -248,6 +248,15 @@ impl Engine {
                 evaluated,
             }));
         }
+        // Only where there is a choice anybody looks at preferences.
+        let scores = &self.profiles[attempt.profile].score;
+        if self.scratch.feasible.len() > 1
+            && scores.iter().any(|(one, _)| *one == Plugin::NodeAffinity)
+            && let Some(problem) = &subject.pod.spec.local.preference_problem
+        {
+            let problem = format!("running PreScore plugin \"NodeAffinity\": {problem}");
+            return Decision::Failed(problem);
+        }
         Decision::Chosen(self.choose(cluster, subject, state, evaluated, None))
     }
 

@@ -1,5 +1,7 @@
 //! A profile: which plugins run where, with which arguments and weights.
 
+use std::time::Duration;
+
 use super::plugin::Plugin;
 use crate::features::Features;
 use crate::model::{NodeSelector, NodeTerm, ResourceId, Symbol};
@@ -30,6 +32,7 @@ pub struct Args {
     pub node_affinity: NodeAffinityArgs,
     pub preemption: PreemptionArgs,
     pub volume_binding: VolumeBindingArgs,
+    pub devices: DevicesArgs,
     pub load: crate::plugins::load_aware::LoadArgs,
 }
 
@@ -152,6 +155,24 @@ impl Default for VolumeBindingArgs {
     fn default() -> Self {
         Self {
             bind_timeout_seconds: 600,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct DevicesArgs {
+    /// How long devices may take to become ready.
+    pub binding_timeout: Duration,
+    /// How long devices on one node may be looked for; zero: until it is certain. The core has no clock: a second stands for a
+    /// number of steps, so that the same search always ends in the same way.
+    pub filter_timeout: Duration,
+}
+
+impl Default for DevicesArgs {
+    fn default() -> Self {
+        Self {
+            binding_timeout: Duration::from_secs(600),
+            filter_timeout: Duration::from_secs(10),
         }
     }
 }

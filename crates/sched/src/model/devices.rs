@@ -132,6 +132,8 @@ pub struct DeviceToleration {
     /// `None`: whatever value.
     pub value: Option<Box<str>>,
     pub effect: Option<Effect>,
+    /// How long a pod stays once the taint is there. Nothing to a scheduler but a part of what it writes down.
+    pub seconds: Option<i64>,
 }
 
 impl DeviceToleration {

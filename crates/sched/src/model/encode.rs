@@ -100,6 +100,9 @@ fn toleration(given: &DeviceToleration) -> Value {
     if let Some(effect) = effect {
         written["effect"] = json!(effect);
     }
+    if let Some(seconds) = given.seconds {
+        written["tolerationSeconds"] = json!(seconds);
+    }
     written
 }
 

@@ -72,6 +72,8 @@ pub struct LocalSpec {
     pub scored: Amounts,
     pub nodes: NodeSelector,
     pub preferred_nodes: Box<[(i32, NodeTerm)]>,
+    /// What makes no sense in them: the API server lets it pass, whoever has to choose between nodes cannot.
+    pub preference_problem: Option<Box<str>>,
     pub tolerations: Box<[Toleration]>,
     pub ports: Box<[HostPort]>,
     /// With a tag; of init containers, containers and image volumes.

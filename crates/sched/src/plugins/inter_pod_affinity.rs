@@ -7,7 +7,7 @@ use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::score::MAX_SCORE;
 use crate::framework::state::{Context, CycleState};
 use crate::framework::status::{Refusal, Verdict};
-use crate::model::{AffinityTerm, Labels, Node, Pod, PodMatcher};
+use crate::model::{AffinityTerm, Labels, Names, Node, Pod, PodMatcher, Selector};
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(
@@ -35,7 +35,7 @@ pub fn plan(cluster: &mut Cluster, class: ClassId) -> AffinityPlan {
     let all: Vec<PodMatcher> = affinity
         .required
         .iter()
-        .map(|term| term.pods.clone())
+        .map(|term| as_own(&term.pods, &cluster.names))
         .collect();
     let required: Box<[TallyId]> = affinity
         .required
@@ -43,8 +43,8 @@ pub fn plan(cluster: &mut Cluster, class: ClassId) -> AffinityPlan {
         .map(|term| cluster.follow(Source::Matched, &all, false, Some(term.key), None))
         .collect();
     let mut single = |term: &AffinityTerm| {
-        let parts = std::slice::from_ref(&term.pods);
-        cluster.follow(Source::Matched, parts, false, Some(term.key), None)
+        let parts = [as_own(&term.pods, &cluster.names)];
+        cluster.follow(Source::Matched, &parts, false, Some(term.key), None)
     };
     let avoided = affinity.required_anti.iter().map(&mut single).collect();
     let preferred = affinity
@@ -61,6 +61,16 @@ pub fn plan(cluster: &mut Cluster, class: ClassId) -> AffinityPlan {
         avoided,
         preferred,
     }
+}
+
+/// Whom a pod's own term is about. The original looks up the namespaces that a selector selects, and then holds the selector
+/// against no labels at all, too: one that asks for the absence of something selects every namespace.
+fn as_own(term: &PodMatcher, names: &Names) -> PodMatcher {
+    let mut pods = term.clone();
+    if pods.namespace_selector.matches(&Labels::default(), names) {
+        pods.namespace_selector = Selector::All(Box::default());
+    }
+    pods
 }
 
 #[derive(Debug)]
@@ -201,18 +211,15 @@ pub fn score(
     true
 }
 
+/// The labels of namespaces are not looked up when something has happened: of pods in a namespace that is selected by them,
+/// nobody is told.
 fn matches_all(context: &Context<'_>, terms: &[AffinityTerm], pod: &Pod) -> bool {
     let none = Labels::default();
     let names = &context.cluster.names;
-    let labels = context
-        .cluster
-        .namespaces
-        .get(&pod.spec.namespace)
-        .unwrap_or(&none);
     !terms.is_empty()
         && terms.iter().all(|term| {
             let here = term.pods.namespaces.contains(&pod.spec.namespace)
-                || term.pods.namespace_selector.matches(labels, names);
+                || term.pods.namespace_selector.matches(&none, names);
             here && term.pods.selector.matches(&pod.spec.labels, names)
         })
 }

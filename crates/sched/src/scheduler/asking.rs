@@ -145,11 +145,16 @@ impl Scheduler {
             return None;
         }
         attempt.now = now;
-        if let Some(message) = answer.error {
-            let decision = Decision::Failed(message);
-            return Some(self.conclude(decision, state, attempt, cycle));
-        }
         match about {
+            Subject::Nodes(_) if answer.error.is_some() => {
+                let decision = Decision::Failed(answer.error.unwrap_or_default());
+                Some(self.conclude(decision, state, attempt, cycle))
+            }
+            Subject::Victims { mut diagnosis, .. } if answer.error.is_some() => {
+                let message = answer.error.unwrap_or_default();
+                diagnosis.post_filter = Some(format!("preemption: {message}"));
+                Some(self.unfit(id, &diagnosis, Nominating::Keep, now, cycle))
+            }
             Subject::Nodes(mut paused) => {
                 paused.attempt = attempt;
                 let find = |name: &str| {
@@ -195,10 +200,16 @@ impl Scheduler {
                         candidate.only(uids).map(Arc::new)
                     })
                     .collect();
-                let nominating = self.preempt(id, &left, now, &mut cycle.actions);
-                if matches!(nominating, Nominating::Node(_)) {
-                    messages.clear();
-                }
+                let nominating = match left.is_empty() {
+                    true => {
+                        messages.push("preemption: no candidate node for preemption".to_owned());
+                        Nominating::Keep
+                    }
+                    false => {
+                        messages.clear();
+                        self.preempt(id, &left, now, &mut cycle.actions)
+                    }
+                };
                 diagnosis.post_filter = Some(messages.join(", "));
                 Some(self.unfit(id, &diagnosis, nominating, now, cycle))
             }

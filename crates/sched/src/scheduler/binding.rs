@@ -48,9 +48,6 @@ pub(super) enum Stage {
     },
 }
 
-/// That long, devices may take to become ready.
-const DEVICES_TIMEOUT: Duration = Duration::from_secs(600);
-
 impl Scheduler {
     /// Takes what the pod needs at its node beside room. What is to be written, up to the binding itself.
     pub(super) fn reserve(
@@ -443,8 +440,9 @@ impl Scheduler {
             note,
         );
         if let Some(binding) = self.bindings.get_mut(&id) {
+            let args = &self.engine.profiles[binding.profile].args;
             binding.stage = Stage::Devices {
-                deadline: now.after(DEVICES_TIMEOUT),
+                deadline: now.after(args.devices.binding_timeout),
             };
         }
         let mut actions = vec![event];

@@ -96,7 +96,7 @@ impl Scheduler {
                             break;
                         }
                         Preemption::Failed(text) => {
-                            messages = vec![text];
+                            messages = vec![format!("preemption: {text}")];
                             ending = Ending::Error;
                             break;
                         }

@@ -57,13 +57,19 @@ impl Scheduler {
             ActionResult::Gone => "pod is gone".to_owned(),
             ActionResult::Failed(error) => error,
         };
+        let class = record.class;
         if !record.assumed {
             // Confirmed or deleted in the meantime: whoever told us that has seen to the rest.
             self.queue.done(id);
             return Vec::new();
         }
         self.release(id, now);
-        let message = format!("running Bind plugin \"DefaultBinder\": {error}");
+        let mut extenders = self.engine.extenders.iter();
+        let message = match extenders.any(|rule| rule.binds && rule.concerns(&self.cluster, class))
+        {
+            true => error,
+            false => format!("running Bind plugin \"DefaultBinder\": {error}"),
+        };
         self.fail(
             id,
             "SchedulerError",

@@ -145,7 +145,17 @@ impl Configuration {
         let mut written = json!(self);
         let profiles = written["profiles"].as_array_mut();
         for (written, profile) in profiles.into_iter().flatten().zip(&self.profiles) {
-            written["plugins"] = json!(plugins::merged(&profile.plugins));
+            let merged = plugins::merged(&profile.plugins);
+            let runs = |name: &str| {
+                let mut sets = merged.sets().into_iter();
+                sets.any(|(_, set)| set.enabled.iter().any(|plugin| plugin.name == name))
+            };
+            // Arguments that are used, by name.
+            let mut args: Vec<_> = profile.plugin_config.iter().collect();
+            args.retain(|one| runs(&one.name));
+            args.sort_by(|one, other| one.name.cmp(&other.name));
+            written["pluginConfig"] = json!(args);
+            written["plugins"] = json!(merged);
         }
         written["apiVersion"] = API_VERSION.into();
         written["kind"] = KIND.into();

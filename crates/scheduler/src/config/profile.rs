@@ -64,6 +64,7 @@ fn one(
         node_affinity: node_affinity_args(&find("NodeAffinity"), names)?,
         preemption: preemption_args(&find("DefaultPreemption")),
         volume_binding: volume_args(&find("VolumeBinding")),
+        devices: device_args(&find("DynamicResources")),
         load: load_args(&find("LoadAwareScheduling")),
     };
     Ok(made)
@@ -216,6 +217,14 @@ fn volume_args(args: &Value) -> core::VolumeBindingArgs {
     }
 }
 
+fn device_args(args: &Value) -> core::DevicesArgs {
+    let args: args::DynamicResourcesArgs = typed(args).unwrap_or_default();
+    core::DevicesArgs {
+        binding_timeout: args.binding_timeout.duration(),
+        filter_timeout: args.filter_timeout.duration(),
+    }
+}
+
 /// As Koordinator's plugin of that name has them.
 fn load_args(args: &Value) -> LoadArgs {
     let mut load = LoadArgs::default();
@@ -280,6 +289,7 @@ pub fn rules(config: &Configuration, names: &mut Names) -> Vec<Rule> {
             filters: !extender.filter_verb.is_empty(),
             scores: !extender.prioritize_verb.is_empty(),
             preempts: !extender.preempt_verb.is_empty(),
+            binds: !extender.bind_verb.is_empty() && !extender.ignorable,
             resources: extender
                 .managed_resources
                 .iter()

@@ -150,3 +150,27 @@ fn what_is_written_is_read_again() {
     again.profiles[0].plugins = completed.profiles[0].plugins.clone();
     assert_eq!(again, completed);
 }
+
+/// As the original writes it: what an extender leaves out is left out, but for its time; arguments of plugins that run, by name.
+#[test]
+fn what_is_written_down() {
+    let config = parse(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+         extenders: [{urlPrefix: http://x, filterVerb: f}]\n\
+         profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 5}}, {name: Foo, args: {a: 1}}]}]\n",
+    )
+    .unwrap();
+    let written = config.completed();
+    assert_eq!(
+        written["extenders"],
+        json!([{"urlPrefix": "http://x", "filterVerb": "f", "httpTimeout": "5s"}])
+    );
+    let args = written["profiles"][0]["pluginConfig"].as_array().unwrap();
+    let names: Vec<_> = args
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    assert!(names.is_sorted(), "{names:?}");
+    assert!(!names.contains(&"Foo"));
+    assert_eq!(args.last().unwrap()["args"]["bindTimeoutSeconds"], 5);
+}

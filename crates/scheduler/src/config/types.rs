@@ -159,36 +159,58 @@ pub struct Enabled {
     pub weight: i32,
 }
 
+/// Of what is left out only the address and the time are written down.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderConfig {
     pub url_prefix: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub filter_verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub preempt_verb: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub prioritize_verb: String,
+    #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub bind_verb: String,
-    #[serde(rename = "enableHTTPS")]
+    #[serde(rename = "enableHTTPS", skip_serializing_if = "std::ops::Not::not")]
     pub enable_https: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<ExtenderTls>,
     #[serde(rename = "httpTimeout")]
     pub http_timeout: GoDuration,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub node_cache_capable: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub managed_resources: Vec<ManagedResource>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignorable: bool,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderTls {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub server_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub cert_file: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub key_file: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_file: String,
     /// In base64, as bytes are in JSON.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub cert_data: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub key_data: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub ca_data: String,
 }
 
@@ -196,6 +218,7 @@ pub struct ExtenderTls {
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedResource {
     pub name: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignored_by_scheduler: bool,
 }
 
@@ -231,6 +254,9 @@ impl Configuration {
             if own.is_empty() {
                 *own = standard;
             }
+        }
+        for extender in &mut self.extenders {
+            or(&mut extender.http_timeout, GoDuration::from_secs(5));
         }
         let connection = &mut self.client_connection;
         if connection.content_type.is_empty() {

@@ -111,7 +111,8 @@ impl HttpClient {
             .body(Body::from(body))
             .map_err(|error| error.to_string())?;
         let answer = self.client.send(request).await;
-        let answer = answer.map_err(|error| format!("Post {url:?}: {}", chain(&error)))?;
+        let answer =
+            answer.map_err(|error| format!("Post {url:?}: {}", unreachable(&error, url)))?;
         let code = answer.status();
         if code != http::StatusCode::OK {
             return Err(format!(
@@ -124,5 +125,61 @@ impl HttpClient {
             .map_err(|error| format!("Post {url:?}: {error}"))?
             .to_bytes();
         serde_json::from_slice(&text).map_err(|error| error.to_string())
+    }
+}
+
+/// Why nobody could be asked; of an address that refuses, in the original's words.
+fn unreachable(error: &(dyn std::error::Error + 'static), url: &str) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let refused = causes
+        .filter_map(|error| error.downcast_ref::<std::io::Error>())
+        .any(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+    let address = url.parse::<http::Uri>().ok();
+    let address = address.as_ref().and_then(|uri| {
+        let (host, standard) = (
+            uri.host()?,
+            if uri.scheme_str() == Some("https") {
+                443
+            } else {
+                80
+            },
+        );
+        Some((host, uri.port_u16().unwrap_or(standard)))
+    });
+    match address {
+        // Of a name, the resolved address would be told, which is not known any more.
+        Some((host, port))
+            if refused
+                && host
+                    .trim_matches(['[', ']'])
+                    .parse::<std::net::IpAddr>()
+                    .is_ok() =>
+        {
+            format!("dial tcp {host}:{port}: connect: connection refused")
+        }
+        _ => chain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_refuses() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        for (url, expected) in [
+            (
+                "http://127.0.0.1:81/x/filter",
+                "dial tcp 127.0.0.1:81: connect: connection refused",
+            ),
+            (
+                "https://[::1]/x",
+                "dial tcp [::1]:443: connect: connection refused",
+            ),
+            ("http://name/x", "connection refused"),
+        ] {
+            assert_eq!(unreachable(&refused, url), expected);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The scheduler's figures, under the names that dashboards know.
 
+mod batches;
 mod core;
 mod page;
 pub mod pods;
@@ -16,6 +17,7 @@ use plimsoll_sched::plugins;
 use plimsoll_sched::{Cycle, Outcome};
 use rustc_hash::FxHashMap;
 
+use self::batches::Batches;
 use crate::gates::Gates;
 
 pub use self::core::CoreFigures;
@@ -66,6 +68,8 @@ struct Counts {
     claims: BTreeMap<&'static str, u64>,
     /// Volumes that could not be bound.
     volume_errors: u64,
+    /// `None` if that is switched off.
+    batches: Option<Batches>,
     bounds: Bounds,
 }
 
@@ -96,6 +100,7 @@ impl Metrics {
                 attempts.insert((result, Arc::clone(profile)), empty);
             }
         }
+        let batches = gates.is_on("OpportunisticBatching");
         Self(Arc::new(Shared {
             profiles: Mutex::new(profiles),
             gates,
@@ -116,6 +121,7 @@ impl Metrics {
                 events: FxHashMap::default(),
                 claims: BTreeMap::new(),
                 volume_errors: 0,
+                batches: batches.then(Batches::default),
                 bounds,
             }),
         }))
@@ -158,7 +164,11 @@ impl Metrics {
             counts.algorithm.observe(took.as_secs_f64());
         }
         match cycle.outcome {
-            Outcome::Scheduled { .. } => {}
+            Outcome::Scheduled { .. } => {
+                if let Some(batches) = &mut counts.batches {
+                    batches.chosen(profile, cycle.feasible_nodes);
+                }
+            }
             Outcome::Unschedulable { .. } => counts.attempt("unschedulable", profile, took),
             Outcome::Error { .. } => counts.attempt("error", profile, took),
             Outcome::Skipped | Outcome::Asking(_) => {}
@@ -235,6 +245,11 @@ impl Metrics {
         let mut counts = self.0.counts.lock();
         for time in &measured.points {
             let profile = name(time.profile);
+            if let Some(batches) = &mut counts.batches
+                && (time.point, time.ending) == (Point::PreFilter, Ending::Success)
+            {
+                batches.looked(&profile);
+            }
             counts.point(time.point, time.ending, &profile, seconds(time.nanos));
         }
         for time in &measured.plugins {
@@ -299,6 +314,29 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_hints_are_given() {
+        let profile: Arc<str> = "default-scheduler".into();
+        let metrics = Metrics::new(vec![Arc::clone(&profile)], Gates::default());
+        let mut measured = Measured::default();
+        measured
+            .points
+            .push(plimsoll_sched::framework::stopwatch::PointTime {
+                point: Point::PreFilter,
+                ending: Ending::Success,
+                profile: 0,
+                nanos: 5,
+            });
+        metrics.measured(&measured);
+        let line =
+            "scheduler_batch_attempts_total{profile=\"default-scheduler\",result=\"no_hint\"} 1\n";
+        assert!(metrics.render(None, None).contains(line));
+        let gates = Gates::parse(["OpportunisticBatching=false"]).unwrap();
+        let metrics = Metrics::new(vec![profile], gates);
+        metrics.measured(&measured);
+        assert!(!metrics.render(None, None).contains("scheduler_batch_"));
+    }
 
     #[test]
     fn what_is_told() {

@@ -17,6 +17,9 @@ impl Metrics {
             counts.framework(&mut page);
             counts.events(&mut page);
             counts.volumes_and_claims(&mut page);
+            if let Some(batches) = &counts.batches {
+                batches.write(&mut page);
+            }
         }
         if let Some(core) = core {
             core.write(&mut page);

@@ -208,6 +208,6 @@ mod tests {
             }
         }
         assert!(differing.is_empty(), "{}", differing.join("\n"));
-        assert!(equal >= 790, "only {equal} scenarios are equal");
+        assert!(equal >= 1130, "only {equal} scenarios are equal");
     }
 }

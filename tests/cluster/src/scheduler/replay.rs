@@ -31,6 +31,7 @@ pub fn replay(scenario: &Scenario, recorded: &[Seen]) -> Result<Vec<Seen>> {
         sandbox,
         uids: Uids::default(),
         events: BTreeSet::new(),
+        series: BTreeSet::new(),
         told: 0,
         tried: 0,
     };
@@ -56,6 +57,8 @@ struct Play {
     uids: Uids,
     /// All that there are.
     events: BTreeSet<String>,
+    /// What has been said of which version of which pod.
+    series: BTreeSet<String>,
     /// How many events and cycles of the sandbox have been looked at.
     told: usize,
     tried: usize,
@@ -163,6 +166,18 @@ impl Play {
             };
             if let Some(word) = over {
                 count(&mut seen, word);
+            }
+            // What is said again of a pod that has not changed is only counted, whatever the words are.
+            let series = format!(
+                "{kind} {} {} {} {} {}",
+                record.reason,
+                record.action,
+                record.controller,
+                regarding.uid,
+                regarding.resource_version
+            );
+            if !self.series.insert(series) {
+                continue;
             }
             let line = seen::event(&key, parts, &self.uids);
             if self.events.insert(line.clone()) {

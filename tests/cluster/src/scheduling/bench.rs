@@ -1,5 +1,6 @@
 //! What scheduling costs end to end over a real API server: ours, and kube-scheduler beside it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,14 @@ use crate::real::RealCluster;
 
 const THREADS: usize = 4;
 const NAMESPACE: &str = "bench";
+const OURS: &str = "plimsoll";
 const PATIENCE: Duration = Duration::from_secs(600);
+/// The workload that is about memory: so many pods in all, most of them placed before.
+const MEMORY: &str = "memory";
+const IN_MEMORY: usize = 10_000;
+/// What must not cost much more in a larger cluster, and how much larger that is.
+const GROWING: [&str; 2] = ["basic", "hostname-anti-affinity"];
+const LARGER: usize = 3;
 
 #[derive(Args, Debug)]
 pub struct Options {
@@ -35,35 +43,83 @@ pub struct Options {
     /// Pods that are there before, already placed.
     #[arg(long, default_value_t = 1000)]
     placed: usize,
-    /// basic, hostname-anti-affinity, zone-spread, zone-affinity
+    /// basic, hostname-anti-affinity, zone-spread, zone-affinity, memory
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "basic,hostname-anti-affinity,zone-spread,zone-affinity"
+        default_value = "basic,hostname-anti-affinity,zone-spread,zone-affinity,memory"
     )]
     only: Vec<String>,
+    /// Also what basic and hostname-anti-affinity cost with three times the nodes, and by how much that is more.
+    #[arg(long)]
+    growth: bool,
+}
+
+/// How large a cluster is.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    nodes: usize,
+    pods: usize,
+    placed: usize,
+}
+
+impl Options {
+    fn size(&self, workload: &str) -> Size {
+        let placed = match workload {
+            MEMORY => IN_MEMORY.saturating_sub(self.pods),
+            _ => self.placed,
+        };
+        Size {
+            nodes: self.nodes,
+            pods: self.pods,
+            placed,
+        }
+    }
 }
 
 /// A line of JSON for each workload and scheduler.
 pub fn run(options: &Options, kube_bin: &Path) -> Result<()> {
+    // An API server of its own for each: its caches and the pods left behind weigh on the next.
+    let tell = |size: Size, workload: &str, name: &str, program: &Path| -> Result<f64> {
+        let cluster = RealCluster::start(kube_bin)?;
+        let line = measure(size, workload, name, program, &cluster.server)
+            .with_context(|| format!("{workload} with {name}"))?;
+        println!("{line}");
+        Ok(line["cpu_ms_per_pod"].as_f64().unwrap_or_default())
+    };
+    let mut costs: BTreeMap<&str, f64> = BTreeMap::new();
     for workload in &options.only {
-        // An API server of its own for each: its caches and the pods left behind weigh on the next.
-        for (name, program) in [
-            ("plimsoll", Some(&options.program)),
-            ("kube-scheduler", options.peer.as_ref()),
-        ] {
-            let Some(program) = program else { continue };
-            let cluster = RealCluster::start(kube_bin)?;
-            let line = measure(options, workload, name, program, &cluster.server)
-                .with_context(|| format!("{workload} with {name}"))?;
-            println!("{line}");
+        let size = options.size(workload);
+        costs.insert(workload, tell(size, workload, OURS, &options.program)?);
+        if let Some(peer) = &options.peer {
+            tell(size, workload, "kube-scheduler", peer)?;
         }
+    }
+    for workload in GROWING.into_iter().filter(|_| options.growth) {
+        let size = options.size(workload);
+        let cost = match costs.get(workload) {
+            Some(cost) => *cost,
+            None => tell(size, workload, OURS, &options.program)?,
+        };
+        let larger = Size {
+            nodes: size.nodes * LARGER,
+            ..size
+        };
+        let more = tell(larger, workload, OURS, &options.program)?;
+        let growth = json!({
+            "workload": workload,
+            "scheduler": OURS,
+            "nodes": [size.nodes, larger.nodes],
+            "cpu_ms_per_pod": [cost, more],
+            "growth": round(more / cost),
+        });
+        println!("{growth}");
     }
     Ok(())
 }
 
 fn measure(
-    options: &Options,
+    options: Size,
     workload: &str,
     name: &str,
     program: &Path,
@@ -135,6 +191,7 @@ fn measure(
         "scheduler": name,
         "nodes": options.nodes,
         "pods": options.pods,
+        "placed": options.placed,
         "pods_per_s": (counted as f64 / elapsed).round(),
         "cpu_ms_per_pod": round(spent.as_secs_f64() * 1e3 / counted as f64),
         "cpu_ms_in_all": in_all.since(&CpuTime::default()).as_millis() as u64,
@@ -172,7 +229,7 @@ fn start(name: &str, program: &Path, server: &Server, scratch: &mut Scratch) -> 
         server.kubeconfig(server.address, "default").to_string(),
     )?;
     let mut command = janitor::command_in(None, program);
-    if name == "plimsoll" {
+    if name == OURS {
         command.arg("scheduler");
     } else {
         // The original is not to be held back by its default.
@@ -194,7 +251,7 @@ fn wanted(workload: &str, index: usize) -> Result<Value> {
     let term = |key: &str| json!([{"topologyKey": key, "labelSelector": selector}]);
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     match workload {
-        "basic" => {}
+        "basic" | MEMORY => {}
         "hostname-anti-affinity" => {
             pod["spec"]["affinity"] =
                 json!({"podAntiAffinity": {required: term("kubernetes.io/hostname")}});

@@ -34,7 +34,7 @@ wire! {
     WireSelector { cel: Option<WireCel> }
     WireCel { expression: String }
     WireTaint { key: String, value: String, effect: String }
-    WireToleration { key: String, operator: String, value: String, effect: String }
+    WireToleration { key: String, operator: String, value: String, effect: String, toleration_seconds: Option<i64> }
 
     WireClass { metadata: Meta, spec: WireClassSpec }
     WireClassSpec { selectors: Option<Vec<WireSelector>>, extended_resource_name: Option<String> }
@@ -339,6 +339,7 @@ fn tolerations(list: Option<&Vec<WireToleration>>) -> Box<[DeviceToleration]> {
             key: (!wire.key.is_empty()).then(|| wire.key.as_str().into()),
             value: (wire.operator != "Exists").then(|| wire.value.as_str().into()),
             effect: effect(&wire.effect),
+            seconds: wire.toleration_seconds,
         })
         .collect()
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::meta::{Meta, Place, ResourceList, Strings, labels};
 use super::node::effect;
 use super::selectors::{
-    WireNodeSelector, WireNodeTerm, WireSelector, node_term, node_terms, selector,
+    WireNodeSelector, WireNodeTerm, WireSelector, node_term, node_terms, selector, value_problems,
 };
 use super::{Result, parse};
 use crate::model::amounts::{Amounts, Ask};
@@ -52,6 +52,9 @@ pub fn pod(json: &[u8], names: &mut Names) -> Result<Pod> {
         scored: sizing.scored(),
         nodes: node_selector(&wire.spec, place, names)?,
         preferred_nodes: preferred_nodes(affinity, place, names)?,
+        preference_problem: affinity
+            .and_then(|affinity| affinity.node_affinity.as_ref())
+            .and_then(preference_problem),
         tolerations: tolerations(&wire.spec, names),
         ports: ports(&wire.spec, names),
         images: images(&wire.spec, names),
@@ -289,6 +292,24 @@ pub fn node_affinity(
 
 /// With their weights.
 pub type PreferredNodes = Box<[(i32, NodeTerm)]>;
+
+/// Of preferences that count, values that no label can have, in the original's words.
+fn preference_problem(affinity: &WireNodeAffinity) -> Option<Box<str>> {
+    let mut problems: Vec<String> = Vec::new();
+    let terms = affinity.preferred.iter().flatten().enumerate();
+    for (index, term) in terms.filter(|(_, term)| term.weight != 0) {
+        let expressions = term.preference.match_expressions.iter().flatten();
+        for (at, wire) in expressions.enumerate() {
+            let path = format!("[{index}].matchExpressions[{at}].values");
+            problems.extend(value_problems(wire, &path));
+        }
+    }
+    match problems.as_slice() {
+        [] => None,
+        [only] => Some(only.as_str().into()),
+        several => Some(format!("[{}]", several.join(", ")).into()),
+    }
+}
 
 fn preferred_nodes(
     affinity: Option<&WireAffinity>,

@@ -93,6 +93,37 @@ pub fn selector(
     Ok(Selector::All(all.into()))
 }
 
+/// What is wrong with the values of a requirement; `path` is theirs.
+pub fn value_problems(wire: &WireRequirement, path: &str) -> Vec<String> {
+    const LABEL: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must \
+        start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+        '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+    let mut problems = Vec::new();
+    let values = wire.values.iter().flatten().enumerate();
+    for (index, value) in values.clone() {
+        if matches!(wire.operator.as_str(), "Gt" | "Lt") && value.parse::<i64>().is_err() {
+            problems.push(format!(
+                "{path}[{index}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            ));
+        }
+    }
+    for (index, value) in values {
+        let place = format!("{path}[{index}][{}]: Invalid value: {value:?}", wire.key);
+        let is_inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let is_edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
+        if value.len() > 63 {
+            problems.push(format!("{place}: must be no more than 63 bytes"));
+        }
+        if !value.chars().all(is_inner)
+            || !is_edge(value.chars().next())
+            || !is_edge(value.chars().last())
+        {
+            problems.push(format!("{place}: {LABEL}"));
+        }
+    }
+    problems
+}
+
 pub fn node_term(wire: &WireNodeTerm, place: Place<'_>, names: &mut Names) -> Result<NodeTerm> {
     Ok(NodeTerm {
         expressions: requirements(wire.match_expressions.as_ref(), place, names)?,

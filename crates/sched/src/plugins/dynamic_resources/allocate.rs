@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -16,6 +17,9 @@ use crate::model::{Effect, Node};
 
 /// No claim may have more.
 const MOST_DEVICES: usize = 32;
+/// Devices that are looked at in what stands for a second. There are claims for which trying all combinations would take
+/// years.
+const STEPS_A_SECOND: u64 = 300_000;
 
 /// Devices by claim, and how well its wishes were met.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +33,7 @@ pub fn allocate(
     cluster: &Cluster,
     claims: &[&ResourceClaim],
     node: &Node,
+    timeout: Duration,
 ) -> Result<Option<Solution>, String> {
     let pools = cluster.devices.pools(node, &cluster.names);
     let given = cluster.devices.given();
@@ -41,6 +46,15 @@ pub fn allocate(
         chosen: vec![Vec::new(); claims.len()],
         matched: FxHashMap::default(),
         score: 0,
+        seen: claims
+            .iter()
+            .map(|claim| vec![Seen::default(); claim.constraints.len()])
+            .collect(),
+        steps_left: match timeout.is_zero() {
+            true => u64::MAX,
+            false => STEPS_A_SECOND.saturating_mul(timeout.as_millis() as u64) / 1000,
+        },
+        node,
     };
     for index in 0..claims.len() {
         search.check_number(index)?;
@@ -106,6 +120,43 @@ struct Search<'a> {
     /// Whether a device matches an alternative, once that is known.
     matched: FxHashMap<(usize, usize, usize, DeviceId), bool>,
     score: i64,
+    /// By claim and constraint.
+    seen: Vec<Vec<Seen>>,
+    steps_left: u64,
+    node: &'a Node,
+}
+
+/// What devices that have to differ are known by: of each request, that of the last one. The original keeps no more, so
+/// devices of one request only differ from the one before.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    by_request: FxHashMap<Box<str>, Attribute>,
+}
+
+impl Seen {
+    fn add(&mut self, request: &str, attribute: &Attribute) -> bool {
+        let is_new = self.by_request.values().all(|other| other != attribute);
+        if is_new {
+            self.by_request
+                .insert(main_request(request).into(), attribute.clone());
+        }
+        is_new
+    }
+
+    fn remove(&mut self, request: &str) {
+        self.by_request.remove(main_request(request));
+    }
+}
+
+/// Without the name of the alternative.
+fn main_request(name: &str) -> &str {
+    name.split('/').next().unwrap_or(name)
+}
+
+fn concerns(constraint: &DeviceConstraint, request: &str) -> bool {
+    let names = &constraint.requests;
+    let is_meant = |name: &str| name == request || name == main_request(request);
+    names.is_empty() || names.iter().any(|name| is_meant(name))
 }
 
 impl<'a> Search<'a> {
@@ -215,6 +266,7 @@ impl<'a> Search<'a> {
             .filter(|(_, pool)| !pool.incomplete)
             .flat_map(|(index, pool)| pool.devices.iter().map(move |device| (index, device)));
         for (position, (pool, (slice, device))) in usable.enumerate().skip(from) {
+            self.step()?;
             let candidate = Candidate {
                 pool,
                 slice,
@@ -224,18 +276,29 @@ impl<'a> Search<'a> {
             if !self.is_free(at, &candidate) || !self.selected(at, &candidate)? {
                 continue;
             }
-            if !self.is_usable(at, &candidate) || !self.is_agreed(at, &candidate) {
+            if !self.is_usable(at, &candidate) || !self.agree(at, &candidate) {
                 continue;
             }
             let Some(undo) = self.choose(at, &candidate) else {
+                self.forget(at, usize::MAX);
                 continue;
             };
             if self.devices(at, left - 1, position + 1)? {
                 return Ok(true);
             }
+            self.forget(at, usize::MAX);
             self.unchoose(at, &candidate, undo);
         }
         Ok(false)
+    }
+
+    /// One device more is looked at.
+    fn step(&mut self) -> Result<(), String> {
+        self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| {
+            let node = self.cluster.names.text(self.node.name);
+            format!("node {node}: timed out trying to allocate devices")
+        })?;
+        Ok(())
     }
 
     /// Every device that matches, or none.
@@ -258,6 +321,7 @@ impl<'a> Search<'a> {
             .enumerate()
             .flat_map(|(index, pool)| pool.devices.iter().map(move |device| (index, device)));
         for (pool, (slice, device)) in all {
+            self.step()?;
             let candidate = Candidate {
                 pool,
                 slice,
@@ -270,7 +334,7 @@ impl<'a> Search<'a> {
             let fits = self.is_free(at, &candidate)
                 && self.is_usable(at, &candidate)
                 && self.chosen[at.claim].len() < MOST_DEVICES;
-            if fits && !self.is_agreed(at, &candidate) {
+            if fits && !self.agree(at, &candidate) {
                 return Err(format!(
                     "claim {}, request {}: cannot add device {}/{}/{} because a claim constraint would not be satisfied",
                     self.full_name(claim),
@@ -281,6 +345,9 @@ impl<'a> Search<'a> {
                 ));
             }
             let Some(undo) = fits.then(|| self.choose(at, &candidate)).flatten() else {
+                if fits {
+                    self.forget(at, usize::MAX);
+                }
                 complete = false;
                 break;
             };
@@ -290,6 +357,7 @@ impl<'a> Search<'a> {
             return Ok(true);
         }
         for (candidate, undo) in given.into_iter().rev() {
+            self.forget(at, usize::MAX);
             self.unchoose(at, &candidate, undo);
         }
         Ok(false)
@@ -333,19 +401,36 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The claim's constraints allow it beside what has been chosen.
-    fn is_agreed(&self, at: &At<'_>, candidate: &Candidate<'_>) -> bool {
-        let chosen = &self.chosen[at.claim];
-        let constraints = &self.claims[at.claim].constraints;
-        constraints.iter().all(|constraint| {
-            agrees(
-                constraint,
-                at,
-                candidate.device,
-                &candidate.slice.driver,
-                chosen,
-            )
-        })
+    /// The claim's constraints allow it beside what has been chosen; they remember it until [`Self::forget`].
+    fn agree(&mut self, at: &At<'_>, candidate: &Candidate<'_>) -> bool {
+        let claim = self.claims[at.claim];
+        let (device, driver) = (candidate.device, &candidate.slice.driver);
+        for (index, constraint) in claim.constraints.iter().enumerate() {
+            let chosen = &self.chosen[at.claim];
+            let agreed = match constraint.distinct {
+                true if concerns(constraint, at.name) => {
+                    attribute(device, driver, &constraint.attribute)
+                        .is_some_and(|own| self.seen[at.claim][index].add(at.name, own))
+                }
+                true => true,
+                false => agrees(constraint, at, device, driver, chosen),
+            };
+            if !agreed {
+                self.forget(at, index);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The first so many constraints of the claim forget a device.
+    fn forget(&mut self, at: &At<'_>, constraints: usize) {
+        let claim = self.claims[at.claim];
+        for (index, constraint) in claim.constraints.iter().enumerate().take(constraints) {
+            if constraint.distinct && concerns(constraint, at.name) {
+                self.seen[at.claim][index].remove(at.name);
+            }
+        }
     }
 
     /// `None`: it has not as much as is asked for.
@@ -504,6 +589,7 @@ fn attribute<'a>(device: &'a Device, driver: &str, name: &str) -> Option<&'a Att
         .or_else(|| device.attributes.get(own()?))
 }
 
+/// Whether a device has the same in common as those that were chosen.
 fn agrees(
     constraint: &DeviceConstraint,
     at: &At<'_>,
@@ -511,23 +597,16 @@ fn agrees(
     driver: &str,
     chosen: &[(AllocatedDevice, &Device)],
 ) -> bool {
-    let concerns = |request: &str| {
-        let main = request.split('/').next().unwrap_or(request);
-        constraint.requests.is_empty()
-            || constraint
-                .requests
-                .iter()
-                .any(|name| &**name == request || &**name == main)
-    };
-    if !concerns(at.name) {
+    if !concerns(constraint, at.name) {
         return true;
     }
     let Some(own) = attribute(device, driver, &constraint.attribute) else {
         return false;
     };
-    let mut others = chosen.iter().filter(|(other, _)| concerns(&other.request));
+    let mut others = chosen
+        .iter()
+        .filter(|(other, _)| concerns(constraint, &other.request));
     others.all(|(other, device)| {
-        let same = attribute(device, &other.id.driver, &constraint.attribute) == Some(own);
-        same != constraint.distinct
+        attribute(device, &other.id.driver, &constraint.attribute) == Some(own)
     })
 }

@@ -3,10 +3,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use cel::extractors::This;
+use cel::extractors::{Arguments, This};
 use cel::objects::Opaque;
 use cel::{Context, ExecutionError, Value};
 use plimsoll_api::quantity::Quantity;
+
+use super::version::Version;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Amount(Quantity);
@@ -17,55 +19,12 @@ impl Opaque for Amount {
     }
 }
 
-/// A semantic version.
 #[derive(Debug, PartialEq, Eq)]
-struct Version {
-    numbers: [u64; 3],
-    /// Empty: it is released.
-    before: Vec<Part>,
-}
+struct Known(Version);
 
-/// Numbers come before words.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    Number(u64),
-    Word(String),
-}
-
-impl Opaque for Version {
+impl Opaque for Known {
     fn runtime_type_name(&self) -> &'static str {
         "kubernetes.Semver"
-    }
-}
-
-impl Version {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.split('+').next()?;
-        let (plain, before) = match text.split_once('-') {
-            Some((plain, before)) => (plain, Some(before)),
-            None => (text, None),
-        };
-        let numbers: Vec<u64> = plain
-            .split('.')
-            .map(|part| part.parse().ok())
-            .collect::<Option<_>>()?;
-        let before = before.into_iter().flat_map(|before| before.split('.'));
-        let before = before.map(|part| match part.parse() {
-            Ok(number) => Part::Number(number),
-            Err(_) => Part::Word(part.to_owned()),
-        });
-        Some(Self {
-            numbers: numbers.try_into().ok()?,
-            before: before.collect(),
-        })
-    }
-
-    fn compare(&self, other: &Self) -> Ordering {
-        let released = |version: &Self| version.before.is_empty();
-        self.numbers
-            .cmp(&other.numbers)
-            .then_with(|| released(self).cmp(&released(other)))
-            .then_with(|| self.before.cmp(&other.before))
     }
 }
 
@@ -73,13 +32,46 @@ pub fn quantity(amount: Quantity) -> Value {
     Value::Opaque(Arc::new(Amount(amount)))
 }
 
-/// `None`: it is none.
-pub fn version(text: &str) -> Option<Value> {
-    Some(Value::Opaque(Arc::new(Version::parse(text)?)))
+fn known(version: Version) -> Value {
+    Value::Opaque(Arc::new(Known(version)))
 }
 
-fn unfit(function: &str) -> ExecutionError {
-    ExecutionError::function_error(function, "no such overload")
+/// `None`: it is none.
+pub fn version(text: &str) -> Option<Value> {
+    Version::parse(text).ok().map(known)
+}
+
+fn type_name(value: &Value) -> &str {
+    match value {
+        Value::Int(_) => "int",
+        Value::UInt(_) => "uint",
+        Value::Float(_) => "double",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::List(_) => "list",
+        Value::Map(_) => "map",
+        Value::Bytes(_) => "bytes",
+        Value::Null => "null_type",
+        Value::Opaque(opaque) => opaque.runtime_type_name(),
+        _ => "function",
+    }
+}
+
+fn unfit(function: &str, values: &[&Value]) -> ExecutionError {
+    let types: Vec<&str> = values.iter().map(|value| type_name(value)).collect();
+    let message = format!("no such overload: {function}({})", types.join(", "));
+    ExecutionError::function_error(function, message)
+}
+
+/// A text, and whether it need not be written strictly.
+fn given(function: &str, values: &[Value]) -> Result<Result<Version, String>, ExecutionError> {
+    match values {
+        [Value::String(text)] | [Value::String(text), Value::Bool(false)] => {
+            Ok(Version::parse(text))
+        }
+        [Value::String(text), Value::Bool(true)] => Ok(Version::parse_lenient(text)),
+        other => Err(unfit(function, &other.iter().collect::<Vec<_>>())),
+    }
 }
 
 fn amount(value: &Value) -> Option<&Quantity> {
@@ -94,34 +86,34 @@ fn compare(function: &str, one: &Value, other: &Value) -> Result<Ordering, Execu
         return Ok(one.cmp(other));
     }
     if let (Value::Opaque(one), Value::Opaque(other)) = (one, other)
-        && let (Some(one), Some(other)) = (
-            one.downcast_ref::<Version>(),
-            other.downcast_ref::<Version>(),
-        )
+        && let (Some(one), Some(other)) =
+            (one.downcast_ref::<Known>(), other.downcast_ref::<Known>())
     {
-        return Ok(one.compare(other));
+        return Ok(one.0.compare(&other.0));
     }
-    Err(unfit(function))
+    Err(unfit(function, &[one, other]))
 }
 
 /// A quantity with another, or a whole number, added or taken away.
 fn sum(function: &str, own: &Value, other: &Value, sign: i128) -> Result<Value, ExecutionError> {
-    let own = amount(own).ok_or_else(|| unfit(function))?;
+    let wrong = || unfit(function, &[own, other]);
+    let amount_of_own = amount(own).ok_or_else(wrong)?;
     let more = match other {
         Value::Int(number) => i128::from(*number) * 1_000_000_000,
-        other => amount(other).ok_or_else(|| unfit(function))?.nanos(),
+        other => amount(other).ok_or_else(wrong)?.nanos(),
     };
-    let nanos = own.nanos() + sign * more;
-    Ok(quantity(Quantity::from_nanos(nanos, own.notation())))
+    let nanos = amount_of_own.nanos() + sign * more;
+    let notation = amount_of_own.notation();
+    Ok(quantity(Quantity::from_nanos(nanos, notation)))
 }
 
 fn number_of(function: &str, own: &Value, at: usize) -> Result<i64, ExecutionError> {
+    let wrong = || unfit(function, &[own]);
     let Value::Opaque(opaque) = own else {
-        return Err(unfit(function));
+        return Err(wrong());
     };
-    let version = opaque.downcast_ref::<Version>();
-    let version = version.ok_or_else(|| unfit(function))?;
-    Ok(i64::try_from(version.numbers[at]).unwrap_or(i64::MAX))
+    let version = opaque.downcast_ref::<Known>().ok_or_else(wrong)?;
+    Ok(i64::try_from(version.0.numbers[at]).unwrap_or(i64::MAX))
 }
 
 fn pattern(function: &str, text: &str) -> Result<regex::Regex, ExecutionError> {
@@ -130,7 +122,10 @@ fn pattern(function: &str, text: &str) -> Result<regex::Regex, ExecutionError> {
 
 /// The least or greatest of a list.
 fn extreme(function: &str, list: &[Value], wanted: Ordering) -> Result<Value, ExecutionError> {
-    let mut best = list.first().ok_or_else(|| unfit(function))?;
+    let empty = format!("{function} called on empty list");
+    let mut best = list
+        .first()
+        .ok_or_else(|| ExecutionError::function_error(function, empty))?;
     for value in list {
         let found = match value.partial_cmp(best) {
             Some(found) => found,
@@ -147,6 +142,21 @@ type Text = Arc<String>;
 type List = Arc<Vec<Value>>;
 type Found<T> = Result<T, ExecutionError>;
 
+/// Lists as sets. CEL calls them `sets.contains` and so on; a macro turns that into these names.
+fn sets(context: &mut Context<'_, '_>) {
+    let has = |list: &List, value: &Value| list.iter().any(|one| one == value);
+    let holds = move |list: &List, other: &List| other.iter().all(|value| has(list, value));
+    let _ = context.add_function("@contains", move |list: List, other: List| {
+        holds(&list, &other)
+    });
+    let _ = context.add_function("@equivalent", move |list: List, other: List| {
+        holds(&list, &other) && holds(&other, &list)
+    });
+    let _ = context.add_function("@intersects", move |list: List, other: List| {
+        other.iter().any(|value| has(&list, value))
+    });
+}
+
 /// What is there already is not replaced.
 pub fn add(context: &mut Context<'_, '_>) {
     let _ = context.add_function("quantity", |text: Text| -> Found<Value> {
@@ -156,10 +166,15 @@ pub fn add(context: &mut Context<'_, '_>) {
             .map_err(|error| ExecutionError::function_error("quantity", error))
     });
     let _ = context.add_function("isQuantity", |text: Text| text.parse::<Quantity>().is_ok());
-    let _ = context.add_function("semver", |text: Text| -> Found<Value> {
-        version(&text).ok_or_else(|| ExecutionError::function_error("semver", "no version"))
+    let _ = context.add_function("semver", |Arguments(values): Arguments| -> Found<Value> {
+        given("semver", &values)?
+            .map(known)
+            .map_err(|problem| ExecutionError::function_error("semver", problem))
     });
-    let _ = context.add_function("isSemver", |text: Text| Version::parse(&text).is_some());
+    let _ = context.add_function("isSemver", |Arguments(values): Arguments| -> Found<bool> {
+        Ok(given("isSemver", &values)?.is_ok())
+    });
+    sets(context);
     let _ = context.add_function(
         "compareTo",
         |This(own): This<Value>, other: Value| -> Found<i64> {
@@ -187,15 +202,15 @@ pub fn add(context: &mut Context<'_, '_>) {
         |This(own): This<Value>, other: Value| -> Found<Value> { sum("sub", &own, &other, -1) },
     );
     let _ = context.add_function("sign", |This(own): This<Value>| -> Found<i64> {
-        let own = amount(&own).ok_or_else(|| unfit("sign"))?;
+        let own = amount(&own).ok_or_else(|| unfit("sign", &[&own]))?;
         Ok(own.nanos().signum() as i64)
     });
     let _ = context.add_function("isInteger", |This(own): This<Value>| -> Found<bool> {
-        let own = amount(&own).ok_or_else(|| unfit("isInteger"))?;
+        let own = amount(&own).ok_or_else(|| unfit("isInteger", &[&own]))?;
         Ok(own.nanos() % 1_000_000_000 == 0)
     });
     let _ = context.add_function("asInteger", |This(own): This<Value>| -> Found<i64> {
-        let own = amount(&own).ok_or_else(|| unfit("asInteger"))?;
+        let own = amount(&own).ok_or_else(|| unfit("asInteger", &[&own]))?;
         let is_whole = own.nanos() % 1_000_000_000 == 0;
         let whole = "cannot convert value to integer";
         match is_whole {
@@ -206,7 +221,7 @@ pub fn add(context: &mut Context<'_, '_>) {
     let _ = context.add_function(
         "asApproximateFloat",
         |This(own): This<Value>| -> Found<f64> {
-            let own = amount(&own).ok_or_else(|| unfit("asApproximateFloat"))?;
+            let own = amount(&own).ok_or_else(|| unfit("asApproximateFloat", &[&own]))?;
             Ok(own.nanos() as f64 / 1e9)
         },
     );
@@ -249,7 +264,7 @@ pub fn add(context: &mut Context<'_, '_>) {
                 (Value::Int(sum), Value::Int(more)) => Value::Int(sum + more),
                 (Value::UInt(sum), Value::UInt(more)) => Value::UInt(sum + more),
                 (Value::Float(sum), Value::Float(more)) => Value::Float(sum + more),
-                _ => return Err(unfit("sum")),
+                (total, value) => return Err(unfit("_+_", &[&total, value])),
             };
         }
         Ok(total)

@@ -5,6 +5,7 @@ mod capacity;
 pub mod extended;
 mod library;
 pub mod selector;
+mod version;
 
 use self::allocate::Solution;
 use crate::cluster::NodeId;
@@ -235,7 +236,8 @@ pub fn solve(
     else {
         return Ok(Some(Solution::default()));
     };
-    allocate::allocate(context.cluster, &open, object)
+    let timeout = context.profile.args.devices.filter_timeout;
+    allocate::allocate(context.cluster, &open, object, timeout)
         .map_err(|text| Refusal::worded(Code::Error, text))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use cel::common::ast::{ComprehensionExpr, Expr, ListExpr, LiteralValue};
+use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue};
 use cel::objects::{Key, Map};
 use cel::parser::{Macro, MacroExprHelper};
 use cel::{Context, Env, ExecutionError, IdedExpr, ParseError, Value};
@@ -18,6 +18,15 @@ fn environment() -> &'static Arc<Env> {
         // Nothing else is called by these names.
         let _ = env.add_extension(cel::extensions::strings);
         let _ = env.add_macro(Macro::receiver("bind", 3, bind));
+        let _ = env.add_macro(Macro::receiver("contains", 2, |helper, target, args| {
+            of_sets("@contains", helper, target, args)
+        }));
+        let _ = env.add_macro(Macro::receiver("equivalent", 2, |helper, target, args| {
+            of_sets("@equivalent", helper, target, args)
+        }));
+        let _ = env.add_macro(Macro::receiver("intersects", 2, |helper, target, args| {
+            of_sets("@intersects", helper, target, args)
+        }));
         Arc::new(env)
     })
 }
@@ -56,6 +65,53 @@ fn bind(
     Ok(Some(helper.next_expr(comprehension)))
 }
 
+/// `sets.contains(list, list)` and the like: a call of a function that is nobody's method.
+fn of_sets(
+    function: &str,
+    helper: &mut MacroExprHelper<'_>,
+    target: &mut Option<IdedExpr>,
+    args: &mut Vec<IdedExpr>,
+) -> Result<Option<IdedExpr>, ParseError> {
+    let is_ours = target
+        .as_ref()
+        .is_some_and(|target| target.expr == Expr::Ident("sets".to_owned()));
+    if !is_ours {
+        return Ok(None);
+    }
+    let call = CallExpr {
+        func_name: function.to_owned(),
+        target: None,
+        args: std::mem::take(args),
+    };
+    Ok(Some(helper.next_expr(Expr::Call(call))))
+}
+
+/// What went wrong, in the words of the original's CEL.
+fn in_words(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::IndexOutOfBounds(Value::Int(index)) => {
+            format!("index out of bounds: {index}")
+        }
+        ExecutionError::NoSuchOverload(_)
+        | ExecutionError::ValuesNotComparable(..)
+        | ExecutionError::UnsupportedBinaryOperator(..)
+        | ExecutionError::UnsupportedTargetType { .. }
+        | ExecutionError::NotSupportedAsMethod { .. }
+        | ExecutionError::UnexpectedType { .. } => "no such overload".to_owned(),
+        ExecutionError::FunctionError { function, message } => match function.as_str() {
+            "int" | "uint" | "double" => {
+                format!("type conversion error from 'string' to '{function}'")
+            }
+            _ => message.clone(),
+        },
+        other => other.to_string(),
+    }
+}
+
 /// Whether an expression holds for a device. The error is in the words of CEL.
 pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, String> {
     let program = environment()
@@ -67,10 +123,7 @@ pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, 
     match program.execute(&context) {
         Ok(Value::Bool(holds)) => Ok(holds),
         Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
-        Err(ExecutionError::NoSuchKey(key)) => {
-            Err(format!("CEL runtime error: no such key: {key}"))
-        }
-        Err(error) => Err(format!("CEL runtime error: {error}")),
+        Err(error) => Err(format!("CEL runtime error: {}", in_words(&error))),
     }
 }
 
@@ -209,6 +262,36 @@ mod tests {
             (
                 r#"isSemver("1.2.3") && !isSemver("1.2") && !isQuantity("x")"#,
                 Ok(true),
+            ),
+            (
+                r#"sets.contains(["m", "n"], [device.attributes["d.io"].model]) && !sets.equivalent([1], [1, 2])"#,
+                Ok(true),
+            ),
+            (
+                r#"semver("v1.2", true).isLessThan(device.attributes["d.io"].driverVersion)"#,
+                Ok(true),
+            ),
+            (
+                r#"1 / (device.attributes["other.io"].cores - 8) == 1"#,
+                Err("CEL runtime error: division by zero"),
+            ),
+            (
+                r#"device.attributes["d.io"].model < 1"#,
+                Err("CEL runtime error: no such overload"),
+            ),
+            (
+                r#"device.attributes["d.io"].model.isGreaterThan(quantity("1"))"#,
+                Err(
+                    "CEL runtime error: no such overload: isGreaterThan(string, kubernetes.Quantity)",
+                ),
+            ),
+            (
+                r#"semver("1.2").major() == 1"#,
+                Err("CEL runtime error: No Major.Minor.Patch elements found"),
+            ),
+            (
+                r#"[1][device.attributes["other.io"].cores] == 1"#,
+                Err("CEL runtime error: index out of bounds: 8"),
             ),
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),

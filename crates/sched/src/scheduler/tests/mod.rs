@@ -316,6 +316,20 @@ fn a_failed_binding_frees_the_room_and_is_tried_again_later() {
 }
 
 #[test]
+fn an_extender_that_cannot_bind_speaks_for_itself() {
+    let mut world = world();
+    world.scheduler.engine.extenders = vec![Rule {
+        binds: true,
+        ..Rule::default()
+    }];
+    world.node("n", "2");
+    world.asking("p", "2", "");
+    world.bind_error = Some("boom".to_owned());
+    world.run();
+    world.check(&["p not bound", "p SchedulerError: boom"]);
+}
+
+#[test]
 fn a_deleted_pod_is_skipped_with_a_word() {
     let mut world = world();
     world.node("n", "2");

@@ -1,6 +1,7 @@
 //! Making room: victims, budgets, nominations.
 
 use super::*;
+use crate::extender::Answer;
 
 #[test]
 fn less_important_pods_make_room() {
@@ -129,4 +130,39 @@ fn nominated_pods_keep_their_place_from_those_below() {
         world.log
     );
     assert!(!world.log.iter().any(|line| line.starts_with("bind sneaky")));
+}
+
+/// Extenders that leave nobody to evict, or give no answer, end the preemption, not the attempt.
+#[test]
+fn extenders_may_spare_everybody() {
+    for (error, expected) in [
+        (
+            None,
+            "no new claims to deallocate, preemption: no candidate node for preemption",
+        ),
+        (Some("boom"), "preemption: boom"),
+    ] {
+        let mut world = world();
+        world.scheduler.engine.extenders = vec![Rule {
+            preempts: true,
+            ..Rule::default()
+        }];
+        world.node("n", "2");
+        world.asking("low", "2", r#","nodeName":"n""#);
+        world.asking("high", "2", r#","priority":10"#);
+        let cycle = world.scheduler.step(world.now).unwrap();
+        assert!(matches!(cycle.outcome, Outcome::Asking(_)));
+        let answer = Answer {
+            error: error.map(str::to_owned),
+            ..Answer::default()
+        };
+        let cycle = world.scheduler.answer(answer, world.now).unwrap();
+        let Outcome::Unschedulable { message } = cycle.outcome else {
+            panic!("{:?}", cycle.outcome);
+        };
+        assert_eq!(
+            message,
+            format!("0/1 nodes are available: 1 Insufficient cpu. {expected}")
+        );
+    }
 }
