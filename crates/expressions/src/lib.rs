@@ -4,6 +4,7 @@
 mod check;
 mod formats;
 mod library;
+mod literals;
 mod lower;
 mod macros;
 mod signatures;

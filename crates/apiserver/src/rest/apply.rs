@@ -130,10 +130,14 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
     let now = show_seconds(call.now);
     call.tracking(&call.path.subresource, |tracking| {
         let manager = call.manager();
-        let object = tracking.apply(live.as_ref(), applied, &manager, force, &now)?;
-        if let Some(live) = &live {
+        // Whether others' versions can say it comes before whether they agree.
+        if call.served.is_custom()
+            && let Some(live) = &live
+            && let Ok(object) = tracking.apply(Some(live), applied, &manager, true, &now)
+        {
             refuse_unknown_to_owners(call, live, &object)?;
         }
+        let object = tracking.apply(live.as_ref(), applied, &manager, force, &now)?;
         let decoded = call
             .served
             .normalised(&object)

@@ -8,7 +8,11 @@ use super::track::forget_what_it_is;
 use super::update::{name_mismatch, replace, undeterminable};
 use super::{Call, meta};
 use crate::answer::Answer;
+use crate::codec::decode::decode;
+use crate::codec::json::Node;
 use crate::patch::{self, PatchKind, Patched};
+use crate::resource::builtin_type;
+use crate::schema::Types;
 use crate::status::Failure;
 
 pub const APPLY: &str = "application/apply-patch+yaml";
@@ -135,8 +139,16 @@ fn check_identity(call: &Call<'_>, object: &Value, patched: &Patched) -> Result<
     let version = object["apiVersion"].as_str().unwrap_or_default();
     if kind != resource.kind || version != resource.api_version() {
         let catalogue = call.server.catalogue();
-        let why = catalogue.why_not(kind, version, &resource.group, &resource.kind);
         let (types, shape) = call.served.types();
+        // What it calls itself it has to be, before anybody asks whether it is what it should be.
+        let (group, short) = version.rsplit_once('/').unwrap_or(("", version));
+        let why = builtin_type(group, short, kind)
+            .filter(|_| !call.served.is_custom())
+            .and_then(|id| decode(Types::builtin(), id, &Node::of(&patched.object)).err())
+            .map_or_else(
+                || catalogue.why_not(kind, version, &resource.group, &resource.kind),
+                |error| error.to_string(),
+            );
         return Err(patched.refuse(types, shape, &why));
     }
     let (name, namespace) = (meta(object, "name"), meta(object, "namespace"));

@@ -1,6 +1,7 @@
 //! Definitions of custom resources. What their schemas must look like is beside.
 
 mod parts;
+mod rules;
 mod schema;
 
 use serde_json::{Value, json};

@@ -1,12 +1,10 @@
 //! Which schemas custom resources may have: structural ones, that say of every field what it is.
 
-use plimsoll_expressions::Type;
 use serde_json::{Value, json};
 
-use crate::expressions;
+use super::rules;
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
-use crate::kinds::diff;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const NOT_SUPPORTED: &[&str] = &[
@@ -309,7 +307,7 @@ fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, errors: &mut 
     }
     standard(&items, Level::Item, below, errors);
     extensions(schema, errors);
-    rules(schema, level == Level::Root, loose, errors);
+    rules::check(schema, level == Level::Root, loose, errors);
 }
 
 fn extensions(schema: &At<'_>, errors: &mut Errors) {
@@ -340,110 +338,6 @@ fn extensions(schema: &At<'_>, errors: &mut Errors) {
     }
     errors.optional_choice(&list, &["atomic", "set", "map"]);
     list_map(schema, &list, errors);
-}
-
-/// Rules have to make sense to a compiler that knows the types of the schema.
-fn rules(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut Errors) {
-    let own = crate::crd::declared(schema.value, root).unwrap_or(Type::Dyn);
-    for rule in schema.get("x-kubernetes-validations").items() {
-        let optional_old = rule.get("optionalOldSelf");
-        let variables = crate::crd::variables(own.clone(), optional_old.flag());
-        let shown = || diff::compact("ValidationRule", rule.value);
-        let source = rule.get("rule");
-        words(&rule, errors);
-        if source.text().trim().is_empty() {
-            errors.required(&source, "rule is not specified");
-        } else {
-            match expressions::compile_with(source.text(), &variables) {
-                Ok(compiled) if compiled.kind == Type::Bool || compiled.kind.is_dyn() => {
-                    let about_change = compiled.uses("oldSelf");
-                    if let Some(list) = loose.filter(|_| about_change) {
-                        let detail = format!(
-                            "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
-                            list.path()
-                        );
-                        errors.invalid(&source, source.text(), detail);
-                    } else if optional_old.is_set() && !about_change {
-                        let detail = "may not be set if oldSelf is not used in rule";
-                        errors.invalid(&optional_old, optional_old.flag(), detail);
-                    }
-                }
-                Ok(_) => {
-                    let detail = "cel expression must evaluate to a bool";
-                    errors.invalid_shown(&source, &shown(), detail);
-                }
-                Err(words) => errors.invalid_shown(&source, &shown(), words),
-            }
-        }
-        let message = rule.get("messageExpression");
-        if !message.is_empty() && !message.text().trim().is_empty() {
-            match expressions::compile_with(message.text(), &variables) {
-                Ok(compiled) if compiled.kind == Type::String || compiled.kind.is_dyn() => {}
-                Ok(_) => {
-                    let detail = "messageExpression must evaluate to a string";
-                    errors.invalid_shown(&message, &shown(), detail);
-                }
-                Err(words) => {
-                    let detail = format!("messageExpression {words}");
-                    errors.invalid_shown(&message, &shown(), detail);
-                }
-            }
-        }
-        if !is_field_of(schema.value, rule.get("fieldPath").text()) {
-            let path = rule.get("fieldPath");
-            errors.invalid(&path, path.text(), "must be a valid path");
-        }
-        errors.optional_choice(
-            &rule.get("reason"),
-            &[
-                "FieldValueDuplicate",
-                "FieldValueForbidden",
-                "FieldValueInvalid",
-                "FieldValueRequired",
-            ],
-        );
-    }
-}
-
-/// What a rule says when it is broken.
-fn words(rule: &At<'_>, errors: &mut Errors) {
-    let (message, computed) = (rule.get("message"), rule.get("messageExpression"));
-    let is_blank = |at: &At<'_>| !at.is_empty() && at.text().trim().is_empty();
-    if is_blank(&message) {
-        errors.invalid(&message, message.text(), "must be non-empty if specified");
-    } else if message.text().trim().contains('\n') {
-        errors.invalid(&message, message.text(), "must not contain line breaks");
-    } else if message.is_empty() && rule.get("rule").text().trim().contains('\n') {
-        let detail = "message must be specified if rule contains line breaks";
-        errors.required(&message, detail);
-    }
-    if is_blank(&computed) {
-        let detail = "messageExpression must be non-empty if specified";
-        errors.required(&computed, detail);
-    }
-}
-
-/// Whether a path like `.a['b'].c` names a field that the schema has; nothing at all will do, too.
-fn is_field_of(schema: &Value, path: &str) -> bool {
-    let (mut rest, mut schema) = (path.trim(), schema);
-    while !rest.is_empty() {
-        let name;
-        (name, rest) = match (rest.strip_prefix("['"), rest.strip_prefix('.')) {
-            (Some(quoted), _) => match quoted.split_once("']") {
-                Some(split) => split,
-                None => return false,
-            },
-            (_, Some(plain)) => plain.split_at(plain.find(['.', '[']).unwrap_or(plain.len())),
-            _ => return false,
-        };
-        let further = &schema["additionalProperties"];
-        schema = match schema["properties"].get(name) {
-            Some(property) => property,
-            None if further.is_object() => further,
-            None => return false,
-        };
-    }
-    true
 }
 
 fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
