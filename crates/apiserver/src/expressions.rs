@@ -17,8 +17,17 @@ pub fn compile(source: &str, variables: &[&str]) -> Result<Expression, String> {
 
 /// Compiles an expression about variables of known types.
 pub fn compile_with(source: &str, variables: &BTreeMap<&str, Type>) -> Result<Expression, String> {
-    let compiled = Expression::compile(source, variables);
-    compiled.map_err(|words| format!("compilation failed: {words}"))
+    Expression::compile(source, variables).map_err(failed)
+}
+
+/// Compiles an expression about a device.
+pub fn compile_of_device(source: &str) -> Result<Expression, String> {
+    let variables = BTreeMap::from([("device", Type::Dyn)]);
+    Expression::compile_with_bind(source, &variables).map_err(failed)
+}
+
+fn failed(words: String) -> String {
+    format!("compilation failed: {words}")
 }
 
 /// The type of an expression, if it is known and not among `wanted`.

@@ -12,6 +12,8 @@ mod solve;
 pub mod time;
 mod types;
 pub mod values;
+mod version;
+mod words;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -20,6 +22,7 @@ use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
 
 pub use library::add as add_functions;
 pub use types::{Object, Type};
+pub use words::in_words;
 
 /// An expression that makes sense.
 #[derive(Debug)]
@@ -32,7 +35,29 @@ pub struct Expression {
 impl Expression {
     /// Reads it and checks its types. The error is in the words of the original compiler.
     pub fn compile(source: &str, variables: &BTreeMap<&str, Type>) -> Result<Self, String> {
-        let program = environment()
+        Self::compile_in(environment(), source, variables)
+    }
+
+    /// The same where `cel.bind` is known, too: of all expressions, it is those about devices.
+    pub fn compile_with_bind(
+        source: &str,
+        variables: &BTreeMap<&str, Type>,
+    ) -> Result<Self, String> {
+        static WITH_BIND: OnceLock<Env> = OnceLock::new();
+        let env = WITH_BIND.get_or_init(|| {
+            let mut env = language();
+            let _ = macros::add_bind(&mut env);
+            env
+        });
+        Self::compile_in(env, source, variables)
+    }
+
+    fn compile_in(
+        env: &Env,
+        source: &str,
+        variables: &BTreeMap<&str, Type>,
+    ) -> Result<Self, String> {
+        let program = env
             .compile(source)
             .map_err(|errors| syntax(source, &errors.to_string()))?;
         let code = program.expression();
@@ -71,16 +96,18 @@ pub fn context() -> Context<'static, 'static> {
 /// The language with its extensions.
 pub fn environment() -> &'static Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| {
-        let mut env = Env::stdlib();
-        // As in the original, of a repeated key the last one counts.
-        env.set_error_on_duplicate_map_keys(false);
-        // Names of ours do not clash, so nothing is refused.
-        let _ = env.add_extension(extensions::strings);
-        let _ = env.add_extension(extensions::lists);
-        let _ = macros::add(&mut env);
-        Arc::new(env)
-    })
+    ENVIRONMENT.get_or_init(|| Arc::new(language()))
+}
+
+fn language() -> Env {
+    let mut env = Env::stdlib();
+    // As in the original, of a repeated key the last one counts.
+    env.set_error_on_duplicate_map_keys(false);
+    // Names of ours do not clash, so nothing is refused.
+    let _ = env.add_extension(extensions::strings);
+    let _ = env.add_extension(extensions::lists);
+    let _ = macros::add(&mut env);
+    env
 }
 
 /// The parser's words. The original indents the lines that it quotes, and does not quote nothing.

@@ -26,20 +26,20 @@ type Boxed = Box<
 
 /// Adds all of them.
 pub fn add(context: &mut Context<'_, '_>) {
-    for (name, call) in amounts::FUNCTIONS
+    for &(name, call) in amounts::FUNCTIONS
         .iter()
         .chain(lists::FUNCTIONS)
         .chain(network::FUNCTIONS)
         .chain(texts::FUNCTIONS)
         .chain(times::FUNCTIONS)
     {
-        let call = *call;
         let boxed: Boxed = Box::new(move |context| {
             let mut args = Vec::with_capacity(context.args.len() + 1);
             for arg in context.this.iter().chain(&context.args) {
                 args.push(Value::try_from(arg.as_ref())?);
             }
-            Ok(CowVal::Owned(call(&args)?.try_into()?))
+            let found = call(&args).map_err(|problem| named(problem, name, &args))?;
+            Ok(CowVal::Owned(found.try_into()?))
         });
         // What is there already is not replaced.
         let _ = context.add_function(name, boxed);
@@ -50,8 +50,36 @@ pub(crate) fn error(function: &str, words: impl ToString) -> ExecutionError {
     ExecutionError::function_error(function, words)
 }
 
+/// The function does not take such values.
 pub(crate) fn unfit() -> ExecutionError {
-    ExecutionError::function_error("", "no such overload")
+    error("", UNFIT)
+}
+
+const UNFIT: &str = "no such overload";
+
+/// Functions do not know by what name they were called.
+fn named(problem: ExecutionError, name: &str, args: &[Value]) -> ExecutionError {
+    if problem != unfit() {
+        return problem;
+    }
+    let types: Vec<&str> = args.iter().map(type_name).collect();
+    error(name, format!("{UNFIT}: {name}({})", types.join(", ")))
+}
+
+fn type_name(value: &Value) -> &str {
+    match value {
+        Value::Int(_) => "int",
+        Value::UInt(_) => "uint",
+        Value::Float(_) => "double",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::List(_) => "list",
+        Value::Map(_) => "map",
+        Value::Bytes(_) => "bytes",
+        Value::Null => "null_type",
+        Value::Opaque(opaque) => opaque.runtime_type_name(),
+        _ => "function",
+    }
 }
 
 pub(crate) fn text(args: &[Value], at: usize) -> Result<&str, ExecutionError> {

@@ -1,4 +1,4 @@
-//! Macros that Kubernetes switches on: loops with two variables.
+//! Macros that Kubernetes switches on: loops with two variables, and for some expressions names for values.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue, operators};
 use cel::parser::{Macro, MacroExprHelper};
@@ -38,6 +38,45 @@ pub fn add(env: &mut Env) -> Result<(), DeclarationError> {
         ))?;
     }
     Ok(())
+}
+
+/// `cel.bind(name, value, expression)`.
+pub fn add_bind(env: &mut Env) -> Result<(), DeclarationError> {
+    env.add_macro(Macro::receiver("bind", 3, bind))
+}
+
+/// A loop that is not run, whose sum begins with the value.
+fn bind(
+    helper: &mut MacroExprHelper<'_>,
+    target: &mut Option<IdedExpr>,
+    args: &mut Vec<IdedExpr>,
+) -> Expanded {
+    let is_ours = target
+        .as_ref()
+        .is_some_and(|target| target.expr == Expr::Ident("cel".to_owned()));
+    let Some(IdedExpr {
+        expr: Expr::Ident(name),
+        ..
+    }) = args.first().filter(|_| is_ours).cloned()
+    else {
+        return Ok(None);
+    };
+    let (Some(result), Some(accu_init)) = (args.pop(), args.pop()) else {
+        return Ok(None);
+    };
+    let nothing = Expr::List(ListExpr::new(Vec::new()));
+    let comprehension = ComprehensionExpr {
+        iter_range: helper.next_expr(nothing),
+        iter_var: "#unused".to_owned(),
+        iter_var2: None,
+        loop_cond: helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into()))),
+        loop_step: helper.next_expr(Expr::Ident(name.clone())),
+        accu_var: name,
+        accu_init,
+        result,
+    };
+    let comprehension = Expr::Comprehension(Box::new(comprehension));
+    Ok(Some(helper.next_expr(comprehension)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

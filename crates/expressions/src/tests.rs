@@ -24,6 +24,17 @@ fn complaint(source: &str) -> String {
 }
 
 #[test]
+fn values_get_names_where_that_is_known() {
+    let source = "cel.bind(n, number + 1, n * n > 5)";
+    let bound = Expression::compile_with_bind(source, &variables()).unwrap();
+    assert_eq!(bound.kind, Type::Bool);
+    let mut context = context();
+    context.add_variable_from_value("number", 2);
+    assert_eq!(bound.evaluate(&context), Ok(Value::Bool(true)));
+    assert!(complaint(source).contains("undeclared reference to 'cel'"));
+}
+
+#[test]
 fn types_are_checked() {
     for (source, expected) in [
         ("text", "string"),

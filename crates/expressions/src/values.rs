@@ -1,6 +1,5 @@
 //! Values that Kubernetes adds to the language.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,6 +7,8 @@ use std::sync::Arc;
 use cel::Value;
 use cel::objects::Opaque;
 use plimsoll_api::quantity::Quantity;
+
+pub use crate::version::Version;
 
 macro_rules! opaque {
     ($kind:ty, $name:literal) => {
@@ -71,90 +72,7 @@ opaque!(Url, "kubernetes.URL");
 pub struct Format(pub &'static str);
 opaque!(Format, "kubernetes.NamedFormat");
 
-/// A semantic version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Version {
-    pub numbers: [u64; 3],
-    /// Empty: it is released.
-    before: Vec<Part>,
-}
 opaque!(Version, "kubernetes.Semver");
-
-/// Numbers come before words.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    Number(u64),
-    Word(String),
-}
-
-impl Version {
-    pub fn parse(text: &str) -> Option<Self> {
-        let (text, build) = match text.split_once('+') {
-            Some((text, build)) => (text, Some(build)),
-            None => (text, None),
-        };
-        let is_word = |part: &str| {
-            let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-            !part.is_empty() && part.chars().all(plain)
-        };
-        if build.is_some_and(|build| !build.split('.').all(is_word)) {
-            return None;
-        }
-        let (plain, before) = match text.split_once('-') {
-            Some((plain, before)) => (plain, Some(before)),
-            None => (text, None),
-        };
-        let numbers: Vec<u64> = plain.split('.').map(number).collect::<Option<_>>()?;
-        let before = before.map(|before| before.split('.').collect::<Vec<_>>());
-        let mut parts = Vec::new();
-        for part in before.unwrap_or_default() {
-            let is_number = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-            parts.push(match is_number {
-                true => Part::Number(number(part)?),
-                false if is_word(part) => Part::Word(part.to_owned()),
-                false => return None,
-            });
-        }
-        Some(Self {
-            numbers: numbers.try_into().ok()?,
-            before: parts,
-        })
-    }
-
-    /// `v1.2` and `01.2.0` will do.
-    pub fn parse_tolerantly(text: &str) -> Option<Self> {
-        let text = text.strip_prefix('v').unwrap_or(text);
-        let end = text.find(['-', '+']).unwrap_or(text.len());
-        let (plain, rest) = text.split_at(end);
-        let mut numbers: Vec<String> = plain
-            .split('.')
-            .map(|part| {
-                let trimmed = part.trim_start_matches('0');
-                let shown = if trimmed.is_empty() && !part.is_empty() {
-                    "0"
-                } else {
-                    trimmed
-                };
-                shown.to_owned()
-            })
-            .collect();
-        if numbers.len() < 3 && !rest.is_empty() {
-            return None;
-        }
-        while numbers.len() < 3 {
-            numbers.push("0".to_owned());
-        }
-        Self::parse(&format!("{}{rest}", numbers.join(".")))
-    }
-
-    pub fn compare(&self, other: &Self) -> Ordering {
-        let released = |version: &Self| version.before.is_empty();
-        self.numbers
-            .cmp(&other.numbers)
-            .then_with(|| released(self).cmp(&released(other)))
-            .then_with(|| self.before.cmp(&other.before))
-    }
-}
 
 /// Without superfluous zeros.
 fn number(text: &str) -> Option<u64> {
@@ -359,26 +277,5 @@ mod tests {
                 .contains("1.2.3.4".parse().unwrap())
         );
         assert!(Network::parse("10.0.0.0/33").is_none() && Network::parse("x/1").is_none());
-    }
-
-    #[test]
-    fn versions_are_ordered() {
-        let version = |text: &str| Version::parse(text).unwrap();
-        assert!(version("1.10.0").compare(&version("1.9.9")).is_gt());
-        assert!(version("1.0.0-rc.1").compare(&version("1.0.0")).is_lt());
-        assert!(
-            version("1.0.0-rc.2")
-                .compare(&version("1.0.0-rc.10"))
-                .is_lt()
-        );
-        for bad in ["1.2", "v1.2.3", "01.2.3", "1.2.3-", "a.b.c"] {
-            assert!(Version::parse(bad).is_none(), "{bad}");
-        }
-        assert_eq!(Version::parse_tolerantly("v1").unwrap().numbers, [1, 0, 0]);
-        assert_eq!(
-            Version::parse_tolerantly("01.02").unwrap().numbers,
-            [1, 2, 0]
-        );
-        assert!(Version::parse_tolerantly("x").is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cel::objects::OptionalValue;
 use cel::{Context, ExecutionError, Value as Cel};
-use plimsoll_expressions::{Expression, Type};
+use plimsoll_expressions::{Expression, Type, in_words};
 use serde_json::Value;
 
 use super::declared::{declared, variables};
@@ -212,24 +212,11 @@ fn message(rule: &Rule, context: &Context<'_, '_>) -> String {
 }
 
 fn evaluation_error(error: &ExecutionError, rule: &str) -> String {
-    let words = match error {
-        ExecutionError::NoSuchOverload(_)
-        | ExecutionError::UnexpectedType { .. }
-        | ExecutionError::ValuesNotComparable(..) => {
-            return format!(
-                "'no such overload': call arguments did not match a supported operator, function or macro signature \
-                 for rule: {rule}"
-            );
-        }
-        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-        ExecutionError::IndexOutOfBounds(Cel::Int(index)) => {
-            format!("index out of bounds: {index}")
-        }
-        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
-        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
-        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-        ExecutionError::FunctionError { message, .. } => message.clone(),
-        other => other.to_string(),
-    };
-    format!("{words} evaluating rule: {rule}")
+    let words = in_words(error);
+    match words.starts_with("no such overload") {
+        true => format!(
+            "'{words}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+        ),
+        false => format!("{words} evaluating rule: {rule}"),
+    }
 }

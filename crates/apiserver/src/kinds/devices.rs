@@ -196,7 +196,7 @@ fn selectors(selectors: &At<'_>, errors: &mut Errors) {
             errors.required(&cel, "");
             continue;
         }
-        match expressions::compile(expression.text(), &["device"]) {
+        match expressions::compile_of_device(expression.text()) {
             Err(complaint) => errors.invalid(&expression, expression.text(), complaint),
             Ok(compiled) => {
                 if let Some(other) = expressions::other_than(&compiled, &["bool"]) {

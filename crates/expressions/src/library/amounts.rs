@@ -48,9 +48,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("semver", |args| {
         version(args)?
             .map(Version::value)
-            .ok_or_else(|| error("semver", trouble(args)))
+            .map_err(|problem| error("semver", problem))
     }),
-    ("isSemver", |args| Ok(Value::Bool(version(args)?.is_some()))),
+    ("isSemver", |args| Ok(Value::Bool(version(args)?.is_ok()))),
     ("major", |args| number(args, 0)),
     ("minor", |args| number(args, 1)),
     ("patch", |args| number(args, 2)),
@@ -86,36 +86,14 @@ fn compare(args: &[Value]) -> Result<Ordering, ExecutionError> {
     Ok(amount(args, 0)?.cmp(amount(args, 1)?))
 }
 
-fn version(args: &[Value]) -> Result<Option<Version>, ExecutionError> {
+/// What was given, if it is one; it need not be written strictly if that is said, too.
+fn version(args: &[Value]) -> Result<Result<Version, String>, ExecutionError> {
     let text = text(args, 0)?;
-    Ok(match args.get(1) {
-        Some(Value::Bool(true)) => Version::parse_tolerantly(text),
-        _ => Version::parse(text),
-    })
-}
-
-/// What is wrong with a version that is none.
-fn trouble(args: &[Value]) -> String {
-    let text = text(args, 0).unwrap_or_default();
-    let mut parts: Vec<&str> = text.splitn(3, '.').collect();
-    if matches!(args.get(1), Some(Value::Bool(true))) {
-        parts[0] = parts[0].trim_start_matches('v');
-        parts.resize(3, "0");
+    match args.get(1) {
+        None | Some(Value::Bool(false)) => Ok(Version::parse(text)),
+        Some(Value::Bool(true)) => Ok(Version::parse_lenient(text)),
+        Some(_) => Err(unfit()),
     }
-    if text.is_empty() {
-        return "Version string empty".to_owned();
-    }
-    let names = [("major", "Major"), ("minor", "Minor"), ("patch", "Patch")];
-    for ((name, title), part) in names.into_iter().zip(&parts).filter(|_| parts.len() == 3) {
-        let part = part.split(['-', '+']).next().unwrap_or_default();
-        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-            return format!("Invalid character(s) found in {name} number {part:?}");
-        }
-        if part.len() > 1 && part.starts_with('0') {
-            return format!("{title} number must not contain leading zeroes {part:?}");
-        }
-    }
-    "No Major.Minor.Patch elements found".to_owned()
 }
 
 fn number(args: &[Value], at: usize) -> Found {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_api::quantity::Quantity;
 
+use super::device_selector::DeviceSelector;
 use super::pod::Effect;
 use super::selector::NodeTerm;
 use super::symbol::Symbol;
@@ -150,7 +151,7 @@ impl DeviceToleration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceClass {
     pub name: Box<str>,
-    pub selectors: Box<[Box<str>]>,
+    pub selectors: Box<[DeviceSelector]>,
     /// The extended resource that its devices stand for.
     pub resource: Option<Box<str>>,
     pub created: Option<Time>,
@@ -188,7 +189,7 @@ pub struct DeviceRequest {
 pub struct Alternative {
     pub name: Box<str>,
     pub class: Box<str>,
-    pub selectors: Box<[Box<str>]>,
+    pub selectors: Box<[DeviceSelector]>,
     /// `None`: all that match.
     pub count: Option<usize>,
     pub admin_access: bool,

@@ -2,6 +2,7 @@
 
 pub mod amounts;
 pub mod decode;
+pub mod device_selector;
 pub mod devices;
 pub mod encode;
 pub mod migration;

@@ -9,6 +9,7 @@ use super::meta::{Amount, Meta, Place};
 use super::node::effect;
 use super::selectors::{WireNodeSelector, node_terms};
 use super::{Result, parse};
+use crate::model::device_selector::DeviceSelector;
 use crate::model::devices::{
     AllocatedDevice, Allocation, Alternative, Attribute, Capacity, CapacityPolicy, CounterSet,
     Device, DeviceClass, DeviceCondition, DeviceConstraint, DeviceId, DeviceRequest, DeviceTaint,
@@ -125,7 +126,7 @@ wire! {
 
 const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
-fn expressions(list: Option<&Vec<WireSelector>>) -> Box<[Box<str>]> {
+fn expressions(list: Option<&Vec<WireSelector>>) -> Box<[DeviceSelector]> {
     list.into_iter()
         .flatten()
         .filter_map(|selector| selector.cel.as_ref())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::{capacity, selector};
+use super::capacity;
 use crate::cluster::Cluster;
 use crate::cluster::devices::{Given, Pool};
 use crate::model::devices::{
@@ -517,15 +517,15 @@ impl<'a> Search<'a> {
         let class = self.cluster.devices.classes.get(&at.alternative.class);
         let class_selectors = class.map_or(&[][..], |class| &class.selectors);
         let mut holds = true;
-        for (index, expression) in class_selectors.iter().enumerate() {
+        for (index, selector) in class_selectors.iter().enumerate() {
             holds = holds
-                && selector::matches(expression, &slice.driver, device).map_err(|error| {
+                && selector.matches(&slice.driver, device).map_err(|error| {
                     format!("class {}: selector #{index}: {error}", at.alternative.class)
                 })?;
         }
-        for (index, expression) in at.alternative.selectors.iter().enumerate() {
+        for (index, selector) in at.alternative.selectors.iter().enumerate() {
             holds = holds
-                && selector::matches(expression, &slice.driver, device).map_err(|error| {
+                && selector.matches(&slice.driver, device).map_err(|error| {
                     format!(
                         "claim {}: selector #{index}: {error}",
                         self.full_name(claim)

@@ -3,11 +3,7 @@
 pub mod allocate;
 mod capacity;
 pub mod extended;
-mod library;
-pub mod selector;
-mod version;
-
-use self::allocate::Solution;
+pub use self::allocate::Solution;
 use crate::cluster::NodeId;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::score;

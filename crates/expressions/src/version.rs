@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     pub numbers: [u64; 3],
     /// Empty: it is released.
@@ -10,7 +10,7 @@ pub struct Version {
 }
 
 /// Numbers come before words.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Number(u64),
     Word(String),
@@ -190,5 +190,7 @@ mod tests {
         assert!(Version::parse_lenient("1.2-rc").is_err());
         assert!(strict("1.2.3-2").compare(&strict("1.2.3-10")).is_lt());
         assert!(strict("1.2.3-10").compare(&strict("1.2.3-a")).is_lt());
+        assert!(strict("1.10.0").compare(&strict("1.9.9")).is_gt());
+        assert!(strict("1.0.0-rc.1").compare(&strict("1.0.0")).is_lt());
     }
 }

@@ -1,130 +1,72 @@
 //! Selectors of devices, in CEL.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, ListExpr, LiteralValue};
+use cel::Value;
 use cel::objects::{Key, Map};
-use cel::parser::{Macro, MacroExprHelper};
-use cel::{Context, Env, ExecutionError, IdedExpr, ParseError, Value};
+use plimsoll_expressions::values::{Amount, Version};
+use plimsoll_expressions::{Expression, Object, Type, in_words};
 
-use super::library;
-use crate::model::devices::{Attribute, Device};
+use super::devices::{Attribute, Device};
 
-fn environment() -> &'static Arc<Env> {
-    static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| {
-        let mut env = Env::stdlib();
-        // Nothing else is called by these names.
-        let _ = env.add_extension(cel::extensions::strings);
-        let _ = env.add_macro(Macro::receiver("bind", 3, bind));
-        let _ = env.add_macro(Macro::receiver("contains", 2, |helper, target, args| {
-            of_sets("@contains", helper, target, args)
-        }));
-        let _ = env.add_macro(Macro::receiver("equivalent", 2, |helper, target, args| {
-            of_sets("@equivalent", helper, target, args)
-        }));
-        let _ = env.add_macro(Macro::receiver("intersects", 2, |helper, target, args| {
-            of_sets("@intersects", helper, target, args)
-        }));
-        Arc::new(env)
-    })
+/// An expression about devices. It is compiled when it is first asked about one, and then known.
+#[derive(Debug, Clone)]
+pub struct DeviceSelector {
+    source: Box<str>,
+    program: Arc<OnceLock<Result<Expression, String>>>,
 }
 
-/// `cel.bind(name, value, expression)`: a loop that is not run, whose sum begins with the value.
-fn bind(
-    helper: &mut MacroExprHelper<'_>,
-    target: &mut Option<IdedExpr>,
-    args: &mut Vec<IdedExpr>,
-) -> Result<Option<IdedExpr>, ParseError> {
-    let is_ours = target
-        .as_ref()
-        .is_some_and(|target| target.expr == Expr::Ident("cel".to_owned()));
-    let Some(IdedExpr {
-        expr: Expr::Ident(name),
-        ..
-    }) = args.first().filter(|_| is_ours).cloned()
-    else {
-        return Ok(None);
-    };
-    let (Some(result), Some(accu_init)) = (args.pop(), args.pop()) else {
-        return Ok(None);
-    };
-    let nothing = Expr::List(ListExpr::new(Vec::new()));
-    let comprehension = ComprehensionExpr {
-        iter_range: helper.next_expr(nothing),
-        iter_var: "#unused".to_owned(),
-        iter_var2: None,
-        loop_cond: helper.next_expr(Expr::Literal(LiteralValue::Boolean(false.into()))),
-        loop_step: helper.next_expr(Expr::Ident(name.clone())),
-        accu_var: name,
-        accu_init,
-        result,
-    };
-    let comprehension = Expr::Comprehension(Box::new(comprehension));
-    Ok(Some(helper.next_expr(comprehension)))
-}
-
-/// `sets.contains(list, list)` and the like: a call of a function that is nobody's method.
-fn of_sets(
-    function: &str,
-    helper: &mut MacroExprHelper<'_>,
-    target: &mut Option<IdedExpr>,
-    args: &mut Vec<IdedExpr>,
-) -> Result<Option<IdedExpr>, ParseError> {
-    let is_ours = target
-        .as_ref()
-        .is_some_and(|target| target.expr == Expr::Ident("sets".to_owned()));
-    if !is_ours {
-        return Ok(None);
+impl PartialEq for DeviceSelector {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
     }
-    let call = CallExpr {
-        func_name: function.to_owned(),
-        target: None,
-        args: std::mem::take(args),
-    };
-    Ok(Some(helper.next_expr(Expr::Call(call))))
 }
 
-/// What went wrong, in the words of the original's CEL.
-fn in_words(error: &ExecutionError) -> String {
-    match error {
-        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
-        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
-        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-        ExecutionError::IndexOutOfBounds(Value::Int(index)) => {
-            format!("index out of bounds: {index}")
+impl Eq for DeviceSelector {}
+
+impl From<&str> for DeviceSelector {
+    fn from(source: &str) -> Self {
+        Self {
+            source: source.into(),
+            program: Arc::default(),
         }
-        ExecutionError::NoSuchOverload(_)
-        | ExecutionError::ValuesNotComparable(..)
-        | ExecutionError::UnsupportedBinaryOperator(..)
-        | ExecutionError::UnsupportedTargetType { .. }
-        | ExecutionError::NotSupportedAsMethod { .. }
-        | ExecutionError::UnexpectedType { .. } => "no such overload".to_owned(),
-        ExecutionError::FunctionError { function, message } => match function.as_str() {
-            "int" | "uint" | "double" => {
-                format!("type conversion error from 'string' to '{function}'")
-            }
-            _ => message.clone(),
-        },
-        other => other.to_string(),
     }
 }
 
-/// Whether an expression holds for a device. The error is in the words of CEL.
-pub fn matches(expression: &str, driver: &str, device: &Device) -> Result<bool, String> {
-    let program = environment()
-        .compile(expression)
-        .map_err(|error| format!("CEL compile error: {error}"))?;
-    let mut context = Context::with_env(environment().clone());
-    context.add_variable_from_value("device", value(expression, driver, device));
-    library::add(&mut context);
-    match program.execute(&context) {
-        Ok(Value::Bool(holds)) => Ok(holds),
-        Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
-        Err(error) => Err(format!("CEL runtime error: {}", in_words(&error))),
+impl DeviceSelector {
+    /// Whether it holds for a device. The error is in the words of CEL.
+    pub fn matches(&self, driver: &str, device: &Device) -> Result<bool, String> {
+        let compiled = self.program.get_or_init(|| {
+            let variables = BTreeMap::from([("device", declared())]);
+            Expression::compile_with_bind(&self.source, &variables)
+        });
+        let program = compiled
+            .as_ref()
+            .map_err(|words| format!("CEL compile error: {words}"))?;
+        let mut context = plimsoll_expressions::context();
+        context.add_variable_from_value("device", value(&self.source, driver, device));
+        match program.evaluate(&context) {
+            Ok(Value::Bool(holds)) => Ok(holds),
+            Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
+            Err(error) => Err(format!("CEL runtime error: {}", in_words(&error))),
+        }
     }
+}
+
+/// What expressions can know of a device.
+fn declared() -> Type {
+    let by_domain = |of: Type| Type::map(Type::String, Type::map(Type::String, of));
+    let fields = [
+        ("driver", Type::String),
+        ("allowMultipleAllocations", Type::Bool),
+        ("attributes", by_domain(Type::Dyn)),
+        ("capacity", by_domain(Type::Opaque("kubernetes.Quantity"))),
+    ];
+    Type::Object(Arc::new(Object {
+        name: "kubernetes.DRADevice".to_owned(),
+        fields: fields.map(|(name, of)| (name.to_owned(), of)).into(),
+    }))
 }
 
 fn value(expression: &str, driver: &str, device: &Device) -> Value {
@@ -140,7 +82,7 @@ fn value(expression: &str, driver: &str, device: &Device) -> Value {
             Attribute::Int(number) => Value::Int(*number),
             Attribute::Bool(flag) => Value::Bool(*flag),
             Attribute::Text(text) => Value::String(Arc::new(text.to_string())),
-            Attribute::Version(text) => library::version(text).unwrap_or(Value::Null),
+            Attribute::Version(text) => Version::parse(text).map_or(Value::Null, Version::value),
         };
         insert(&mut attributes, name, driver, value);
     }
@@ -149,7 +91,7 @@ fn value(expression: &str, driver: &str, device: &Device) -> Value {
             &mut capacity,
             name,
             driver,
-            library::quantity(amount.value.clone()),
+            Amount(amount.value.clone()).value(),
         );
     }
     map([
@@ -296,7 +238,7 @@ mod tests {
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),
         ] {
-            let found = matches(expression, "d.io", &slice.devices[0]);
+            let found = DeviceSelector::from(expression).matches("d.io", &slice.devices[0]);
             assert_eq!(
                 found.as_ref().map(|holds| *holds).map_err(String::as_str),
                 expected,
