@@ -252,7 +252,7 @@ impl<'t> Decoder<'t> {
             (Shape::Time | Shape::MicroTime | Shape::Duration, _)
                 if !matches!(node, Node::Text(_) | Node::Null) =>
             {
-                self.unmarshaler_mismatch(node, "string")
+                self.mismatch(node.type_name(), context, "string")
             }
             (Shape::Duration, Node::Text(text)) => text.clone().into_owned().into(),
             (Shape::IntOrString, Node::Text(text)) => text.clone().into_owned().into(),
@@ -336,14 +336,6 @@ impl<'t> Decoder<'t> {
                 self.fail(format!("illegal base64 data at input byte {at}"))
             }
         }
-    }
-
-    /// A type that decodes itself knows nothing of the field it is in.
-    fn unmarshaler_mismatch(&mut self, node: &Node<'_>, wanted: &str) -> Value {
-        self.fail(format!(
-            "json: cannot unmarshal {} into Go value of type {wanted}",
-            node.type_name()
-        ))
     }
 
     fn go_name(&self, shape: &Shape) -> String {
