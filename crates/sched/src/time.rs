@@ -33,6 +33,12 @@ impl Time {
         let timestamp: jiff::Timestamp = text.parse().ok()?;
         Some(Self(timestamp.as_microsecond()))
     }
+
+    /// The same, to the second.
+    pub fn written(self) -> String {
+        let timestamp = jiff::Timestamp::from_microsecond(self.0).unwrap_or_default();
+        timestamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +49,7 @@ mod tests {
     fn times_are_parsed_and_truncated() {
         let time = Time::parse("2026-01-02T03:04:05.678901Z").unwrap();
         assert_eq!(time.truncate_to_second(), Time(time.0 - 678_901));
+        assert_eq!(time.written(), "2026-01-02T03:04:05Z");
         assert_eq!(Time::parse("yesterday"), None);
         assert_eq!(Time(-1).truncate_to_second(), Time(-SECOND));
         assert_eq!(Time::from_secs(5).since(Time::from_secs(7)), Duration::ZERO);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_api::quantity::Quantity;
 
@@ -211,6 +212,8 @@ pub struct Allocation {
     pub devices: Vec<AllocatedDevice>,
     /// `None`: usable from all nodes.
     pub nodes: Option<Box<[NodeTerm]>>,
+    /// When devices that have to become ready were given.
+    pub since: Option<Time>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -280,6 +283,12 @@ impl ResourceClaim {
             && self.conditions == other.conditions
     }
 
+    /// Whether its devices have been given for longer than this and are not ready yet.
+    pub fn is_late(&self, timeout: Duration, now: Time) -> bool {
+        let given = self.allocation.as_ref().and_then(|given| given.since);
+        self.is_ready() == Ok(false) && given.is_some_and(|since| since.after(timeout) < now)
+    }
+
     /// Whether its devices have to become ready.
     pub fn has_conditions(&self) -> bool {
         self.allocation
@@ -289,6 +298,16 @@ impl ResourceClaim {
 }
 
 impl Allocation {
+    pub fn new(devices: Vec<AllocatedDevice>, nodes: Option<Box<[NodeTerm]>>, now: Time) -> Self {
+        let mut given = Self {
+            devices,
+            nodes,
+            since: None,
+        };
+        given.since = given.has_conditions().then(|| now.truncate_to_second());
+        given
+    }
+
     /// Whether some device has to become ready.
     pub fn has_conditions(&self) -> bool {
         let mut devices = self.devices.iter();

@@ -15,6 +15,9 @@ pub fn allocation(allocation: &Allocation, names: &Names) -> Value {
         let terms: Vec<Value> = terms.iter().map(|one| term(one, names)).collect();
         written["nodeSelector"] = json!({"nodeSelectorTerms": terms});
     }
+    if let Some(since) = allocation.since {
+        written["allocationTimestamp"] = since.written().into();
+    }
     written
 }
 

@@ -460,7 +460,7 @@ impl Scheduler {
             return Vec::new();
         };
         let late = *deadline <= now;
-        let mut waiting = None;
+        let mut waiting = false;
         for (key, _) in claims {
             match self
                 .cluster
@@ -473,16 +473,16 @@ impl Scheduler {
                 Some(Err(error)) => {
                     return self.give_up(id, Plugin::DynamicResources, &error, now);
                 }
-                Some(Ok(false)) | None => waiting = Some(key.1.clone()),
+                Some(Ok(false)) | None => waiting = true,
             }
         }
         match waiting {
-            None => self.all_is_there(id),
-            Some(claim) if late => {
-                let error = format!("device binding timeout: claim={claim}");
-                self.give_up(id, Plugin::DynamicResources, &error, now)
+            false => self.all_is_there(id),
+            true if late => {
+                let error = "context deadline exceeded";
+                self.give_up(id, Plugin::DynamicResources, error, now)
             }
-            Some(_) => Vec::new(),
+            true => Vec::new(),
         }
     }
 

@@ -108,7 +108,11 @@ wire! {
     WireDeviceStatus { driver: String, pool: String, device: String, conditions: Option<Vec<WireCondition>> }
     WireCondition { kind: String = "type", status: String, reason: String, message: String }
     WireConsumer { uid: String }
-    WireAllocation { devices: WireResults, node_selector: Option<WireNodeSelector> }
+    WireAllocation {
+        devices: WireResults,
+        node_selector: Option<WireNodeSelector>,
+        allocation_timestamp: Option<String>,
+    }
     WireResults { results: Option<Vec<WireResult>> }
     WireResult {
         request: String,
@@ -408,6 +412,10 @@ pub fn resource_claim(json: &[u8], names: &mut Names) -> Result<ResourceClaim> {
                 Some(selector) => Some(node_terms(selector, place, names)?),
                 None => None,
             },
+            since: allocation
+                .allocation_timestamp
+                .as_deref()
+                .and_then(Time::parse),
         }),
     };
     let statuses = wire.status.devices.iter().flatten();

@@ -187,7 +187,8 @@ fn is_usable(context: &Context<'_>, claim: &ResourceClaim, node: NodeId) -> bool
             .iter()
             .any(|term| term.matches(node.name, &node.labels, &context.cluster.names))
     });
-    reached && claim.is_ready().is_ok()
+    let timeout = context.profile.args.devices.binding_timeout;
+    reached && claim.is_ready().is_ok() && !claim.is_late(timeout, context.now)
 }
 
 pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdict {
@@ -272,8 +273,8 @@ pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Claim
                 .cluster
                 .devices
                 .nodes_of(&devices, context.cluster.nodes.name(node));
-            plan.claims
-                .push((key.clone(), Some(Allocation { devices, nodes })));
+            let given = Allocation::new(devices, nodes, context.now);
+            plan.claims.push((key.clone(), Some(given)));
         } else if !claim
             .reserved_for
             .iter()
@@ -294,7 +295,7 @@ pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> Claim
             key: extended::key(context),
             requests: claim.requests,
             mappings,
-            allocation: Allocation { devices, nodes },
+            allocation: Allocation::new(devices, nodes, context.now),
         });
     }
     plan

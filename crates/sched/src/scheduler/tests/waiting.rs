@@ -173,6 +173,21 @@ impl World {
         world
     }
 
+    /// With a device that has to become ready once it is given.
+    fn with_slow_device() -> Self {
+        let mut world = Self::with_devices();
+        let slice = decode::resource_slice(
+            br#"{"metadata":{"name":"s"},"spec":{"driver":"d.io","nodeName":"n","pool":{"name":"n","generation":1,"resourceSliceCount":1},
+                "devices":[{"name":"one","bindingConditions":["ready"]}]}}"#,
+            world.scheduler.names_mut(),
+        );
+        world.scheduler.observe(
+            Observation::ResourceSlice(Box::new(slice.unwrap())),
+            world.now,
+        );
+        world
+    }
+
     fn resource_claim(&mut self, name: &str, status: &str) {
         let json = format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"d","uid":"{name}"}},"status":{status},
@@ -239,16 +254,7 @@ fn a_claim_that_is_elsewhere_is_taken_back() {
 
 #[test]
 fn devices_have_to_become_ready_even_if_what_was_written_comes_back_late() {
-    let mut world = World::with_devices();
-    let slice = decode::resource_slice(
-        br#"{"metadata":{"name":"s"},"spec":{"driver":"d.io","nodeName":"n","pool":{"name":"n","generation":1,"resourceSliceCount":1},
-            "devices":[{"name":"one","bindingConditions":["ready"]}]}}"#,
-        world.scheduler.names_mut(),
-    );
-    world.scheduler.observe(
-        Observation::ResourceSlice(Box::new(slice.unwrap())),
-        world.now,
-    );
+    let mut world = World::with_slow_device();
     world.resource_claim("c", "{}");
     world.claiming("p", "c");
     world.run();
@@ -266,6 +272,35 @@ fn devices_have_to_become_ready_even_if_what_was_written_comes_back_late() {
     world.run();
     assert!(
         world.log.contains(&"bind p n".to_owned()),
+        "{:?}",
+        world.log
+    );
+}
+
+#[test]
+fn devices_that_do_not_become_ready_are_given_back() {
+    let mut world = World::with_slow_device();
+    world.resource_claim("c", "{}");
+    world.claiming("p", "c");
+    world.run();
+    let given = world.now.written();
+    let waiting = format!(
+        r#"{{"allocation":{{"allocationTimestamp":"{given}","devices":{{"results":[{{"request":"q","driver":"d.io","pool":"n",
+            "device":"one","bindingConditions":["ready"]}}]}}}},"reservedFor":[{{"uid":"p"}}]}}"#
+    );
+    world.resource_claim("c", &waiting);
+    world.run();
+    world.log.clear();
+    world.now = world.scheduler.next_wakeup().unwrap();
+    world.run();
+    let late =
+        "p SchedulerError: running PreBind plugin \"DynamicResources\": context deadline exceeded";
+    assert!(world.log.contains(&late.to_owned()), "{:?}", world.log);
+    // The second in which they were given has to be over as well.
+    world.now = world.now.after(Duration::from_secs(11));
+    world.run();
+    assert!(
+        world.log.contains(&"deallocate c".to_owned()),
         "{:?}",
         world.log
     );
