@@ -479,7 +479,7 @@ impl Scheduler {
         match waiting {
             false => self.all_is_there(id),
             true if late => {
-                let error = "context deadline exceeded";
+                let error = "device binding timeout: context deadline exceeded";
                 self.give_up(id, Plugin::DynamicResources, error, now)
             }
             true => Vec::new(),

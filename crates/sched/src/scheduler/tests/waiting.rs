@@ -293,8 +293,7 @@ fn devices_that_do_not_become_ready_are_given_back() {
     world.log.clear();
     world.now = world.scheduler.next_wakeup().unwrap();
     world.run();
-    let late =
-        "p SchedulerError: running PreBind plugin \"DynamicResources\": context deadline exceeded";
+    let late = "p SchedulerError: running PreBind plugin \"DynamicResources\": device binding timeout: context deadline exceeded";
     assert!(world.log.contains(&late.to_owned()), "{:?}", world.log);
     // The second in which they were given has to be over as well.
     world.now = world.now.after(Duration::from_secs(11));
