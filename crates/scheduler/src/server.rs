@@ -13,6 +13,7 @@ use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::front::Front;
 use plimsoll_ground::health::{Endpoint, Health};
 use plimsoll_ground::metrics::{Page, process};
+use plimsoll_ground::rest::answer::not_to_be_kept;
 use plimsoll_ground::serve::{self, Respond, Responder, Sent};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::json;
@@ -228,6 +229,8 @@ impl Respond for Surface {
     type Body = Full<Bytes>;
 
     async fn respond(self, head: request::Parts, _: Sent) -> Answer {
-        self.handle(head).await
+        let mut answer = self.handle(head).await;
+        not_to_be_kept(answer.headers_mut());
+        answer
     }
 }

@@ -11,6 +11,7 @@ use http::{Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::{Body as HttpBody, Incoming};
 use plimsoll_ground::auth::Impersonation;
+use plimsoll_ground::rest::answer::not_to_be_kept;
 use plimsoll_ground::serve::Peer;
 use plimsoll_ground::shutdown::Shutdown;
 
@@ -181,9 +182,7 @@ fn incoming(response: Response<Incoming>, shutdown: Option<Shutdown>) -> Answer 
         return answer;
     }
     strip_hop_by_hop(&mut head.headers);
-    head.headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-cache, private"));
+    not_to_be_kept(&mut head.headers);
     head.version = Version::default();
     let body = match shutdown {
         None => body.map_err(Into::into).boxed_unsync(),

@@ -286,16 +286,20 @@ fn not_acceptable(offer: Offer) -> Failure {
     .with_details(serde_json::Map::new())
 }
 
+/// No answer is to be kept on its way, unless it says so itself.
+pub fn not_to_be_kept(headers: &mut HeaderMap) {
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache, private"));
+}
+
 /// An answer with the headers that every answer has.
 pub fn answer(code: StatusCode, content_type: &'static str, body: Body) -> Answer {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, private"),
-    );
+    not_to_be_kept(headers);
     response
 }
 

@@ -181,9 +181,7 @@ impl Surface {
         }
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, asked.audit_id);
-        headers
-            .entry(header::CACHE_CONTROL)
-            .or_insert(HeaderValue::from_static("no-cache, private"));
+        answer::not_to_be_kept(headers);
         let reached = response.extensions().get::<Unreached>().is_none();
         let labels = counted::labels(&asked.route, &asked.info, &asked.head);
         if let Some(labels) = labels.filter(|_| reached) {
