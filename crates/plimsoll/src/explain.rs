@@ -58,6 +58,10 @@ struct PodArgs {
 pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
     let What::Pod(pod) = &args.what;
     let (namespace, name) = pod.pod.split_once('/').unwrap_or(("default", &pod.pod));
+    if [namespace, name].iter().any(|part| part.is_empty()) || name.contains('/') {
+        let error = anyhow!("{:?} is neither NAMESPACE/NAME nor NAME", pod.pod);
+        return Err(Failure::Usage(error));
+    }
     let runtime = runtime(1).map_err(Failure::Run)?;
     let told = runtime.block_on(async {
         match &pod.scheduler {
@@ -114,6 +118,11 @@ async fn asked(args: &PodArgs, url: &str, namespace: &str, name: &str) -> Result
 async fn looked_up(args: &PodArgs, namespace: &str, name: &str) -> Result<String> {
     let configuration = args.configuration()?;
     let clients = args.clients().build().await?;
+    // Whoever cannot read the pod would only learn it after a minute of reading everything else.
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let request = http::Request::get(path).body(Vec::new())?;
+    let there = clients.client().request_text(request).await;
+    there.map_err(|error| anyhow!("read the pod: {}", clients::explain(&error)))?;
     let report = Options::new(configuration)
         .explain(clients.client(), namespace, name, READ_WITHIN)
         .await

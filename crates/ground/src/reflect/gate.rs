@@ -61,16 +61,25 @@ impl Gate {
         self.0.waiting_for.lock().iter().all(|one| one.ready)
     }
 
-    /// Who is not ready, and why if that is known.
+    /// Who is not ready, and why if that is known: a trouble that several share is told once.
     pub fn missing(&self) -> Vec<String> {
         let waiting_for = self.0.waiting_for.lock();
-        let missing = waiting_for.iter().filter(|one| !one.ready);
-        missing
-            .map(|one| match &one.trouble {
-                Some(trouble) => format!("{} ({trouble})", one.name),
-                None => one.name.clone(),
-            })
-            .collect()
+        let mut by_trouble: Vec<(Option<&str>, Vec<&str>)> = Vec::new();
+        for one in waiting_for.iter().filter(|one| !one.ready) {
+            let trouble = one.trouble.as_deref();
+            match by_trouble.iter_mut().find(|(known, _)| *known == trouble) {
+                Some((_, names)) => names.push(&one.name),
+                None => by_trouble.push((trouble, vec![&one.name])),
+            }
+        }
+        let told = by_trouble.iter().map(|(trouble, names)| {
+            let names = names.join(", ");
+            match trouble {
+                Some(trouble) => format!("{names} ({trouble})"),
+                None => names,
+            }
+        });
+        told.collect()
     }
 
     /// Waits for all, but not for ever; says in one line of the log what it has waited for in vain.

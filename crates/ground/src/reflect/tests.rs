@@ -210,13 +210,15 @@ async fn the_gate_names_what_is_missing() {
     gate.opens(Duration::ZERO).await.unwrap();
     let (pods, nodes) = (gate.register("pods"), gate.register("nodes"));
     let claims = gate.register("claims");
-    nodes.trouble("nodes is forbidden".to_owned());
+    let volumes = gate.register("volumes");
+    nodes.trouble("refused".to_owned());
+    volumes.trouble("refused".to_owned());
     claims.trouble("soon over".to_owned());
     claims.ready();
     let error = gate.opens(Duration::from_secs(30)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "not ready after 30 s: still missing pods, nodes (nodes is forbidden)"
+        "not ready after 30 s: still missing pods, nodes, volumes (refused)"
     );
     let waiting = {
         let gate = gate.clone();
@@ -225,6 +227,7 @@ async fn the_gate_names_what_is_missing() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     pods.ready();
     nodes.ready();
+    volumes.ready();
     waiting.await.unwrap().unwrap();
     assert!(gate.missing().is_empty());
 }

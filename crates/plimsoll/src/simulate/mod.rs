@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use plimsoll_sched::model::Names;
 use plimsoll_sched::queue::QueueConfig;
 use plimsoll_sched::what_if::{self, Answer, Question};
@@ -17,12 +17,16 @@ use serde_json::Value;
 
 use crate::Failure;
 
+/// Where the cluster comes from: one of two flags.
+const CLUSTER: &str = "cluster";
+
 /// Show what the scheduler would do with a cluster, without touching it
 ///
 /// Takes a cluster as it is, adds pods or empties nodes, and schedules every pod that has no node, with the scheduler's
 /// own code and at full speed. Prints where pods go, which fail and why, who is evicted, and how full nodes are. Nothing
 /// is written to any cluster. The same input and seed give the same output.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new(CLUSTER).required(true))]
 #[command(after_long_help = "\
 Examples:
 
@@ -52,15 +56,10 @@ second. Extenders are not asked.
 It ends with 0 if every pod has a node, and with 1 if not.")]
 pub struct SimulateArgs {
     /// The cluster: files of objects, as `kubectl get -o yaml` writes them
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "kubeconfig",
-        conflicts_with = "kubeconfig"
-    )]
+    #[arg(long, value_name = "FILE", group = CLUSTER)]
     from: Vec<PathBuf>,
     /// The cluster: one that runs, of which everything that scheduling looks at is read once
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = CLUSTER)]
     kubeconfig: Option<PathBuf>,
     /// Pods to add
     #[arg(long, value_name = "FILE")]
