@@ -1,8 +1,6 @@
 //! Others who have a say about some pods. The core cannot ask them itself: a cycle that needs their word stops, says what
 //! is to be asked as its outcome, and goes on when it is told the answer.
 
-use std::sync::Arc;
-
 use crate::action::PodRef;
 use crate::cluster::{ClassId, Cluster};
 use crate::model::ResourceId;
@@ -62,8 +60,8 @@ pub struct Answer {
     /// Nodes that will do, each with what is added to its score.
     pub nodes: Vec<(Box<str>, i64)>,
     pub refused: Vec<RefusedNode>,
-    /// In answer to a question about victims: nodes and who has to go there, by UID.
-    pub victims: Vec<(Box<str>, Vec<Arc<str>>)>,
+    /// In answer to a question about victims: who is left of them.
+    pub victims: Vec<Victims>,
     /// One that must not be passed over gave no answer.
     pub error: Option<String>,
 }

@@ -84,6 +84,13 @@ impl Extender {
                 ));
             }
         }
+        let FilterAnswer {
+            mut failed_nodes,
+            failed_and_unresolvable_nodes: for_good,
+            ..
+        } = answer;
+        // A node is refused once, for good if it is in both lists.
+        failed_nodes.retain(|node, _| !for_good.contains_key(node));
         let refused = |list: BTreeMap<Box<str>, String>, for_good| {
             list.into_iter().map(move |(node, message)| RefusedNode {
                 node,
@@ -91,8 +98,8 @@ impl Extender {
                 for_good,
             })
         };
-        let refused = refused(answer.failed_nodes, false)
-            .chain(refused(answer.failed_and_unresolvable_nodes, true))
+        let refused = refused(failed_nodes, false)
+            .chain(refused(for_good, true))
             .collect();
         Ok((names, refused))
     }
@@ -116,6 +123,44 @@ impl Extender {
         let body = wire::victims(pod, victims, pods, self.config.node_cache_capable);
         let answer: PreemptAnswer = self.http.post(&self.config.preempt_verb, &body).await?;
         Ok(answer.node_name_to_meta_victims.unwrap_or_default())
+    }
+
+    /// Who is left of the victims by its answer, which may name nobody else and has to name somebody for each node.
+    fn left_of(
+        &self,
+        victims: &[Victims],
+        answer: BTreeMap<Box<str>, MetaVictims>,
+    ) -> Result<Vec<Victims>, String> {
+        let mut left = Vec::new();
+        for (node, named) in answer {
+            let known = victims.iter().find(|one| one.node == node);
+            let known = known.ok_or(format!("nodeinfo not found for node name {node:?}"))?;
+            let pods = named.uids().map(|uid| {
+                let pod = known.pods.iter().find(|pod| &*pod.uid == uid);
+                pod.cloned().ok_or_else(|| {
+                    format!(
+                        "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {node}, but the pod is not \
+                         found on that node",
+                        self.config.url_prefix
+                    )
+                })
+            });
+            left.push(Victims {
+                pods: pods.collect::<Result<_, _>>()?,
+                violations: usize::try_from(named.violations()).unwrap_or(0),
+                node,
+            });
+        }
+        if self.is_ignorable() {
+            left.retain(|one| !one.pods.is_empty());
+        }
+        match left.iter().find(|one| one.pods.is_empty()) {
+            Some(bare) => Err(format!(
+                "expected at least one victim pod on node {:?}",
+                bare.node
+            )),
+            None => Ok(left),
+        }
     }
 }
 
@@ -269,36 +314,85 @@ async fn about_victims(
         }
     }
     for extender in concerned {
-        let left = match extender.preempt(pod, &victims, &pods).await {
-            Ok(left) => left,
+        let left = extender.preempt(pod, &victims, &pods).await;
+        match left.and_then(|left| extender.left_of(&victims, left)) {
+            Ok(left) => victims = left,
             Err(error) if extender.is_ignorable() => {
                 tracing::warn!(
                     extender = extender.config.url_prefix,
                     error,
                     "an extender did not judge victims, going on without"
                 );
-                continue;
             }
             Err(error) => return Err(error),
-        };
-        victims.retain_mut(|one| {
-            let Some(left) = left.get(&one.node) else {
-                return false;
-            };
-            let uids = left.uids();
-            one.pods.retain(|pod| uids.contains(&*pod.uid));
-            one.violations = usize::try_from(left.violations()).unwrap_or(0);
-            !one.pods.is_empty()
-        });
+        }
+        if victims.is_empty() {
+            break;
+        }
     }
     Ok(Answer {
-        victims: victims
-            .into_iter()
-            .map(|one| {
-                let uids = one.pods.iter().map(|pod| Arc::clone(&pod.uid));
-                (one.node, uids.collect())
-            })
-            .collect(),
+        victims,
         ..Answer::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Who is left of two victims on node `a`, as `UID…: violations`, or what is wrong with the answer.
+    fn left(ignorable: bool, answer: Value) -> String {
+        let extender = Extender::build(ExtenderConfig {
+            url_prefix: "http://127.0.0.1:1".to_owned(),
+            ignorable,
+            ..ExtenderConfig::default()
+        })
+        .unwrap();
+        let pod = |uid: &str| PodRef {
+            namespace: "default".into(),
+            name: uid.into(),
+            uid: uid.into(),
+            resource_version: "1".into(),
+        };
+        let victims = [Victims {
+            node: "a".into(),
+            pods: vec![pod("one"), pod("two")],
+            violations: 0,
+        }];
+        let answer = serde_json::from_value(answer).unwrap();
+        match extender.left_of(&victims, answer) {
+            Ok(left) => left
+                .iter()
+                .map(|one| {
+                    let uids: Vec<&str> = one.pods.iter().map(|pod| &*pod.uid).collect();
+                    format!("{} {}: {}", one.node, uids.join(" "), one.violations)
+                })
+                .collect(),
+            Err(error) => error,
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_about_victims() {
+        let two = json!({"a": {"Pods": [{"UID": "two"}], "NumPDBViolations": 3}});
+        assert_eq!(left(false, two), "a two: 3");
+        assert_eq!(left(false, json!({})), "");
+        let bare = json!({"a": {"Pods": []}});
+        assert_eq!(
+            left(false, bare.clone()),
+            "expected at least one victim pod on node \"a\""
+        );
+        assert_eq!(left(true, bare), "");
+        assert_eq!(
+            left(true, json!({"z": {"Pods": [{"UID": "one"}]}})),
+            "nodeinfo not found for node name \"z\""
+        );
+        assert_eq!(
+            left(false, json!({"a": {"Pods": [{"UID": "three"}]}})),
+            "extender: http://127.0.0.1:1 claims to preempt pod (UID: &{three}) on node: a, but the pod is not found on \
+             that node"
+        );
+    }
 }

@@ -225,3 +225,30 @@ async fn nodes_come_and_go() {
     );
     cluster.stop().await;
 }
+
+/// Gone and made anew again and again, while pods are on their way to them.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_are_deleted_and_made_again() {
+    let cluster = Cluster::start().await;
+    for index in 0..5 {
+        cluster.node(&format!("n{index}"), "4", json!({})).await;
+    }
+    for index in 0..20 {
+        cluster.pod(pod(&format!("p{index}"), "1")).await;
+        let node = format!("n{}", index % 5);
+        cluster.delete(&format!("/api/v1/nodes/{node}")).await;
+        cluster.node(&node, "4", json!({})).await;
+        let nodes = by_node(&cluster).await;
+        assert!(nodes.values().all(|pods| *pods <= 4), "{nodes:?}");
+    }
+    for index in 0..20 {
+        cluster.bound(&format!("p{index}")).await;
+    }
+    assert_eq!(
+        by_node(&cluster).await.into_values().collect::<Vec<_>>(),
+        [4; 5]
+    );
+    let told = told_of(&cluster).await;
+    assert!(told.values().all(|number| *number == 1), "{told:?}");
+    cluster.stop().await;
+}

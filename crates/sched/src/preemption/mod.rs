@@ -8,6 +8,7 @@ mod pick;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeId, PodId};
+use crate::extender::Victims;
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::engine::{Attempt, Engine};
 use crate::framework::judge::Subject;
@@ -129,18 +130,19 @@ impl Candidate {
         self.violations
     }
 
-    /// With only these of its victims, by UID. `None`: nobody would be left to go.
-    pub fn only(&self, uids: &[Arc<str>]) -> Option<Self> {
+    /// With only these of its victims, and as many violated budgets as others have counted. `None`: nobody would be left
+    /// to go.
+    pub fn only(&self, left: &Victims) -> Option<Self> {
         let (victims, ids): (Vec<_>, Vec<_>) = self
             .victims
             .iter()
             .zip(&self.ids)
-            .filter(|(victim, _)| uids.contains(&victim.uid))
+            .filter(|(victim, _)| left.pods.iter().any(|pod| pod.uid == victim.uid))
             .map(|(victim, id)| (Arc::clone(victim), *id))
             .unzip();
         (!ids.is_empty()).then_some(Self {
             node: self.node,
-            violations: self.violations.min(ids.len()),
+            violations: left.violations,
             victims,
             ids,
         })

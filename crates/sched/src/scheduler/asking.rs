@@ -193,11 +193,11 @@ impl Scheduler {
                 let left: Vec<Arc<Candidate>> = answer
                     .victims
                     .iter()
-                    .filter_map(|(node, uids)| {
+                    .filter_map(|left| {
                         let candidate = candidates.iter().find(|candidate| {
-                            self.cluster.node_name(candidate.node()) == &**node
+                            self.cluster.node_name(candidate.node()) == &*left.node
                         })?;
-                        candidate.only(uids).map(Arc::new)
+                        candidate.only(left).map(Arc::new)
                     })
                     .collect();
                 let nominating = match left.is_empty() {

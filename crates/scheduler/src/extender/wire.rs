@@ -1,6 +1,6 @@
 //! What goes over the wire: Go's structs without names for their fields, so that these begin with capitals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use plimsoll_sched::extender::Victims;
@@ -176,9 +176,8 @@ struct MetaPod {
 }
 
 impl MetaVictims {
-    pub fn uids(&self) -> BTreeSet<&str> {
-        let pods = self.pods.iter().flatten();
-        pods.map(|pod| &*pod.uid).collect()
+    pub fn uids(&self) -> impl Iterator<Item = &str> {
+        self.pods.iter().flatten().map(|pod| &*pod.uid)
     }
 
     pub fn violations(&self) -> i64 {

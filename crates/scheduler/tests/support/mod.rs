@@ -91,6 +91,12 @@ impl Cluster {
         self.send("PATCH", path, kind, patch).await.unwrap()
     }
 
+    pub async fn delete(&self, path: &str) -> Value {
+        self.send("DELETE", path, "application/json", json!({}))
+            .await
+            .unwrap()
+    }
+
     pub async fn get(&self, path: &str) -> Value {
         self.try_get(path).await.unwrap()
     }
