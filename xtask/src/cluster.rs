@@ -69,6 +69,14 @@ pub enum Scenarios {
         #[arg(long)]
         new: bool,
     },
+    /// Plays random stories to a real kube-scheduler and to the core, and shows every difference.
+    Random {
+        /// Of the first story; the others follow.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 50)]
+        count: u64,
+    },
     /// Plays scenarios to the core and shows every difference.
     Check {
         /// Only scenarios whose name (FAMILY/NAME) contains this.
@@ -85,13 +93,18 @@ pub enum Scenarios {
 
 /// `false` when something differs.
 pub fn scenarios(command: &Scenarios) -> Result<bool> {
-    let (Scenarios::Record { filter, .. } | Scenarios::Check { filter, .. }) = command;
+    let filter = match command {
+        Scenarios::Record { filter, .. } | Scenarios::Check { filter, .. } => filter.as_deref(),
+        Scenarios::Random { .. } => None,
+    };
     let live = matches!(command, Scenarios::Check { live: true, .. });
-    let mut tests = program(filter.as_deref(), live)?;
+    let mut tests = program(filter, live)?;
     let needs_servers = live
         || matches!(
             command,
-            Scenarios::Record { .. } | Scenarios::Check { real: true, .. }
+            Scenarios::Record { .. }
+                | Scenarios::Random { .. }
+                | Scenarios::Check { real: true, .. }
         );
     if needs_servers {
         tests.arg("--kube-bin").arg(kube::programs()?);
@@ -103,6 +116,11 @@ pub fn scenarios(command: &Scenarios) -> Result<bool> {
             if *new {
                 tests.arg("--new");
             }
+        }
+        Scenarios::Random { seed, count } => {
+            tests.arg("random");
+            tests.args(["--seed", &seed.to_string()]);
+            tests.args(["--count", &count.to_string()]);
         }
         Scenarios::Check { real, live, .. } => {
             tests.arg("check");

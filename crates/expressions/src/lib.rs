@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
 
-pub use library::add as add_functions;
+pub use library::{add as add_functions, type_name};
 pub use types::{Object, Type};
 pub use words::in_words;
 

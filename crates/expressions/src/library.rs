@@ -66,7 +66,8 @@ fn named(problem: ExecutionError, name: &str, args: &[Value]) -> ExecutionError 
     error(name, format!("{UNFIT}: {name}({})", types.join(", ")))
 }
 
-fn type_name(value: &Value) -> &str {
+/// What the language calls the type of a value.
+pub fn type_name(value: &Value) -> &str {
     match value {
         Value::Int(_) => "int",
         Value::UInt(_) => "uint",

@@ -232,7 +232,7 @@ fn score_all(
     let rows: Vec<NodeId> = fitting.iter().map(|index| nodes[*index]).collect();
     let locals: Vec<_> = rows
         .iter()
-        .map(|node| local::scored(context, *node))
+        .map(|node| local::scored(context, *node, false))
         .collect();
     let mut column = Vec::new();
     for (plugin, weight) in &context.profile.score {

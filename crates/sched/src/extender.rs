@@ -60,6 +60,8 @@ pub struct Answer {
     /// Nodes that will do, each with what is added to its score.
     pub nodes: Vec<(Box<str>, i64)>,
     pub refused: Vec<RefusedNode>,
+    /// One of them was sent whole nodes and has sent them back, without what is on them: that is how they are scored.
+    pub nodes_as_empty: bool,
     /// In answer to a question about victims: who is left of them.
     pub victims: Vec<Victims>,
     /// One that must not be passed over gave no answer.

@@ -57,10 +57,11 @@ impl Extender {
             pod_uid: &pod.uid,
             node,
         };
-        let answer: wire::BindAnswer = self.http.post(&self.config.bind_verb, &binding).await?;
-        match answer.error.is_empty() {
-            true => Ok(()),
-            false => Err(answer.error),
+        let answer: Option<wire::BindAnswer> =
+            self.http.post(&self.config.bind_verb, &binding).await?;
+        match answer.unwrap_or_default().error {
+            none if none.is_empty() => Ok(()),
+            error => Err(error),
         }
     }
 
@@ -71,7 +72,8 @@ impl Extender {
         nodes: &[(Box<str>, Option<Bytes>)],
     ) -> Result<(Vec<Box<str>>, Vec<RefusedNode>), String> {
         let body = wire::nodes(pod, nodes, self.config.node_cache_capable)?;
-        let answer: FilterAnswer = self.http.post(&self.config.filter_verb, &body).await?;
+        let answer: Option<FilterAnswer> = self.http.post(&self.config.filter_verb, &body).await?;
+        let answer = answer.unwrap_or_default();
         if !answer.error.is_empty() {
             return Err(answer.error);
         }
@@ -121,8 +123,12 @@ impl Extender {
         pods: &BTreeMap<Box<str>, Box<RawValue>>,
     ) -> Result<BTreeMap<Box<str>, MetaVictims>, String> {
         let body = wire::victims(pod, victims, pods, self.config.node_cache_capable);
-        let answer: PreemptAnswer = self.http.post(&self.config.preempt_verb, &body).await?;
-        Ok(answer.node_name_to_meta_victims.unwrap_or_default())
+        let answer: Option<PreemptAnswer> =
+            self.http.post(&self.config.preempt_verb, &body).await?;
+        Ok(answer
+            .unwrap_or_default()
+            .node_name_to_meta_victims
+            .unwrap_or_default())
     }
 
     /// Who is left of the victims by its answer, which may name nobody else and has to name somebody for each node.
@@ -256,6 +262,7 @@ async fn about_nodes(
             Ok((left, refused)) => {
                 nodes.retain(|(name, _)| left.contains(name));
                 answer.refused.extend(refused);
+                answer.nodes_as_empty |= !extender.config.node_cache_capable;
             }
             Err(error) if extender.is_ignorable() => {
                 tracing::warn!(

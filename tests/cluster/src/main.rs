@@ -89,6 +89,14 @@ enum Scenarios {
         #[arg(long)]
         new: bool,
     },
+    /// Plays random stories to a real kube-scheduler and to the core, and shows every difference.
+    Random {
+        /// Of the first story.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        #[arg(long, default_value_t = 50)]
+        count: u64,
+    },
     /// Plays them to the core, or again to a real scheduler, and shows every difference.
     Check {
         #[arg(long)]
@@ -200,6 +208,7 @@ fn play_scenarios(arguments: &Arguments, command: &Scenarios) -> Result<bool> {
     };
     match command {
         Scenarios::Record { new } => scheduler::record(&folder, filter, *new, programs()?),
+        Scenarios::Random { seed, count } => scheduler::random(programs()?, *seed, *count),
         Scenarios::Check { real, program } => {
             let player = match program {
                 Some(program) => scheduler::Player::Ours(program, programs()?),

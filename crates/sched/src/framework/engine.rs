@@ -332,7 +332,7 @@ impl Engine {
                     }
                 };
                 let context = subject.context(cluster, &self.profiles);
-                let mut entry = local::scored(&context, node);
+                let mut entry = local::scored(&context, node, false);
                 entry.status = status;
                 entry
             } else {
@@ -385,7 +385,9 @@ impl Engine {
             if status == StatusId::FITS {
                 let context = subject.context(cluster, &self.profiles);
                 self.scratch.feasible.push(*node);
-                self.scratch.locals.push(local::scored(&context, *node));
+                self.scratch
+                    .locals
+                    .push(local::scored(&context, *node, false));
                 if self.scratch.feasible.len() >= enough {
                     return Ok(index + 1);
                 }

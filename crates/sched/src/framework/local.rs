@@ -62,18 +62,18 @@ fn evaluate(
         ..LocalEntry::UNKNOWN
     };
     if entry.status == StatusId::FITS {
-        score(context, node, &mut entry);
+        score(context, node, false, &mut entry);
     }
     entry
 }
 
-/// The scores of a node that is known to fit.
-pub fn scored(context: &Context<'_>, node: NodeId) -> LocalEntry {
+/// The scores of a node that is known to fit. `as_empty`: as if nothing were on it.
+pub fn scored(context: &Context<'_>, node: NodeId, as_empty: bool) -> LocalEntry {
     let mut entry = LocalEntry {
         generation: context.cluster.nodes.generation(node),
         ..LocalEntry::UNKNOWN
     };
-    score(context, node, &mut entry);
+    score(context, node, as_empty, &mut entry);
     entry
 }
 
@@ -94,7 +94,7 @@ pub(super) fn judge(
 }
 
 /// Scores that only node and pod decide.
-fn score(context: &Context<'_>, node: NodeId, entry: &mut LocalEntry) {
+fn score(context: &Context<'_>, node: NodeId, as_empty: bool, entry: &mut LocalEntry) {
     for (plugin, _) in &context.profile.score {
         match plugin {
             Plugin::TaintToleration => {
@@ -105,10 +105,10 @@ fn score(context: &Context<'_>, node: NodeId, entry: &mut LocalEntry) {
                 entry.affinity = plugins::node_affinity::preference(context, node);
             }
             Plugin::NodeResourcesFit => {
-                entry.fit = plugins::node_resources_fit::score(context, node) as u8;
+                entry.fit = plugins::node_resources_fit::score(context, node, as_empty) as u8;
             }
             Plugin::NodeResourcesBalancedAllocation => {
-                entry.balance = plugins::balanced_allocation::score(context, node) as u8;
+                entry.balance = plugins::balanced_allocation::score(context, node, as_empty) as u8;
             }
             _ => {}
         }

@@ -56,6 +56,7 @@ pub fn column(
         Plugin::NodeResourcesBalancedAllocation => {
             out.extend(locals.iter().map(|entry| i64::from(entry.balance)));
         }
+        Plugin::ImageLocality if state.nodes_as_empty => return false,
         Plugin::ImageLocality => return plugins::image_locality::score(context, nodes, out),
         Plugin::PodTopologySpread => {
             return plugins::pod_topology_spread::score(context, state, nodes, out);

@@ -42,6 +42,8 @@ pub struct CycleState {
     pub claims: Option<crate::plugins::dynamic_resources::ClaimState>,
     /// The plugin that looks after resource claims has been asked.
     pub claims_were_asked: bool,
+    /// Nodes are scored as if nothing were on them: an extender has sent them back without.
+    pub nodes_as_empty: bool,
 }
 
 impl CycleState {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use cel::Value;
 use cel::objects::{Key, Map};
 use plimsoll_expressions::values::{Amount, Version};
-use plimsoll_expressions::{Expression, Object, Type, in_words};
+use plimsoll_expressions::{Expression, Object, Type, in_words, type_name};
 
 use super::devices::{Attribute, Device};
 
@@ -48,9 +48,25 @@ impl DeviceSelector {
         context.add_variable_from_value("device", value(&self.source, driver, device));
         match program.evaluate(&context) {
             Ok(Value::Bool(holds)) => Ok(holds),
-            Ok(_) => Err("CEL runtime error: expression does not give a bool".to_owned()),
+            Ok(other) => Err(format!(
+                "CEL runtime error: CEL result of type {} could not be converted to bool: {}",
+                type_name(&other),
+                unconverted(&other)
+            )),
             Err(error) => Err(format!("CEL runtime error: {}", in_words(&error))),
         }
+    }
+}
+
+/// Why a value is not taken for a yes or no. Attributes are texts, numbers, versions or just that.
+fn unconverted(value: &Value) -> String {
+    match value {
+        Value::String(_) => "unsupported native conversion from string to 'bool'".to_owned(),
+        Value::Int(_) => "unsupported type conversion from 'int' to bool".to_owned(),
+        other => format!(
+            "type conversion error from '{}' to 'bool'",
+            type_name(other)
+        ),
     }
 }
 

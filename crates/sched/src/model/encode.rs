@@ -70,7 +70,10 @@ fn device(device: &AllocatedDevice) -> Value {
         result["shareID"] = json!(share.id);
         let consumed = share.consumed.iter();
         let consumed = consumed.map(|(name, amount)| (name.to_string(), json!(amount.to_string())));
-        result["consumedCapacity"] = Value::Object(consumed.collect());
+        let consumed: Map<String, Value> = consumed.collect();
+        if !consumed.is_empty() {
+            result["consumedCapacity"] = Value::Object(consumed);
+        }
     }
     for (name, list) in [
         ("bindingConditions", &device.readiness.wanted),

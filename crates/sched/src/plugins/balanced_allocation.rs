@@ -12,7 +12,8 @@ pub fn is_best_effort(context: &Context<'_>) -> bool {
     resources.iter().all(|resource| asked.get(*resource) == 0)
 }
 
-pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
+/// `as_empty`: as if nothing were on the node.
+pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
     let nodes = &context.cluster.nodes;
     let asked = &context.class.spec.local.requests;
     let (mut with, mut without) = (Balance::default(), Balance::default());
@@ -25,7 +26,10 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
         if there == 0 {
             continue;
         }
-        let taken = nodes.requested(*resource, node);
+        let taken = match as_empty {
+            true => 0,
+            false => nodes.requested(*resource, node),
+        };
         with.add(taken + ask, there);
         without.add(taken, there);
     }

@@ -70,7 +70,12 @@ fn is_scalar(resource: ResourceId) -> bool {
 }
 
 /// How much of a resource would be taken with the pod, and how much there is; `None` where it does not matter.
-fn after(context: &Context<'_>, resource: ResourceId, node: NodeId) -> Option<(i64, i64)> {
+fn after(
+    context: &Context<'_>,
+    resource: ResourceId,
+    node: NodeId,
+    as_empty: bool,
+) -> Option<(i64, i64)> {
     let nodes = &context.cluster.nodes;
     let asked = context.class.spec.local.scored.get(resource);
     if asked == 0 && is_scalar(resource) {
@@ -81,31 +86,34 @@ fn after(context: &Context<'_>, resource: ResourceId, node: NodeId) -> Option<(i
         return None;
     }
     let taken = match resource {
+        _ if as_empty => 0,
         ResourceId::CPU => nodes.scored(node)[0],
         ResourceId::MEMORY => nodes.scored(node)[1],
         other => nodes.requested(other, node),
     };
-    Some((taken + asked, there))
+    Some((taken.wrapping_add(asked), there))
 }
 
-pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
+/// `as_empty`: as if nothing were on the node.
+pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
     let args = &context.profile.args.fit;
     let (mut sum, mut weights) = (0, 0);
     for (resource, weight) in &args.resources {
-        let Some((taken, there)) = after(context, *resource, node) else {
+        let Some((taken, there)) = after(context, *resource, node, as_empty) else {
             continue;
         };
         let score = match &args.strategy {
             Strategy::LeastAllocated if taken > there => 0,
-            Strategy::LeastAllocated => (there - taken) * MAX_SCORE / there,
-            Strategy::MostAllocated => taken.min(there) * MAX_SCORE / there,
+            // Of exbibytes, a hundred times as much is more than there are numbers; the original goes on nevertheless.
+            Strategy::LeastAllocated => (there - taken).wrapping_mul(MAX_SCORE) / there,
+            Strategy::MostAllocated => taken.min(there).wrapping_mul(MAX_SCORE) / there,
             Strategy::RequestedToCapacityRatio(shape) => {
                 let score = along(
                     shape,
                     if taken > there {
                         100
                     } else {
-                        taken * 100 / there
+                        taken.wrapping_mul(100) / there
                     },
                 );
                 if score <= 0 {

@@ -233,6 +233,7 @@ pub fn score(
     nodes: &[NodeId],
     out: &mut Vec<i64>,
 ) -> bool {
+    let as_empty = state.nodes_as_empty;
     let Some(state) = &state.spread else {
         return false;
     };
@@ -282,7 +283,11 @@ pub fn score(
                 continue;
             };
             let tally = census.tally(constraint.tally);
-            let pods = tally.count(if constraint.by_node { node.0 } else { domain });
+            let pods = match constraint.by_node {
+                true if as_empty => 0,
+                true => tally.count(node.0),
+                false => tally.count(domain),
+            };
             sum += f64::from(pods) * weight + f64::from(constraint.max_skew - 1);
         }
         *score = sum.round() as i64;

@@ -254,7 +254,7 @@ impl Kit {
         self.prepared(plugin, pod, |context, state| {
             let locals: Vec<_> = nodes
                 .iter()
-                .map(|node| local::scored(context, *node))
+                .map(|node| local::scored(context, *node, false))
                 .collect();
             let mut column = Vec::new();
             if !score::column(plugin, context, state, &nodes, &locals, &mut column) {

@@ -24,6 +24,8 @@ pub fn violating(cluster: &Cluster, pods: &[(PodId, Arc<Pod>)]) -> Vec<bool> {
             if pod.spec.labels.is_empty() {
                 return false;
             }
+            // Every budget that covers it is used up a little more, whatever the others say.
+            let mut violates = false;
             for (budget, left) in budgets.iter().zip(&mut left) {
                 let covered = budget.namespace == pod.namespace()
                     && budget.selector.matches(&pod.spec.labels, &cluster.names)
@@ -32,11 +34,9 @@ pub fn violating(cluster: &Cluster, pods: &[(PodId, Arc<Pod>)]) -> Vec<bool> {
                     continue;
                 }
                 *left -= 1;
-                if *left < 0 {
-                    return true;
-                }
+                violates |= *left < 0;
             }
-            false
+            violates
         })
         .collect()
 }

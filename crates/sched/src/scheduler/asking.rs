@@ -175,6 +175,7 @@ impl Scheduler {
                             Some((node, refused.message.clone(), refused.for_good))
                         })
                         .collect(),
+                    as_empty: answer.nodes_as_empty,
                 };
                 let decision = self.engine.resume(
                     &mut self.cluster,

@@ -242,39 +242,55 @@ impl Scheduler {
                 node: node_name.clone(),
             });
         }
-        let mut kinds: Vec<_> = kinds
-            .into_iter()
-            .map(|kind| (Plugin::VolumeBinding, kind))
-            .collect();
-        for (key, allocation) in &binding.claims {
-            if let Some(claim) = self.cluster.devices.claims.get(key) {
-                let kind = ActionKind::ReserveClaim {
-                    namespace: self.cluster.names.text(key.0).into(),
-                    claim: key.1.clone(),
-                    uid: claim.uid.clone(),
-                    resource_version: claim.resource_version.clone(),
-                    allocation: allocation.clone(),
-                    pod: self.pod_ref(&pod),
-                };
-                kinds.push((Plugin::DynamicResources, kind));
-            }
-        }
-        if let Some(extended) = &binding.extended {
-            let kind = ActionKind::CreateClaim {
-                pod: self.pod_ref(&pod),
-                requests: extended.requests.clone(),
-                allocation: extended.allocation.clone(),
-                mappings: extended.mappings.clone(),
-            };
-            kinds.push((Plugin::DynamicResources, kind));
-        }
         binding.stage = Stage::Writing { left: kinds.len() };
         self.bindings.insert(id, binding);
         let mut actions = Vec::new();
         if self.cluster.features.expected_node {
             actions.extend(self.expect_node(id));
         }
-        for (plugin, kind) in kinds {
+        match kinds.is_empty() {
+            true => actions.extend(self.write_claims(id, &pod)),
+            false => actions.extend(self.pre_bind(&pod, Plugin::VolumeBinding, kinds)),
+        }
+        actions
+    }
+
+    /// Claims for devices are written when all volumes are there: one plugin after the other.
+    fn write_claims(&mut self, id: PodId, pod: &Arc<Pod>) -> Vec<Action> {
+        let Some(binding) = self.bindings.get(&id) else {
+            return Vec::new();
+        };
+        let mut kinds = Vec::new();
+        for (key, allocation) in &binding.claims {
+            if let Some(claim) = self.cluster.devices.claims.get(key) {
+                kinds.push(ActionKind::ReserveClaim {
+                    namespace: self.cluster.names.text(key.0).into(),
+                    claim: key.1.clone(),
+                    uid: claim.uid.clone(),
+                    resource_version: claim.resource_version.clone(),
+                    allocation: allocation.clone(),
+                    pod: self.pod_ref(pod),
+                });
+            }
+        }
+        if let Some(extended) = &binding.extended {
+            kinds.push(ActionKind::CreateClaim {
+                pod: self.pod_ref(pod),
+                requests: extended.requests.clone(),
+                allocation: extended.allocation.clone(),
+                mappings: extended.mappings.clone(),
+            });
+        }
+        if let Some(binding) = self.bindings.get_mut(&id) {
+            binding.stage = Stage::Writing { left: kinds.len() };
+        }
+        self.pre_bind(pod, Plugin::DynamicResources, kinds)
+    }
+
+    /// What is to be written before the binding, on behalf of a plugin.
+    fn pre_bind(&mut self, pod: &Pod, plugin: Plugin, kinds: Vec<ActionKind>) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for kind in kinds {
             let action = self.action(kind);
             let pod = Arc::clone(&pod.uid);
             self.under_way
@@ -313,6 +329,9 @@ impl Scheduler {
         *left -= 1;
         if *left > 0 {
             return Vec::new();
+        }
+        if plugin == Plugin::DynamicResources {
+            return self.await_devices(id, now);
         }
         let seconds = self.engine.profiles[binding.profile]
             .args
@@ -361,7 +380,7 @@ impl Scheduler {
                             .is_some_and(|claim| !claim.volume.is_empty() && claim.bind_completed)
                     });
                     if bound {
-                        let actions = self.await_devices(id, now);
+                        let actions = self.volumes_are_there(id, now);
                         self.outbox.extend(actions);
                     } else if *deadline <= now {
                         let actions = self.give_up(
@@ -412,7 +431,19 @@ impl Scheduler {
         }
     }
 
-    /// Its volumes are there. Its devices may have to become ready yet.
+    fn volumes_are_there(&mut self, id: PodId, now: Time) -> Vec<Action> {
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        let pod = Arc::clone(&record.pod);
+        let actions = self.write_claims(id, &pod);
+        match actions.is_empty() {
+            true => self.await_devices(id, now),
+            false => actions,
+        }
+    }
+
+    /// Its devices may have to become ready yet.
     fn await_devices(&mut self, id: PodId, now: Time) -> Vec<Action> {
         let Some(binding) = self.bindings.get(&id) else {
             return Vec::new();

@@ -241,7 +241,8 @@ impl Executor {
                 EventType::Warning => Kind::Warning,
             },
             about: reference(&event.regarding),
-            related: event.related.as_ref().map(reference),
+            // The original names the other pod in the note only.
+            related: None,
             reason: event.reason.to_owned(),
             action: event.action.to_owned(),
             text: event.note.clone(),

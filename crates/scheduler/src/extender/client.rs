@@ -39,6 +39,8 @@ impl HttpClient {
         let address: http::Uri = prefix.parse().map_err(|error| format!("{error}"))?;
         let mut server = kube::Config::new(address);
         server.read_timeout = None;
+        // It is asked once; what does not work is told.
+        server.default_retry = false;
         if config.enable_https {
             let tls = config.tls_config.clone().unwrap_or_default();
             let authority = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {

@@ -3,6 +3,7 @@
 mod book;
 mod kinds;
 mod profiles;
+mod random;
 mod real;
 mod replay;
 mod scenario;
@@ -19,6 +20,9 @@ use self::book::Family;
 use self::real::Rig;
 use self::scenario::Scenario;
 use self::seen::Seen;
+
+/// How often ours may choose again between nodes that are equally good, until it has chosen as the original did.
+const CHOICES: u64 = 40;
 
 /// The folder of scenarios and recordings, below that of the cases.
 pub const FOLDER: &str = "scheduler";
@@ -99,7 +103,8 @@ pub fn check(folder: &Path, filter: Option<&str>, player: Player<'_>) -> Result<
                 continue;
             }
         };
-        let outcome = match &mut rig {
+        let found = match &mut rig {
+            None => against_core(scenario, &recorded),
             Some(rig) => rig.play(scenario).map(|mut steps| {
                 // Only the original logs its scores.
                 if matches!(player, Player::Ours(..)) {
@@ -107,11 +112,9 @@ pub fn check(folder: &Path, filter: Option<&str>, player: Player<'_>) -> Result<
                         step.scores = recorded.scores.clone();
                     }
                 }
-                steps
+                compare(&recorded, &steps)
             }),
-            None => replay::replay(scenario, &recorded),
         };
-        let found = outcome.map(|steps| compare(&recorded, &steps));
         let known = !matches!(player, Player::Real(_)) && open.contains(&scenario.name);
         let count = counts.entry(scenario.family().to_owned()).or_default();
         match found {
@@ -147,6 +150,49 @@ pub fn check(folder: &Path, filter: Option<&str>, player: Player<'_>) -> Result<
     }
     println!("{:<24} {:>6} {:>6} {:>8}", "all", all.0, all.1, all.2);
     Ok(all.2 == 0)
+}
+
+/// Plays random stories to a real scheduler and to the core. What differs is printed as it would stand in a family's file.
+pub fn random(programs: &Path, seed: u64, count: u64) -> Result<bool> {
+    let mut rig = Rig::start(programs, None)?;
+    let (mut equal, mut differing, mut failed) = (0, 0, 0);
+    for seed in seed..seed.saturating_add(count) {
+        let told = random::story(seed);
+        let scenario = told.scenario(&format!("random/{seed}"))?;
+        let played = rig.play(&scenario);
+        let played = played.and_then(|theirs| against_core(&scenario, &theirs));
+        match played {
+            Ok(found) if found.is_empty() => equal += 1,
+            Ok(found) => {
+                differing += 1;
+                println!("seed {seed}:\n{}\n{}", found.join("\n"), told.text());
+            }
+            Err(error) => {
+                failed += 1;
+                println!("seed {seed}: FAILED: {error:#}");
+            }
+        }
+    }
+    println!("{equal} stories equal, {differing} differ, {failed} failed");
+    Ok(differing + failed == 0)
+}
+
+/// Where the core differs from what was recorded, with the choice between equally good nodes that comes closest.
+fn against_core(scenario: &Scenario, recorded: &[Seen]) -> Result<Vec<String>> {
+    let mut fewest: Option<Vec<String>> = None;
+    for seed in 1..=CHOICES {
+        let found = compare(recorded, &replay::replay(scenario, recorded, seed)?);
+        if found.is_empty() {
+            return Ok(found);
+        }
+        if fewest
+            .as_ref()
+            .is_none_or(|least| found.len() < least.len())
+        {
+            fewest = Some(found);
+        }
+    }
+    Ok(fewest.unwrap_or_default())
 }
 
 fn recorded(folder: &Path, scenario: &Scenario) -> Result<Vec<Seen>> {
@@ -194,10 +240,8 @@ mod tests {
             let recorded = family
                 .get(scenario.short_name())
                 .unwrap_or_else(|| panic!("{} was never recorded", scenario.name));
-            let found = match replay::replay(scenario, recorded) {
-                Ok(steps) => compare(recorded, &steps),
-                Err(error) => vec![format!("{error:#}")],
-            };
+            let found =
+                against_core(scenario, recorded).unwrap_or_else(|error| vec![format!("{error:#}")]);
             match (found.is_empty(), open.contains(&scenario.name)) {
                 (true, false) => equal += 1,
                 (false, true) => {}
@@ -208,6 +252,6 @@ mod tests {
             }
         }
         assert!(differing.is_empty(), "{}", differing.join("\n"));
-        assert!(equal >= 1130, "only {equal} scenarios are equal");
+        assert!(equal >= 1415, "only {equal} scenarios are equal");
     }
 }

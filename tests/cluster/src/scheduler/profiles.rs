@@ -33,12 +33,12 @@ pub fn features(setup: &Setup) -> Result<Features> {
     Ok(Gates::parse(flags.iter().map(String::as_str))?.features())
 }
 
-pub fn config(setup: &Setup, names: &mut Names) -> Result<Config> {
+pub fn config(setup: &Setup, names: &mut Names, seed: u64) -> Result<Config> {
     let file = whole(setup)?.to_string();
     let (profiles, _) = plimsoll_scheduler::config::parse(&file)?.build(names)?;
     Ok(Config {
         profiles,
         queue: QueueConfig::default(),
-        seed: 1,
+        seed,
     })
 }

@@ -286,9 +286,14 @@ impl Run<'_> {
                 let change = difference(&clean(&expected), &after);
                 Ok(change.map(|change| (key.clone(), change)))
             }
-            Operation::Delete { key, grace } => {
+            Operation::Delete { key, grace, maybe } => {
                 let path = Kind::by_name(&key.kind)?.path(key);
-                self.ask("DELETE", &path, Some(&json!({"gracePeriodSeconds": grace})))?;
+                let body = json!({"gracePeriodSeconds": grace});
+                let (status, answer) = self.call("DELETE", &path, Some(&body))?;
+                ensure!(
+                    (200..300).contains(&status) || (*maybe && status == 404),
+                    "DELETE {path}: {status} {answer}"
+                );
                 Ok(None)
             }
         }

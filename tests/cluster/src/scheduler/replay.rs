@@ -19,10 +19,11 @@ use super::stored::{has_status_of_its_own, merge};
 /// Back-offs are over by the next step.
 const BETWEEN_STEPS: Duration = Duration::from_secs(20);
 
-/// What the core makes of it, step by step. The recording says what the server adds to objects.
-pub fn replay(scenario: &Scenario, recorded: &[Seen]) -> Result<Vec<Seen>> {
+/// What the core makes of it, step by step. The recording says what the server adds to objects, the seed decides between
+/// nodes that are equally good.
+pub fn replay(scenario: &Scenario, recorded: &[Seen], seed: u64) -> Result<Vec<Seen>> {
     let mut names = Names::default();
-    let config = profiles::config(&scenario.setup, &mut names)?;
+    let config = profiles::config(&scenario.setup, &mut names, seed)?;
     let features = profiles::features(&scenario.setup)?;
     let mut sandbox =
         Sandbox::new(config, names, Time::from_secs(1_800_000_000)).with_features(features);
@@ -112,7 +113,10 @@ impl Play {
                 }
                 self.sandbox.put(object)?;
             }
-            Operation::Delete { key, grace } if key.kind == "Pod" => {
+            Operation::Delete {
+                key, maybe: true, ..
+            } if self.sandbox.get(key).is_none() => {}
+            Operation::Delete { key, grace, .. } if key.kind == "Pod" => {
                 self.sandbox.delete_pod(key, Some(*grace))?;
             }
             Operation::Delete { key, .. } => {

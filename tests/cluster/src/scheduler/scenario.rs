@@ -59,6 +59,42 @@ pub struct Scenario {
     pub steps: Vec<Vec<Operation>>,
 }
 
+/// A scenario as it stands in a file.
+#[derive(Debug)]
+pub struct Told {
+    pub objects: Vec<Value>,
+    pub steps: Vec<Value>,
+    pub config: Value,
+}
+
+impl Told {
+    /// An entry of a family's file.
+    pub fn text(&self) -> String {
+        let mut text = format!("    config: {}\n", self.config);
+        for (title, list) in [("objects", &self.objects), ("steps", &self.steps)] {
+            text.push_str(&format!("    {title}:\n"));
+            for value in list {
+                text.push_str(&format!("      - {value}\n"));
+            }
+        }
+        text
+    }
+
+    pub fn scenario(&self, name: &str) -> Result<Scenario> {
+        let steps = self.steps.iter().map(|step| Ok(vec![operation(step)?]));
+        Ok(Scenario {
+            name: name.to_owned(),
+            about: String::new(),
+            objects: self.objects.iter().map(expand).collect::<Result<_>>()?,
+            setup: Setup {
+                config: self.config.to_string(),
+                gates: BTreeMap::new(),
+            },
+            steps: steps.collect::<Result<_>>()?,
+        })
+    }
+}
+
 /// How the scheduler is configured.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Setup {
@@ -78,6 +114,8 @@ pub enum Operation {
     Delete {
         key: ObjectKey,
         grace: i64,
+        /// It may have gone already.
+        maybe: bool,
     },
     /// Time passes, where the original only looks now and then.
     Pause(Duration),
@@ -224,6 +262,7 @@ fn operation(value: &Value) -> Result<Operation> {
         return Ok(Operation::Delete {
             key: parse_key(key)?,
             grace,
+            maybe: value.get("maybe") == Some(&json!(true)),
         });
     }
     if value.is_object() {

@@ -27,6 +27,8 @@ pub struct Heard {
     pub nodes: Vec<(NodeId, i64)>,
     /// With why, and whether evicting pods would not help.
     pub refused: Vec<(NodeId, String, bool)>,
+    /// Whether nodes are scored as if nothing were on them.
+    pub as_empty: bool,
 }
 
 impl Engine {
@@ -99,8 +101,10 @@ impl Engine {
         self.scratch.locals.clear();
         for (node, _) in &left {
             self.scratch.feasible.push(*node);
-            self.scratch.locals.push(local::scored(&context, *node));
+            let entry = local::scored(&context, *node, heard.as_empty);
+            self.scratch.locals.push(entry);
         }
+        state.nodes_as_empty = heard.as_empty;
         let extra: Vec<i64> = left.iter().map(|(_, score)| *score).collect();
         Decision::Chosen(self.choose(cluster, &subject, state, paused.evaluated, Some(&extra)))
     }
