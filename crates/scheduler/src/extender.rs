@@ -20,9 +20,8 @@ use wire::{Binding, FilterAnswer, Host, MetaVictims, PreemptAnswer};
 const SCALE: i64 = 10;
 
 #[derive(Debug, thiserror::Error)]
-#[error("extender {url}: {problem}")]
+#[error("couldn't build extenders: {problem}")]
 pub struct ExtenderError {
-    pub url: String,
     pub problem: String,
 }
 
@@ -38,10 +37,7 @@ pub struct Extenders(Vec<Arc<Extender>>);
 
 impl Extender {
     pub fn build(config: ExtenderConfig) -> Result<Self, ExtenderError> {
-        let http = HttpClient::build(&config).map_err(|problem| ExtenderError {
-            url: config.url_prefix.clone(),
-            problem,
-        })?;
+        let http = HttpClient::build(&config).map_err(|problem| ExtenderError { problem })?;
         Ok(Self { config, http })
     }
 

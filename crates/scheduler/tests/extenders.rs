@@ -105,6 +105,30 @@ async fn one_filters_and_another_verb_scores() {
     assert_eq!(asked[1].0, "/ext/prioritize");
 }
 
+/// Nodes that come back from an extender have nothing on them, and that is how they are scored.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_that_were_sent_are_scored_as_empty() {
+    for only_names in [false, true] {
+        let (serving, _) = extender(|_, question| {
+            Some(json!({"Nodes": question["Nodes"], "NodeNames": question["NodeNames"]}))
+        })
+        .await;
+        let cluster = three_nodes(config(&serving, |extender| {
+            extender.filter_verb = "filter".to_owned();
+            extender.node_cache_capable = only_names;
+        }))
+        .await;
+        cluster.node("large", "16", json!({})).await;
+        let mut there = pod("there", "14");
+        there["spec"]["nodeName"] = "large".into();
+        cluster.pod(there).await;
+        cluster.pod(pod("a", "1")).await;
+        let node = cluster.bound("a").await["spec"]["nodeName"].clone();
+        assert_eq!(node == "large", !only_names, "{node}");
+        cluster.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_will_do() {
     let (serving, _) = extender(|_, question| {

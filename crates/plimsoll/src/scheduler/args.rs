@@ -2,10 +2,11 @@
 //!
 //! Flags that kube-scheduler has keep its names, defaults and meaning; those of ours are the last group of the help.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use plimsoll_ground::clients;
 use plimsoll_ground::front;
@@ -160,8 +161,10 @@ impl SchedulerArgs {
         let mut configuration = match self.misc.config.as_str() {
             "" => self.without_file(),
             file => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("failed to read config file {file:?}"))?;
+                let text = std::fs::read_to_string(file).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => anyhow!("open {file}: no such file or directory"),
+                    _ => anyhow!("open {file}: {error}"),
+                })?;
                 // Checked again below: leader-election flags override what it says.
                 config::parse(&text)?
             }

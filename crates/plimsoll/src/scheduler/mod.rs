@@ -34,12 +34,13 @@ impl SchedulerArgs {
 }
 
 pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
-    let options = args.options().map_err(Failure::Usage)?;
-    let front = args.front().map_err(Failure::Usage)?;
+    // The original ends with 1 whatever is wrong.
+    let options = args.options().map_err(Failure::Run)?;
+    let front = args.front().map_err(Failure::Run)?;
     if let Some(file) = args.write_config_to() {
         // What could not be run is not written down as if it could.
         let profiles = options.configuration.build(&mut Names::default());
-        profiles.map_err(|error| Failure::Usage(error.into()))?;
+        profiles.map_err(|error| Failure::Run(error.into()))?;
         let written = std::fs::write(&file, options.configuration.to_yaml());
         return written
             .with_context(|| format!("write {}", file.display()))

@@ -63,10 +63,10 @@ fn unconverted(value: &Value) -> String {
     match value {
         Value::String(_) => "unsupported native conversion from string to 'bool'".to_owned(),
         Value::Int(_) => "unsupported type conversion from 'int' to bool".to_owned(),
-        other => format!(
-            "type conversion error from '{}' to 'bool'",
-            type_name(other)
-        ),
+        other => {
+            let name = type_name(other).trim_start_matches("kubernetes.");
+            format!("type conversion error from '{name}' to 'bool'")
+        }
     }
 }
 

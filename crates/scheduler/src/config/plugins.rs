@@ -295,10 +295,12 @@ fn weights(plugins: &Plugins, lineup: &Lineup) -> Result<Vec<(Plugin, i64)>, Str
             0 => 1,
             given => i64::from(given),
         };
-        total = weight
-            .checked_mul(100)
-            .and_then(|most| most.checked_add(total))
-            .ok_or("total score of Score plugins could overflow")?;
+        // In the original's arithmetic, which takes a sum below zero for one that is too large, too.
+        let most = weight.wrapping_mul(100);
+        if most > i64::MAX.wrapping_sub(total) {
+            return Err("total score of Score plugins could overflow".into());
+        }
+        total += most;
         weights.push((plugin, weight));
     }
     weights.retain(|(plugin, _)| lineup.at(Point::Score).contains(plugin));

@@ -139,7 +139,9 @@ fn profile_alone(profile: &ProfileConfig, path: &Path, errors: &mut Vec<FieldErr
         );
         REMOVED.contains(&name).then_some(text)
     };
-    for (point, set) in profile.plugins.sets() {
+    // Not `multiPoint`: there it is a plugin that does not exist.
+    let sets = profile.plugins.sets().into_iter();
+    for (point, set) in sets.filter(|(point, _)| *point != "multiPoint") {
         for (index, plugin) in set.enabled.iter().enumerate() {
             if let Some(text) = was(&plugin.name) {
                 let field = path

@@ -1,5 +1,6 @@
 //! How an extender is reached.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use base64::Engine;
@@ -45,9 +46,15 @@ impl HttpClient {
             let tls = config.tls_config.clone().unwrap_or_default();
             let authority = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {
                 ("", "") => None,
-                ("", file) => {
-                    Some(std::fs::read(file).map_err(|error| format!("{file}: {error}"))?)
+                _ if tls.insecure => {
+                    let words =
+                        "specifying a root certificates file with the insecure flag is not allowed";
+                    return Err(words.to_owned());
                 }
+                ("", file) => Some(std::fs::read(file).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => format!("open {file}: no such file or directory"),
+                    _ => format!("open {file}: {error}"),
+                })?),
                 (data, _) => Some(STANDARD.decode(data).map_err(|error| error.to_string())?),
             };
             // Without an authority there is nobody to vouch for it; the original goes on, too.
@@ -126,7 +133,19 @@ impl HttpClient {
         let text = text
             .map_err(|error| format!("Post {url:?}: {error}"))?
             .to_bytes();
-        serde_json::from_slice(&text).map_err(|error| error.to_string())
+        serde_json::from_slice(&text).map_err(|error| unreadable(&text, &error))
+    }
+}
+
+/// What is wrong with an answer; of one that is no JSON at all, in the original's words.
+fn unreadable(text: &[u8], error: &serde_json::Error) -> String {
+    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        None => "EOF".to_owned(),
+        Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => error.to_string(),
+        Some(other) => format!(
+            "invalid character '{}' looking for beginning of value",
+            char::from(*other)
+        ),
     }
 }
 
@@ -166,6 +185,20 @@ fn unreachable(error: &(dyn std::error::Error + 'static), url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_that_are_none() {
+        for (text, expected) in [
+            (
+                " <html>",
+                "invalid character '<' looking for beginning of value",
+            ),
+            (" ", "EOF"),
+        ] {
+            let error = serde_json::from_str::<serde_json::Value>(text).unwrap_err();
+            assert_eq!(unreadable(text.as_bytes(), &error), expected);
+        }
+    }
 
     #[test]
     fn an_address_that_refuses() {

@@ -161,6 +161,13 @@ pub fn random(programs: &Path, seed: u64, count: u64) -> Result<bool> {
         let scenario = told.scenario(&format!("random/{seed}"))?;
         let played = rig.play(&scenario);
         let played = played.and_then(|theirs| against_core(&scenario, &theirs));
+        let played = played.map(|mut found| {
+            // How often somebody is tried whose neighbours go one after the other is a matter of time, and the server tells of
+            // its services as it likes.
+            found
+                .retain(|line| !line.contains(": attempts: ") && !line.contains(" event service/"));
+            found
+        });
         match played {
             Ok(found) if found.is_empty() => equal += 1,
             Ok(found) => {
