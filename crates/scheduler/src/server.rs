@@ -102,7 +102,24 @@ fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answe
     answer
 }
 
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// A page for programs, with what was asked for as its type.
+fn shaped(kind: &str, version: &str, page: &serde_json::Value) -> Answer {
+    let mut answer = text(StatusCode::OK, JSON, page.to_string());
+    let shape = format!("{JSON};g=config.k8s.io;v={version};as={kind}");
+    if let Ok(shape) = HeaderValue::from_str(&shape) {
+        answer.headers_mut().insert(CONTENT_TYPE, shape);
+    }
+    answer
+}
+
+fn not_acceptable() -> Answer {
+    let status = serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "only the following media types are accepted: application/json, application/yaml, text/plain",
+        "reason": "NotAcceptable", "code": 406});
+    text(StatusCode::NOT_ACCEPTABLE, JSON, status.to_string())
+}
+
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 const PLAIN: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
@@ -116,7 +133,7 @@ impl Surface {
         if let Some(answer) = self.health.answer(&path, head.uri.query()) {
             return answer;
         }
-        if head.method != Method::GET {
+        if ![Method::GET, Method::HEAD].contains(&head.method) {
             return text(
                 StatusCode::METHOD_NOT_ALLOWED,
                 PLAIN,
@@ -178,9 +195,9 @@ impl Surface {
             Shape::Text => text(StatusCode::OK, PLAIN, zpages::flags_text(&self.flags)),
             Shape::Json(version) => {
                 let page = zpages::flags_json(&self.flags, version);
-                text(StatusCode::OK, JSON, page.to_string())
+                shaped("Flagz", version, &page)
             }
-            Shape::None => text(StatusCode::NOT_ACCEPTABLE, PLAIN, "Not Acceptable\n"),
+            Shape::None => not_acceptable(),
         }
     }
 
@@ -200,9 +217,9 @@ impl Surface {
             Shape::Text => text(StatusCode::OK, PLAIN, standing.text()),
             Shape::Json(version) => {
                 let page = standing.json(version);
-                text(StatusCode::OK, JSON, page.to_string())
+                shaped("Statusz", version, &page)
             }
-            Shape::None => text(StatusCode::NOT_ACCEPTABLE, PLAIN, "Not Acceptable\n"),
+            Shape::None => not_acceptable(),
         }
     }
 
