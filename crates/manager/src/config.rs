@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use crate::colocation::Colocation;
@@ -120,8 +121,14 @@ impl Config {
         self.colocation.known().is_some()
     }
 
-    /// A node's policy. `present` is what it has: of it stays what nobody can tell the operator's wish about.
-    pub fn node_slo(&self, labels: &BTreeMap<String, String>, present: Option<&Value>) -> Value {
+    /// A node's policy. `bandwidth` is what the node itself says of its network, which counts; `present` is the policy it
+    /// has: of it stays what nobody can tell the operator's wish about.
+    pub fn node_slo(
+        &self,
+        labels: &BTreeMap<String, String>,
+        bandwidth: Option<&Quantity>,
+        present: Option<&Value>,
+    ) -> Value {
         let present = |field: &str| {
             let found = present.and_then(|spec| spec.get(field));
             found.filter(|value| !value.is_null()).cloned()
@@ -133,6 +140,9 @@ impl Config {
                 None => present(section.field()).unwrap_or_else(|| section.defaults()),
             };
             spec.insert(section.field().into(), value);
+        }
+        if let Some(bandwidth) = bandwidth {
+            spec[Section::System.field()]["totalNetworkBandwidth"] = bandwidth.to_string().into();
         }
         let applications = match self.applications.known() {
             Some(applications) => Some(applications.for_node(labels))
@@ -162,7 +172,7 @@ mod tests {
     fn enabled(config: &Config) -> (bool, bool) {
         let nothing = BTreeMap::new();
         let (strategy, _) = config.colocation().for_node(&nothing, &nothing);
-        let slo = config.node_slo(&nothing, None);
+        let slo = config.node_slo(&nothing, None, None);
         (
             strategy.enable == Some(true),
             slo["resourceUsedThresholdWithBE"]["enable"] == true,
@@ -211,13 +221,13 @@ mod tests {
             "hostApplications": [{"name": "nginx"}],
         });
         let nothing = BTreeMap::new();
-        let slo = config.node_slo(&nothing, Some(&present));
+        let slo = config.node_slo(&nothing, None, Some(&present));
         assert_eq!(slo["resourceUsedThresholdWithBE"], json!({"enable": true}));
         assert_eq!(slo["hostApplications"], present["hostApplications"]);
         // This one was left out, which is as good as a word.
         assert_eq!(slo["cpuBurstStrategy"]["policy"], "none");
         // A node that has nothing yet gets what is built in.
-        let slo = config.node_slo(&nothing, None);
+        let slo = config.node_slo(&nothing, None, None);
         assert_eq!(slo["resourceUsedThresholdWithBE"]["enable"], false);
         let good = data(&[(COLOCATION_KEY, r#"{"enable":true}"#)]);
         assert_eq!(config.update(&good), []);

@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn without_a_word_from_anybody() {
         // As Koordinator's manager writes it.
-        let found = crate::config::Config::default().node_slo(&labels(&[]), None);
+        let found = crate::config::Config::default().node_slo(&labels(&[]), None, None);
         assert_eq!(
             found,
             json!({

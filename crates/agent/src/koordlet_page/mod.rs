@@ -6,6 +6,7 @@ mod pressure;
 
 use std::time::Duration;
 
+use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names::{BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY};
 use plimsoll_api::priority::PriorityClass;
 use plimsoll_observe::exposition::Kind::{Counter, Gauge};
@@ -15,7 +16,7 @@ use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
 use crate::memory::{Memory, Metric, catalogue as c};
-use crate::report::{self, CpuSet};
+use crate::report;
 use crate::states::{Container, Known, Pod};
 
 /// Figures older than this are not shown.

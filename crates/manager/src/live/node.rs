@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names;
+use plimsoll_api::quantity::{Notation, Quantity};
 use plimsoll_ground::objects::NodeSlo;
 use serde_json::{Map, Value, json};
 
-use super::objects::{Node, NodeMetric, Pod, Topology, spelled};
+use super::objects::{Node, NodeMetric, Pod, Topology, notation, spelled};
 use super::zones;
 use crate::amount::Amount;
+use crate::colocation::Strategy;
 use crate::config::Config;
 use crate::plan::{self, Present, Wanted, Writes};
 use crate::reclaim::{self, Report};
@@ -61,7 +64,7 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     let nothing = BTreeMap::new();
     let labels = known.node.metadata.labels.as_ref().unwrap_or(&nothing);
     let annotations = known.node.metadata.annotations.as_ref().unwrap_or(&nothing);
-    let (strategy, complaints) = config.colocation().for_node(labels, annotations);
+    let (strategy, mut complaints) = config.colocation().for_node(labels, annotations);
     let known_strategy = config.is_colocation_known();
     let mut steps = Vec::new();
     let spec = serde_json::to_value(strategy.node_metric()).unwrap_or_default();
@@ -72,7 +75,12 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
         }
         Some(_) => {}
     }
-    let spec = config.node_slo(labels, known.slo.as_ref().map(|slo| &slo.spec));
+    let bandwidth = bandwidth(annotations).unwrap_or_else(|complaint| {
+        complaints.push(complaint);
+        None
+    });
+    let has = known.slo.as_ref().map(|slo| &slo.spec);
+    let spec = config.node_slo(labels, bandwidth.as_ref(), has);
     match &known.slo {
         None => steps.push(Step::CreateSlo { spec }),
         Some(slo) if slo.spec != spec => steps.push(Step::ReplaceSloSpec { spec }),
@@ -81,27 +89,60 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     if !known_strategy {
         return (steps, complaints);
     }
-    let (wanted, zones, reason) = wanted(known, &strategy, annotations, now);
+    let decision = match config.colocation().lends(&strategy) {
+        true => decide(known, &strategy, annotations, now),
+        false => Decision::nothing("colocation is not enabled"),
+    };
     let present = present(known);
-    if let Some(writes) = plan::writes(&present, wanted, &strategy, now) {
-        steps.push(lend(&writes, reason));
+    if let Some(writes) = plan::writes(&present, decision.wanted, &strategy, now) {
+        let of_memory = notation(known.node.status.capacity.get("memory"));
+        steps.push(lend(&writes, &decision, of_memory));
     }
     if let Some(topology) = &known.topology {
-        steps.extend(zones::lend(topology, &zones, &strategy));
+        steps.extend(zones::lend(topology, &decision.zones, &strategy));
     }
     (steps, complaints)
 }
 
-fn wanted(
+/// What the node's network can carry, if it says so itself.
+fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Quantity>, String> {
+    let name = names::ANNOTATION_NETWORK_BANDWIDTH;
+    let Some(text) = annotations.get(name) else {
+        return Ok(None);
+    };
+    let parsed = text.parse::<Quantity>();
+    parsed
+        .map(Some)
+        .map_err(|problem| format!("annotation {name}: {text:?}: {problem}"))
+}
+
+/// What a node and its NUMA nodes should lend, and why.
+struct Decision {
+    wanted: Wanted,
+    /// To batch pods, before other systems took of it.
+    batch: Amount,
+    zones: Vec<Amount>,
+    reason: String,
+}
+
+impl Decision {
+    fn nothing(reason: &str) -> Self {
+        Self {
+            wanted: Wanted::Nothing,
+            batch: Amount::default(),
+            zones: Vec::new(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+fn decide(
     known: &Known,
-    strategy: &crate::colocation::Strategy,
+    strategy: &Strategy,
     annotations: &BTreeMap<String, String>,
     now: Timestamp,
-) -> (Wanted, Vec<Amount>, String) {
-    let nothing = |reason: &str| (Wanted::Nothing, Vec::new(), reason.to_owned());
-    if strategy.enable != Some(true) {
-        return nothing("colocation is not enabled");
-    }
+) -> Decision {
+    let nothing = Decision::nothing;
     let Some(metric) = &known.metric else {
         return nothing("the node has not reported yet");
     };
@@ -118,13 +159,17 @@ fn wanted(
     let batch = reclaim::batch(&node, &report, &pods, strategy);
     let mid = reclaim::mid(&node, &report, &pods, strategy);
     let reason = format!("batch: {}; mid: {}", batch.reason, mid.reason);
-    let amounts = Wanted::Amounts {
-        batch: batch.amount,
-        mid: mid.amount,
-    };
     let zones = known.topology.as_deref().and_then(zones::amounts);
     let zones = zones.map(|zones| reclaim::batch_by_zone(&node, &report, &pods, strategy, &zones));
-    (amounts, zones.unwrap_or_default(), reason)
+    Decision {
+        wanted: Wanted::Amounts {
+            batch: reclaim::left_by_others(&node, batch.amount),
+            mid: mid.amount,
+        },
+        batch: batch.amount,
+        zones: zones.unwrap_or_default(),
+        reason,
+    }
 }
 
 fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::Node {
@@ -132,10 +177,6 @@ fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::No
         annotations
             .get(name)
             .and_then(|text| serde_json::from_str::<Value>(text).ok())
-    };
-    let amounts = |value: &Value| -> Amount {
-        let fields = value.as_object().cloned().unwrap_or_default();
-        Amount::of(&texts(&fields))
     };
     let third_party = json(names::ANNOTATION_THIRD_PARTY)
         .and_then(|value| value.get("allocations")?.as_array().cloned())
@@ -149,11 +190,27 @@ fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::No
         capacity: Amount::of(&node.status.capacity),
         allocatable: Amount::of(&node.status.allocatable),
         reservation: json(names::ANNOTATION_RESERVATION)
-            .map_or_else(Amount::default, |value| amounts(&value["resources"])),
+            .map_or_else(Amount::default, |value| reserved(&value)),
         normalization: annotations
             .get(names::ANNOTATION_NORMALIZATION_RATIO)
             .and_then(|ratio| ratio.parse().ok()),
         third_party,
+    }
+}
+
+/// `{resources, reservedCPUs}`: CPUs that are named count instead of a number of them. What makes no sense reserves
+/// nothing.
+fn reserved(reservation: &Value) -> Amount {
+    let fields = reservation["resources"].as_object();
+    let amount = Amount::of(&texts(&fields.cloned().unwrap_or_default()));
+    let named = reservation["reservedCPUs"].as_str().unwrap_or_default();
+    match named.parse::<CpuSet>() {
+        Err(_) => Amount::default(),
+        Ok(cpus) if cpus.is_empty() => amount,
+        Ok(cpus) => Amount {
+            milli_cpu: i64::try_from(cpus.0.len()).unwrap_or(i64::MAX) * 1000,
+            ..amount
+        },
     }
 }
 
@@ -255,32 +312,24 @@ fn present(known: &Known) -> Present {
     }
 }
 
-fn lend(writes: &Writes, reason: String) -> Step {
+fn lend(writes: &Writes, decision: &Decision, of_memory: Notation) -> Step {
     let resources: Map<String, Value> = writes
         .iter()
         .map(|(name, value)| {
-            (
-                (*name).to_owned(),
-                value.map_or(Value::Null, |value| spelled(value).into()),
-            )
+            let text = value.map(|value| spelled(name, value, of_memory).into());
+            ((*name).to_owned(), text.unwrap_or(Value::Null))
         })
         .collect();
-    let batch: Map<String, Value> = resources
-        .iter()
-        .filter(|(name, value)| {
-            [names::BATCH_CPU, names::BATCH_MEMORY].contains(&name.as_str()) && !value.is_null()
-        })
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    // Whoever changes the amounts afterwards must be able to tell what they were.
-    let origin = match batch.is_empty() {
-        true => Value::Null,
-        false => json!({"resources": batch}).to_string().into(),
-    };
+    // Other systems that live on batch resources see here what there is for all; nothing is told as zero.
+    let batch = json!({
+        names::BATCH_CPU: spelled(names::BATCH_CPU, decision.batch.milli_cpu, Notation::Binary),
+        names::BATCH_MEMORY: spelled(names::BATCH_MEMORY, decision.batch.memory, Notation::Binary),
+    });
+    let origin = json!({"resources": batch}).to_string();
     Step::Lend {
         node: json!({"metadata": {"annotations": {names::ANNOTATION_ORIGIN_EXTENDED: origin}}}),
         status: json!({"status": {"capacity": resources, "allocatable": resources}}),
-        reason,
+        reason: decision.reason.clone(),
     }
 }
 
@@ -337,7 +386,7 @@ mod tests {
                 }
             }))),
             slo: Some(object(
-                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new(), None)}),
+                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new(), None, None)}),
             )),
             pods: vec![
                 object(json!({
@@ -369,7 +418,7 @@ mod tests {
             "kubernetes.io/batch-cpu": "4300",
             "kubernetes.io/batch-memory": "4900",
             "kubernetes.io/mid-cpu": "2k",
-            "kubernetes.io/mid-memory": "2k"
+            "kubernetes.io/mid-memory": "2000"
         });
         assert_eq!(
             status,
@@ -380,6 +429,71 @@ mod tests {
             origin,
             r#"{"resources":{"kubernetes.io/batch-cpu":"4300","kubernetes.io/batch-memory":"4900"}}"#
         );
+    }
+
+    /// With these annotations.
+    fn annotated(annotations: &[(&str, &str)]) -> Known {
+        let mut known = known("2026-06-01T11:59:30Z");
+        let mut node = (*known.node).clone();
+        let annotations = annotations
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        node.metadata.annotations = Some(annotations.collect());
+        known.node = Arc::new(node);
+        known
+    }
+
+    #[test]
+    fn what_others_took_is_theirs_and_told() {
+        let taken = r#"{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1300","kubernetes.io/batch-memory":"900"}}]}"#;
+        let known = annotated(&[(names::ANNOTATION_THIRD_PARTY, taken)]);
+        let (steps, _) = steps(&known, &enabled(), now());
+        let [Step::Lend { node, status, .. }] = &steps[..] else {
+            panic!("{steps:?}");
+        };
+        let allocatable = &status["status"]["allocatable"];
+        assert_eq!(allocatable[names::BATCH_CPU], "3k");
+        assert_eq!(allocatable[names::BATCH_MEMORY], "4k");
+        assert_eq!(
+            node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
+            r#"{"resources":{"kubernetes.io/batch-cpu":"4300","kubernetes.io/batch-memory":"4900"}}"#
+        );
+    }
+
+    #[test]
+    fn what_is_reserved() {
+        for (text, milli_cpu, memory) in [
+            (r#"{"resources":{"cpu":"2","memory":"1Ki"}}"#, 2000, 1024),
+            (
+                r#"{"resources":{"cpu":"2"},"reservedCPUs":"0-2,7"}"#,
+                4000,
+                0,
+            ),
+            (r#"{"reservedCPUs":"0"}"#, 1000, 0),
+            (r#"{"resources":{"cpu":2},"reservedCPUs":"all"}"#, 0, 0),
+            ("{}", 0, 0),
+        ] {
+            let known = annotated(&[(names::ANNOTATION_RESERVATION, text)]);
+            let annotations = known.node.metadata.annotations.as_ref().unwrap();
+            let found = described(&known.node, annotations).reservation;
+            assert_eq!((found.milli_cpu, found.memory), (milli_cpu, memory));
+        }
+    }
+
+    #[test]
+    fn a_node_knows_its_network() {
+        let wide = |text: &str| {
+            let known = annotated(&[(names::ANNOTATION_NETWORK_BANDWIDTH, text)]);
+            let (steps, complaints) = steps(&known, &enabled(), now());
+            let found = steps.into_iter().find_map(|step| match step {
+                Step::ReplaceSloSpec { spec } => Some(spec),
+                _ => None,
+            });
+            let found = found.map(|spec| spec["systemStrategy"]["totalNetworkBandwidth"].clone());
+            (found, complaints.len())
+        };
+        assert_eq!(wide("10000M"), (Some("10G".into()), 0));
+        assert_eq!(wide("wide"), (None, 1));
     }
 
     #[test]
@@ -409,7 +523,7 @@ mod tests {
         );
         assert_eq!(
             node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
-            Value::Null
+            r#"{"resources":{"kubernetes.io/batch-cpu":"0","kubernetes.io/batch-memory":"0"}}"#
         );
     }
 
