@@ -153,7 +153,9 @@ impl Config {
         if let Some(applications) = applications {
             spec.insert(slo::HOST_APPLICATIONS.into(), applications);
         }
-        spec.insert("extensions".into(), json!({"Object": {}}));
+        // Others' to write.
+        let extensions = present("extensions").unwrap_or_else(|| json!({"Object": {}}));
+        spec.insert("extensions".into(), extensions);
         spec.into()
     }
 }
@@ -219,11 +221,13 @@ mod tests {
             "resourceUsedThresholdWithBE": {"enable": true},
             "cpuBurstStrategy": {"policy": "auto"},
             "hostApplications": [{"name": "nginx"}],
+            "extensions": {"theirs": 1},
         });
         let nothing = BTreeMap::new();
         let slo = config.node_slo(&nothing, None, Some(&present));
         assert_eq!(slo["resourceUsedThresholdWithBE"], json!({"enable": true}));
         assert_eq!(slo["hostApplications"], present["hostApplications"]);
+        assert_eq!(slo["extensions"], present["extensions"]);
         // This one was left out, which is as good as a word.
         assert_eq!(slo["cpuBurstStrategy"]["policy"], "none");
         // A node that has nothing yet gets what is built in.

@@ -10,4 +10,5 @@ pub mod config;
 pub mod live;
 pub mod plan;
 pub mod reclaim;
+mod shape;
 pub mod slo;
