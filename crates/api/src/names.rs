@@ -22,6 +22,8 @@ pub const ANNOTATION_ORIGIN_EXTENDED: &str = "node.koordinator.sh/originExtended
 pub const ANNOTATION_THIRD_PARTY: &str = "node.koordinator.sh/thirdPartyAllocations";
 pub const ANNOTATION_SYSTEM_QOS: &str = "node.koordinator.sh/system-qos-resource";
 pub const ANNOTATION_RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
+/// A label of nodes: whether fast cores count for more here.
+pub const LABEL_NORMALIZATION_ENABLED: &str = "node.koordinator.sh/cpu-normalization-enabled";
 /// A label of nodes: what the kubelet keeps is taken from the NUMA nodes, too.
 pub const LABEL_NUMA_RESERVATION: &str = "node.koordinator.sh/enable-numa-reservation";
 

@@ -9,6 +9,7 @@ use plimsoll_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use crate::colocation::Colocation;
+use crate::normalization::{self, Normalization};
 use crate::slo::{self, HostApplications, Section, Strategies};
 
 pub const COLOCATION_KEY: &str = "colocation-config";
@@ -18,6 +19,7 @@ pub struct Config {
     colocation: Held<Colocation>,
     sections: Vec<(Section, Held<Strategies>)>,
     applications: Held<HostApplications>,
+    normalization: Held<Normalization>,
 }
 
 /// What a key says.
@@ -81,6 +83,7 @@ impl Default for Config {
                 .map(|section| (section, Held::new(Strategies::defaults(section))))
                 .into(),
             applications: Held::new(HostApplications::default()),
+            normalization: Held::new(Normalization::default()),
         }
     }
 }
@@ -108,6 +111,11 @@ impl Config {
             .applications
             .take(applications, HostApplications::default());
         note(key, problem);
+        let normalization = stated(normalization::KEY).map(|text| Normalization::parse(text));
+        let problem = self
+            .normalization
+            .take(normalization, Normalization::default());
+        note(normalization::KEY, problem);
         refused
     }
 
@@ -119,6 +127,11 @@ impl Config {
     /// Whether that is what the operator wants, as far as anybody knows. If not, what is lent stays as it is.
     pub fn is_colocation_known(&self) -> bool {
         self.colocation.known().is_some()
+    }
+
+    /// How much faster nodes' cores are; `None`: nobody can tell what the operator says of it.
+    pub fn normalization(&self) -> Option<&Normalization> {
+        self.normalization.known()
     }
 
     /// A node's policy. `bandwidth` is what the node itself says of its network, which counts; `present` is the policy it

@@ -8,6 +8,7 @@ pub mod amount;
 pub mod colocation;
 pub mod config;
 pub mod live;
+pub mod normalization;
 pub mod plan;
 pub mod reclaim;
 mod shape;

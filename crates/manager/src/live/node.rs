@@ -53,6 +53,10 @@ pub enum Step {
         status: Value,
         reason: String,
     },
+    /// A merge patch of the node.
+    Annotate {
+        patch: Value,
+    },
     /// A merge patch of the topology object as it was seen.
     LendZones {
         patch: Value,
@@ -90,7 +94,10 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
         return (steps, complaints);
     }
     let decision = match config.colocation().lends(&strategy) {
-        true => decide(known, &strategy, annotations, now),
+        true => {
+            let ratio = ratio(known, config, labels, annotations, &mut steps);
+            decide(known, &strategy, annotations, ratio, now)
+        }
         false => Decision::nothing("colocation is not enabled"),
     };
     let present = present(known);
@@ -114,6 +121,41 @@ fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Quantity>,
     parsed
         .map(Some)
         .map_err(|problem| format!("annotation {name}: {text:?}: {problem}"))
+}
+
+/// How much faster its cores are, and a step to write that down. Where nobody knows, what is written down counts.
+fn ratio(
+    known: &Known,
+    config: &Config,
+    labels: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+    steps: &mut Vec<Step>,
+) -> Option<f64> {
+    let name = names::ANNOTATION_NORMALIZATION_RATIO;
+    let present = annotations.get(name).and_then(|text| text.parse().ok());
+    let topology = known.topology.as_ref();
+    let cpus = topology.and_then(|one| one.metadata.annotations.as_ref());
+    let cpus = cpus.and_then(|all| all.get(names::ANNOTATION_CPU_BASIC_INFO));
+    let unreadable = || Err("the configuration makes no sense".to_owned());
+    let normalization = config.normalization();
+    let found = match normalization.map_or_else(unreadable, |one| one.ratio(labels, cpus)) {
+        Ok(found) => format!("{found:.2}"),
+        Err(reason) => {
+            tracing::debug!(reason, "how fast a node's cores are is not known");
+            return present;
+        }
+    };
+    let ratio: Option<f64> = found.parse().ok();
+    let differ = |one: f64, other: f64| (one - other).abs() > 0.01;
+    if present
+        .zip(ratio)
+        .is_none_or(|(one, other)| differ(one, other))
+    {
+        steps.push(Step::Annotate {
+            patch: json!({"metadata": {"annotations": {name: found}}}),
+        });
+    }
+    ratio
 }
 
 /// What a node and its NUMA nodes should lend, and why.
@@ -140,6 +182,7 @@ fn decide(
     known: &Known,
     strategy: &Strategy,
     annotations: &BTreeMap<String, String>,
+    normalization: Option<f64>,
     now: Timestamp,
 ) -> Decision {
     let nothing = Decision::nothing;
@@ -154,7 +197,10 @@ fn decide(
     if plan::is_stale(updated, strategy, now) {
         return nothing("the node's last report is too old");
     }
-    let node = described(&known.node, annotations);
+    let node = reclaim::Node {
+        normalization,
+        ..described(&known.node, annotations)
+    };
     let (report, pods) = reported(metric, &known.pods);
     let batch = reclaim::batch(&node, &report, &pods, strategy);
     let mid = reclaim::mid(&node, &report, &pods, strategy);
@@ -191,9 +237,7 @@ fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::No
         allocatable: Amount::of(&node.status.allocatable),
         reservation: json(names::ANNOTATION_RESERVATION)
             .map_or_else(Amount::default, |value| reserved(&value)),
-        normalization: annotations
-            .get(names::ANNOTATION_NORMALIZATION_RATIO)
-            .and_then(|ratio| ratio.parse().ok()),
+        normalization: None,
         third_party,
     }
 }
@@ -334,223 +378,4 @@ fn lend(writes: &Writes, decision: &Decision, of_memory: Notation) -> Step {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
-        Arc::new(serde_json::from_value(value).unwrap())
-    }
-
-    fn now() -> Timestamp {
-        "2026-06-01T12:00:00Z".parse().unwrap()
-    }
-
-    fn enabled() -> Config {
-        let mut config = Config::default();
-        let data = [(
-            "colocation-config".to_owned(),
-            r#"{"enable":true}"#.to_owned(),
-        )];
-        assert!(config.update(&data.into()).is_empty());
-        config
-    }
-
-    fn known(updated: &str) -> Known {
-        let config = enabled();
-        let (strategy, _) = config
-            .colocation()
-            .for_node(&BTreeMap::new(), &BTreeMap::new());
-        Known {
-            node: object(json!({
-                "metadata": {"name": "n"},
-                "status": {
-                    "capacity": {"cpu": "10", "memory": "10000", "pods": "110"},
-                    "allocatable": {"cpu": "10", "memory": "10000", "pods": "110"}
-                }
-            })),
-            metric: Some(object(json!({
-                "metadata": {"name": "n"},
-                "spec": strategy.node_metric(),
-                "status": {
-                    "updateTime": updated,
-                    "nodeMetric": {
-                        "nodeUsage": {"resources": {"cpu": "3", "memory": "4000"}},
-                        "systemUsage": {"resources": {"cpu": "500m", "memory": "500"}}
-                    },
-                    "podsMetric": [
-                        {"name": "a", "namespace": "x", "podUsage": {"resources": {"cpu": "1", "memory": "1000"}}, "priority": "koord-prod"},
-                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "150m", "memory": "75"}}, "priority": "koord-prod"},
-                        {"name": "done", "namespace": "x", "podUsage": {"resources": {"cpu": "50m", "memory": "25"}}, "priority": "koord-prod"}
-                    ],
-                    "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}}
-                }
-            }))),
-            slo: Some(object(
-                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new(), None, None)}),
-            )),
-            pods: vec![
-                object(json!({
-                    "metadata": {"name": "a", "namespace": "x"},
-                    "spec": {"containers": [{"resources": {"requests": {"cpu": "4", "memory": "4000"}}}]},
-                    "status": {"phase": "Running", "qosClass": "Burstable"}
-                })),
-                object(json!({
-                    "metadata": {"name": "done", "namespace": "x"},
-                    "spec": {"containers": [{"resources": {"requests": {"cpu": "4", "memory": "4000"}}}]},
-                    "status": {"phase": "Succeeded", "qosClass": "Burstable"}
-                })),
-            ],
-            topology: None,
-            written: None,
-        }
-    }
-
-    #[test]
-    fn a_reporting_node_lends() {
-        let (steps, complaints) = steps(&known("2026-06-01T11:59:30Z"), &enabled(), now());
-        assert!(complaints.is_empty());
-        let [Step::Lend { node, status, .. }] = &steps[..] else {
-            panic!("{steps:?}");
-        };
-        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.15 and 0.05 of those that are gone or have ended; memory: 10000 −
-        // 3500 − 500 − 1000 − 100.
-        let lent = json!({
-            "kubernetes.io/batch-cpu": "4300",
-            "kubernetes.io/batch-memory": "4900",
-            "kubernetes.io/mid-cpu": "2k",
-            "kubernetes.io/mid-memory": "2000"
-        });
-        assert_eq!(
-            status,
-            &json!({"status": {"capacity": lent, "allocatable": lent}})
-        );
-        let origin = &node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED];
-        assert_eq!(
-            origin,
-            r#"{"resources":{"kubernetes.io/batch-cpu":"4300","kubernetes.io/batch-memory":"4900"}}"#
-        );
-    }
-
-    /// With these annotations.
-    fn annotated(annotations: &[(&str, &str)]) -> Known {
-        let mut known = known("2026-06-01T11:59:30Z");
-        let mut node = (*known.node).clone();
-        let annotations = annotations
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-        node.metadata.annotations = Some(annotations.collect());
-        known.node = Arc::new(node);
-        known
-    }
-
-    #[test]
-    fn what_others_took_is_theirs_and_told() {
-        let taken = r#"{"allocations":[{"name":"yarn","priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"1300","kubernetes.io/batch-memory":"900"}}]}"#;
-        let known = annotated(&[(names::ANNOTATION_THIRD_PARTY, taken)]);
-        let (steps, _) = steps(&known, &enabled(), now());
-        let [Step::Lend { node, status, .. }] = &steps[..] else {
-            panic!("{steps:?}");
-        };
-        let allocatable = &status["status"]["allocatable"];
-        assert_eq!(allocatable[names::BATCH_CPU], "3k");
-        assert_eq!(allocatable[names::BATCH_MEMORY], "4k");
-        assert_eq!(
-            node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
-            r#"{"resources":{"kubernetes.io/batch-cpu":"4300","kubernetes.io/batch-memory":"4900"}}"#
-        );
-    }
-
-    #[test]
-    fn what_is_reserved() {
-        for (text, milli_cpu, memory) in [
-            (r#"{"resources":{"cpu":"2","memory":"1Ki"}}"#, 2000, 1024),
-            (
-                r#"{"resources":{"cpu":"2"},"reservedCPUs":"0-2,7"}"#,
-                4000,
-                0,
-            ),
-            (r#"{"reservedCPUs":"0"}"#, 1000, 0),
-            (r#"{"resources":{"cpu":2},"reservedCPUs":"all"}"#, 0, 0),
-            ("{}", 0, 0),
-        ] {
-            let known = annotated(&[(names::ANNOTATION_RESERVATION, text)]);
-            let annotations = known.node.metadata.annotations.as_ref().unwrap();
-            let found = described(&known.node, annotations).reservation;
-            assert_eq!((found.milli_cpu, found.memory), (milli_cpu, memory));
-        }
-    }
-
-    #[test]
-    fn a_node_knows_its_network() {
-        let wide = |text: &str| {
-            let known = annotated(&[(names::ANNOTATION_NETWORK_BANDWIDTH, text)]);
-            let (steps, complaints) = steps(&known, &enabled(), now());
-            let found = steps.into_iter().find_map(|step| match step {
-                Step::ReplaceSloSpec { spec } => Some(spec),
-                _ => None,
-            });
-            let found = found.map(|spec| spec["systemStrategy"]["totalNetworkBandwidth"].clone());
-            (found, complaints.len())
-        };
-        assert_eq!(wide("10000M"), (Some("10G".into()), 0));
-        assert_eq!(wide("wide"), (None, 1));
-    }
-
-    #[test]
-    fn a_silent_node_lends_nothing_any_more() {
-        let mut silent = known("2026-06-01T11:00:00Z");
-        assert_eq!(steps(&silent, &enabled(), now()).0, []);
-        let mut node = (*silent.node).clone();
-        node.status
-            .allocatable
-            .insert(names::BATCH_CPU.into(), "4300".into());
-        silent.node = Arc::new(node);
-        let (steps, _) = steps(&silent, &enabled(), now());
-        let [
-            Step::Lend {
-                node,
-                status,
-                reason,
-            },
-        ] = &steps[..]
-        else {
-            panic!("{steps:?}");
-        };
-        assert_eq!(reason, "the node's last report is too old");
-        assert_eq!(
-            status["status"]["allocatable"][names::BATCH_CPU],
-            Value::Null
-        );
-        assert_eq!(
-            node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
-            r#"{"resources":{"kubernetes.io/batch-cpu":"0","kubernetes.io/batch-memory":"0"}}"#
-        );
-    }
-
-    #[test]
-    fn a_configuration_that_was_never_understood_takes_nothing_back() {
-        let mut lending = known("2026-06-01T11:00:00Z");
-        let mut node = (*lending.node).clone();
-        let allocatable = &mut node.status.allocatable;
-        allocatable.insert(names::BATCH_CPU.into(), "4300".into());
-        lending.node = Arc::new(node);
-        let mut config = Config::default();
-        let bad = BTreeMap::from([("colocation-config".to_owned(), "{".to_owned())]);
-        assert_eq!(config.update(&bad).len(), 1);
-        assert_eq!(steps(&lending, &config, now()).0, []);
-    }
-
-    #[test]
-    fn a_new_node_gets_its_objects() {
-        let new = Known {
-            metric: None,
-            slo: None,
-            ..known("2026-06-01T11:59:30Z")
-        };
-        let (steps, _) = steps(&new, &Config::default(), now());
-        assert!(matches!(
-            &steps[..],
-            [Step::CreateMetric { .. }, Step::CreateSlo { .. }]
-        ));
-    }
-}
+mod tests;
