@@ -1,5 +1,6 @@
 //! Our Kubernetes object types, names and quantities. No I/O, ever.
 
+pub mod cpus;
 pub mod json;
 pub mod label_selector;
 pub mod names;

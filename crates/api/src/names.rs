@@ -7,15 +7,23 @@ pub const LABEL_PRIORITY_CLASS: &str = "koordinator.sh/priority-class";
 /// Labels of nodes: how much of them may be filled, as shares of 1.
 pub const LABEL_CPU_RECLAIM_RATIO: &str = "node.koordinator.sh/cpu-reclaim-ratio";
 pub const LABEL_MEMORY_RECLAIM_RATIO: &str = "node.koordinator.sh/memory-reclaim-ratio";
+/// How much of them is always there for mid-priority pods, likewise.
+pub const LABEL_MID_STATIC_CPU_RATIO: &str = "node.koordinator.sh/mid-static-cpu-reserved-ratio";
+pub const LABEL_MID_STATIC_MEMORY_RATIO: &str =
+    "node.koordinator.sh/mid-static-memory-reserved-ratio";
 
 /// Annotations of nodes.
 pub const ANNOTATION_COLOCATION_STRATEGY: &str = "node.koordinator.sh/colocation-strategy";
+/// What its network can carry, in bits a second.
+pub const ANNOTATION_NETWORK_BANDWIDTH: &str = "node.koordinator.sh/network-bandwidth";
 pub const ANNOTATION_RESERVATION: &str = "node.koordinator.sh/reservation";
 pub const ANNOTATION_NORMALIZATION_RATIO: &str = "node.koordinator.sh/cpu-normalization-ratio";
 pub const ANNOTATION_ORIGIN_EXTENDED: &str = "node.koordinator.sh/originExtendedAllocatable";
 pub const ANNOTATION_THIRD_PARTY: &str = "node.koordinator.sh/thirdPartyAllocations";
 pub const ANNOTATION_SYSTEM_QOS: &str = "node.koordinator.sh/system-qos-resource";
 pub const ANNOTATION_RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
+/// A label of nodes: whether fast cores count for more here.
+pub const LABEL_NORMALIZATION_ENABLED: &str = "node.koordinator.sh/cpu-normalization-enabled";
 /// A label of nodes: what the kubelet keeps is taken from the NUMA nodes, too.
 pub const LABEL_NUMA_RESERVATION: &str = "node.koordinator.sh/enable-numa-reservation";
 

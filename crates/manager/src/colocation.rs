@@ -181,6 +181,12 @@ impl Colocation {
         Ok(Self { cluster, nodes })
     }
 
+    /// Whether a node lends anything by this strategy, which is this configuration's for it. Where the cluster's word is
+    /// no, nobody else's counts.
+    pub fn lends(&self, strategy: &Strategy) -> bool {
+        self.cluster["enable"] == true && strategy.enable == Some(true)
+    }
+
     /// What holds for a node: the cluster's word, that of the first entry that is for it, its own annotation, its own
     /// labels. What a node says about itself and makes no sense is passed over, and named.
     pub fn for_node(
@@ -214,12 +220,10 @@ impl Colocation {
         let mut ratio = |label: &str, threshold: &mut Option<i64>| {
             if let Some(text) = labels.get(label) {
                 match text.parse::<f64>() {
-                    Ok(ratio) if (0.0..=1.0).contains(&ratio) => {
+                    Ok(ratio) if ratio >= 0.0 && ratio.is_finite() => {
                         *threshold = Some((ratio * 100.0).round() as i64)
                     }
-                    _ => problems.push(format!(
-                        "label {label}: {text:?} is no share between 0 and 1"
-                    )),
+                    _ => problems.push(format!("label {label}: {text:?} is no share like 0.6")),
                 }
             }
         };
@@ -231,12 +235,20 @@ impl Colocation {
             names::LABEL_MEMORY_RECLAIM_RATIO,
             &mut strategy.memory_reclaim_threshold_percent,
         );
+        ratio(
+            names::LABEL_MID_STATIC_CPU_RATIO,
+            &mut strategy.mid_static_cpu_reserved_percent,
+        );
+        ratio(
+            names::LABEL_MID_STATIC_MEMORY_RATIO,
+            &mut strategy.mid_static_memory_reserved_percent,
+        );
         (strategy, problems)
     }
 }
 
 fn checked(value: &Value) -> Result<Strategy, String> {
-    let strategy: Strategy =
+    let mut strategy: Strategy =
         serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
     let positive = |name: &str, value: Option<i64>| match value {
         Some(value) if value <= 0 => Err(format!("{name} must be more than 0, and is {value}")),
@@ -248,6 +260,11 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         }
         _ => Ok(()),
     };
+    // More than a hundred lends more than there is, which some want.
+    let share = |name: &str, value: Option<i64>| match value {
+        Some(value) if value < 0 => Err(format!("{name} must be at least 0, and is {value}")),
+        _ => Ok(()),
+    };
     positive(
         "metricAggregateDurationSeconds",
         strategy.metric_aggregate_duration_seconds,
@@ -256,24 +273,25 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         "metricReportIntervalSeconds",
         strategy.metric_report_interval_seconds,
     )?;
-    let durations = strategy.metric_aggregate_policy.as_ref();
-    for text in durations.into_iter().flat_map(|policy| &policy.durations) {
-        if !is_duration(text) {
-            return Err(format!(
-                "metricAggregatePolicy.durations must be like 5m0s, and one is {text:?}"
-            ));
-        }
+    let durations = strategy.metric_aggregate_policy.as_mut();
+    for text in durations
+        .into_iter()
+        .flat_map(|policy| &mut policy.durations)
+    {
+        *text = duration(text).ok_or_else(|| {
+            format!("metricAggregatePolicy.durations must be like 5m0s, and one is {text:?}")
+        })?;
     }
     positive("degradeTimeMinutes", strategy.degrade_time_minutes)?;
     positive(
         "updateTimeThresholdSeconds",
         strategy.update_time_threshold_seconds,
     )?;
-    percent(
+    share(
         "cpuReclaimThresholdPercent",
         strategy.cpu_reclaim_threshold_percent,
     )?;
-    percent(
+    share(
         "memoryReclaimThresholdPercent",
         strategy.memory_reclaim_threshold_percent,
     )?;
@@ -291,11 +309,11 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         "midStaticMemoryReservedPercent",
         strategy.mid_static_memory_reserved_percent,
     )?;
-    percent(
+    share(
         "batchCPUThresholdPercent",
         strategy.batch_cpu_threshold_percent,
     )?;
-    percent(
+    share(
         "batchMemoryThresholdPercent",
         strategy.batch_memory_threshold_percent,
     )?;
@@ -310,24 +328,37 @@ fn checked(value: &Value) -> Result<Strategy, String> {
     }
 }
 
-/// More than nothing, in the units that Go has.
-fn is_duration(text: &str) -> bool {
+/// More than nothing, in the units that Go has, and spelled as Go does: agents and schedulers compare the texts.
+fn duration(text: &str) -> Option<String> {
     let letters = text.chars().all(|letter| {
         letter.is_ascii_digit() || matches!(letter, '.' | 'h' | 'm' | 's' | 'u' | 'µ' | 'n')
     });
-    let parsed = text.parse::<jiff::SignedDuration>();
-    letters && parsed.is_ok_and(|duration| duration.is_positive())
+    let parsed = text.parse::<jiff::SignedDuration>().ok()?;
+    if !letters || !parsed.is_positive() {
+        return None;
+    }
+    let (seconds, nanos) = (parsed.as_secs(), parsed.subsec_nanos());
+    Some(match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        _ if nanos != 0 => text.to_owned(),
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
+        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
+    })
 }
 
 impl Strategy {
-    /// What the node's agent is asked to report.
+    /// What the node's agent is asked to report: where nothing is lent, the usual.
     pub fn node_metric(&self) -> NodeMetricSpec {
+        let asked = match self.enable {
+            Some(true) => self.clone(),
+            _ => checked(&defaults()).unwrap_or_default(),
+        };
         NodeMetricSpec {
             metric_collect_policy: Some(CollectPolicy {
-                aggregate_duration_seconds: self.metric_aggregate_duration_seconds,
-                report_interval_seconds: self.metric_report_interval_seconds,
-                node_aggregate_policy: self.metric_aggregate_policy.clone(),
-                node_memory_collect_policy: self.metric_memory_collect_policy,
+                aggregate_duration_seconds: asked.metric_aggregate_duration_seconds,
+                report_interval_seconds: asked.metric_report_interval_seconds,
+                node_aggregate_policy: asked.metric_aggregate_policy,
+                node_memory_collect_policy: asked.metric_memory_collect_policy,
             }),
         }
     }
@@ -407,7 +438,7 @@ mod tests {
         );
         check(
             &[],
-            &[(annotation, r#"{"cpuReclaimThresholdPercent":500}"#)],
+            &[(annotation, r#"{"cpuReclaimThresholdPercent":-5}"#)],
             (true, 70, 65),
             1,
         );
@@ -420,8 +451,12 @@ mod tests {
             ("[]", "must be an object"),
             (r#"{"nodeConfigs":{}}"#, "nodeConfigs must be a list"),
             (
-                r#"{"cpuReclaimThresholdPercent":101}"#,
-                "cpuReclaimThresholdPercent must be between 0 and 100, and is 101",
+                r#"{"cpuReclaimThresholdPercent":-1}"#,
+                "cpuReclaimThresholdPercent must be at least 0, and is -1",
+            ),
+            (
+                r#"{"midUnallocatedPercent":101}"#,
+                "midUnallocatedPercent must be between 0 and 100, and is 101",
             ),
             (
                 r#"{"degradeTimeMinutes":0}"#,
@@ -449,7 +484,7 @@ mod tests {
             ),
             (
                 r#"{"nodeConfigs":[{"memoryReclaimThresholdPercent":-1}]}"#,
-                "nodeConfigs[0]: memoryReclaimThresholdPercent must be between 0 and 100, and is -1",
+                "nodeConfigs[0]: memoryReclaimThresholdPercent must be at least 0, and is -1",
             ),
         ] {
             assert_eq!(Colocation::parse(text).unwrap_err(), complaint);
@@ -461,17 +496,63 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_is_asked_for_what_the_strategy_says() {
-        let (strategy, _) = Colocation::default().for_node(&map(&[]), &map(&[]));
-        let spec = serde_json::to_value(strategy.node_metric()).unwrap();
+    fn more_than_all_may_be_lent() {
+        let labels = [
+            (names::LABEL_CPU_RECLAIM_RATIO, "1.2"),
+            (names::LABEL_MID_STATIC_CPU_RATIO, "0.25"),
+            (names::LABEL_MID_STATIC_MEMORY_RATIO, "-1"),
+        ];
+        let text = r#"{"memoryReclaimThresholdPercent":150,"batchCPUThresholdPercent":130}"#;
+        let config = Colocation::parse(text).unwrap();
+        let (strategy, problems) = config.for_node(&map(&labels), &map(&[]));
+        assert_eq!(strategy.cpu_reclaim_threshold_percent, Some(120));
+        assert_eq!(strategy.memory_reclaim_threshold_percent, Some(150));
+        assert_eq!(strategy.mid_static_cpu_reserved_percent, Some(25));
+        assert_eq!(strategy.mid_static_memory_reserved_percent, None);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+    }
+
+    #[test]
+    fn a_cluster_that_does_not_lend_has_no_node_that_does() {
+        let lends = |cluster: bool, node: bool| {
+            let text = json!({
+                "enable": cluster,
+                "nodeConfigs": [{"nodeSelector": {"matchLabels": {"pool": "a"}}, "enable": node}]
+            });
+            let config = Colocation::parse(&text.to_string()).unwrap();
+            let (strategy, _) = config.for_node(&map(&[("pool", "a")]), &map(&[]));
+            config.lends(&strategy)
+        };
         assert_eq!(
-            spec,
+            [(true, true), (true, false), (false, true), (false, false)]
+                .map(|(cluster, node)| lends(cluster, node)),
+            [true, false, false, false]
+        );
+    }
+
+    #[test]
+    fn the_agent_is_asked_for_what_the_strategy_says() {
+        let asked = |enable: bool| {
+            let text = json!({
+                "enable": enable,
+                "metricAggregateDurationSeconds": 120,
+                "metricAggregatePolicy": {"durations": ["5m", "90s", "1h30m", "45s", "1.5h", "500ms"]}
+            });
+            let config = Colocation::parse(&text.to_string()).unwrap();
+            let (strategy, _) = config.for_node(&map(&[]), &map(&[]));
+            serde_json::to_value(strategy.node_metric()).unwrap()
+        };
+        let spec = |seconds: i64, durations: &[&str]| {
             json!({"metricCollectPolicy": {
-                "aggregateDurationSeconds": 300,
+                "aggregateDurationSeconds": seconds,
                 "reportIntervalSeconds": 60,
-                "nodeAggregatePolicy": {"durations": ["5m0s", "10m0s", "30m0s"]},
+                "nodeAggregatePolicy": {"durations": durations},
                 "nodeMemoryCollectPolicy": "usageWithoutPageCache"
             }})
-        );
+        };
+        let durations = ["5m0s", "1m30s", "1h30m0s", "45s", "1h30m0s", "500ms"];
+        assert_eq!(asked(true), spec(120, &durations));
+        // Nobody is lent anything: what was configured for that is of no account.
+        assert_eq!(asked(false), spec(300, &["5m0s", "10m0s", "30m0s"]));
     }
 }

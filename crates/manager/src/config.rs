@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
 use crate::colocation::Colocation;
+use crate::normalization::{self, Normalization};
 use crate::slo::{self, HostApplications, Section, Strategies};
 
 pub const COLOCATION_KEY: &str = "colocation-config";
@@ -17,6 +19,7 @@ pub struct Config {
     colocation: Held<Colocation>,
     sections: Vec<(Section, Held<Strategies>)>,
     applications: Held<HostApplications>,
+    normalization: Held<Normalization>,
 }
 
 /// What a key says.
@@ -80,6 +83,7 @@ impl Default for Config {
                 .map(|section| (section, Held::new(Strategies::defaults(section))))
                 .into(),
             applications: Held::new(HostApplications::default()),
+            normalization: Held::new(Normalization::default()),
         }
     }
 }
@@ -107,6 +111,11 @@ impl Config {
             .applications
             .take(applications, HostApplications::default());
         note(key, problem);
+        let normalization = stated(normalization::KEY).map(|text| Normalization::parse(text));
+        let problem = self
+            .normalization
+            .take(normalization, Normalization::default());
+        note(normalization::KEY, problem);
         refused
     }
 
@@ -120,8 +129,19 @@ impl Config {
         self.colocation.known().is_some()
     }
 
-    /// A node's policy. `present` is what it has: of it stays what nobody can tell the operator's wish about.
-    pub fn node_slo(&self, labels: &BTreeMap<String, String>, present: Option<&Value>) -> Value {
+    /// How much faster nodes' cores are; `None`: nobody can tell what the operator says of it.
+    pub fn normalization(&self) -> Option<&Normalization> {
+        self.normalization.known()
+    }
+
+    /// A node's policy. `bandwidth` is what the node itself says of its network, which counts; `present` is the policy it
+    /// has: of it stays what nobody can tell the operator's wish about.
+    pub fn node_slo(
+        &self,
+        labels: &BTreeMap<String, String>,
+        bandwidth: Option<&Quantity>,
+        present: Option<&Value>,
+    ) -> Value {
         let present = |field: &str| {
             let found = present.and_then(|spec| spec.get(field));
             found.filter(|value| !value.is_null()).cloned()
@@ -134,6 +154,9 @@ impl Config {
             };
             spec.insert(section.field().into(), value);
         }
+        if let Some(bandwidth) = bandwidth {
+            spec[Section::System.field()]["totalNetworkBandwidth"] = bandwidth.to_string().into();
+        }
         let applications = match self.applications.known() {
             Some(applications) => Some(applications.for_node(labels))
                 .filter(|applications| !applications.is_empty())
@@ -143,7 +166,9 @@ impl Config {
         if let Some(applications) = applications {
             spec.insert(slo::HOST_APPLICATIONS.into(), applications);
         }
-        spec.insert("extensions".into(), json!({"Object": {}}));
+        // Others' to write.
+        let extensions = present("extensions").unwrap_or_else(|| json!({"Object": {}}));
+        spec.insert("extensions".into(), extensions);
         spec.into()
     }
 }
@@ -162,7 +187,7 @@ mod tests {
     fn enabled(config: &Config) -> (bool, bool) {
         let nothing = BTreeMap::new();
         let (strategy, _) = config.colocation().for_node(&nothing, &nothing);
-        let slo = config.node_slo(&nothing, None);
+        let slo = config.node_slo(&nothing, None, None);
         (
             strategy.enable == Some(true),
             slo["resourceUsedThresholdWithBE"]["enable"] == true,
@@ -209,15 +234,17 @@ mod tests {
             "resourceUsedThresholdWithBE": {"enable": true},
             "cpuBurstStrategy": {"policy": "auto"},
             "hostApplications": [{"name": "nginx"}],
+            "extensions": {"theirs": 1},
         });
         let nothing = BTreeMap::new();
-        let slo = config.node_slo(&nothing, Some(&present));
+        let slo = config.node_slo(&nothing, None, Some(&present));
         assert_eq!(slo["resourceUsedThresholdWithBE"], json!({"enable": true}));
         assert_eq!(slo["hostApplications"], present["hostApplications"]);
+        assert_eq!(slo["extensions"], present["extensions"]);
         // This one was left out, which is as good as a word.
         assert_eq!(slo["cpuBurstStrategy"]["policy"], "none");
         // A node that has nothing yet gets what is built in.
-        let slo = config.node_slo(&nothing, None);
+        let slo = config.node_slo(&nothing, None, None);
         assert_eq!(slo["resourceUsedThresholdWithBE"]["enable"], false);
         let good = data(&[(COLOCATION_KEY, r#"{"enable":true}"#)]);
         assert_eq!(config.update(&good), []);

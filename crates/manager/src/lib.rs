@@ -8,6 +8,8 @@ pub mod amount;
 pub mod colocation;
 pub mod config;
 pub mod live;
+pub mod normalization;
 pub mod plan;
 pub mod reclaim;
+mod shape;
 pub mod slo;

@@ -48,7 +48,7 @@ pub struct Lent {
     pub reason: String,
 }
 
-/// What batch pods may have.
+/// What batch pods may have, of whatever system.
 pub fn batch(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) -> Lent {
     let room = Room {
         capacity: node.capacity,
@@ -56,11 +56,12 @@ pub fn batch(node: &Node, report: &Report, pods: &[Pod], strategy: &Strategy) ->
         system: system(node, report, PriorityClass::Batch),
         high: high(report, pods),
     };
-    let lent = room.lend(node.normalization, strategy);
-    Lent {
-        amount: lent.amount.minus(node.third_party).or_nothing(),
-        ..lent
-    }
+    room.lend(node.normalization, strategy)
+}
+
+/// What is left of that for Kubernetes' own pods.
+pub fn left_by_others(node: &Node, batch: Amount) -> Amount {
+    batch.minus(node.third_party).or_nothing()
 }
 
 /// What batch pods may have of each NUMA node, whose amounts these are. What is not bound to one counts on all alike;
@@ -141,7 +142,7 @@ impl Room {
         let (memory, memory_policy, memory_system, memory_pods) =
             chosen(strategy.memory_calculate_policy);
         let mut amount = Amount {
-            milli_cpu: normalized(cpu.milli_cpu, normalization),
+            milli_cpu: cpu.milli_cpu,
             memory: memory.memory,
         };
         let bounds = self.capacity.percent(
@@ -154,6 +155,8 @@ impl Room {
         if strategy.batch_memory_threshold_percent.is_some() {
             amount.memory = amount.memory.min(bounds.memory);
         }
+        // The bound is in the machine's own cores.
+        amount.milli_cpu = normalized(amount.milli_cpu, normalization);
         let reason = format!(
             "cpu by {cpu_policy}: {}m of {}m, less a margin of {}m, {}m for the system and {}m for pods; \
              memory by {memory_policy}: {} of {}, less a margin of {}, {} for the system and {} for pods",
@@ -256,13 +259,13 @@ fn high(report: &Report, pods: &[Pod]) -> High {
     for pod in pods.iter().filter(|pod| !pod.priority.is_low()) {
         // A pod that nobody has seen use anything may be about to use what it asked for.
         let mut used = pod.used.unwrap_or(pod.request);
+        sums.requested = sums.requested.plus(pod.request);
+        sums.more = sums.more.plus(used.max(pod.request));
         if pod.qos == QosClass::Lse {
             // Its cores are its own, used or not.
             used.milli_cpu = pod.request.milli_cpu;
         }
         sums.used = sums.used.plus(used);
-        sums.requested = sums.requested.plus(pod.request);
-        sums.more = sums.more.plus(used.max(pod.request));
     }
     for (_, used) in report
         .gone
@@ -275,10 +278,14 @@ fn high(report: &Report, pods: &[Pod]) -> High {
     sums
 }
 
-/// Requests are in normal cores, of which a fast machine has more than it has cores.
+/// Requests are in normal cores, of which a fast machine has more than it has cores. Rounded up from a thousandth of
+/// what is lent, as the original does.
 fn normalized(milli_cpu: i64, ratio: Option<f64>) -> i64 {
     match ratio {
-        Some(ratio) if ratio > 1.0 => (milli_cpu as f64 * ratio) as i64,
+        Some(ratio) if ratio > 1.0 => {
+            let thousandths = (milli_cpu.saturating_mul(1000) as f64 * ratio) as i64;
+            thousandths / 1000 + i64::from(thousandths % 1000 > 0)
+        }
         _ => milli_cpu,
     }
 }
@@ -434,7 +441,65 @@ mod tests {
             ..node()
         };
         let found = batch(&fast, &report(amount(7_000, 6)), &pods(), &strategy("{}")).amount;
-        assert_eq!(found, amount(32_000 * 3 / 2 - 1_000, 37 - 1));
+        assert_eq!(found, amount(32_000 * 3 / 2, 37));
+        assert_eq!(
+            left_by_others(&fast, found),
+            amount(32_000 * 3 / 2 - 1_000, 37 - 1)
+        );
+        assert_eq!(left_by_others(&fast, amount(10, 0)), amount(0, 0));
+    }
+
+    #[test]
+    fn fast_cores_count_for_more_after_the_bound() {
+        let lent = |ratio: f64, config: &str| {
+            let fast = Node {
+                normalization: Some(ratio),
+                third_party: amount(1_000, 0),
+                ..node()
+            };
+            let lent = batch(&fast, &report(amount(7_000, 6)), &pods(), &strategy(config));
+            (
+                lent.amount.milli_cpu,
+                left_by_others(&fast, lent.amount).milli_cpu,
+            )
+        };
+        assert_eq!(
+            lent(1.5, r#"{"batchCPUThresholdPercent":10}"#),
+            (15_000, 14_000)
+        );
+        // 32 000 × 1.15 / 1000 is 36 799 999.99…: in thousandths cut, then rounded up.
+        assert_eq!(lent(1.15, "{}").0, 36_800);
+        assert_eq!(lent(1.00001, "{}").0, 32_001);
+        assert_eq!(lent(0.5, "{}").0, 32_000);
+    }
+
+    #[test]
+    fn more_may_be_lent_than_there_is() {
+        let config = r#"{"cpuReclaimThresholdPercent":150}"#;
+        check(
+            config,
+            &report(amount(7_000, 6)),
+            amount(100_000 + 50_000 - 7_000 - 21_000, 100 - 35 - 6 - 22),
+        );
+    }
+
+    #[test]
+    fn an_exclusive_pod_that_takes_more_than_its_cores() {
+        let greedy = [pod(
+            PriorityClass::Prod,
+            QosClass::Lse,
+            amount(4_000, 4),
+            Some(amount(6_000, 1)),
+        )];
+        let lent = |config: &str| {
+            let report = report(amount(7_000, 6));
+            batch(&node(), &report, &greedy, &strategy(config)).amount
+        };
+        assert_eq!(lent("{}"), amount(100_000 - 47_000 - 4_000, 100 - 41 - 1));
+        assert_eq!(
+            lent(r#"{"cpuCalculatePolicy":"maxUsageRequest"}"#).milli_cpu,
+            100_000 - 47_000 - 6_000
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub use plimsoll_api::node_slo::Section;
 use serde_json::{Map, Value};
 
 use crate::colocation::Profile;
+use crate::shape;
 
 /// A section for the cluster and for kinds of nodes.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,20 +29,17 @@ impl Strategies {
     pub fn parse(section: Section, text: &str) -> Result<Self, String> {
         let document = object(text)?;
         let mut cluster = section.defaults();
+        let shape = shape::of(section);
         let stated = document.get("clusterStrategy").unwrap_or(&Value::Null);
-        check(section, stated).map_err(|problem| format!("clusterStrategy{problem}"))?;
-        json::merge(&mut cluster, stated);
+        let stated = shape.take(stated);
+        let stated = stated.map_err(|problem| format!("clusterStrategy{problem}"))?;
+        json::merge(&mut cluster, &stated);
         check_order(&cluster).map_err(|problem| format!("clusterStrategy{problem}"))?;
         let mut nodes = Vec::new();
         for (position, entry) in list(&document, "nodeStrategies")?.iter().enumerate() {
             let at = |problem: String| format!("nodeStrategies[{position}]{problem}");
             let profile = profile(entry).map_err(at)?;
-            let mut stated = entry.clone();
-            if let Some(fields) = stated.as_object_mut() {
-                fields.remove("name");
-                fields.remove("nodeSelector");
-            }
-            check(section, &stated).map_err(at)?;
+            let stated = shape.take(entry).map_err(at)?;
             let mut merged = cluster.clone();
             json::merge(&mut merged, &stated);
             check_order(&merged).map_err(at)?;
@@ -128,6 +126,7 @@ fn profile(entry: &Value) -> Result<Profile, String> {
 
 fn applications(fields: &Map<String, Value>) -> Result<Vec<Value>, String> {
     let applications = list(fields, "applications").map_err(|problem| format!(": {problem}"))?;
+    let mut taken = Vec::new();
     for (position, application) in applications.iter().enumerate() {
         if application
             .get("name")
@@ -138,8 +137,10 @@ fn applications(fields: &Map<String, Value>) -> Result<Vec<Value>, String> {
         }
         application_problem(application)
             .map_or(Ok(()), |problem| Err(format!("[{position}].{problem}")))?;
+        let application = shape::APPLICATION.take(application);
+        taken.push(application.map_err(|problem| format!("[{position}]{problem}"))?);
     }
-    Ok(applications.to_vec())
+    Ok(taken)
 }
 
 /// Words that mean nothing would put the application's usage in the wrong place, or everybody's in its.
@@ -178,106 +179,22 @@ fn application_problem(application: &Value) -> Option<String> {
         .then(|| "cgroupPath: needs a parentDir or a relativePath".to_owned())
 }
 
-/// What a field must be like, wherever in a section it stands.
-enum Rule {
-    Switch,
-    Number(i64, i64),
-    OneOf(&'static [&'static str]),
-}
-
-fn rule(section: Section, field: &str) -> Option<Rule> {
-    Some(match (section, field) {
-        (_, "enable") => Rule::Switch,
-        (Section::Threshold, "cpuSuppressPolicy") => Rule::OneOf(&["cpuset", "cfsQuota"]),
-        (Section::Threshold, "cpuEvictPolicy") => {
-            Rule::OneOf(&["evictByRealLimit", "evictByAllocatable"])
-        }
-        (Section::Threshold, "cpuEvictTimeWindowSeconds") => Rule::Number(1, i64::MAX),
-        (Section::Threshold, "evictEnabledPriorityThreshold") => {
-            Rule::Number(i32::MIN.into(), i32::MAX.into())
-        }
-        (Section::Threshold, "allocatableEvictPriorityThreshold") => {
-            Rule::Number(i32::MIN.into(), 7999)
-        }
-        (Section::Threshold, field) if field.ends_with("Percent") => Rule::Number(0, 100),
-        (Section::Burst, "policy") => {
-            Rule::OneOf(&["none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"])
-        }
-        (Section::Burst, "cpuBurstPercent") => Rule::Number(1, 10_000),
-        (Section::Burst, "cfsQuotaBurstPercent") => Rule::Number(100, i64::MAX),
-        (Section::Burst, "cfsQuotaBurstPeriodSeconds") => Rule::Number(-1, i64::MAX),
-        (Section::Burst, "sharePoolThresholdPercent") => Rule::Number(0, 100),
-        (Section::System, "minFreeKbytesFactor") => Rule::Number(1, i64::MAX),
-        (Section::System, "watermarkScaleFactor") => Rule::Number(10, 400),
-        (Section::System, "memcgReapBackGround" | "schedGroupIdentityEnabled") => {
-            Rule::Number(0, 1)
-        }
-        (Section::System, "schedIdleSaverWmark") => Rule::Number(0, i64::MAX),
-        (Section::Qos, "cpuPolicy") => Rule::OneOf(&["groupIdentity", "coreSched"]),
-        (Section::Qos, "netQOSPolicy") => Rule::OneOf(&["tc", "terway-qos"]),
-        (Section::Qos, "groupIdentity") => Rule::Number(-1, 2),
-        (Section::Qos, "schedIdle") => Rule::Number(0, 1),
-        (Section::Qos, "coreExpeller") => Rule::Switch,
-        (Section::Qos, "catRangeStartPercent" | "catRangeEndPercent" | "mbaPercent") => {
-            Rule::Number(0, 100)
-        }
-        (
-            Section::Qos,
-            "minLimitPercent" | "lowLimitPercent" | "throttlingPercent" | "wmarkRatio",
-        ) => Rule::Number(0, 100),
-        (Section::Qos, "wmarkScalePermill") => Rule::Number(1, 1000),
-        (Section::Qos, "wmarkMinAdj") => Rule::Number(-25, 50),
-        (Section::Qos, "priorityEnable" | "oomKillGroup") => Rule::Number(0, 1),
-        (Section::Qos, "priority") => Rule::Number(0, 12),
-        _ => return None,
-    })
-}
-
-/// Every field that has a rule, however deep. The complaint begins with the field's path.
-fn check(section: Section, value: &Value) -> Result<(), String> {
-    let fields = match value {
-        Value::Null => return Ok(()),
-        Value::Object(fields) => fields,
-        _ => return Err(": must be an object".to_owned()),
-    };
-    for (name, value) in fields {
-        let complaint = match (rule(section, name), value) {
-            (_, Value::Null) => None,
-            (Some(Rule::Switch), value) => {
-                (!value.is_boolean()).then(|| "must be true or false".to_owned())
-            }
-            (Some(Rule::Number(from, to)), value) => (!value
-                .as_i64()
-                .is_some_and(|number| (from..=to).contains(&number)))
-            .then(|| match to {
-                i64::MAX => format!("must be a whole number of at least {from}"),
-                to => format!("must be a whole number between {from} and {to}"),
-            }),
-            (Some(Rule::OneOf(words)), value) => {
-                (!value.as_str().is_some_and(|word| words.contains(&word)))
-                    .then(|| format!("must be one of {}", words.join(", ")))
-            }
-            (None, Value::Object(_)) => {
-                check(section, value).map_err(|problem| format!(".{name}{problem}"))?;
-                None
-            }
-            (None, _) => None,
-        };
-        if let Some(complaint) = complaint {
-            return Err(format!(".{name}: {complaint}, and is {value}"));
-        }
-    }
-    Ok(())
-}
-
 /// Fields of which the first must be less than the second where both are said, in whatever object they stand.
-const ORDERED: [(&str, &str); 4] = [
+const ORDERED: [(&str, &str); 6] = [
     ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
     (
         "cpuEvictBESatisfactionLowerPercent",
         "cpuEvictBESatisfactionUpperPercent",
     ),
     ("cpuEvictLowerPercent", "cpuEvictThresholdPercent"),
+    (
+        "memoryAllocatableEvictLowerPercent",
+        "memoryAllocatableEvictThresholdPercent",
+    ),
+    (
+        "cpuAllocatableEvictLowerPercent",
+        "cpuAllocatableEvictThresholdPercent",
+    ),
     ("catRangeStartPercent", "catRangeEndPercent"),
 ];
 
@@ -317,7 +234,7 @@ mod tests {
     #[test]
     fn without_a_word_from_anybody() {
         // As Koordinator's manager writes it.
-        let found = crate::config::Config::default().node_slo(&labels(&[]), None);
+        let found = crate::config::Config::default().node_slo(&labels(&[]), None, None);
         assert_eq!(
             found,
             json!({

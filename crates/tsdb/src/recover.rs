@@ -56,6 +56,7 @@ fn hold(path: &Path) -> Result<Folder, Error> {
         journal: None,
         journal_at: i64::MIN,
         clock: None,
+        complained_at: None,
     })
 }
 

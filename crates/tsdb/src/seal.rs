@@ -15,6 +15,8 @@ pub const JOURNAL: &str = "journal";
 pub const TEMPORARY: &str = "tmp";
 /// Blocks that cannot be read.
 pub const ASIDE: &str = "bad";
+/// In milliseconds.
+const COMPLAIN_EVERY: i64 = 60_000;
 
 /// The folder's files, apart from what is read of them. One thread at a time does upkeep.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub struct Folder {
     pub journal_at: i64,
     /// When upkeep was last, and since when the clock has not jumped.
     pub clock: Option<(i64, i64)>,
+    /// When it was last said that something goes wrong.
+    pub complained_at: Option<i64>,
 }
 
 impl Folder {
@@ -41,6 +45,17 @@ impl Folder {
         };
         self.clock = Some((now, since));
         now.saturating_sub(since) >= for_so_long
+    }
+
+    /// A disk that stays full is named again, but not with every attempt.
+    fn may_complain(&mut self, now: i64) -> bool {
+        let lately = self
+            .complained_at
+            .is_some_and(|at| (0..COMPLAIN_EVERY).contains(&now.saturating_sub(at)));
+        if !lately {
+            self.complained_at = Some(now);
+        }
+        !lately
     }
 
     pub fn journal_path(&self, window: i64) -> PathBuf {
@@ -162,7 +177,9 @@ impl Tsdb {
             self.remove_blocks(now, keep_for, &mut done);
         }
         self.forget(now, folder.is_some(), &mut done);
-        if let Some(problem) = &done.problem {
+        if let (Some(problem), Some(folder)) = (&done.problem, &mut *folder)
+            && folder.may_complain(now)
+        {
             tracing::warn!(problem, "samples cannot be kept as they should");
         }
         done

@@ -6,6 +6,7 @@ mod pressure;
 
 use std::time::Duration;
 
+use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names::{BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY};
 use plimsoll_api::priority::PriorityClass;
 use plimsoll_observe::exposition::Kind::{Counter, Gauge};
@@ -15,7 +16,7 @@ use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
 use crate::memory::{Memory, Metric, catalogue as c};
-use crate::report::{self, CpuSet};
+use crate::report;
 use crate::states::{Container, Known, Pod};
 
 /// Figures older than this are not shown.
@@ -193,21 +194,19 @@ impl Page<'_> {
     fn reclaimable(&self, text: &mut Text) {
         let forecast = self.memory.gauges().lock().forecast;
         let priority = PriorityClass::Prod.name();
-        let help = "Whether what production will leave is known.";
+        let help = "0: what production will leave is known; 1: it is not.";
         self.family(
             text,
             "node_resource_priority_reclaimable_status",
             Gauge,
             help,
         );
-        let known = u64::from(forecast.is_some());
-        self.labelled(text, &[("priority", priority)], Whole(known));
-        let Some(forecast) = forecast else {
-            return;
-        };
+        let unknown = u64::from(forecast.is_none());
+        self.labelled(text, &[("priority", priority)], Whole(unknown));
+        let amount = forecast.map_or_else(Amount::default, |forecast| forecast.smaller().amount);
         let help = "What production will leave of its requests.";
         self.family(text, "node_priority_resource_reclaimable", Gauge, help);
-        for (resource, unit, value) in resources(forecast.smaller().amount) {
+        for (resource, unit, value) in resources(amount) {
             let labels = [
                 ("priority", priority),
                 ("resource", resource),
@@ -217,11 +216,15 @@ impl Page<'_> {
         }
     }
 
-    fn containers(&self) -> impl Iterator<Item = (&Pod, &Container, &str)> {
+    /// Those that have been started, with their ids: bare, as cgroups have them, and as they are known to others.
+    fn containers(&self) -> impl Iterator<Item = (&Pod, &Container, [&str; 2])> {
         let pods = self.known.pods.iter().flat_map(|pods| pods.iter());
         pods.flat_map(|pod| {
             let containers = pod.containers.iter();
-            containers.filter_map(move |one| Some((pod, one, one.id.as_deref()?)))
+            containers.filter_map(move |one| {
+                let ids = [one.id.as_deref()?, one.full_id.as_deref()?];
+                Some((pod, one, ids))
+            })
         })
     }
 
@@ -237,7 +240,7 @@ impl Page<'_> {
             ),
         ] {
             self.family(text, name, Gauge, help);
-            for (pod, container, id) in self.containers() {
+            for (pod, container, [_, id]) in self.containers() {
                 let of = match name {
                     "container_resource_requests" => &container.requests,
                     _ => &container.limits,
@@ -268,8 +271,8 @@ impl Page<'_> {
         let help = "Cycles and instructions of a container during its last window.";
         self.family(text, "container_cpi", Gauge, help);
         let gauges = self.memory.gauges().lock();
-        for (pod, container, id) in self.containers() {
-            let Some(cpi) = gauges.cpi.iter().find(|cpi| *cpi.id == *id) else {
+        for (pod, container, [bare, id]) in self.containers() {
+            let Some(cpi) = gauges.cpi.iter().find(|cpi| *cpi.id == *bare) else {
                 continue;
             };
             for (field, count) in [("cycles", cpi.cycles), ("instructions", cpi.instructions)] {

@@ -27,9 +27,9 @@ impl Page<'_> {
             .iter()
             .flat_map(|pods| pods.iter().map(|pod| (&*pod.uid, pod)))
             .collect();
-        let by_id: FxHashMap<&str, (&Pod, &Container)> = self
+        let by_id: FxHashMap<&str, (&Pod, &Container, &str)> = self
             .containers()
-            .map(|(pod, container, id)| (id, (pod, container)))
+            .map(|(pod, container, [bare, id])| (bare, (pod, container, id)))
             .collect();
         for container in store.all() {
             let path = container.path();
@@ -44,11 +44,8 @@ impl Page<'_> {
             if pod.is_self {
                 pods.extend(by_uid.get(&*pod.uid).map(|pod| (*pod, psi)));
             } else if let Some(id) = names::container_id(path) {
-                containers.extend(
-                    by_id
-                        .get(id)
-                        .map(|(pod, one)| (*pod, *one, id.to_owned(), psi)),
-                );
+                let found = by_id.get(id);
+                containers.extend(found.map(|(pod, one, id)| (*pod, *one, *id, psi)));
             }
         }
         self.family(
@@ -61,7 +58,7 @@ impl Page<'_> {
             each_pressure(psi, |labels, value| {
                 let [full, degree, precision, resource] = labels;
                 let labels = [
-                    ("container_id", &**id),
+                    ("container_id", *id),
                     ("container_name", &*container.name),
                     full,
                     ("pod_name", &*pod.name),

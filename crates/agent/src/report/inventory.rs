@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::device::{self, Found};
 use super::live::{Config, Counters, Devices, Sources, blocking};
-use super::send::{Wanted, keep, objects};
+use super::send::{Wanted, keep, objects, owned};
 use super::xpu::{self, Xpu};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -26,6 +26,8 @@ const REPAIR: Duration = Duration::from_secs(300);
 struct WantedDevice<'a> {
     object: Value,
     found: &'a Found,
+    name: &'a str,
+    uid: &'a str,
 }
 
 impl Wanted for WantedDevice<'_> {
@@ -34,7 +36,8 @@ impl Wanted for WantedDevice<'_> {
     }
 
     fn merged(&self, present: &Value) -> Option<Value> {
-        device::merged(present, &self.object)
+        let merged = device::merged(present, &self.object);
+        owned(present, merged, self.name, self.uid)
     }
 }
 
@@ -79,7 +82,7 @@ impl Inventory {
 
     /// Until told to stop.
     pub async fn run(mut self, shutdown: Shutdown) {
-        let mut kept: Option<(Found, Instant)> = None;
+        let mut kept: Option<(Found, Box<str>, Instant)> = None;
         let mut failing = false;
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -91,22 +94,24 @@ impl Inventory {
                 continue;
             };
             let found = self.found().await;
-            let fresh = kept
-                .as_ref()
-                .is_some_and(|(before, at)| *before == found && at.elapsed() < REPAIR);
+            let fresh = kept.as_ref().is_some_and(|(before, uid, at)| {
+                *before == found && *uid == node.uid && at.elapsed() < REPAIR
+            });
             if fresh {
                 continue;
             }
             let wanted = WantedDevice {
                 object: device::device(&self.name, &node.uid, &found, self.sources.now()),
                 found: &found,
+                name: &self.name,
+                uid: &node.uid,
             };
             let outcome = keep(&self.api, &self.name, &wanted).await;
             self.counters.devices.count(&outcome);
             match outcome {
                 Ok(_) => {
                     failing = false;
-                    kept = Some((found, Instant::now()));
+                    kept = Some((found, node.uid.clone(), Instant::now()));
                 }
                 Err(error) if !std::mem::replace(&mut failing, true) => {
                     let trouble = explain(&error);

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::core::DynamicObject;
+use kube::runtime::watcher;
 use plimsoll_api::node_topology;
 use plimsoll_ground::clients::explain;
+use plimsoll_ground::reflect::{Change, Gate, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{HostError, ReadBuf};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::live::{Config, Counters, Sources, blocking};
-use super::send::{Wanted, is_undefined, keep, objects};
+use super::send::{Wanted, is_undefined, keep, objects, owned};
 use super::topology;
-use crate::states::Known;
+use crate::states::{Known, Topology};
 
 /// The machine is looked at this often without a reason …
 const AFRESH: Duration = Duration::from_secs(60);
@@ -47,7 +50,7 @@ impl Wanted for WantedTopology<'_> {
     }
 
     fn merged(&self, present: &Value) -> Option<Value> {
-        self.told.merged(present)
+        owned(present, self.told.merged(present), self.name, self.uid)
     }
 }
 
@@ -79,7 +82,8 @@ impl Layout {
     /// Until told to stop.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut changes = self.sources.board.follow();
-        let mut kept: Option<(topology::Told, Instant)> = None;
+        let deleted = self.watch(&shutdown);
+        let mut kept: Option<(topology::Told, Box<str>, Instant)> = None;
         let mut complained = Vec::new();
         let mut failing = false;
         loop {
@@ -97,9 +101,9 @@ impl Layout {
                     let board = &self.sources.board;
                     board.change(|known| known.topology = Some(shares));
                 }
-                let fresh = kept
-                    .as_ref()
-                    .is_some_and(|(before, at)| *before == told && at.elapsed() < REPAIR);
+                let fresh = kept.as_ref().is_some_and(|(before, uid, at)| {
+                    *before == told && *uid == node.uid && at.elapsed() < REPAIR
+                });
                 if !fresh {
                     let wanted = WantedTopology {
                         told: &told,
@@ -111,7 +115,7 @@ impl Layout {
                     match outcome {
                         Ok(_) => {
                             failing = false;
-                            kept = Some((told, Instant::now()));
+                            kept = Some((told, node.uid.clone(), Instant::now()));
                         }
                         Err(error) if is_undefined(&error) => {
                             failing = true;
@@ -137,11 +141,30 @@ impl Layout {
                 () = shutdown.begins() => return,
                 // A failure is not waited out in full.
                 () = tokio::time::sleep(if failing { AFRESH / 6 } else { AFRESH }) => {}
+                () = deleted.notified() => kept = None,
                 changed = changes.changed() => if changed.is_err() {
                     return;
                 },
             }
         }
+    }
+
+    /// Rings when somebody has deleted the object.
+    fn watch(&self, shutdown: &Shutdown) -> Arc<Notify> {
+        let deleted = Arc::new(Notify::new());
+        let bell = Arc::clone(&deleted);
+        let ours = format!("metadata.name={}", self.config.name);
+        let topologies =
+            Reflector::<Topology>::all(node_topology::PLURAL, self.api.clone().into_client())
+                .with(watcher::Config::default().fields(&ours))
+                .if_defined(&self.config.absence)
+                .on_change(move |change| {
+                    if matches!(change, Change::Deleted(_)) {
+                        bell.notify_one();
+                    }
+                });
+        topologies.spawn(&Gate::default(), shutdown.clone());
+        deleted
     }
 
     /// `None`: the machine does not tell.

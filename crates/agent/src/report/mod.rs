@@ -4,7 +4,6 @@
 //! What to tell is worked out by pure functions of the board and of figures ([`node_metric`], [`topology`], [`device`]);
 //! thin tasks send it ([`live`]).
 
-mod cpus;
 mod device;
 mod figures;
 mod inventory;
@@ -17,7 +16,6 @@ mod send;
 mod topology;
 mod xpu;
 
-pub use cpus::CpuSet;
 pub use device::{Found, device};
 pub use figures::Figures;
 pub use live::{Attempts, Config, Counters, Devices, Reports, Running, Sources};

@@ -219,6 +219,7 @@ impl Report<'_> {
         usages
     }
 
+    /// By name.
     fn host_applications(&self) -> Vec<HostApplicationUsage> {
         let applications = self.input.known.slo.host_applications.iter();
         let usages = applications.filter_map(|one| {
@@ -231,7 +232,9 @@ impl Report<'_> {
                 qos: one.qos,
             })
         });
-        usages.collect()
+        let mut usages: Vec<HostApplicationUsage> = usages.collect();
+        usages.sort_by(|a, b| a.name.cmp(&b.name));
+        usages
     }
 
     fn gpu_usage(&self, of: &[&str], core: Metric, memory: Metric) -> Vec<Value> {

@@ -59,6 +59,11 @@ impl Pace {
         self.bucket.try_take(now).then_some(due)
     }
 
+    /// Whoever was told has forgotten it.
+    pub fn anew(&mut self) {
+        self.told = None;
+    }
+
     /// The report has reached the cluster.
     pub fn told(&mut self, now: Instant, usage: Amount) {
         self.told = Some((now, usage));
@@ -115,6 +120,9 @@ mod tests {
         assert_eq!(due(42, used(9.0, 900.0)), Some(Due::Early));
         assert_eq!(due(90, used(9.0, 900.0)), None);
         assert_eq!(due(103, used(9.0, 900.0)), Some(Due::Regular));
+        pace.anew();
+        let again = pace.due(after(104), EVERY, used(9.0, 900.0), NODE);
+        assert_eq!(again, Some(Due::Regular));
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,6 +60,7 @@ impl Reporter {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let patience = Instant::now() + PODS_WITHIN;
+        let mut asked: Option<Arc<api::CollectPolicy>> = None;
         loop {
             tokio::select! {
                 () = shutdown.begins() => return,
@@ -73,6 +74,11 @@ impl Reporter {
             if known.pods.is_none() && Instant::now() < patience {
                 continue;
             }
+            // Another object, or another wish: an object without a report makes the manager take back what is lent.
+            if !asked.is_some_and(|before| Arc::ptr_eq(&before, &collect)) {
+                self.pace.anew();
+            }
+            asked = Some(Arc::clone(&collect));
             let window = node_metric::window(&collect);
             let (figures, now) = (Arc::clone(&self.sources.figures), self.sources.now());
             let usage = blocking(move || usage(&*figures, window, now)).await;

@@ -29,6 +29,22 @@ pub fn objects(
     Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
+/// An object with the node's present identity for its owner: one that names the node as it was before it was deleted and
+/// came back would be swept away with that.
+pub fn owned(present: &Value, merged: Option<Value>, name: &str, node_uid: &str) -> Option<Value> {
+    let owners = present["metadata"]["ownerReferences"].as_array();
+    let stale =
+        |one: &Value| one["kind"] == "Node" && one["name"] == name && one["uid"] != node_uid;
+    match owners.and_then(|owners| owners.iter().position(stale)) {
+        Some(place) if !node_uid.is_empty() => {
+            let mut owned = merged.unwrap_or_else(|| present.clone());
+            owned["metadata"]["ownerReferences"][place]["uid"] = node_uid.into();
+            Some(owned)
+        }
+        _ => merged,
+    }
+}
+
 /// Something that is to be in the cluster.
 pub trait Wanted {
     /// Where there is none yet; `None`: then there need be none.

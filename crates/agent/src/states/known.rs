@@ -67,6 +67,8 @@ pub struct Container {
     pub name: Box<str>,
     /// Without `RUNTIME://`; `None`: it has not been started.
     pub id: Option<Arc<str>>,
+    /// With it, as others know it.
+    pub full_id: Option<Box<str>>,
     pub requests: BTreeMap<Box<str>, Quantity>,
     pub limits: BTreeMap<Box<str>, Quantity>,
 }

@@ -20,5 +20,6 @@ pub use known::{
 };
 pub use kubelet::{Access, READ_ONLY_PORT};
 pub use live::{Config, PodSource, Running, States, without_manager};
+pub(crate) use objects::Topology;
 pub use pods::Doorbell;
 pub use policy::Driver;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::node_metric::{self, NodeMetricSpec};
+use plimsoll_api::node_topology;
 use plimsoll_api::pod::{Amounts, Spec, amounts};
 use plimsoll_ground::found_at;
 use plimsoll_ground::reflect::slim;
@@ -88,6 +89,13 @@ pub struct NodeMetric {
     pub spec: NodeMetricSpec,
 }
 
+/// That it is there.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Topology {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+}
+
 #[derive(Debug, Clone, Deserialize)]
 pub struct Claim {
     #[serde(deserialize_with = "slim::metadata")]
@@ -102,6 +110,15 @@ pub struct ClaimSpec {
     pub volume_name: Box<str>,
 }
 
+found_at!(
+    Topology,
+    node_topology::GROUP,
+    node_topology::VERSION,
+    node_topology::API_VERSION,
+    node_topology::KIND,
+    node_topology::PLURAL,
+    ClusterResourceScope
+);
 found_at!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
 found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
 found_at!(

@@ -22,14 +22,19 @@ impl From<objects::Pod> for Pod {
         let ids = status.container_statuses.iter();
         let ids: BTreeMap<&str, &str> = ids
             .chain(&status.init_container_statuses)
-            .filter_map(|one| Some((&*one.name, bare_id(one.container_id.as_deref()?)?)))
+            .filter_map(|one| Some((&*one.name, one.container_id.as_deref()?)))
             .collect();
         let stays = spec.init_containers.iter().filter(|one| one.stays());
-        let containers = spec.containers.iter().chain(stays).map(|one| Container {
-            name: one.name.clone(),
-            id: ids.get(&*one.name).map(|id| (*id).into()),
-            requests: one.resources.requests.clone(),
-            limits: one.resources.limits.clone(),
+        let containers = spec.containers.iter().chain(stays).map(|one| {
+            let full = ids.get(&*one.name).copied();
+            let bare = full.and_then(bare_id);
+            Container {
+                name: one.name.clone(),
+                id: bare.map(Into::into),
+                full_id: full.filter(|_| bare.is_some()).map(Into::into),
+                requests: one.resources.requests.clone(),
+                limits: one.resources.limits.clone(),
+            }
         });
         Self {
             containers: containers.collect(),

@@ -168,11 +168,10 @@ async fn usage_is_reported_and_again_when_it_moves() {
         .await
         .unwrap();
     seen(&agent.board, "no object", |known| known.collect.is_none()).await;
-    figures.set("node_cpu_usage", 4.0);
-    cluster
-        .put_slo("NodeMetric", json!({"metricCollectPolicy": {}}))
-        .await;
-    cpu("4").await;
+    // The new one is told at once, although nothing has moved.
+    let hour = json!({"metricCollectPolicy": {"reportIntervalSeconds": 3600}});
+    cluster.put_slo("NodeMetric", hour).await;
+    cpu("2").await;
     agent.drain().await;
     cluster.drain().await;
 }
@@ -243,6 +242,30 @@ async fn the_topology_is_told_and_what_others_add_stays() {
             .iter()
             .any(|one| one["name"] == "kubernetes.io/batch-cpu");
         (pools.contains(r#""cpuset":"0""#) && lent && annotations["mine"] == "1").then_some(())
+    })
+    .await;
+    // Whoever deletes it has it back at once.
+    let before = topologies.get(NODE).await.unwrap().metadata.uid;
+    topologies
+        .delete(NODE, &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("another", async || {
+        let object = topologies.get_opt(NODE).await.unwrap()?;
+        (object.metadata.uid != before).then_some(())
+    })
+    .await;
+    // A node that comes back is another one, and would take the object of the first with it.
+    let nodes = cluster.objects("", "v1", "Node");
+    let first = nodes.get(NODE).await.unwrap().metadata.uid;
+    nodes.delete(NODE, &DeleteParams::default()).await.unwrap();
+    cluster.put_node(json!({})).await;
+    let second = nodes.get(NODE).await.unwrap().metadata.uid;
+    assert_ne!(first, second);
+    eventually("its owner", async || {
+        let object = topologies.get_opt(NODE).await.unwrap()?;
+        let owners = object.metadata.owner_references?;
+        (Some(&owners[0].uid) == second.as_ref()).then_some(())
     })
     .await;
     agent.drain().await;

@@ -23,6 +23,7 @@ use super::marked::Marked;
 use super::node::{Known, Step, steps};
 use super::objects::{Node, NodeMetric, Pod, Topology};
 use crate::config::{COLOCATION_KEY, Config};
+use crate::normalization;
 
 /// Silence is no event: everything is looked at this often.
 const EVERY: Duration = Duration::from_secs(60);
@@ -177,6 +178,7 @@ fn take_config(config: &Mutex<Arc<Config>>, change: &Change<ConfigMap>, recorder
         // As Koordinator's manager calls it.
         let reason = match refused.key {
             COLOCATION_KEY => "ColocationCfgUnmarshalFailed",
+            normalization::KEY => "CPUNormalizationCfgUnmarshalFailed",
             _ => "SLOCfgUnmarshalFailed",
         };
         let map = Reference::of(map.as_ref());
@@ -335,6 +337,11 @@ impl Worker {
                     .await
             }
             Step::LendZones { patch } => self.lend_zones(name, patch).await,
+            Step::Annotate { patch } => {
+                let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
+                let patched = nodes.patch(name, &params(), &Patch::Merge(patch)).await;
+                patched.map(drop)
+            }
             Step::Lend {
                 node,
                 status,

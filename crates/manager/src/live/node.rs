@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names;
+use plimsoll_api::quantity::{Notation, Quantity};
 use plimsoll_ground::objects::NodeSlo;
 use serde_json::{Map, Value, json};
 
-use super::objects::{Node, NodeMetric, Pod, Topology, spelled};
+use super::objects::{Node, NodeMetric, Pod, Topology, notation, spelled};
 use super::zones;
 use crate::amount::Amount;
+use crate::colocation::Strategy;
 use crate::config::Config;
 use crate::plan::{self, Present, Wanted, Writes};
 use crate::reclaim::{self, Report};
@@ -50,6 +53,10 @@ pub enum Step {
         status: Value,
         reason: String,
     },
+    /// A merge patch of the node.
+    Annotate {
+        patch: Value,
+    },
     /// A merge patch of the topology object as it was seen.
     LendZones {
         patch: Value,
@@ -61,7 +68,7 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     let nothing = BTreeMap::new();
     let labels = known.node.metadata.labels.as_ref().unwrap_or(&nothing);
     let annotations = known.node.metadata.annotations.as_ref().unwrap_or(&nothing);
-    let (strategy, complaints) = config.colocation().for_node(labels, annotations);
+    let (strategy, mut complaints) = config.colocation().for_node(labels, annotations);
     let known_strategy = config.is_colocation_known();
     let mut steps = Vec::new();
     let spec = serde_json::to_value(strategy.node_metric()).unwrap_or_default();
@@ -72,7 +79,12 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
         }
         Some(_) => {}
     }
-    let spec = config.node_slo(labels, known.slo.as_ref().map(|slo| &slo.spec));
+    let bandwidth = bandwidth(annotations).unwrap_or_else(|complaint| {
+        complaints.push(complaint);
+        None
+    });
+    let has = known.slo.as_ref().map(|slo| &slo.spec);
+    let spec = config.node_slo(labels, bandwidth.as_ref(), has);
     match &known.slo {
         None => steps.push(Step::CreateSlo { spec }),
         Some(slo) if slo.spec != spec => steps.push(Step::ReplaceSloSpec { spec }),
@@ -81,27 +93,99 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     if !known_strategy {
         return (steps, complaints);
     }
-    let (wanted, zones, reason) = wanted(known, &strategy, annotations, now);
+    let decision = match config.colocation().lends(&strategy) {
+        true => {
+            let ratio = ratio(known, config, labels, annotations, &mut steps);
+            decide(known, &strategy, annotations, ratio, now)
+        }
+        false => Decision::nothing("colocation is not enabled"),
+    };
     let present = present(known);
-    if let Some(writes) = plan::writes(&present, wanted, &strategy, now) {
-        steps.push(lend(&writes, reason));
+    if let Some(writes) = plan::writes(&present, decision.wanted, &strategy, now) {
+        let of_memory = notation(known.node.status.capacity.get("memory"));
+        steps.push(lend(&writes, &decision, of_memory));
     }
     if let Some(topology) = &known.topology {
-        steps.extend(zones::lend(topology, &zones, &strategy));
+        steps.extend(zones::lend(topology, &decision.zones, &strategy));
     }
     (steps, complaints)
 }
 
-fn wanted(
+/// What the node's network can carry, if it says so itself.
+fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Quantity>, String> {
+    let name = names::ANNOTATION_NETWORK_BANDWIDTH;
+    let Some(text) = annotations.get(name) else {
+        return Ok(None);
+    };
+    let parsed = text.parse::<Quantity>();
+    parsed
+        .map(Some)
+        .map_err(|problem| format!("annotation {name}: {text:?}: {problem}"))
+}
+
+/// How much faster its cores are, and a step to write that down. Where nobody knows, what is written down counts.
+fn ratio(
     known: &Known,
-    strategy: &crate::colocation::Strategy,
+    config: &Config,
+    labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
-    now: Timestamp,
-) -> (Wanted, Vec<Amount>, String) {
-    let nothing = |reason: &str| (Wanted::Nothing, Vec::new(), reason.to_owned());
-    if strategy.enable != Some(true) {
-        return nothing("colocation is not enabled");
+    steps: &mut Vec<Step>,
+) -> Option<f64> {
+    let name = names::ANNOTATION_NORMALIZATION_RATIO;
+    let present = annotations.get(name).and_then(|text| text.parse().ok());
+    let topology = known.topology.as_ref();
+    let cpus = topology.and_then(|one| one.metadata.annotations.as_ref());
+    let cpus = cpus.and_then(|all| all.get(names::ANNOTATION_CPU_BASIC_INFO));
+    let unreadable = || Err("the configuration makes no sense".to_owned());
+    let normalization = config.normalization();
+    let found = match normalization.map_or_else(unreadable, |one| one.ratio(labels, cpus)) {
+        Ok(found) => format!("{found:.2}"),
+        Err(reason) => {
+            tracing::debug!(reason, "how fast a node's cores are is not known");
+            return present;
+        }
+    };
+    let ratio: Option<f64> = found.parse().ok();
+    let differ = |one: f64, other: f64| (one - other).abs() > 0.01;
+    if present
+        .zip(ratio)
+        .is_none_or(|(one, other)| differ(one, other))
+    {
+        steps.push(Step::Annotate {
+            patch: json!({"metadata": {"annotations": {name: found}}}),
+        });
     }
+    ratio
+}
+
+/// What a node and its NUMA nodes should lend, and why.
+struct Decision {
+    wanted: Wanted,
+    /// To batch pods, before other systems took of it.
+    batch: Amount,
+    zones: Vec<Amount>,
+    reason: String,
+}
+
+impl Decision {
+    fn nothing(reason: &str) -> Self {
+        Self {
+            wanted: Wanted::Nothing,
+            batch: Amount::default(),
+            zones: Vec::new(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+fn decide(
+    known: &Known,
+    strategy: &Strategy,
+    annotations: &BTreeMap<String, String>,
+    normalization: Option<f64>,
+    now: Timestamp,
+) -> Decision {
+    let nothing = Decision::nothing;
     let Some(metric) = &known.metric else {
         return nothing("the node has not reported yet");
     };
@@ -113,18 +197,25 @@ fn wanted(
     if plan::is_stale(updated, strategy, now) {
         return nothing("the node's last report is too old");
     }
-    let node = described(&known.node, annotations);
+    let node = reclaim::Node {
+        normalization,
+        ..described(&known.node, annotations)
+    };
     let (report, pods) = reported(metric, &known.pods);
     let batch = reclaim::batch(&node, &report, &pods, strategy);
     let mid = reclaim::mid(&node, &report, &pods, strategy);
     let reason = format!("batch: {}; mid: {}", batch.reason, mid.reason);
-    let amounts = Wanted::Amounts {
-        batch: batch.amount,
-        mid: mid.amount,
-    };
     let zones = known.topology.as_deref().and_then(zones::amounts);
     let zones = zones.map(|zones| reclaim::batch_by_zone(&node, &report, &pods, strategy, &zones));
-    (amounts, zones.unwrap_or_default(), reason)
+    Decision {
+        wanted: Wanted::Amounts {
+            batch: reclaim::left_by_others(&node, batch.amount),
+            mid: mid.amount,
+        },
+        batch: batch.amount,
+        zones: zones.unwrap_or_default(),
+        reason,
+    }
 }
 
 fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::Node {
@@ -132,10 +223,6 @@ fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::No
         annotations
             .get(name)
             .and_then(|text| serde_json::from_str::<Value>(text).ok())
-    };
-    let amounts = |value: &Value| -> Amount {
-        let fields = value.as_object().cloned().unwrap_or_default();
-        Amount::of(&texts(&fields))
     };
     let third_party = json(names::ANNOTATION_THIRD_PARTY)
         .and_then(|value| value.get("allocations")?.as_array().cloned())
@@ -149,11 +236,25 @@ fn described(node: &Node, annotations: &BTreeMap<String, String>) -> reclaim::No
         capacity: Amount::of(&node.status.capacity),
         allocatable: Amount::of(&node.status.allocatable),
         reservation: json(names::ANNOTATION_RESERVATION)
-            .map_or_else(Amount::default, |value| amounts(&value["resources"])),
-        normalization: annotations
-            .get(names::ANNOTATION_NORMALIZATION_RATIO)
-            .and_then(|ratio| ratio.parse().ok()),
+            .map_or_else(Amount::default, |value| reserved(&value)),
+        normalization: None,
         third_party,
+    }
+}
+
+/// `{resources, reservedCPUs}`: CPUs that are named count instead of a number of them. What makes no sense reserves
+/// nothing.
+fn reserved(reservation: &Value) -> Amount {
+    let fields = reservation["resources"].as_object();
+    let amount = Amount::of(&texts(&fields.cloned().unwrap_or_default()));
+    let named = reservation["reservedCPUs"].as_str().unwrap_or_default();
+    match named.parse::<CpuSet>() {
+        Err(_) => Amount::default(),
+        Ok(cpus) if cpus.is_empty() => amount,
+        Ok(cpus) => Amount {
+            milli_cpu: i64::try_from(cpus.0.len()).unwrap_or(i64::MAX) * 1000,
+            ..amount
+        },
     }
 }
 
@@ -255,188 +356,26 @@ fn present(known: &Known) -> Present {
     }
 }
 
-fn lend(writes: &Writes, reason: String) -> Step {
+fn lend(writes: &Writes, decision: &Decision, of_memory: Notation) -> Step {
     let resources: Map<String, Value> = writes
         .iter()
         .map(|(name, value)| {
-            (
-                (*name).to_owned(),
-                value.map_or(Value::Null, |value| spelled(value).into()),
-            )
+            let text = value.map(|value| spelled(name, value, of_memory).into());
+            ((*name).to_owned(), text.unwrap_or(Value::Null))
         })
         .collect();
-    let batch: Map<String, Value> = resources
-        .iter()
-        .filter(|(name, value)| {
-            [names::BATCH_CPU, names::BATCH_MEMORY].contains(&name.as_str()) && !value.is_null()
-        })
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    // Whoever changes the amounts afterwards must be able to tell what they were.
-    let origin = match batch.is_empty() {
-        true => Value::Null,
-        false => json!({"resources": batch}).to_string().into(),
-    };
+    // Other systems that live on batch resources see here what there is for all; nothing is told as zero.
+    let batch = json!({
+        names::BATCH_CPU: spelled(names::BATCH_CPU, decision.batch.milli_cpu, Notation::Binary),
+        names::BATCH_MEMORY: spelled(names::BATCH_MEMORY, decision.batch.memory, Notation::Binary),
+    });
+    let origin = json!({"resources": batch}).to_string();
     Step::Lend {
         node: json!({"metadata": {"annotations": {names::ANNOTATION_ORIGIN_EXTENDED: origin}}}),
         status: json!({"status": {"capacity": resources, "allocatable": resources}}),
-        reason,
+        reason: decision.reason.clone(),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object<T: serde::de::DeserializeOwned>(value: Value) -> Arc<T> {
-        Arc::new(serde_json::from_value(value).unwrap())
-    }
-
-    fn now() -> Timestamp {
-        "2026-06-01T12:00:00Z".parse().unwrap()
-    }
-
-    fn enabled() -> Config {
-        let mut config = Config::default();
-        let data = [(
-            "colocation-config".to_owned(),
-            r#"{"enable":true}"#.to_owned(),
-        )];
-        assert!(config.update(&data.into()).is_empty());
-        config
-    }
-
-    fn known(updated: &str) -> Known {
-        let config = enabled();
-        let (strategy, _) = config
-            .colocation()
-            .for_node(&BTreeMap::new(), &BTreeMap::new());
-        Known {
-            node: object(json!({
-                "metadata": {"name": "n"},
-                "status": {
-                    "capacity": {"cpu": "10", "memory": "10000", "pods": "110"},
-                    "allocatable": {"cpu": "10", "memory": "10000", "pods": "110"}
-                }
-            })),
-            metric: Some(object(json!({
-                "metadata": {"name": "n"},
-                "spec": strategy.node_metric(),
-                "status": {
-                    "updateTime": updated,
-                    "nodeMetric": {
-                        "nodeUsage": {"resources": {"cpu": "3", "memory": "4000"}},
-                        "systemUsage": {"resources": {"cpu": "500m", "memory": "500"}}
-                    },
-                    "podsMetric": [
-                        {"name": "a", "namespace": "x", "podUsage": {"resources": {"cpu": "1", "memory": "1000"}}, "priority": "koord-prod"},
-                        {"name": "gone", "namespace": "x", "podUsage": {"resources": {"cpu": "150m", "memory": "75"}}, "priority": "koord-prod"},
-                        {"name": "done", "namespace": "x", "podUsage": {"resources": {"cpu": "50m", "memory": "25"}}, "priority": "koord-prod"}
-                    ],
-                    "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}}
-                }
-            }))),
-            slo: Some(object(
-                json!({"metadata": {"name": "n"}, "spec": config.node_slo(&BTreeMap::new(), None)}),
-            )),
-            pods: vec![
-                object(json!({
-                    "metadata": {"name": "a", "namespace": "x"},
-                    "spec": {"containers": [{"resources": {"requests": {"cpu": "4", "memory": "4000"}}}]},
-                    "status": {"phase": "Running", "qosClass": "Burstable"}
-                })),
-                object(json!({
-                    "metadata": {"name": "done", "namespace": "x"},
-                    "spec": {"containers": [{"resources": {"requests": {"cpu": "4", "memory": "4000"}}}]},
-                    "status": {"phase": "Succeeded", "qosClass": "Burstable"}
-                })),
-            ],
-            topology: None,
-            written: None,
-        }
-    }
-
-    #[test]
-    fn a_reporting_node_lends() {
-        let (steps, complaints) = steps(&known("2026-06-01T11:59:30Z"), &enabled(), now());
-        assert!(complaints.is_empty());
-        let [Step::Lend { node, status, .. }] = &steps[..] else {
-            panic!("{steps:?}");
-        };
-        // CPU: 10 − 4 margin − 0.5 system − 1 − 0.15 and 0.05 of those that are gone or have ended; memory: 10000 −
-        // 3500 − 500 − 1000 − 100.
-        let lent = json!({
-            "kubernetes.io/batch-cpu": "4300",
-            "kubernetes.io/batch-memory": "4900",
-            "kubernetes.io/mid-cpu": "2k",
-            "kubernetes.io/mid-memory": "2k"
-        });
-        assert_eq!(
-            status,
-            &json!({"status": {"capacity": lent, "allocatable": lent}})
-        );
-        let origin = &node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED];
-        assert_eq!(
-            origin,
-            r#"{"resources":{"kubernetes.io/batch-cpu":"4300","kubernetes.io/batch-memory":"4900"}}"#
-        );
-    }
-
-    #[test]
-    fn a_silent_node_lends_nothing_any_more() {
-        let mut silent = known("2026-06-01T11:00:00Z");
-        assert_eq!(steps(&silent, &enabled(), now()).0, []);
-        let mut node = (*silent.node).clone();
-        node.status
-            .allocatable
-            .insert(names::BATCH_CPU.into(), "4300".into());
-        silent.node = Arc::new(node);
-        let (steps, _) = steps(&silent, &enabled(), now());
-        let [
-            Step::Lend {
-                node,
-                status,
-                reason,
-            },
-        ] = &steps[..]
-        else {
-            panic!("{steps:?}");
-        };
-        assert_eq!(reason, "the node's last report is too old");
-        assert_eq!(
-            status["status"]["allocatable"][names::BATCH_CPU],
-            Value::Null
-        );
-        assert_eq!(
-            node["metadata"]["annotations"][names::ANNOTATION_ORIGIN_EXTENDED],
-            Value::Null
-        );
-    }
-
-    #[test]
-    fn a_configuration_that_was_never_understood_takes_nothing_back() {
-        let mut lending = known("2026-06-01T11:00:00Z");
-        let mut node = (*lending.node).clone();
-        let allocatable = &mut node.status.allocatable;
-        allocatable.insert(names::BATCH_CPU.into(), "4300".into());
-        lending.node = Arc::new(node);
-        let mut config = Config::default();
-        let bad = BTreeMap::from([("colocation-config".to_owned(), "{".to_owned())]);
-        assert_eq!(config.update(&bad).len(), 1);
-        assert_eq!(steps(&lending, &config, now()).0, []);
-    }
-
-    #[test]
-    fn a_new_node_gets_its_objects() {
-        let new = Known {
-            metric: None,
-            slo: None,
-            ..known("2026-06-01T11:59:30Z")
-        };
-        let (steps, _) = steps(&new, &Config::default(), now());
-        assert!(matches!(
-            &steps[..],
-            [Step::CreateMetric { .. }, Step::CreateSlo { .. }]
-        ));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use plimsoll_api::names;
 use plimsoll_api::node_metric::{self, NodeMetricStatus};
 use plimsoll_api::node_topology::{self, Zone};
 use plimsoll_api::pod::{Classes, Spec};
-use plimsoll_api::quantity::Quantity;
+use plimsoll_api::quantity::{Notation, Quantity};
 use plimsoll_ground::found_at;
 use plimsoll_ground::reflect::slim;
 use serde::Deserialize;
@@ -132,10 +132,21 @@ impl Pod {
     }
 }
 
-/// An amount in a resource list, as Kubernetes spells it.
-pub fn spelled(value: i64) -> String {
-    let nanos = i128::from(value) * 1_000_000_000;
-    Quantity::from_nanos(nanos, plimsoll_api::quantity::Notation::Decimal).to_string()
+/// An amount in a resource list, as Kubernetes spells it: thousandths of cores are plain numbers, memory is counted as
+/// bytes are, unless the machine's own is not.
+pub fn spelled(resource: &str, value: i64, of_memory: Notation) -> String {
+    let notation = match resource {
+        names::MID_MEMORY => Notation::Binary,
+        names::BATCH_MEMORY => of_memory,
+        _ => Notation::Decimal,
+    };
+    Quantity::from_nanos(i128::from(value) * 1_000_000_000, notation).to_string()
+}
+
+/// How an amount of memory is counted.
+pub fn notation(amount: Option<&String>) -> Notation {
+    let amount = amount.and_then(|text| text.parse::<Quantity>().ok());
+    amount.map_or(Notation::Binary, |amount| amount.notation())
 }
 
 #[cfg(test)]
@@ -166,8 +177,20 @@ mod tests {
 
     #[test]
     fn amounts_are_spelled_as_others_do() {
-        assert_eq!(spelled(319), "319");
-        assert_eq!(spelled(32_000), "32k");
-        assert_eq!(spelled(14_792_432_251), "14792432251");
+        use Notation::{Binary, Decimal};
+        for (resource, value, of_memory, expected) in [
+            (names::BATCH_CPU, 319, Binary, "319"),
+            (names::MID_CPU, 32_000, Binary, "32k"),
+            (names::BATCH_MEMORY, 14_792_432_251, Binary, "14792432251"),
+            (names::BATCH_MEMORY, 32_000, Binary, "32000"),
+            (names::BATCH_MEMORY, 3 << 30, Binary, "3Gi"),
+            (names::BATCH_MEMORY, 32_000, Decimal, "32k"),
+            (names::MID_MEMORY, 2_048_000, Decimal, "2000Ki"),
+        ] {
+            assert_eq!(spelled(resource, value, of_memory), expected);
+        }
+        assert_eq!(notation(Some(&"24682416Ki".to_owned())), Binary);
+        assert_eq!(notation(Some(&"64G".to_owned())), Decimal);
+        assert_eq!(notation(None), Binary);
     }
 }

@@ -6,7 +6,7 @@ use plimsoll_api::quantity::Quantity;
 use serde_json::json;
 
 use super::node::Step;
-use super::objects::{Topology, spelled};
+use super::objects::{Topology, notation, spelled};
 use crate::amount::Amount;
 use crate::colocation::Strategy;
 
@@ -35,10 +35,11 @@ pub fn lend(topology: &Topology, wanted: &[Amount], strategy: &Strategy) -> Opti
         .iter()
         .enumerate()
         .map(|(index, zone)| {
+            let of_memory = notation(zone.resource("memory").map(|one| &one.allocatable));
             let resources = wanted.get(index).map_or_else(Vec::new, |amount| {
                 let both = [amount.milli_cpu, amount.memory];
                 let both = OWNED.iter().zip(both);
-                both.map(|(name, value)| ZoneResource::whole(name, spelled(value)))
+                both.map(|(name, value)| ZoneResource::whole(name, spelled(name, value, of_memory)))
                     .collect()
             });
             worth |= differs(zone, &resources, strategy);
@@ -132,6 +133,7 @@ mod tests {
             ]
         );
         assert_eq!(resources[1]["available"], "2k");
+        assert_eq!(resources[2]["available"], "2000");
         let small = [amount(1050), amount(950)];
         assert_eq!(lend(&topology(Some("1k")), &small, &strategy()), None);
         let gone = lend(&topology(Some("1k")), &[], &strategy());

@@ -261,6 +261,7 @@ fn known(created: jiff::Timestamp) -> Known {
         containers: [Container {
             name: "main".into(),
             id: Some(ID.into()),
+            full_id: Some(format!("containerd://{ID}").into()),
             requests: quantities(&[("kubernetes.io/batch-cpu", "500")]),
             limits: quantities(&[]),
         }]
@@ -505,11 +506,22 @@ fn koordinators_families() {
         "koordlet_node_predicted_resource_peak{node=\"n1\",predictor=\"podReclaimablePredictor\",resource=\"memory\",unit=\"byte\"}",
         "koordlet_host_application_resource_usage{host_application_name=\"yarn\",node=\"n1\",priority_class=\"koord-batch\",qos=\"BE\",resource=\"cpu\"} 0.25\n",
         "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"cpu\",unit=\"core\"} 0.",
-        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
-        "koordlet_container_resource_requests{container_id=\"aaaa",
+        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 0\n",
+        "koordlet_container_resource_requests{container_id=\"containerd://aaaa",
         "koordlet_cpuset_share_pool_cpu_cores{node=\"n1\"} 3\n",
         "koordlet_cpuset_be_share_pool_cpu_cores{node=\"n1\"} 1\n",
         "koordlet_cpuset_share_pool_info{cpu=\"3\",node=\"n1\"} 1\n",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    // Whoever cannot foresee anything says so, and lends nothing.
+    rig.memory.gauges().lock().forecast = None;
+    let mut text = plimsoll_observe::exposition::Text::default();
+    page.external(&mut text);
+    let text = String::from_utf8(text.into_bytes()).unwrap();
+    for line in [
+        "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"memory\",unit=\"byte\"} 0\n",
+        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

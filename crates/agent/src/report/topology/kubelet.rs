@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pods::cpuset;
 use super::{STATIC, parsed};
-use crate::report::cpus::CpuSet;
 use crate::states::{Known, KubeletSettings};
+use plimsoll_api::cpus::CpuSet;
 
 #[derive(Debug, Default, Serialize)]
 pub struct Manager<'a> {

@@ -13,8 +13,8 @@ use plimsoll_api::node_topology::Zone;
 use plimsoll_host::machine::{CpuFacts, NumaFacts, Processor};
 use serde::Serialize;
 
-use super::cpus::CpuSet;
 use crate::states::{CpuShares, Known, Node};
+use plimsoll_api::cpus::CpuSet;
 
 use kubelet::{allocs, manager, policy};
 use node::{reservation, system_qos};

@@ -8,8 +8,8 @@ use plimsoll_host::machine::Processor;
 use serde::Deserialize;
 
 use super::parsed;
-use crate::report::cpus::CpuSet;
 use crate::states::{CpuPool, Known};
+use plimsoll_api::cpus::CpuSet;
 
 /// One pool a NUMA node that has CPUs left once those of `gone` are; what is kept for other ends is taken from the pools
 /// afterwards, and leaves them in place even if nothing is left.
