@@ -385,6 +385,7 @@ impl Surface {
             selector,
             freshness: self.freshness().clone(),
             next: Next::Beginning,
+            until: None,
         };
         let common = common(version, kind);
         let gzip = accepts_gzip(&asked.head.headers);
