@@ -77,7 +77,7 @@ fn shown(view: &View) -> Vec<String> {
         let zone = row.labels.get("zone").unwrap_or_default();
         shown.push(format!("{} {zone}", row.name));
     });
-    view.visit_pods(None, &all, None, 100, &mut |row| {
+    view.visit_pods(None, &all, None, None, 100, &mut |row| {
         let app = row.labels.get("app").unwrap_or_default();
         shown.push(format!("{}/{} {app}", row.namespace, row.name));
     });

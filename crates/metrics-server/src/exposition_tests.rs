@@ -294,6 +294,9 @@ mod slow {
         reader.space();
         let word = reader.word();
         let value: f64 = word.parse().ok()?;
+        if value.is_nan() && word.starts_with(['+', '-']) {
+            return None;
+        }
         if value.is_infinite() && !word.to_lowercase().contains('i') {
             return None;
         }

@@ -100,8 +100,8 @@ impl View {
         }))
     }
 
-    /// Some of the pods that have figures and are selected, by namespace and name in byte order: those after `after`,
-    /// until `at_most` have been looked at. What is returned is where to go on, `None` at the end.
+    /// Some of the pods that have figures and are selected, by namespace and name in byte order: those after `after` and
+    /// up to `until`, until `at_most` have been looked at. What is returned is where to go on, `None` at the end.
     ///
     /// Nothing can be written meanwhile: a long list is to be had in pieces, of a thousand or so.
     pub fn visit_pods(
@@ -109,6 +109,7 @@ impl View {
         namespace: Option<&str>,
         selector: &Selector,
         after: Option<&PodKey>,
+        until: Option<&PodKey>,
         at_most: usize,
         show: &mut dyn FnMut(PodRow<'_>),
     ) -> Option<PodKey> {
@@ -120,7 +121,18 @@ impl View {
             (None, Some(first)) => Bound::Included(first.as_str()),
             (None, None) => Bound::Unbounded,
         };
-        let pods = book.order.range::<str, _>((from, Bound::Unbounded));
+        let to = match until {
+            Some(until) => Bound::Included(std::borrow::Borrow::borrow(until)),
+            None => Bound::Unbounded,
+        };
+        // Whoever asks for what is between a later one and an earlier one asks for nothing.
+        if after
+            .zip(until)
+            .is_some_and(|(after, until)| after >= until)
+        {
+            return None;
+        }
+        let pods = book.order.range::<str, _>((from, to));
         let pods =
             pods.take_while(|(key, _)| namespace.is_none_or(|wanted| key.namespace() == wanted));
         let mut containers = Vec::new();
@@ -137,6 +149,13 @@ impl View {
             }
         }
         None
+    }
+
+    /// Every so manieth pod of all there are, so that a long list can be had in shares.
+    pub fn milestones(&self, every: usize) -> Vec<PodKey> {
+        let book = self.0.read();
+        let keys = book.order.keys().skip(every).step_by(every.max(1));
+        keys.cloned().collect()
     }
 
     pub fn points(&self) -> Points {

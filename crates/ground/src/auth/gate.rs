@@ -15,6 +15,7 @@ use super::impersonate::{Habits, Impersonation, Judge};
 use super::review::ReviewError;
 use super::user::UserInfo;
 use crate::metrics::{Histograms, Page};
+use crate::rest::field::quote;
 use crate::rest::status::Failure;
 use crate::serve::LastOnHttp2;
 
@@ -321,12 +322,12 @@ fn details(access: &Access) -> Details<'_> {
 
 fn forbidden(user: &UserInfo, access: &Access, reason: &str) -> String {
     let of = |text: &Option<String>| text.clone().unwrap_or_default();
-    let name = &user.name;
+    let name = quote(&user.name);
     let mut text = match access {
         Access::Path(path) => format!(
-            "forbidden: User {name:?} cannot {} path {:?}",
+            "forbidden: User {name} cannot {} path {}",
             of(&path.verb),
-            of(&path.path)
+            quote(&of(&path.path))
         ),
         Access::Resource(r) => {
             let (group, resource) = (of(&r.group), of(&r.resource));
@@ -339,15 +340,17 @@ fn forbidden(user: &UserInfo, access: &Access, reason: &str) -> String {
                 _ => format!("{resource}.{group}"),
             };
             if let Some(name) = r.name.as_ref().filter(|name| !name.is_empty()) {
-                what = format!("{what} {name:?}");
+                what = format!("{what} {}", quote(name));
             }
             let place = match of(&r.namespace) {
                 ns if ns.is_empty() => "at the cluster scope".to_owned(),
-                ns => format!("in the namespace {ns:?}"),
+                ns => format!("in the namespace {}", quote(&ns)),
             };
             format!(
-                "{what} is forbidden: User {name:?} cannot {} resource {whole:?} in API group {group:?} {place}",
-                of(&r.verb)
+                "{what} is forbidden: User {name} cannot {} resource {} in API group {} {place}",
+                of(&r.verb),
+                quote(&whole),
+                quote(&group)
             )
         }
     };

@@ -91,6 +91,12 @@ impl<'a> Clause<'a> {
         }
     }
 
+    /// The same for documents that are no resources: there `*/json` is a kind of JSON, too.
+    pub fn takes_loosely(&self, media: &str) -> bool {
+        let subtype = media.split_once('/').map(|(_, subtype)| subtype);
+        self.takes(media) || self.kind == "*" && Some(self.subtype) == subtype
+    }
+
     /// The parameters that have a value. Of several by one name the last counts.
     pub fn parameters(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         pairs(self.parameters).map(|(name, value)| (name, blankless(value)))

@@ -64,9 +64,14 @@ impl RequestInfo {
             version: version.to_owned(),
             ..ResourcePath::default()
         };
-        // The old way of asking for a watch.
-        let old_watch = rest[0] == "watch" && rest.len() > 1;
-        if old_watch {
+        // The old ways of asking for a watch, and to be let through: whatever the method is, that is what is asked.
+        let said = match rest[0] {
+            "watch" => Some("watch"),
+            "proxy" => Some("proxy"),
+            _ => None,
+        };
+        let said = said.filter(|_| rest.len() > 1);
+        if said.is_some() {
             rest = &rest[1..];
         }
         // A namespace is a resource itself, and the scope of others.
@@ -85,19 +90,19 @@ impl RequestInfo {
         if found.resource == "namespaces" && group.is_empty() {
             found.namespace.clone_from(&found.name);
         }
-        info.verb = match *method {
+        let by_method = match *method {
             Method::POST => "create",
             Method::PUT => "update",
             Method::PATCH => "patch",
             Method::DELETE if found.name.is_empty() => "deletecollection",
             Method::DELETE => "delete",
             ref other if other != Method::GET && other != Method::HEAD => "",
-            _ if old_watch => "watch",
             // A named object is not watched this way: the parameter is ignored.
             _ if !found.name.is_empty() => "get",
             _ if query.flag("watch") => "watch",
             _ => "list",
         };
+        info.verb = said.unwrap_or(by_method);
         info.resource = Some(found);
         info
     }
@@ -275,6 +280,11 @@ mod tests {
             Method::GET,
             "/api/v1/watch/namespaces/a/pods",
             "watch /v1 ns=a pods name= sub= rest=",
+        );
+        check(
+            Method::POST,
+            "/api/v1/proxy/nodes/x/y",
+            "proxy /v1 ns= nodes name=x sub=y rest=",
         );
         check(
             Method::POST,

@@ -156,7 +156,9 @@ impl Writer {
     fn folded(&mut self, text: &str, fold: Option<usize>) {
         let chars: Vec<char> = text.chars().collect();
         for (at, c) in chars.iter().enumerate() {
-            let inner = at > 0 && at + 1 < chars.len() && chars[at + 1] != ' ';
+            // Between two words, with no more than one space between them.
+            let inner =
+                at > 0 && at + 1 < chars.len() && chars[at - 1] != ' ' && chars[at + 1] != ' ';
             match fold {
                 Some(depth) if *c == ' ' && inner && self.column > WIDTH => {
                     self.end_line();

@@ -2,14 +2,14 @@
 
 use http::Method;
 use http::request::Parts;
-use plimsoll_ground::rest::request::RequestInfo;
+use plimsoll_ground::rest::request::{Query, RequestInfo};
 
 use super::aggregated::wants_aggregated;
 use super::route::Route;
 use super::version::GROUP;
 use crate::own::requests::Labels;
 
-pub fn labels(route: &Route, info: &RequestInfo, head: &Parts) -> Option<Labels> {
+pub fn labels(route: &Route, info: &RequestInfo, query: &Query, head: &Parts) -> Option<Labels> {
     let plain = Labels {
         component: "apiserver",
         group: "",
@@ -44,6 +44,11 @@ pub fn labels(route: &Route, info: &RequestInfo, head: &Parts) -> Option<Labels>
             version: version.name(),
             resource: kind.resource(),
             scope: "resource",
+            // It is no watch, but asked for as if it were one.
+            verb: match says_watch(query) {
+                true => "WATCH",
+                false => plain.verb,
+            },
             ..plain
         },
         // Only as one document with everything.
@@ -70,14 +75,19 @@ pub fn labels(route: &Route, info: &RequestInfo, head: &Parts) -> Option<Labels>
     })
 }
 
+/// What Go takes for true, and nothing else.
+fn says_watch(query: &Query) -> bool {
+    let said = query.get("watch");
+    matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
 fn verb(method: &Method) -> &'static str {
     match *method {
-        Method::GET => "GET",
+        Method::GET | Method::HEAD => "GET",
         Method::POST => "POST",
         Method::PUT => "PUT",
         Method::PATCH => "PATCH",
         Method::DELETE => "DELETE",
-        Method::HEAD => "HEAD",
         _ => "other",
     }
 }

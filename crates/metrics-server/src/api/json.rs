@@ -8,6 +8,8 @@ pub struct Json {
     depth: usize,
     /// Nothing has been written into the innermost object or list yet.
     fresh: bool,
+    /// Something was handed over already.
+    begun: bool,
 }
 
 impl Json {
@@ -17,12 +19,27 @@ impl Json {
             indented,
             depth: 0,
             fresh: true,
+            begun: false,
+        }
+    }
+
+    /// For a piece of the same document that belongs this deep.
+    pub fn elsewhere(&self, depth: usize) -> Self {
+        Self {
+            depth,
+            ..Self::new(self.indented)
         }
     }
 
     /// Hands over what is written; the place within the document stays.
     pub fn take(&mut self) -> Vec<u8> {
+        self.begun |= !self.out.is_empty();
         std::mem::take(&mut self.out)
+    }
+
+    /// All that was written so far is still here.
+    pub fn is_whole(&self) -> bool {
+        !self.begun
     }
 
     pub fn object(&mut self, content: impl FnOnce(&mut Self)) {

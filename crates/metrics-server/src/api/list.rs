@@ -12,6 +12,7 @@ use plimsoll_ground::rest::answer::{self, Answer, Encoding, Format, Transform, f
 use plimsoll_ground::rest::selector::Selector;
 use plimsoll_ground::rest::yaml;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use super::freshness::Freshness;
 use super::objects::Common;
@@ -24,11 +25,13 @@ use crate::view::View;
 const COMPRESSED_FROM: usize = 128 << 10;
 /// Pods that are looked at in one go: nothing can be stored meanwhile.
 const AT_ONCE: usize = 512;
+/// Lists that are longer than this are written in shares of this many pods, by several at once.
+const SHARE: usize = 16_384;
 /// Pieces of about this size go out.
 const PIECE: usize = 64 << 10;
 
 /// What is to be listed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Listing {
     pub view: View,
     pub kind: Kind,
@@ -37,10 +40,12 @@ pub struct Listing {
     pub selector: Selector,
     pub freshness: Freshness,
     pub next: Next,
+    /// The last pod that belongs to it; `None`: there is no such end.
+    pub until: Option<PodKey>,
 }
 
 /// How far it is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Next {
     Beginning,
     After(PodKey),
@@ -72,6 +77,7 @@ impl Listing {
                 self.namespace.as_deref(),
                 &self.selector,
                 after,
+                self.until.as_ref(),
                 AT_ONCE,
                 &mut |row| each(Row::Pod(row)),
             ),
@@ -79,6 +85,26 @@ impl Listing {
         self.freshness.add(ages);
         self.next = next.map_or(Next::End, Next::After);
         !matches!(self.next, Next::End)
+    }
+
+    /// The same in shares of so many pods, which one after the other are all of it.
+    fn shares(self, of: usize) -> Vec<Self> {
+        // A namespace is seldom as large, and nodes are never.
+        let milestones = match (self.kind, &self.namespace) {
+            (Kind::Pod, None) => self.view.milestones(of),
+            _ => Vec::new(),
+        };
+        let mut shares = Vec::with_capacity(milestones.len() + 1);
+        let mut next = self.next.clone();
+        for milestone in milestones {
+            shares.push(Self {
+                next: std::mem::replace(&mut next, Next::After(milestone.clone())),
+                until: Some(milestone),
+                ..self.clone()
+            });
+        }
+        shares.push(Self { next, ..self });
+        shares
     }
 }
 
@@ -98,11 +124,7 @@ pub async fn answer(
     gzip: bool,
 ) -> Answer {
     if format.encoding == Encoding::Protobuf {
-        let mut sheet = ProtobufSheet::new(form, Number::List, common);
-        while listing.some(&mut |row| sheet.row(row)) {
-            // Others are waiting, too.
-            tokio::task::yield_now().await;
-        }
+        let sheet = written(listing.shares(SHARE), form, common).await;
         let (size, pieces) = sheet.end();
         let pieces = pieces.map(Bytes::from);
         return sized(size, pieces, format, gzip);
@@ -131,6 +153,31 @@ pub async fn answer(
         more,
     };
     streamed(pieces, format, gzip)
+}
+
+/// All shares on one sheet, written by as many at once as the runtime has workers.
+async fn written(shares: Vec<Listing>, form: Form, common: Common) -> ProtobufSheet {
+    // Whoever does not wait for the answer any more does not want the rest of it either: dropped, it ends them.
+    let mut writing = JoinSet::new();
+    for (index, share) in shares.into_iter().enumerate() {
+        writing.spawn(async move { (index, share_written(share, form, common).await) });
+    }
+    let mut written = writing.join_all().await;
+    written.sort_by_key(|(index, _)| *index);
+    let mut sheet = ProtobufSheet::new(form, Number::List, common);
+    for (_, share) in written {
+        sheet.append(share);
+    }
+    sheet
+}
+
+async fn share_written(mut share: Listing, form: Form, common: Common) -> ProtobufSheet {
+    let mut sheet = ProtobufSheet::new(form, Number::List, common);
+    while share.some(&mut |row| sheet.row(row)) {
+        // Others are waiting, too.
+        tokio::task::yield_now().await;
+    }
+    sheet
 }
 
 struct JsonPieces {
@@ -261,6 +308,58 @@ impl<I: Iterator<Item = Bytes>> Iterator for Compressed<I> {
             if !out.is_empty() {
                 return Some(out.into());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::labels::Labels;
+    use crate::store::{Settings, Store};
+
+    /// Whatever is listed, by shares of any size.
+    #[tokio::test]
+    async fn a_list_in_shares_is_the_same_list() {
+        const SECOND: i64 = 1_000_000_000;
+        let store = Store::new(Settings::new(std::time::Duration::from_secs(15)));
+        store.put_node("node", Labels::default());
+        let pods: Vec<String> = (0..100).map(|number| format!("p{number}")).collect();
+        for pod in &pods {
+            store.put_pod("n", pod, [("app", pod)].into_iter().collect());
+        }
+        for round in 1..=2 {
+            let page: String = pods
+                .iter()
+                .map(|pod| {
+                    let whose = format!("{{container=\"c\",namespace=\"n\",pod=\"{pod}\"}}");
+                    format!(
+                        "container_cpu_usage_seconds_total{whose} {round}\n\
+                         container_memory_working_set_bytes{whose} 1024\n"
+                    )
+                })
+                .collect();
+            let page = crate::decode::decode(page.as_bytes(), round * SECOND, Default::default());
+            store.publish("node", &page.unwrap(), tokio::time::Instant::now());
+        }
+        let listing = Listing {
+            view: View::new(store),
+            kind: Kind::Pod,
+            namespace: None,
+            selector: Selector::default(),
+            freshness: Freshness::default(),
+            next: Next::Beginning,
+            until: None,
+        };
+        let common = Common::new(Kind::Pod, "metrics.k8s.io/v1beta1", 0);
+        let bytes = |sheet: ProtobufSheet| sheet.end().1.collect::<Vec<_>>().concat();
+        let whole = bytes(share_written(listing.clone(), Form::Object, common).await);
+        assert!(whole.len() > 100 * 50, "{}", whole.len());
+        for of in [1, 7, 50, 99, 100, 101, 1_000] {
+            let shares = listing.clone().shares(of);
+            assert_eq!(shares.len(), 1 + 99 / of);
+            let sheet = written(shares, Form::Object, common).await;
+            assert!(bytes(sheet) == whole, "shares of {of}");
         }
     }
 }

@@ -33,6 +33,16 @@ pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
     Ok(Selector { labels, fields })
 }
 
+/// What may be asked for with a single object.
+pub fn of_one(query: &Query) -> Result<(), Failure> {
+    match query.flag("export") {
+        false => Ok(()),
+        true => Err(Failure::bad_request(
+            "the export parameter, deprecated since v1.14, is no longer supported",
+        )),
+    }
+}
+
 fn numbers(query: &Query) -> Result<(), Failure> {
     for key in ["limit", "timeoutSeconds"] {
         let Some(text) = query.all(key).next() else {

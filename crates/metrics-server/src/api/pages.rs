@@ -85,9 +85,12 @@ fn acceptable<'a>(headers: &'a HeaderMap, offered: &[&'a str]) -> Option<&'a str
         "" => "*/*",
         said => said,
     };
-    accept::clauses(accept)
-        .iter()
-        .find_map(|clause| offered.iter().copied().find(|one| clause.takes(one)))
+    accept::clauses(accept).iter().find_map(|clause| {
+        offered
+            .iter()
+            .copied()
+            .find(|one| clause.takes_loosely(one))
+    })
 }
 
 fn unacceptable() -> Answer {
@@ -115,7 +118,7 @@ pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
     let mut response = match represented(document, OPENAPI_2, headers) {
         None => unacceptable(),
         Some((body, kind)) => {
-            let gzip = accepts_gzip(headers);
+            let gzip = reads_gzip(headers);
             let body = match gzip {
                 true => packed(body).into(),
                 false => body.clone(),
@@ -131,6 +134,18 @@ pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
     headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     headers.append(header::VARY, HeaderValue::from_static("Accept"));
     response
+}
+
+/// Not as for lists, where the very word has to be said.
+fn reads_gzip(headers: &HeaderMap) -> bool {
+    let said = headers.get(header::ACCEPT_ENCODING);
+    let said = said.and_then(|value| value.to_str().ok());
+    said.unwrap_or_default().split(',').any(|one| {
+        let (name, how) = one.split_once(';').unwrap_or((one, ""));
+        let much = how.trim().strip_prefix("q=").map(str::parse);
+        let much = much.and_then(Result::ok).unwrap_or(1.0_f64);
+        name.trim().eq_ignore_ascii_case("gzip") && much > 0.0
+    })
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -212,11 +227,15 @@ pub fn debug(debug: &Debug) -> Answer {
             response.headers_mut().insert(header::LOCATION, there);
             response
         }
-        Debug::Profiles => answer::answer(
-            StatusCode::OK,
-            "text/html; charset=utf-8",
-            full("<html><body>no profiles: use perf on the process</body></html>\n"),
-        ),
+        Debug::Profiles => {
+            let text = "<html><body>no profiles: use perf on the process</body></html>\n";
+            let kind = "text/html; charset=utf-8";
+            let mut response = answer::answer(StatusCode::OK, kind, full(text));
+            let nosniff = HeaderValue::from_static("nosniff");
+            let headers = response.headers_mut();
+            headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+            response
+        }
         // Whoever resolves addresses asks first whether anybody can.
         Debug::Profile(name) if name == "symbol" => {
             answer::text(StatusCode::OK, "num_symbols: 1\n")

@@ -88,6 +88,7 @@ impl Route {
             }
             ["apis", past::GROUP, rest @ ..] => return Self::Past(past_of(rest)),
             ["version"] => return Self::Version,
+            ["version", ..] => return Self::NoResource,
             _ => {}
         }
         match path {
@@ -242,6 +243,7 @@ mod tests {
             ("/apis/metrics.k8s.io/v2/nodes", Route::NoResource),
             ("/apis/other.io/v1", Route::Nothing),
             ("/version/", Route::Version),
+            ("/version/x", Route::NoResource),
             ("/openapi/v2/", Route::Nothing),
             ("/openapi/v3/apis", Route::OpenApi3Of("apis".to_owned())),
             ("/livez/ping", Route::Health),

@@ -43,8 +43,18 @@ pub struct JsonSheet {
     number: Number,
     common: Common,
     rows: usize,
-    /// A table has a column for it: its first row says so.
-    swap: bool,
+    /// Which figures a table has columns for: its first row that has any says so.
+    figures: Figures,
+    /// Where a table's columns stand.
+    columns: std::ops::Range<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Figures {
+    /// All rows so far were of pods whose containers have none.
+    Unknown,
+    Usual,
+    WithSwap,
 }
 
 impl JsonSheet {
@@ -55,24 +65,16 @@ impl JsonSheet {
             number,
             common,
             rows: 0,
-            swap: false,
+            figures: Figures::Unknown,
+            columns: 0..0,
         }
     }
 
     pub fn row(&mut self, row: &Row<'_>) {
-        let (json, common) = (&mut self.json, &self.common);
         if let Form::Table { meta, include } = self.form {
-            if self.rows == 0 {
-                open_list(json, "Table", meta, "");
-                json.key("columnDefinitions");
-                self.swap = row.total().is_some_and(|total| total.swap.is_some());
-                columns(json, self.swap);
-                json.key("rows").open(b'[');
-            }
-            self.rows += 1;
-            json.element();
-            return table_row(json, row, common, meta, include, self.swap);
+            return self.table_row(row, meta, include);
         }
+        let (json, common) = (&mut self.json, &self.common);
         let alone = self.number == Number::One;
         if !alone {
             if self.rows == 0 {
@@ -91,6 +93,36 @@ impl JsonSheet {
             Form::Metadata { meta } => objects::partial(json, row, common, meta),
             _ => objects::object(json, row, common, alone),
         }
+    }
+
+    fn table_row(&mut self, row: &Row<'_>, meta: &str, include: Include) {
+        let json = &mut self.json;
+        let is_first = self.rows == 0;
+        self.rows += 1;
+        if is_first {
+            open_list(json, "Table", meta, "");
+            json.key("columnDefinitions");
+        }
+        let total = row.total().filter(|_| self.figures == Figures::Unknown);
+        if let Some(total) = total {
+            self.figures = match total.swap {
+                Some(_) => Figures::WithSwap,
+                None => Figures::Usual,
+            };
+        }
+        if is_first {
+            let from = json.out.len();
+            columns(json, self.figures);
+            self.columns = from..json.out.len();
+            json.key("rows").open(b'[');
+        } else if total.is_some() && json.is_whole() {
+            // Now it is known what they should have been.
+            let mut right = json.elsewhere(1);
+            columns(&mut right, self.figures);
+            json.out.splice(self.columns.clone(), right.out);
+        }
+        json.element();
+        table_row(json, row, &self.common, meta, include, self.figures);
     }
 
     /// Ends the document.
@@ -136,7 +168,7 @@ fn open_list(json: &mut Json, kind: &str, api_version: &str, items: &'static str
     }
 }
 
-fn columns(json: &mut Json, swap: bool) {
+fn columns(json: &mut Json, figures: Figures) {
     json.list(|json| {
         for (name, format, description) in [
             ("Name", "name", "Name of the resource"),
@@ -145,7 +177,12 @@ fn columns(json: &mut Json, swap: bool) {
             ("swap", "quantity", ""),
             ("Window", "duration", ""),
         ] {
-            if name == "swap" && !swap {
+            let is_there = match name {
+                "cpu" | "memory" => figures != Figures::Unknown,
+                "swap" => figures == Figures::WithSwap,
+                _ => true,
+            };
+            if !is_there {
                 continue;
             }
             json.element();
@@ -166,7 +203,7 @@ fn table_row(
     common: &Common,
     meta: &str,
     include: Include,
-    with_swap: bool,
+    shown: Figures,
 ) {
     json.object(|json| {
         json.key("cells").list(|json| {
@@ -175,9 +212,14 @@ fn table_row(
             let memory = figures::memory(total.map_or(0, |total| total.memory));
             let swap = figures::memory(total.and_then(|total| total.swap).unwrap_or(0));
             let window = figures::span(row.window());
-            let used = [row.name(), cpu.as_str(), memory.as_str()];
-            let swap = with_swap.then(|| swap.as_str());
-            for cell in used.into_iter().chain(swap).chain([window.as_str()]) {
+            let used = [cpu.as_str(), memory.as_str(), swap.as_str()];
+            let used = match shown {
+                Figures::Unknown => &[],
+                Figures::Usual => &used[..2],
+                Figures::WithSwap => &used[..],
+            };
+            let cells = [row.name()].into_iter().chain(used.iter().copied());
+            for cell in cells.chain([window.as_str()]) {
                 json.element();
                 json.text(cell);
             }
@@ -242,6 +284,12 @@ impl ProtobufSheet {
             }
             self.size += piece.len() - before;
         }
+    }
+
+    /// What comes after it.
+    pub fn append(&mut self, other: Self) {
+        self.size += other.size;
+        self.pieces.extend(other.pieces);
     }
 
     /// All of it, in order.

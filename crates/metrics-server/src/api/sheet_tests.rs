@@ -159,6 +159,50 @@ fn a_pod_without_figures() {
     assert_eq!(bytes[bytes.len() - end.len()..], end);
 }
 
+/// A table's columns are those of the first row that has figures.
+#[test]
+fn rows_without_figures_have_fewer_cells_until_there_are_some() {
+    let labels = Labels::default();
+    let containers = [("a", usage(1_000_000, 1 << 20, AT))];
+    let pod = |containers| {
+        Row::Pod(PodRow {
+            namespace: "ns",
+            name: "p",
+            labels: &labels,
+            containers,
+        })
+    };
+    let form = Form::Table {
+        meta: "meta.k8s.io/v1",
+        include: Include::Nothing,
+    };
+    for indented in [false, true] {
+        let shown = |rows: &[Row<'_>]| {
+            let mut sheet = JsonSheet::new(indented, form, Number::List, common(Kind::Pod));
+            rows.iter().for_each(|row| sheet.row(row));
+            sheet.end();
+            let text = String::from_utf8(sheet.json.take()).unwrap();
+            let table: Value = serde_json::from_str(&text).unwrap();
+            let columns = table["columnDefinitions"].as_array().unwrap().len();
+            let rows = table["rows"].as_array().unwrap().iter();
+            let cells: Vec<Value> = rows.map(|row| row["cells"].clone()).collect();
+            (columns, serde_json::json!(cells), text)
+        };
+        let (columns, cells, _) = shown(&[pod(&[])]);
+        assert_eq!((columns, cells), (2, serde_json::json!([["p", "0s"]])));
+        let (columns, cells, text) = shown(&[pod(&[]), pod(&containers), pod(&[])]);
+        let expected = [
+            serde_json::json!(["p", "0s"]),
+            serde_json::json!(["p", "1m", "1Mi", "19.23s"]),
+            serde_json::json!(["p", "0", "0", "0s"]),
+        ];
+        assert_eq!((columns, cells), (4, serde_json::json!(expected)));
+        let (_, _, usual) = shown(&[pod(&containers)]);
+        let head = |text: &str| text.split("\"rows\"").next().unwrap().to_owned();
+        assert_eq!(head(&text), head(&usual));
+    }
+}
+
 #[test]
 fn a_node_as_protobuf() {
     let labels = labels();

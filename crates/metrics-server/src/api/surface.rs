@@ -40,6 +40,10 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 #[derive(Debug, Clone, Copy)]
 struct Unreached;
 
+/// Marks answers to requests that were given up: they are counted as that.
+#[derive(Debug, Clone, Copy)]
+struct TooLate;
+
 /// Told to those who wrote two spaces where one belongs, and are nobody therefore.
 const SPACED_TOKEN: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
@@ -183,10 +187,16 @@ impl Surface {
         headers.insert(AUDIT_ID, asked.audit_id);
         answer::not_to_be_kept(headers);
         let reached = response.extensions().get::<Unreached>().is_none();
-        let labels = counted::labels(&asked.route, &asked.info, &asked.head);
+        let labels = counted::labels(&asked.route, &asked.info, &asked.query, &asked.head);
         if let Some(labels) = labels.filter(|_| reached) {
             let code = response.status().as_u16();
-            parts.own.requests.answered(labels, code, began.elapsed());
+            match response.extensions().get::<TooLate>() {
+                Some(TooLate) => parts.own.requests.too_late(labels, code),
+                None => parts.own.requests.answered(labels, code, began.elapsed()),
+            }
+            if code == StatusCode::TOO_MANY_REQUESTS.as_u16() {
+                parts.own.requests.terminated(labels, code);
+            }
             under_way.is(labels);
         }
         // It is under way until its last byte is out.
@@ -385,6 +395,7 @@ impl Surface {
             selector,
             freshness: self.freshness().clone(),
             next: Next::Beginning,
+            until: None,
         };
         let common = common(version, kind);
         let gzip = accepts_gzip(&asked.head.headers);
@@ -440,6 +451,7 @@ impl Surface {
         name: &str,
     ) -> Result<Answer, Failure> {
         let format = asked.format()?;
+        options::of_one(&asked.query)?;
         self.complete()?;
         let common = common(version, kind);
         let mut ages = self.freshness().ages();
@@ -497,7 +509,9 @@ fn too_late() -> Answer {
         "\n"
     );
     let kind = "text/plain; charset=utf-8";
-    answer::answer(StatusCode::GATEWAY_TIMEOUT, kind, answer::full(TEXT))
+    let mut response = answer::answer(StatusCode::GATEWAY_TIMEOUT, kind, answer::full(TEXT));
+    response.extensions_mut().insert(TooLate);
+    response
 }
 
 /// Strangers must not keep a connection on which much can be asked at little cost.

@@ -50,6 +50,10 @@ struct Answered {
     /// The same, where it is held against an objective.
     coarse: BTreeMap<Labels, Histogram>,
     sizes: BTreeMap<Labels, Histogram>,
+    /// Those who were sent away to protect the rest, by what they were told.
+    terminated: BTreeMap<(Labels, u16), u64>,
+    /// Those of them whose time was up; whoever worked for them has stopped.
+    too_late: u64,
 }
 
 /// Counts as being answered as long as it lives.
@@ -113,6 +117,18 @@ impl Requests {
             .observe(took.as_secs_f64());
     }
 
+    /// Its time was up. It is no answered request, whatever was said to the client.
+    pub fn too_late(&self, labels: Labels, code: u16) {
+        self.0.answered.lock().too_late += 1;
+        self.terminated(labels, code);
+    }
+
+    /// It was cut short for the sake of others.
+    pub fn terminated(&self, labels: Labels, code: u16) {
+        let mut answered = self.0.answered.lock();
+        *answered.terminated.entry((labels, code)).or_default() += 1;
+    }
+
     pub fn write(&self, page: &mut Page) {
         let name = "apiserver_current_inflight_requests";
         page.family(name, "gauge", "[STABLE] Requests that are being answered.");
@@ -155,6 +171,21 @@ impl Requests {
                 page.histogram(name, &labels.pairs_of_reads(), histogram);
             }
         }
+        if answered.too_late > 0 {
+            let name = "apiserver_request_post_timeout_total";
+            let help = "[ALPHA] What became of the work for requests whose time was up.";
+            page.family(name, "counter", help);
+            let labels = [("source", "timeout-handler"), ("status", "ok")];
+            page.sample(name, &labels, answered.too_late as f64);
+        }
+        if !answered.terminated.is_empty() {
+            let name = "apiserver_request_terminations_total";
+            let help = "[ALPHA] Requests that were cut short for the sake of others.";
+            page.family(name, "counter", help);
+            for ((labels, code), count) in &answered.terminated {
+                write_by_code(page, name, *code, &labels.pairs_of_reads(), *count);
+            }
+        }
         let name = "apiserver_request_total";
         page.family(
             name,
@@ -162,12 +193,16 @@ impl Requests {
             "[STABLE] Requests, by what was asked for and the status of the answer.",
         );
         for ((labels, code), count) in &answered.totals {
-            let code = code.to_string();
-            let mut pairs = vec![("code", code.as_str())];
-            pairs.extend(labels.pairs());
-            page.sample(name, &pairs, *count as f64);
+            write_by_code(page, name, *code, &labels.pairs(), *count);
         }
     }
+}
+
+fn write_by_code(page: &mut Page, name: &str, code: u16, labels: &[(&str, &str)], count: u64) {
+    let code = code.to_string();
+    let mut pairs = vec![("code", code.as_str())];
+    pairs.extend_from_slice(labels);
+    page.sample(name, &pairs, count as f64);
 }
 
 impl Drop for UnderWay {
@@ -229,6 +264,7 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}{page}");
         }
+        requests.too_late(labels, 504);
         under_way.is(labels);
         under_way.ends(2500);
         drop(under_way);
@@ -237,6 +273,8 @@ mod tests {
         let page = page.finish();
         for line in [
             "{request_kind=\"readOnly\"} 0\n",
+            "apiserver_request_post_timeout_total{source=\"timeout-handler\",status=\"ok\"} 1\n",
+            "apiserver_request_terminations_total{code=\"504\",component=\"apiserver\",group=\"metrics.k8s.io\",resource=\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\"} 1\n",
             "apiserver_response_sizes_bucket{component=\"apiserver\",group=\"metrics.k8s.io\",resource=\"nodes\",scope=\"cluster\",subresource=\"\",verb=\"LIST\",version=\"v1beta1\",le=\"10000\"} 1\n",
         ] {
             assert!(page.contains(line), "{line}{page}");

@@ -142,7 +142,7 @@ impl Client {
         buffer: &mut Vec<u8>,
     ) -> Result<Answer, Fault> {
         if let Some(mut kept) = connection.take() {
-            kept.lend(self.buffers.take());
+            kept.lend(&self.buffers);
             match kept.exchange(request, buffer, self.limit).await {
                 Ok(answer) => {
                     *connection = self.keep(kept, &answer);
@@ -153,8 +153,8 @@ impl Client {
             }
         }
         // Boxed: handshakes are rare, and would make every scrape large.
-        let mut new = Box::pin(Connection::open(target, self.identity.tls())).await?;
-        new.lend(self.buffers.take());
+        let open = Connection::open(target, self.identity.tls(), &self.buffers);
+        let mut new = Box::pin(open).await?;
         let answer = new.exchange(request, buffer, self.limit).await?;
         *connection = self.keep(new, &answer);
         Ok(answer)
@@ -162,8 +162,7 @@ impl Client {
 
     /// A connection that is of further use stays.
     fn keep(&self, mut used: Connection, answer: &Answer) -> Option<Connection> {
-        let (room, quiet) = used.rest();
-        self.buffers.give(room);
+        let quiet = used.rest(&self.buffers);
         (answer.reusable && quiet).then_some(used)
     }
 

@@ -9,18 +9,17 @@ use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 
+use super::client::Buffers;
 use super::http::{Answer, HttpError, exchange};
 use super::target::Target;
-use super::wire::Wire;
+use super::tls::TlsStream;
 
 #[derive(Debug)]
 pub(super) enum Connection {
-    Plain(Wire),
+    Plain(TcpStream),
     /// Boxed: most of the time it is kept rather than used.
-    Tls(Box<TlsStream<Wire>>),
+    Tls(Box<TlsStream>),
 }
 
 #[derive(Debug, Error)]
@@ -42,9 +41,11 @@ pub(super) enum ConnectError {
 }
 
 impl Connection {
+    /// With room out of `buffers`.
     pub async fn open(
         target: &Target,
         tls: Arc<rustls::ClientConfig>,
+        buffers: &Buffers,
     ) -> Result<Self, ConnectError> {
         let to = target.authority();
         let tcp = match target.host.parse::<IpAddr>() {
@@ -57,11 +58,11 @@ impl Connection {
             Err(source) => return Err(ConnectError::Tcp { to, source }),
         };
         if target.plain {
-            return Ok(Self::Plain(Wire::new(tcp)));
+            return Ok(Self::Plain(tcp));
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| ConnectError::Name(target.host.clone()))?;
-        match TlsConnector::from(tls).connect(name, Wire::new(tcp)).await {
+        match TlsStream::connect(tls, name, tcp, buffers.take()).await {
             Ok(stream) => Ok(Self::Tls(Box::new(stream))),
             Err(source) => Err(ConnectError::Tls { to, source }),
         }
@@ -79,26 +80,24 @@ impl Connection {
         }
     }
 
-    /// Lends it room to read in large pieces.
-    pub fn lend(&mut self, room: Vec<u8>) {
-        self.wire().lend(room);
+    /// Lends it room out of `buffers`, to read in large pieces.
+    pub fn lend(&mut self, buffers: &Buffers) {
+        if let Self::Tls(stream) = self {
+            stream.lend(buffers.take());
+        }
     }
 
-    /// After an answer: takes the room back, and says whether there is nothing more to be read, as there should not be.
-    /// Looking also makes the TLS library let go of the room that the answer took.
-    pub fn rest(&mut self) -> (Vec<u8>, bool) {
+    /// After an answer: gives the room back, and says whether there is nothing more to be read, as there should not be.
+    pub fn rest(&mut self, buffers: &Buffers) -> bool {
         let mut byte = [0];
-        let quiet = match self {
-            Self::Plain(stream) => stream.read(&mut byte).now_or_never().is_none(),
-            Self::Tls(stream) => stream.read(&mut byte).now_or_never().is_none(),
-        };
-        (self.wire().reclaim(), quiet)
-    }
-
-    fn wire(&mut self) -> &mut Wire {
         match self {
-            Self::Plain(stream) => stream,
-            Self::Tls(stream) => stream.get_mut().0,
+            Self::Plain(stream) => stream.read(&mut byte).now_or_never().is_none(),
+            Self::Tls(stream) => {
+                let quiet = stream.read(&mut byte).now_or_never().is_none();
+                let (room, empty) = stream.reclaim();
+                buffers.give(room);
+                quiet && empty
+            }
         }
     }
 }

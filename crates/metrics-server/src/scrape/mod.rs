@@ -13,7 +13,7 @@ mod identity;
 mod scraper;
 mod target;
 mod telemetry;
-mod wire;
+mod tls;
 
 #[cfg(test)]
 mod tests;

@@ -105,7 +105,7 @@ impl World {
             // Pieces as small as can be: the whole must be the same.
             after = self
                 .view
-                .visit_pods(None, &selector, after.as_ref(), 1, &mut |row| {
+                .visit_pods(None, &selector, after.as_ref(), None, 1, &mut |row| {
                     write!(text, "{}/{}", row.namespace, row.name).unwrap();
                     for (name, usage) in row.containers {
                         let (window, millis) = (usage.window / SECOND, usage.nanocores / 1_000_000);
@@ -192,11 +192,16 @@ async fn namespaces_are_told_apart_though_they_begin_alike() {
         world.scrape("a", at as u64, (1000 + at, 5), &all);
     }
     let mut seen = Vec::new();
-    let end = world
-        .view
-        .visit_pods(Some("n"), &Selector::default(), None, 10, &mut |row| {
+    let end = world.view.visit_pods(
+        Some("n"),
+        &Selector::default(),
+        None,
+        None,
+        10,
+        &mut |row| {
             seen.push(row.name.to_owned());
-        });
+        },
+    );
     assert_eq!((seen, end), (vec!["p".to_owned(), "q".to_owned()], None));
 }
 

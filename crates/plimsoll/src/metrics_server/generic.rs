@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use http::HeaderValue;
 use plimsoll_metrics_server::api::Browsers;
@@ -74,57 +74,39 @@ const BEGINS_HOST: [&str; 2] = ["^", "//"];
 const ENDS_HOST: [&str; 2] = ["$", ":"];
 
 impl GenericArgs {
+    /// In the order of the original, of which only the first is told.
     pub fn validate(&self) -> Result<()> {
-        for (flag, is_negative) in [
-            ("max-requests-inflight", self.max_requests_inflight < 0),
-            (
-                "max-mutating-requests-inflight",
-                self.max_mutating_requests_inflight < 0,
-            ),
-            ("request-timeout", self.request_timeout.nanos() < 0),
-            ("min-request-timeout", self.min_request_timeout < 0),
-            (
-                "shutdown-delay-duration",
-                self.shutdown_delay_duration.nanos() < 0,
-            ),
-            (
-                "storage-initialization-timeout",
-                self.storage_initialization_timeout.nanos() < 0,
-            ),
-        ] {
-            ensure!(!is_negative, "--{flag} can not be negative value");
-        }
         ensure!(
             self.livez_grace_period.nanos() >= 0,
             "--livez-grace-period can not be a negative value"
         );
-        ensure!(
-            self.shutdown_watch_termination_grace_period.nanos() >= 0,
-            "shutdown-watch-termination-grace-period, if provided, can not be a negative value"
-        );
-        for pattern in self.origins() {
-            let has = |marks: [&str; 2]| marks.iter().any(|mark| pattern.contains(mark));
-            ensure!(
-                has(BEGINS_HOST) && has(ENDS_HOST),
-                "--cors-allowed-origins has an invalid regular expression: regular expression does not pin to \
-                 start/end of host in the origin header: write //example\\.com(:|$) instead of {pattern:?}"
-            );
-        }
+        not_negative("max-requests-inflight", self.max_requests_inflight)?;
+        not_negative(
+            "max-mutating-requests-inflight",
+            self.max_mutating_requests_inflight,
+        )?;
+        not_negative("request-timeout", self.request_timeout.nanos())?;
         ensure!(
             (0.0..=0.02).contains(&self.goaway_chance),
             "--goaway-chance can not be less than 0 or greater than 0.02"
         );
-        for directive in &self.strict_transport_security_directives {
-            let known = matches!(directive.as_str(), "includeSubDomains" | "preload");
-            let age = directive.strip_prefix("max-age=");
-            let is_age = age.is_some_and(|age| age.parse::<u64>().is_ok());
-            ensure!(
-                known || is_age,
-                "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, \
-                 includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"
-            );
-        }
-        Ok(())
+        not_negative("min-request-timeout", self.min_request_timeout)?;
+        not_negative(
+            "storage-initialization-timeout",
+            self.storage_initialization_timeout.nanos(),
+        )?;
+        not_negative(
+            "shutdown-delay-duration",
+            self.shutdown_delay_duration.nanos(),
+        )?;
+        ensure!(
+            self.shutdown_watch_termination_grace_period.nanos() >= 0,
+            "shutdown-watch-termination-grace-period, if provided, can not be a negative value"
+        );
+        let directives = given(&self.strict_transport_security_directives).iter();
+        together(directives.filter_map(|one| wrong_with_directive(one)))?;
+        let origins = given(&self.cors_allowed_origins).iter();
+        together(origins.filter_map(|one| wrong_with_origin(one)))
     }
 
     /// Zero would leave no time for anything: it means that there is no limit.
@@ -133,20 +115,14 @@ impl GenericArgs {
         given.filter(|span| !span.is_zero()).unwrap_or(NEVER)
     }
 
-    fn origins(&self) -> impl Iterator<Item = &String> {
-        let given = self.cors_allowed_origins.iter();
-        given.filter(|pattern| !pattern.is_empty())
-    }
-
     pub fn browsers(&self) -> Result<Browsers> {
-        let origins = self.origins().map(|pattern| {
-            Regex::new(pattern).map_err(|error| {
-                anyhow!("--cors-allowed-origins has an invalid regular expression: {error}")
-            })
-        });
-        let strict = self.strict_transport_security_directives.join("; ");
+        let origins = given(&self.cors_allowed_origins).iter();
+        let strict = given(&self.strict_transport_security_directives).join("; ");
         Ok(Browsers {
-            origins: origins.collect::<Result<_>>()?,
+            origins: origins
+                .map(|pattern| Regex::new(pattern))
+                .collect::<Result<_, _>>()
+                .context("--cors-allowed-origins")?,
             strict_transport: match strict.as_str() {
                 "" => None,
                 strict => Some(HeaderValue::from_str(strict)?),
@@ -154,4 +130,66 @@ impl GenericArgs {
             goaway_chance: self.goaway_chance,
         })
     }
+}
+
+/// A flag with nothing after its `=` gives no values, not an empty one.
+fn given(values: &[String]) -> &[String] {
+    match values {
+        [nothing] if nothing.is_empty() => &[],
+        values => values,
+    }
+}
+
+fn not_negative(flag: &str, number: i64) -> Result<()> {
+    ensure!(number >= 0, "--{flag} can not be negative value");
+    Ok(())
+}
+
+/// All that is wrong with the parts of one flag, each thing once, as Kubernetes says several things at a time.
+fn together(errors: impl Iterator<Item = String>) -> Result<()> {
+    let mut said: Vec<String> = Vec::new();
+    for error in errors {
+        if !said.contains(&error) {
+            said.push(error);
+        }
+    }
+    match said.as_slice() {
+        [] => Ok(()),
+        [one] => bail!("{one}"),
+        several => bail!("[{}]", several.join(", ")),
+    }
+}
+
+fn wrong_with_directive(directive: &str) -> Option<String> {
+    if directive.trim().is_empty() {
+        return Some("empty value in strict-transport-security-directives".to_owned());
+    }
+    let age = directive.strip_prefix("max-age=");
+    let known = matches!(directive, "includeSubDomains" | "preload")
+        || age.is_some_and(|age| !age.contains('='));
+    (!known).then(|| {
+        "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, \
+         includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"
+            .to_owned()
+    })
+}
+
+fn wrong_with_origin(pattern: &str) -> Option<String> {
+    const HELP: &str = "write //example\\.com(:|$)";
+    if pattern.is_empty() {
+        return Some(format!(
+            "empty value in --cors-allowed-origins, help: {HELP}"
+        ));
+    }
+    let has = |marks: [&str; 2]| marks.iter().any(|mark| pattern.contains(mark));
+    let why = match Regex::new(pattern) {
+        Err(error) => error.to_string(),
+        Ok(_) if has(BEGINS_HOST) && has(ENDS_HOST) => return None,
+        Ok(_) => {
+            "regular expression does not pin to start/end of host in the origin header".to_owned()
+        }
+    };
+    Some(format!(
+        "--cors-allowed-origins has an invalid regular expression: {why}, help: {HELP} instead of {pattern:?}"
+    ))
 }

@@ -240,7 +240,21 @@ mod tests {
             (
                 "--cors-allowed-origins //a$,foo",
                 "--cors-allowed-origins has an invalid regular expression: regular expression does not pin to \
-                 start/end of host in the origin header: write //example\\.com(:|$) instead of \"foo\"",
+                 start/end of host in the origin header, help: write //example\\.com(:|$) instead of \"foo\"",
+            ),
+            (
+                "--cors-allowed-origins //a$,,//b$",
+                "empty value in --cors-allowed-origins, help: write //example\\.com(:|$)",
+            ),
+            (
+                "--strict-transport-security-directives max-age=1,x,y=2,,",
+                "[--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, \
+                 preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information, empty value in \
+                 strict-transport-security-directives]",
+            ),
+            (
+                "--min-request-timeout=-1 --livez-grace-period=-1s --goaway-chance=1",
+                "--livez-grace-period can not be a negative value",
             ),
             (
                 "--tls-cipher-suites TLS_AES_128_GCM_SHA256,foo",

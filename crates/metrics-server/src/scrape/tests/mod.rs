@@ -2,6 +2,7 @@
 
 mod crowd;
 mod kubelet;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,9 +120,10 @@ impl World {
     fn pods(&self) -> Vec<String> {
         let mut names = Vec::new();
         let all = Selector::default();
-        self.view.visit_pods(None, &all, None, 10_000, &mut |row| {
-            names.push(row.name.to_owned())
-        });
+        self.view
+            .visit_pods(None, &all, None, None, 10_000, &mut |row| {
+                names.push(row.name.to_owned())
+            });
         names
     }
 
