@@ -194,6 +194,9 @@ const FILTERS: &[Plugin] = &[
     Plugin::NodeDeclaredFeatures,
 ];
 
+/// The first of them have nothing to find out beforehand.
+const WITHOUT_PRE_FILTER: usize = 3;
+
 impl Profile {
     /// What a profile without further words runs, in the order of 1.36.
     pub fn standard(name: Symbol) -> Self {
@@ -205,7 +208,7 @@ impl Profile {
                 Plugin::DynamicResources,
                 Plugin::DefaultPreemption,
             ],
-            pre_filter: FILTERS.to_vec(),
+            pre_filter: FILTERS[WITHOUT_PRE_FILTER..].to_vec(),
             filter: FILTERS.to_vec(),
             post_filter: vec![Plugin::DynamicResources, Plugin::DefaultPreemption],
             score: vec![

@@ -604,6 +604,30 @@ impl Scheduler {
         )
     }
 
+    /// Whoever goes while its volumes are awaited is told of once more.
+    pub(super) fn tell_of_gone(&mut self, id: PodId) {
+        let binding = self.bindings.get(&id);
+        let record = binding
+            .filter(|binding| matches!(binding.stage, Stage::Claims { .. }))
+            .and_then(|_| self.cluster.pods.get(id));
+        let Some(pod) = record.map(|record| Arc::clone(&record.pod)) else {
+            return;
+        };
+        let note = format!(
+            "running PreBind plugin {:?}: binding volumes: pod does not exist any more: pod {:?} not found",
+            Plugin::VolumeBinding.name(),
+            pod.name
+        );
+        let event = self.event(
+            &pod,
+            EventType::Warning,
+            "FailedScheduling",
+            "Scheduling",
+            note,
+        );
+        self.outbox.push(event);
+    }
+
     /// Takes back what a pod was given.
     pub(super) fn release(&mut self, id: PodId, now: Time) {
         let began = self.engine.stopwatch.now();

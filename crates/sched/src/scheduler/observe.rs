@@ -451,6 +451,7 @@ impl Scheduler {
         let promised = self.nominations.of(id);
         self.nominations.set(id, None);
         self.preempting.remove(&id);
+        self.tell_of_gone(id);
         self.release(id, now);
         let Some(record) = self.cluster.remove_pod(id) else {
             return;

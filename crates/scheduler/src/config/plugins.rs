@@ -93,9 +93,9 @@ fn points(plugin: Plugin) -> &'static [Point] {
     match plugin {
         Plugin::SchedulingGates => &[PreEnqueue],
         Plugin::PrioritySort => &[QueueSort],
-        Plugin::NodeUnschedulable | Plugin::NodeName => &[PreFilter, Filter],
-        Plugin::TaintToleration
-        | Plugin::NodeAffinity
+        Plugin::NodeUnschedulable | Plugin::NodeName => &[Filter],
+        Plugin::TaintToleration => &[Filter, PreScore, Score],
+        Plugin::NodeAffinity
         | Plugin::NodeResourcesFit
         | Plugin::PodTopologySpread
         | Plugin::InterPodAffinity => &[PreFilter, Filter, PreScore, Score],
