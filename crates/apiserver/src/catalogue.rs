@@ -60,10 +60,6 @@ impl Catalogue {
             .and_then(|one| self.find(group, version, &one.plural))
     }
 
-    pub fn has_group(&self, group: &str) -> bool {
-        self.resources.iter().any(|one| one.group == group)
-    }
-
     pub fn add_definition(&mut self, definition: Arc<Definition>) {
         self.definitions.push(definition);
     }

@@ -21,6 +21,12 @@ pub fn page_not_found() -> Answer {
     answer::text(StatusCode::NOT_FOUND, PAGE_NOT_FOUND)
 }
 
+fn is_builtin(group: &str) -> bool {
+    crate::resource::builtin()
+        .iter()
+        .any(|one| one.group == group)
+}
+
 impl Server {
     /// `None`: there is nothing at this path.
     pub fn other_path(
@@ -70,7 +76,7 @@ impl Server {
         match found {
             Some(value) => answer::json(StatusCode::OK, &value, &format),
             // Another version of a group that is there is not the same as nothing.
-            None if is_version(&parts) && self.catalogue().has_group(group_of(&parts)) => {
+            None if is_version(&parts) && is_builtin(group_of(&parts)) => {
                 answer::failure(&Failure::no_such_resource(), &format)
             }
             None => page_not_found(),

@@ -216,11 +216,20 @@ impl Server {
         body: &[u8],
     ) -> Result<Answer, Failure> {
         let resource = &call.served.resource;
-        check_path(path, resource.namespaced())?;
+        let fits = check_path(path, resource.namespaced());
+        if fits.is_err() && call.served.is_custom() {
+            return Ok(page_not_found());
+        }
+        fits?;
         if !path.subresource.is_empty() {
             return rest::subresource::handle(call, body).await;
         }
-        if !resource.has_verb(call.info.verb) {
+        if call.served.is_custom() && !resource.has_verb(call.info.verb) {
+            // Its definition is going: objects can still be changed, so that their finalizers can go, too.
+            if call.info.verb == "create" && path.name.is_empty() {
+                return rest::create::refuse_while_terminating(call, body);
+            }
+        } else if !resource.has_verb(call.info.verb) {
             let only_created = resource.verbs.iter().all(|verb| verb == "create");
             return Err(if only_created && !path.name.is_empty() {
                 Failure::no_such_resource()

@@ -106,7 +106,7 @@ fn start_apiserver(
     flag("--service-cluster-ip-range", &"10.0.0.0/24");
     flag(
         "--service-account-issuer",
-        &"https://kubernetes.default.svc",
+        &"https://kubernetes.default.svc.cluster.local",
     );
     flag("--service-account-key-file", &public_key);
     flag("--service-account-signing-key-file", &key);

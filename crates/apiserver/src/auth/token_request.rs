@@ -151,6 +151,9 @@ fn bind(
         Some((group, version)) => (group, version),
         None => ("", api_version.as_str()),
     };
+    if name.is_empty() && ["Pod", "Secret", "Node"].contains(&kind.as_str()) {
+        return Err(Failure::bad_request("Name parameter required."));
+    }
     let mut binding = Binding::default();
     let (slot, object) = match (group, kind.as_str()) {
         ("", "Pod") => {

@@ -117,6 +117,24 @@ fn embedded_in(owner: &str, field: &str) -> &'static str {
     match (owner, field) {
         ("Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => "ProbeHandler",
         ("Volume", field) if field != "name" => "VolumeSource",
+        ("IngressRule", "http") => "IngressRuleValue",
+        (
+            "PersistentVolumeSpec",
+            "capacity"
+            | "accessModes"
+            | "claimRef"
+            | "persistentVolumeReclaimPolicy"
+            | "storageClassName"
+            | "mountOptions"
+            | "volumeMode"
+            | "nodeAffinity"
+            | "volumeAttributesClassName",
+        ) => "",
+        ("PersistentVolumeSpec", _) => "PersistentVolumeSource",
+        ("RuleWithOperations", field) if field != "operations" => "Rule",
+        ("DeviceClaimConfiguration" | "DeviceClassConfiguration", "opaque") => {
+            "DeviceConfiguration"
+        }
         ("EphemeralContainer", field) if field != "targetContainerName" => {
             "EphemeralContainerCommon"
         }
@@ -332,7 +350,7 @@ impl<'t> Decoder<'t> {
         match engine.decode(&clean) {
             Ok(bytes) => engine.encode(bytes).into(),
             Err(_) => {
-                let at = illegal_base64_at(&clean);
+                let at = illegal_base64_at(&clean, [b'+', b'/']);
                 self.fail(format!("illegal base64 data at input byte {at}"))
             }
         }
@@ -374,9 +392,8 @@ fn zero_scalar(shape: &Shape) -> Value {
 }
 
 /// Where Go's decoder stops: at the first foreign character, or at the group that is cut short.
-pub fn illegal_base64_at(text: &str) -> usize {
-    let is_digit =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
+pub fn illegal_base64_at(text: &str, others: [u8; 2]) -> usize {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
     let body = text.trim_end_matches('=');
     match body.bytes().position(|byte| !is_digit(byte)) {
         Some(at) => at,

@@ -3,6 +3,7 @@
 pub mod decode;
 pub mod document;
 pub mod json;
+pub mod kept;
 pub mod protobuf;
 pub mod time;
 pub mod yaml;

@@ -2,6 +2,7 @@
 
 use super::at::{At, Errors};
 use super::names;
+use super::pod::resources::container_resource_name;
 use super::quantity::Quantity;
 use super::rules::Rules;
 
@@ -196,6 +197,8 @@ fn source(source: &At<'_>, kind: &str, errors: &mut Errors) {
             let name = source.get("name");
             if name.is_empty() {
                 errors.required(&name, "must specify a resource name");
+            } else if kind == "containerResource" {
+                container_resource_name(&name, name.text(), errors);
             }
             if kind == "containerResource" {
                 let container = source.get("container");

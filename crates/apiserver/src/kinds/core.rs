@@ -4,11 +4,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::at::{At, Errors, carry, field, same, text};
+use super::at::{At, Errors, IMMUTABLE, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::pod::level_labels;
 use super::rules::Rules;
-use super::{limits, metadata, node, pod, quota, service};
+use super::{limits, metadata, node, pod, quota, service, shown};
 use crate::codec::json::Node;
 use crate::field::{FieldError, Path};
 
@@ -292,7 +292,10 @@ fn namespace_finalizer(finalizer: &At<'_>, errors: &mut Errors) {
 fn only_names_of_secrets(account: &mut Value) {
     let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
     for secret in secrets.into_iter().flatten() {
-        *secret = json!({"name": field(secret, &["name"])});
+        *secret = match field(secret, &["name"]) {
+            Value::Null => json!({}),
+            name => json!({"name": name}),
+        };
     }
 }
 
@@ -305,8 +308,10 @@ static EVENT: Rules = Rules {
 
 static NEW_EVENT: Rules = Rules {
     kind: "Event",
+    own_metadata: false,
     validate: |event, errors| {
         old_event(event, &EventNames::EVENTS, errors);
+        again(event, true, NameRule::Subdomain, errors);
         series(event, errors);
         let time = event.get("eventTime");
         if !time.is_set() {
@@ -329,6 +334,9 @@ static NEW_EVENT: Rules = Rules {
         }
     },
     validate_update: Some(|new, old, errors| {
+        let (meta, before) = (new.get("metadata"), old.get("metadata"));
+        metadata::check_update(&meta, &before, errors);
+        metadata::check_known_finalizers(&meta, errors);
         old_event(new, &EventNames::EVENTS, errors);
         if !same(new.get("series").value, old.get("series").value) {
             series(new, errors);
@@ -350,11 +358,41 @@ static NEW_EVENT: Rules = Rules {
             ("reportingInstance", "reportingInstance"),
         ] {
             let place = new.get(field).reported_at(&new.get(reported));
-            errors.immutable(&place, &old.get(field));
+            match field {
+                "regarding" | "related" => same_reference(&place, &old.get(field), errors),
+                "deprecatedSource" | "eventTime" => errors.immutable(&place, &old.get(field)),
+                _ if place.value.is_string() || !place.is_set() => {
+                    errors.immutable_text(&place, &old.get(field));
+                }
+                _ => errors.immutable(&place, &old.get(field)),
+            }
         }
     }),
     ..Rules::namespaced("events.k8s.io")
 };
+
+fn same_reference(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
+    if same(new.value, old.value) {
+        return;
+    }
+    const FIELDS: [(&str, &str); 7] = [
+        ("Kind", "kind"),
+        ("Namespace", "namespace"),
+        ("Name", "name"),
+        ("UID", "uid"),
+        ("APIVersion", "apiVersion"),
+        ("ResourceVersion", "resourceVersion"),
+        ("FieldPath", "fieldPath"),
+    ];
+    let values = FIELDS.map(|(shown, name)| (shown, json!(new.get(name).text())));
+    let values: Vec<(&str, &Value)> = values.iter().map(|(name, value)| (*name, value)).collect();
+    let shown = if new.is_set() {
+        shown::fields(&values)
+    } else {
+        "null".to_owned()
+    };
+    errors.invalid_shown(new, &shown, IMMUTABLE);
+}
 
 /// The two forms of events name things differently.
 struct EventNames {

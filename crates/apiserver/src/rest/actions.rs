@@ -370,6 +370,9 @@ pub fn review(call: &Call<'_>, review: Review, body: &[u8]) -> Result<Answer, Fa
     )?;
     let decoded = call.decode(&node, body, &options)?;
     let mut object = decoded.object;
+    if !call.served.resource.namespaced() {
+        super::write::metadata_of(&mut object).remove("namespace");
+    }
     call.track_new(&mut object);
     let answer = call.server.authority().review(
         review,

@@ -29,6 +29,17 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     call.written_answer(StatusCode::CREATED, &object, &warnings)
 }
 
+/// What a definition that is being deleted says to new objects.
+pub fn refuse_while_terminating(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+    let options = write_options(call.query, "CreateOptions", false)?;
+    let decoded = call.decode_body(body, &options)?;
+    Err(Failure::forbidden(
+        call.served.resource.as_subject(),
+        meta(&decoded.object, "name"),
+        "create not allowed while custom resource definition is terminating",
+    ))
+}
+
 /// Everything between a decoded object and a stored one.
 pub async fn create_object(
     call: &Call<'_>,
@@ -141,11 +152,8 @@ pub fn without_repeated_owners(mut object: Value, warnings: &mut Vec<String>) ->
 
 pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
     if !call.served.resource.namespaced() {
-        if !meta(object, "namespace").is_empty() {
-            return Err(Failure::bad_request(
-                "namespace must not be provided on cluster-scoped resources",
-            ));
-        }
+        // What is in no namespace is not asked which one it is in.
+        metadata_of(object).remove("namespace");
         return Ok(());
     }
     let given = meta(object, "namespace");

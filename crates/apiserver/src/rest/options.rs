@@ -1,5 +1,7 @@
 //! The parameters of a request, checked as Kubernetes checks them.
 
+use std::num::IntErrorKind;
+
 use serde_json::json;
 
 use crate::field::{FieldError, Path};
@@ -93,9 +95,13 @@ pub fn integer(query: &Query, key: &str) -> Result<Option<i64>, Failure> {
     let Some(text) = query.get(key) else {
         return Ok(None);
     };
-    text.parse::<i64>().map(Some).map_err(|_| {
+    text.parse::<i64>().map(Some).map_err(|error| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
         Failure::bad_request(format!(
-            "strconv.ParseInt: parsing {}: invalid syntax",
+            "strconv.ParseInt: parsing {}: {why}",
             crate::field::quote(text)
         ))
     })

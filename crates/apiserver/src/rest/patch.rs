@@ -137,6 +137,9 @@ fn check_identity(call: &Call<'_>, object: &Value, patched: &Patched) -> Result<
     let resource = &call.served.resource;
     let kind = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str().unwrap_or_default();
+    if kind.is_empty() && version.is_empty() {
+        return Err(undeterminable(call));
+    }
     if kind != resource.kind || version != resource.api_version() {
         let catalogue = call.server.catalogue();
         let (types, shape) = call.served.types();

@@ -148,7 +148,7 @@ fn check_list_options(call: &Call<'_>, continued: bool) -> Result<(), Failure> {
     let version = call.query.get("resourceVersion");
     let path = Path::new("resourceVersionMatch");
     let mut errors = Vec::new();
-    if call.query.flag("sendInitialEvents") {
+    if call.query.get("sendInitialEvents").is_some() {
         errors.push(FieldError::forbidden(
             &Path::new("sendInitialEvents"),
             "sendInitialEvents is forbidden for list",
@@ -225,7 +225,7 @@ fn open_token(token: &str) -> Result<(u64, String), Failure> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
         .decode(token)
         .map_err(|_| {
-            let at = crate::codec::decode::illegal_base64_at(token);
+            let at = crate::codec::decode::illegal_base64_at(token, [b'-', b'_']);
             refuse(format!("illegal base64 data at input byte {at}"))
         })?;
     let text = String::from_utf8_lossy(&bytes);

@@ -104,6 +104,7 @@ pub async fn change_tracked(
         let mut new = change(&old, warnings)?;
         let given_revision = check_revision(call, &new, &old, current.revision)?;
         finish_change(call, &old, &mut new, warnings)?;
+        call.forget_empty_lists(&mut new);
         managed::keep_times(&old, &mut new);
         if call.path.subresource.is_empty() {
             call.charge_quotas(&new, Some(&old), options.dry_run)

@@ -137,16 +137,14 @@ fn check_watch_options(call: &Call<'_>, initial_events: Option<bool>) -> Result<
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         ));
     }
-    if initial_events.is_some() {
-        if matching != Some("NotOlderThan") {
-            errors.push(FieldError::forbidden(
-                &path,
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            ));
-        }
-        if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
-            errors.push(FieldError::not_supported(&path, other, &["NotOlderThan"]));
-        }
+    if initial_events.is_some() && matching != Some("NotOlderThan") {
+        errors.push(FieldError::forbidden(
+            &path,
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ));
+    }
+    if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+        errors.push(FieldError::not_supported(&path, other, &["NotOlderThan"]));
     }
     if call.query.get("continue").is_some() {
         errors.push(FieldError::forbidden(

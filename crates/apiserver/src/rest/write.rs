@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, finalizers, is_being_deleted};
 use crate::answer::{self, Answer};
+use crate::codec::kept;
 use crate::field::FieldError;
 use crate::status::Failure;
 use crate::store::{Expect, Mismatch, Stored};
@@ -84,7 +85,17 @@ impl Call<'_> {
         if self.served.is_custom() {
             crate::crd::write_whole_numbers_so(&mut object);
         }
+        self.forget_empty_lists(&mut object);
         object
+    }
+
+    /// The built-in kinds lose lists without elements, but for the two groups that are kept as JSON.
+    pub fn forget_empty_lists(&self, object: &mut Value) {
+        const AS_JSON: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+        if !self.served.is_custom() && !AS_JSON.contains(&self.served.resource.group.as_str()) {
+            let (types, shape) = self.served.types();
+            kept::forget_empty_lists(types, shape, object);
+        }
     }
 
     /// Stores a new object. `object` is prepared and valid.

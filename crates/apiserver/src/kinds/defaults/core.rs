@@ -93,6 +93,17 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     }
 }
 
+/// Letters and digits with one dot, one or two underscores or some dashes between them.
+fn is_repository_part(part: &str) -> bool {
+    let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let between = part.split(is_word).filter(|between| !between.is_empty());
+    part.starts_with(is_word)
+        && part.ends_with(is_word)
+        && between.into_iter().all(|between| {
+            matches!(between, "." | "_" | "__") || between.bytes().all(|byte| byte == b'-')
+        })
+}
+
 /// `None` where the image is not a valid reference.
 fn tag_of(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
@@ -116,13 +127,16 @@ fn tag_of(image: &str) -> Option<&str> {
         }
         _ => name,
     };
-    let good = |part: &str| {
-        !part.is_empty()
-            && part
+    let good_tag = |tag: &str| {
+        tag.len() <= 128
+            && !tag.is_empty()
+            && !tag.starts_with(['.', '-'])
+            && tag
                 .bytes()
-                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
     };
-    if !path.split('/').all(good) || tag.is_some_and(str::is_empty) {
+    let too_long = name.len() > 255;
+    if too_long || !path.split('/').all(is_repository_part) || !tag.is_none_or(good_tag) {
         return None;
     }
     match (tag, digest) {

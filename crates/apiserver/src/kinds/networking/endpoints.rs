@@ -27,7 +27,6 @@ pub(super) static ENDPOINT_SLICE: Rules = Rules {
         slice_endpoints(slice, errors);
     },
     validate_update: Some(|new, old, errors| {
-        again(new, true, NameRule::Subdomain, errors);
         slice_kind_and_ports(new, errors);
         if !same(new.get("endpoints").value, old.get("endpoints").value) {
             slice_endpoints(new, errors);

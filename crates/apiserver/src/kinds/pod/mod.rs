@@ -16,7 +16,7 @@ mod status;
 pub mod totals;
 mod update;
 pub mod volumes;
-mod warnings;
+pub mod warnings;
 
 pub use resize::{prepare_resize, validate_resize};
 pub use update::{prepare_ephemeral_containers, validate_ephemeral_containers};

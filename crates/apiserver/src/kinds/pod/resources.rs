@@ -81,7 +81,7 @@ pub fn resource_name(at: &At<'_>, name: &str, errors: &mut Errors) -> bool {
     true
 }
 
-fn container_resource_name(at: &At<'_>, name: &str, errors: &mut Errors) {
+pub fn container_resource_name(at: &At<'_>, name: &str, errors: &mut Errors) {
     resource_name(at, name, errors);
     if !name.contains('/') {
         if !["cpu", "memory", "ephemeral-storage"].contains(&name) && !is_huge_page(name) {

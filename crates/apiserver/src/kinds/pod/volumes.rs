@@ -8,7 +8,7 @@ use crate::kinds::quantity::Quantity;
 use crate::kinds::storage;
 
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-const HOST_PATH_TYPES: &[&str] = &[
+pub const HOST_PATH_TYPES: &[&str] = &[
     "",
     "BlockDevice",
     "CharDevice",

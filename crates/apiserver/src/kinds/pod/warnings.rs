@@ -22,7 +22,7 @@ const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-const DEPRECATED_VOLUMES: &[(&str, &str, &str)] = &[
+pub const DEPRECATED_VOLUMES: &[(&str, &str, &str)] = &[
     (
         "photonPersistentDisk",
         "photonPersistentDisk",

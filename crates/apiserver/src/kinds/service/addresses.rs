@@ -306,8 +306,7 @@ fn node_ports(
         let given = if wanted != 0 && held.contains(&wanted) {
             Ok(wanted)
         } else {
-            let request = u16::try_from(wanted).ok().filter(|port| *port != 0);
-            addresses.port(request).map(i64::from)
+            addresses.port(requested_port(wanted)).map(i64::from)
         };
         match given {
             Ok(given) => {
@@ -327,6 +326,11 @@ fn node_ports(
     Ok(())
 }
 
+/// Zero asks for any. What is no port at all is asked for as one that nobody gives.
+fn requested_port(wanted: i64) -> Option<u16> {
+    (wanted != 0).then(|| u16::try_from(wanted).unwrap_or(u16::MAX))
+}
+
 fn health_check_port(
     service: &mut Value,
     old: Option<&Value>,
@@ -337,10 +341,9 @@ fn health_check_port(
         return Ok(());
     }
     let wanted = field(service, &["spec", "healthCheckNodePort"])
-        .as_u64()
+        .as_i64()
         .unwrap_or_default();
-    let request = u16::try_from(wanted).ok().filter(|port| *port != 0);
-    match addresses.port(request) {
+    match addresses.port(requested_port(wanted)) {
         Ok(port) => {
             service["spec"]["healthCheckNodePort"] = json!(port);
             Ok(())

@@ -8,6 +8,7 @@ use crate::kinds::at::{At, Errors, IMMUTABLE, carry, field, same, text};
 use crate::kinds::core::again;
 use crate::kinds::diff;
 use crate::kinds::names::{self, NameRule};
+use crate::kinds::pod::warnings::DEPRECATED_VOLUMES;
 use crate::kinds::pod::{scheduling, volumes};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::Rules;
@@ -25,6 +26,15 @@ pub(in crate::kinds) static VOLUME: Rules = Rules {
         let mut out = Vec::new();
         if text(volume, &["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
             out.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
+        }
+        // Of persistent volumes, nobody warns of these two.
+        let sources = DEPRECATED_VOLUMES
+            .iter()
+            .filter(|(name, ..)| !["flocker", "quobyte"].contains(name));
+        for (name, shown, why) in sources {
+            if !field(volume, &["spec", name]).is_null() {
+                out.push(format!("spec.{shown}: {why}"));
+            }
         }
         out
     },
@@ -104,6 +114,11 @@ pub fn spec(spec: &At<'_>, inline: bool, errors: &mut Errors) {
             continue;
         }
         found = true;
+        // The original calls one of them by another name here.
+        let at = match *name {
+            "gcePersistentDisk" => at.reported_at(&spec.get("persistentDisk")),
+            _ => at,
+        };
         source(name, &at, &affinity, errors);
     }
     if !found {
@@ -158,6 +173,32 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
                 errors.required(&at.get("path"), "");
             } else {
                 volumes::no_backsteps(&at.get("path"), errors);
+            }
+            errors.optional_choice(&at.get("type"), volumes::HOST_PATH_TYPES);
+        }
+        "storageos" => {
+            legacy_source(name, at, errors);
+            let secret = at.get("secretRef");
+            if secret.is_set() {
+                for part in ["name", "namespace"] {
+                    errors.non_empty(&secret.get(part));
+                }
+            }
+        }
+        "gcePersistentDisk" => {
+            legacy_source(name, at, errors);
+            let partition = at.get("partition");
+            if !(0..=255).contains(&partition.number()) {
+                let why = "must be between 1 and 255, inclusive";
+                errors.invalid(&partition, partition.number(), why);
+            }
+        }
+        "glusterfs" => {
+            legacy_source(name, at, errors);
+            let namespace = at.get("endpointsNamespace");
+            if namespace.is_set() && namespace.is_empty() {
+                let why = "if the endpointnamespace is set, it must be a valid namespace name";
+                errors.invalid(&namespace, "", why);
             }
         }
         "nfs" => {
@@ -243,23 +284,90 @@ pub fn legacy_source(name: &str, at: &At<'_>, errors: &mut Errors) {
         }
     }
     match name {
-        "fc" if at.get("targetWWNs").is_empty() == at.get("wwids").is_empty() => errors.required(
-            &at.get("targetWWNs"),
-            "must specify either targetWWNs or wwids, but not both",
-        ),
-        "flocker" if at.get("datasetName").is_empty() && at.get("datasetUUID").is_empty() => {
-            errors.required(at, "one of datasetName and datasetUUID is required");
+        "fc" => fibre_channel(at, errors),
+        "flocker" => {
+            let (name, id) = (at.get("datasetName"), at.get("datasetUUID"));
+            if name.is_empty() && id.is_empty() {
+                errors.required(at, "one of datasetName and datasetUUID is required");
+            }
+            if !name.is_empty() && !id.is_empty() {
+                let why = "datasetName and datasetUUID can not be specified simultaneously";
+                errors.invalid(at, "resource", why);
+            }
+            if name.text().contains('/') {
+                errors.invalid(&name, name.text(), "must not contain '/'");
+            }
         }
-        "azureDisk"
-            if !at.get("diskURI").text().starts_with("https://")
-                && at.get("kind").text() != "Managed" =>
-        {
-            errors.not_supported(
-                &at.get("diskURI"),
-                &["https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"],
-            )
+        "azureDisk" => {
+            let uri = at.get("diskURI");
+            let (start, form) = match at.get("kind").text() {
+                "Managed" => (
+                    "/subscriptions",
+                    "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",
+                ),
+                _ => (
+                    "https://",
+                    "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",
+                ),
+            };
+            if !uri.text().starts_with(start) {
+                errors.not_supported(&uri, &[form]);
+            }
+        }
+        "iscsi" => iscsi(at, errors),
+        "quobyte" => {
+            let registry = at.get("registry");
+            let is_pair = |one: &str| one.rsplit_once(':').is_some();
+            if !registry.is_empty() && !registry.text().split(',').all(is_pair) {
+                let why = "must be a host:port pair or multiple pairs separated by commas";
+                errors.invalid(&registry, registry.text(), why);
+            }
         }
         _ => {}
+    }
+}
+
+fn fibre_channel(at: &At<'_>, errors: &mut Errors) {
+    let (targets, ids, lun) = (at.get("targetWWNs"), at.get("wwids"), at.get("lun"));
+    if targets.is_empty() && ids.is_empty() {
+        errors.required(
+            &targets,
+            "must specify either targetWWNs or wwids, but not both",
+        );
+    }
+    if !targets.is_empty() && !ids.is_empty() {
+        let why = "targetWWNs and wwids can not be specified simultaneously";
+        errors.invalid(&targets, targets.value.clone(), why);
+    }
+    if targets.is_empty() {
+        return;
+    }
+    if lun.is_set() {
+        unit_number(&lun, errors);
+    } else {
+        errors.required(&lun, "lun is required if targetWWNs is specified");
+    }
+}
+
+fn iscsi(at: &At<'_>, errors: &mut Errors) {
+    let name = at.get("iqn");
+    let is_name = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|start| name.text().starts_with(start));
+    if !name.is_empty() && !is_name {
+        errors.invalid(&name, name.text(), "must be valid format");
+    }
+    unit_number(&at.get("lun"), errors);
+    let asks = ["chapAuthDiscovery", "chapAuthSession"];
+    let secret = at.get("secretRef");
+    if asks.iter().any(|one| at.get(one).flag()) && !secret.is_set() {
+        errors.required(&secret, "");
+    }
+}
+
+fn unit_number(lun: &At<'_>, errors: &mut Errors) {
+    if !(0..=255).contains(&lun.number()) {
+        errors.invalid(lun, lun.number(), "must be between 0 and 255, inclusive");
     }
 }
 

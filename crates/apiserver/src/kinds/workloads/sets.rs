@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::strategy::{at_most_all, bad_strategy, int_or_percent, share, shown_strategy};
+use super::strategy::{at_most_all, bad_strategy, int_or_percent, share, shown_set_strategy};
 use super::{kept_running, mismatch, picks_template, selector_and_template};
 use crate::kinds::at::{At, Errors, text};
 use crate::kinds::{metadata, names, pod, shown, storage};
@@ -45,7 +45,7 @@ pub(super) fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
         }
         _ => errors.invalid_shown(
             &strategy,
-            &shown_strategy(&strategy),
+            &shown_set_strategy(&strategy),
             "must be 'RollingUpdate' or 'OnDelete'",
         ),
     }
@@ -112,11 +112,16 @@ pub(super) fn add_claims(template: &mut Value, claims: &At<'_>) {
 pub(super) fn daemon_set(set: &At<'_>, errors: &mut Errors) {
     let spec = set.get("spec");
     let selector = spec.get("selector");
-    metadata::selector(&selector, errors);
+    let mut own = Errors::default();
+    metadata::selector(&selector, &mut own);
+    let makes_sense = own.is_empty();
+    errors.0.extend(own.0);
     let template = spec.get("template");
     let labels = template.dig(&["metadata", "labels"]);
     // Without a selector, nothing is picked.
-    let picks = if selector.is_set() {
+    let picks = if !makes_sense {
+        None
+    } else if selector.is_set() {
         metadata::selects(selector.value, labels.value)
     } else {
         Some(false)

@@ -2,7 +2,7 @@
 
 use crate::field::{FieldError, Problem, quote};
 use crate::kinds::at::{At, Errors};
-use crate::kinds::names;
+use crate::kinds::{names, shown};
 
 /// Kubernetes shows a strategy in its internal form.
 pub(super) fn bad_strategy(strategy: &At<'_>, allowed: &[&str], errors: &mut Errors) {
@@ -20,6 +20,20 @@ pub(super) fn shown_strategy(strategy: &At<'_>) -> String {
     let inner = if rolling.is_set() {
         let fields = ["partition", "maxUnavailable", "maxSurge"];
         shown_rolling(&rolling, &fields)
+    } else {
+        "null".to_owned()
+    };
+    let kind = quote(strategy.get("type").text());
+    format!("{{\"Type\":{kind},\"RollingUpdate\":{inner}}}")
+}
+
+/// Of a stateful set, where what is not said about unavailable pods is shown too.
+pub(super) fn shown_set_strategy(strategy: &At<'_>) -> String {
+    let rolling = strategy.get("rollingUpdate");
+    let inner = if rolling.is_set() {
+        let [partition, unavailable] =
+            ["partition", "maxUnavailable"].map(|name| rolling.get(name).value);
+        shown::fields(&[("Partition", partition), ("MaxUnavailable", unavailable)])
     } else {
         "null".to_owned()
     };
