@@ -9,7 +9,7 @@ use plimsoll_containers::{Change, Health, Identity, Namespace};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
-use plimsoll_observe::events::{EventStore, Limits};
+use plimsoll_observe::events::{EventStore, EventType, Limits, Query};
 use plimsoll_observe::exposition::{Dialect, Exporter, LabelPolicy};
 use plimsoll_observe::machine::{Fixed, MachineState};
 use plimsoll_observe::oom::OomCounters;
@@ -291,6 +291,44 @@ fn an_on_demand_pass_reads_only_what_is_stale() {
         let usage = "container_memory_usage_bytes{id=\"/a\"}";
         rig.check(&[&format!("{usage} {expected} ")], &[]);
     }
+}
+
+#[test]
+fn a_creation_is_told_with_the_time_that_the_runtime_says() {
+    let mut rig = Rig::new(Config::default());
+    for cgroup in ["a", "b", "c", "d"] {
+        rig.write(cgroup, "memory.current", "1\n");
+    }
+    rig.appear("/a", true);
+    rig.appear("/b", true);
+    rig.appear("/c", true);
+    assert_eq!(rig.observer.events.added(), 0);
+    rig.apply(Change::Identified {
+        path: "/a".into(),
+        identity: identity("web-0"),
+    });
+    rig.apply(Change::Unclaimed { path: "/b".into() });
+    rig.apply(Change::Vanished {
+        path: "/c".into(),
+        exit_code: None,
+    });
+    rig.appear("/d", false);
+    rig.run(Duration::from_secs(5));
+    let created = rig.observer.events.query(&Query {
+        types: vec![EventType::ContainerCreation],
+        container: "/".to_owned(),
+        subcontainers: true,
+        start: None,
+        end: None,
+        most: None,
+    });
+    let mut names: Vec<&str> = created.iter().map(|e| e.container.as_ref()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["/a", "/b", "/c", "/d"]);
+    let told = created
+        .iter()
+        .find(|event| event.container.as_ref() == "/a");
+    assert_eq!(told.unwrap().at, Timestamp::from_secs(5));
 }
 
 #[test]

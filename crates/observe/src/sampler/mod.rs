@@ -215,12 +215,10 @@ impl Sampler {
             state.visible = !awaiting;
             state.identity = identity;
         }
-        let created = self.collector.read_spec(&mut tracked, now);
-        self.observer.events.add(Event {
-            container: Arc::clone(&path),
-            at: created,
-            detail: Detail::ContainerCreation,
-        });
+        self.collector.read_spec(&mut tracked, now);
+        if !awaiting {
+            announce(&mut tracked, &self.observer);
+        }
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.tracked[slot] = Some(tracked);
@@ -258,6 +256,7 @@ impl Sampler {
             state.identity = Some(identity);
             state.visible = true;
             drop(state);
+            announce(tracked, &self.observer);
             self.observer.store.touch();
         }
     }
@@ -270,6 +269,7 @@ impl Sampler {
             && tracked.hidden_until.take().is_some()
         {
             tracked.container.lock().visible = true;
+            announce(tracked, &self.observer);
             self.observer.store.touch();
         }
     }
@@ -279,7 +279,8 @@ impl Sampler {
         let Some(slot) = self.by_path.remove(path) else {
             return;
         };
-        if let Some(tracked) = self.tracked[slot].take() {
+        if let Some(mut tracked) = self.tracked[slot].take() {
+            announce(&mut tracked, &self.observer);
             self.collector.close(&tracked);
         }
         self.free.push(slot);
@@ -382,6 +383,7 @@ impl Sampler {
         if tracked.hidden_until.is_some_and(|until| now >= until) {
             tracked.hidden_until = None;
             tracked.container.lock().visible = true;
+            announce(tracked, &self.observer);
             self.observer.store.touch();
         }
         self.collector.complete(tracked);
@@ -468,6 +470,18 @@ impl Sampler {
             .as_ref()
             .map(Tracked::sources)
             .unwrap_or_default()
+    }
+}
+
+/// Tells once that a container was made: when its runtime has said at what time, or nobody is to be waited for.
+fn announce(tracked: &mut Tracked, observer: &Observer) {
+    if !std::mem::replace(&mut tracked.announced, true) {
+        let at = tracked.container.lock().created();
+        observer.events.add(Event {
+            container: Arc::clone(tracked.container.path()),
+            at,
+            detail: Detail::ContainerCreation,
+        });
     }
 }
 
