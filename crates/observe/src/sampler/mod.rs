@@ -6,6 +6,7 @@
 mod budget;
 mod collect;
 mod hardware;
+mod line;
 mod machine;
 mod tracked;
 
@@ -13,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::events::{Detail, Event};
 use crate::{GroupSet, Observer, PassRequest};
 pub use budget::Budget;
 use collect::Collector;
+use line::Line;
 use tracked::Tracked;
 
 #[derive(Debug, Clone)]
@@ -537,33 +539,42 @@ pub fn spawn(sampler: Sampler) -> std::io::Result<Handle> {
     })
 }
 
+/// Changes are taken in at least for this long at a time, however late samples are.
+const CHANGES_AT_LEAST: Duration = Duration::from_millis(20);
+
 fn run(mut sampler: Sampler, receiver: &Receiver<Message>) {
     let clock: Clock = sampler.observer.clock.clone();
+    let mut line = Line::default();
     loop {
         let next = sampler.run_due(clock.monotonic());
-        let wait = next.map_or(Duration::from_secs(3600), |at| {
-            at.saturating_sub(clock.monotonic())
-        });
-        let mut message = match receiver.recv_timeout(wait) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
+        let now = clock.monotonic();
+        let wait = match line.is_empty() {
+            true => next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now)),
+            false => Duration::ZERO,
         };
+        let mut message = receiver.recv_timeout(wait);
         // Everything that has piled up, before the next reading: a storm of short-lived cgroups is mostly over by now.
-        while let Some(received) = message {
-            match received {
-                Message::Change(change) => sampler.apply(change, clock.monotonic()),
-                Message::Pass(request) => sampler.pass(request, clock.monotonic()),
-                Message::Sources(path, reply) => {
+        loop {
+            match message {
+                Ok(Message::Change(change)) => line.push(change),
+                Ok(Message::Pass(request)) => sampler.pass(request, clock.monotonic()),
+                Ok(Message::Sources(path, reply)) => {
                     let _ = reply.send(sampler.sources(&path));
                 }
-                Message::Stop => return,
+                Err(RecvTimeoutError::Timeout) => break,
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
-            message = match receiver.try_recv() {
-                Ok(more) => Some(more),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => return,
-            };
+            message = receiver.recv_timeout(Duration::ZERO);
+        }
+        // No storm keeps the others from their samples.
+        let now = clock.monotonic();
+        let until = next.map_or(Duration::MAX, |at| at.max(now + CHANGES_AT_LEAST));
+        while let Some(change) = line.next() {
+            let now = clock.monotonic();
+            sampler.apply(change, now);
+            if now >= until {
+                break;
+            }
         }
     }
 }
