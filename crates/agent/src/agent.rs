@@ -99,7 +99,7 @@ impl Config {
             runtimes: self.runtimes.clone(),
             env_whitelist: self.env_whitelist.clone(),
             rescan_interval: self.rescan,
-            ..plimsoll_containers::Config::new(world.root.clone(), hierarchies.clone())
+            ..plimsoll_containers::Config::new(hierarchies.clone())
         };
         let board = Board::default();
         let memory = self.memory.clone().map(|mut config| {
@@ -135,8 +135,10 @@ impl Config {
     fn watched(&self) -> Vec<Controller> {
         use Controller::{Blkio, Cpu, Cpuacct, Cpuset, Devices, Hugetlb, Memory, PerfEvent, Pids};
         let on = |group, controller| self.groups.has(group).then_some(controller);
-        let always = [Cpu, Cpuacct, Memory, Devices];
         let by_group = [
+            on(Group::Cpu, Cpu),
+            on(Group::Cpu, Cpuacct),
+            on(Group::Memory, Memory),
             on(Group::DiskIo, Blkio),
             on(Group::PerfEvent, PerfEvent),
             on(Group::Process, Pids),
@@ -144,7 +146,7 @@ impl Config {
             on(Group::Hugetlb, Hugetlb),
         ];
         let by_group = by_group.into_iter().flatten();
-        always.into_iter().chain(by_group).collect()
+        std::iter::once(Devices).chain(by_group).collect()
     }
 
     /// One line a person can check at a glance: what will be seen, and what this machine does not offer.
@@ -196,6 +198,7 @@ impl Agent {
             self.config.groups,
             self.config.id_files.clone(),
             self.config.kubelet_dir.clone(),
+            self.containers.counters().runtimes.clone(),
         );
         let surroundings = surroundings::spawn(
             surroundings,

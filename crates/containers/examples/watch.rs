@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .init();
     let root = HostRoot::detect();
     let hierarchies = Hierarchies::detect(&root, &mut ReadBuf::default())?;
-    let mut config = Config::new(root, hierarchies);
+    let mut config = Config::new(hierarchies);
     config.env_whitelist = vec!["PATH".to_owned()];
     for argument in std::env::args().skip(1) {
         config.runtimes.push(endpoint(&argument)?);

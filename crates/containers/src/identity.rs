@@ -71,8 +71,9 @@ pub struct Identity {
     /// False where the container lives in another's network namespace, whose figures would be counted twice.
     pub owns_network: bool,
     pub health: Health,
-    /// The writable layer, where its bytes can be counted.
+    /// The writable layer as the runtime names it: a directory of the machine, wherever that is mounted for us.
     pub writable_layer: Option<PathBuf>,
+    /// Where it keeps the container's log, likewise.
     pub log_dir: Option<PathBuf>,
 }
 
@@ -80,6 +81,11 @@ impl Identity {
     /// The name on the `name` label.
     pub fn name(&self) -> &str {
         self.aliases.first().map_or("", String::as_str)
+    }
+
+    /// What a container writes is shown with its figures, but for containerd's: there the original shows none.
+    pub fn shows_files(&self) -> bool {
+        self.namespace != Namespace::Containerd
     }
 
     pub fn label(&self, key: &str) -> &str {

@@ -218,6 +218,14 @@ impl Client {
         Ok(format!("{name}://{}", version.trim_start_matches('v')))
     }
 
+    /// Where Docker keeps its images.
+    pub fn docker_root(&self) -> Option<&Path> {
+        match self {
+            Self::Docker(client) => client.docker_root(),
+            Self::Containerd(_) | Self::Cri(_) => None,
+        }
+    }
+
     /// Follows the event stream until it ends. `Unsupported`: there is none.
     pub async fn follow(&self, each: impl FnMut(Event) + Send) -> Result<(), RuntimeError> {
         match self {
@@ -233,8 +241,6 @@ impl Client {
 pub(crate) struct Options {
     /// Prefixes of the environment variables that are exported.
     pub env_whitelist: Vec<String>,
-    /// Where the machine's files are, for the directories that runtimes name.
-    pub root: plimsoll_host::HostRoot,
 }
 
 impl Options {
@@ -273,6 +279,8 @@ pub struct Counters {
     pub events: AtomicU64,
     /// What the last one that was connected called itself, `containerd://2.1.4`; empty before.
     pub version: Mutex<String>,
+    /// The directory in which the last Docker that was connected keeps its images.
+    pub docker_root: Mutex<Option<PathBuf>>,
 }
 
 impl Counters {
@@ -308,7 +316,6 @@ mod tests {
     fn whitelisted_variables() {
         let options = Options {
             env_whitelist: vec![String::new(), "APP_".to_owned()],
-            root: plimsoll_host::HostRoot::new("/"),
         };
         let vars = [
             "APP_NAME=x=y",

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use plimsoll_host::Clock;
 use plimsoll_host::cgroup::Hierarchies;
-use plimsoll_host::{Clock, HostRoot};
 use tokio::sync::watch;
 
 use crate::discovery::{self, Discovery, Intervals, Nobody, Wake};
@@ -21,7 +21,6 @@ const MOST_RUNTIMES: usize = 32;
 
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub root: HostRoot,
     pub hierarchies: Hierarchies,
     pub clock: Clock,
     /// Not applied here: a consumer asks them, because only it knows when a container's name may still come.
@@ -46,9 +45,8 @@ pub enum BuildError {
 
 impl Config {
     /// The original's intervals, and no runtimes.
-    pub fn new(root: HostRoot, hierarchies: Hierarchies) -> Self {
+    pub fn new(hierarchies: Hierarchies) -> Self {
         Self {
-            root,
             hierarchies,
             clock: Clock::Real,
             rules: Rules::default(),
@@ -100,13 +98,16 @@ pub struct Containers {
 }
 
 impl Containers {
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Starts the discovery thread, and on `tokio` the tasks that talk to runtimes. The receiver is handed out once.
     pub fn spawn(
         self,
         tokio: &tokio::runtime::Handle,
     ) -> std::io::Result<(Handle, Receiver<Change>)> {
         let Config {
-            root,
             hierarchies,
             clock,
             rules,
@@ -115,10 +116,7 @@ impl Containers {
             rescan_interval,
             poll_interval,
         } = self.config;
-        let options = Options {
-            env_whitelist,
-            root,
-        };
+        let options = Options { env_whitelist };
         let intervals = Intervals {
             rescan: rescan_interval,
             poll: poll_interval,

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use plimsoll_containers::runtime::Endpoint;
 use plimsoll_containers::{Change, Config, Handle, Namespace};
-use plimsoll_host::HostRoot;
 use plimsoll_host::cgroup::Hierarchies;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
@@ -114,7 +113,7 @@ impl Rig {
         let tokio = Runtime::new().unwrap();
         prepare(&tokio, dir.path());
         let trees = Hierarchies::v2(dir.path().join("cgroup"));
-        let mut config = Config::new(HostRoot::new("/"), trees);
+        let mut config = Config::new(trees);
         config.runtimes = endpoints(dir.path());
         let built = config.build().unwrap();
         let (handle, changes) = built.spawn(tokio.handle()).unwrap();

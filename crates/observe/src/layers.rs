@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use plimsoll_containers::{CgroupPath, Identity};
-use plimsoll_host::fs::{ImageStorage, Partitions, Prober, Walk, Walked, overlay_upper_dir};
+use plimsoll_host::fs::{
+    ImageStorage, Partitions, Prober, Walk, Walked, overlay_upper_dir, read_mounts, vfs_directory,
+};
 use plimsoll_host::{HostRoot, ReadBuf, Timestamp, read_file};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -174,7 +176,7 @@ impl Layers {
         let whose = Whose::Container(Arc::clone(path));
         let dir = match (&identity.writable_layer, identity.pid) {
             (Some(layer), _) => Some(layer.clone()),
-            (None, Some(pid)) => self.overlay_of(pid),
+            (None, Some(pid)) => self.layer_of(pid),
             (None, None) => None,
         };
         let Some(dir) = dir else {
@@ -238,7 +240,6 @@ impl Layers {
             base_usage: base.bytes,
             // The original says "inodes used" here, and clients read it so.
             inodes: base.inodes,
-            has_inodes: 1,
             ..Filesystem::default()
         };
         Layer {
@@ -248,10 +249,11 @@ impl Layers {
     }
 
     /// What the runtime does not tell, the container's own mount table does.
-    fn overlay_of(&mut self, pid: u32) -> Option<PathBuf> {
+    fn layer_of(&mut self, pid: u32) -> Option<PathBuf> {
+        let machine = read_mounts(&self.root, &mut self.buf).unwrap_or_default();
         let table = self.root.proc(format!("{pid}/mountinfo"));
         let text = read_file(&table, &mut self.buf).ok().flatten()?;
-        overlay_upper_dir(text)
+        overlay_upper_dir(text).or_else(|| vfs_directory(text, &machine))
     }
 
     fn device_of(&mut self, dir: &Path) -> (String, u64) {

@@ -147,6 +147,16 @@ impl MachineState {
         self.layers.read().get(path).copied()
     }
 
+    /// The layer as a row of the container's sample: with what the disk below it did, for everybody on it.
+    pub fn layer_row(&self, path: &str) -> Option<Filesystem> {
+        let mut row = self.layer(path)?.usage;
+        let all = self.filesystems.read();
+        if let Some(below) = all.iter().find(|below| below.device == row.device) {
+            row.disk = below.disk;
+        }
+        Some(row)
+    }
+
     pub fn set_layer(&self, path: CgroupPath, layer: Layer) {
         self.layers.write().insert(path, layer);
     }
@@ -166,5 +176,36 @@ impl MachineState {
 
     pub fn retain_pod_disks(&self, keep: impl Fn(&str) -> bool) {
         self.pod_disks.write().retain(|uid, _| keep(uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_host::fs::DiskCounters;
+
+    use super::*;
+    use crate::Symbol;
+
+    #[test]
+    fn a_layer_shows_the_disk_that_it_lies_on() {
+        let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
+        let on = |device: &str, usage, reads_completed| Filesystem {
+            device: Symbol::new(device),
+            usage,
+            disk: DiskCounters {
+                reads_completed,
+                ..DiskCounters::default()
+            },
+            ..Filesystem::default()
+        };
+        let disks = vec![on("/dev/sda", 100, 7), on("/dev/sdb", 200, 8)];
+        state.set_filesystems(disks, Vec::new());
+        let layer = Layer {
+            usage: on("/dev/sdb", 5, 0),
+            logs: None,
+        };
+        state.set_layer("/docker/a".into(), layer);
+        assert_eq!(state.layer_row("/docker/a"), Some(on("/dev/sdb", 5, 8)));
+        assert_eq!(state.layer_row("/docker/b"), None);
     }
 }

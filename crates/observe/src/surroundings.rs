@@ -9,8 +9,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use plimsoll_containers::runtime;
 use plimsoll_host::fs::{
-    DiskRow, FsUsage, ImageStorage, Partitions, Prober, filesystem_uuids, find_disk,
+    DiskRow, DockerStorage, FsUsage, ImageStorage, Partitions, Prober, filesystem_uuids, find_disk,
     read_diskstats, statfs,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
@@ -35,6 +36,8 @@ pub struct Surroundings {
     groups: GroupSet,
     id_files: IdFiles,
     kubelet_dir: PathBuf,
+    runtimes: Vec<Arc<runtime::Counters>>,
+    /// Where they keep images, as of the last look at the mounts.
     storage: ImageStorage,
     prober: Prober,
     partitions: Partitions,
@@ -53,9 +56,11 @@ impl Surroundings {
         groups: GroupSet,
         id_files: IdFiles,
         kubelet_dir: PathBuf,
+        runtimes: Vec<Arc<runtime::Counters>>,
     ) -> Self {
         Self {
             kubelet_dir,
+            runtimes,
             id_files,
             root,
             machine,
@@ -71,8 +76,26 @@ impl Surroundings {
         }
     }
 
+    /// Where runtimes keep images, as far as they have told by now.
+    fn image_storage(&self) -> ImageStorage {
+        let mut roots = self.runtimes.iter().filter_map(|runtime| {
+            let root = runtime.docker_root.lock();
+            root.as_ref()?.to_str().map(str::to_owned)
+        });
+        ImageStorage {
+            docker: roots.next().map(|root| DockerStorage { root, pool: None }),
+            crio: None,
+        }
+    }
+
+    /// Whether a mount has become somebody's place for images since the table was read.
+    fn storage_moved(&self) -> bool {
+        self.image_storage() != self.storage
+    }
+
     /// Reads the mount table again.
     pub fn refresh_mounts(&mut self) {
+        self.storage = self.image_storage();
         match Partitions::read(&self.root, &self.storage, &mut self.buf) {
             Ok(partitions) => self.partitions = partitions,
             Err(error) => {
@@ -259,7 +282,7 @@ fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        if mounts_at.elapsed() >= MOUNTS_EVERY {
+        if mounts_at.elapsed() >= MOUNTS_EVERY || surroundings.storage_moved() {
             surroundings.refresh_mounts();
             mounts_at = Instant::now();
         }
@@ -270,5 +293,43 @@ fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<
         let started = Instant::now();
         surroundings.refresh_filesystems();
         pause = intervals.filesystems.max(started.elapsed() * SHARE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_host::Clock;
+
+    use super::*;
+    use crate::machine::Fixed;
+
+    #[test]
+    fn the_place_of_images_is_labelled_once_docker_has_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = HostRoot::new(dir.path());
+        std::fs::create_dir_all(root.proc("1")).unwrap();
+        let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n";
+        std::fs::write(root.proc("1/mountinfo"), mounts).unwrap();
+        let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
+        let docker = Arc::new(runtime::Counters::default());
+        let mut surroundings = Surroundings::new(
+            root,
+            Arc::new(state),
+            Arc::new(Store::new(Duration::from_secs(1))),
+            GroupSet::EMPTY.with(Group::Disk),
+            IdFiles::default(),
+            PathBuf::new(),
+            vec![Arc::clone(&docker)],
+        );
+        let labels = |surroundings: &mut Surroundings| {
+            surroundings.refresh_mounts();
+            surroundings.refresh_filesystems();
+            surroundings.machine.storage()[0].labels.clone()
+        };
+        assert_eq!(labels(&mut surroundings), ["root"]);
+        *docker.docker_root.lock() = Some(PathBuf::from("/var/lib/docker"));
+        assert!(surroundings.storage_moved());
+        assert_eq!(labels(&mut surroundings), ["root", "docker-images"]);
+        assert!(!surroundings.storage_moved());
     }
 }

@@ -1,15 +1,15 @@
 //! The sampling round on a fixture tree, with a clock that only moves when told to.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_containers::{Change, Health, Identity, Namespace};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
-use plimsoll_observe::events::{EventStore, Limits};
+use plimsoll_observe::events::{EventStore, EventType, Limits, Query};
 use plimsoll_observe::exposition::{Dialect, Exporter, LabelPolicy};
 use plimsoll_observe::machine::{Fixed, MachineState};
 use plimsoll_observe::oom::OomCounters;
@@ -291,6 +291,49 @@ fn an_on_demand_pass_reads_only_what_is_stale() {
         let usage = "container_memory_usage_bytes{id=\"/a\"}";
         rig.check(&[&format!("{usage} {expected} ")], &[]);
     }
+}
+
+#[test]
+fn a_creation_is_told_with_the_time_that_the_runtime_says() {
+    let mut rig = Rig::new(Config::default());
+    for cgroup in ["a", "b", "c", "d"] {
+        rig.write(cgroup, "memory.current", "1\n");
+    }
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listener = Arc::clone(&told);
+    let creations = Query {
+        types: vec![EventType::ContainerCreation],
+        container: "/".to_owned(),
+        subcontainers: true,
+        start: None,
+        end: None,
+        most: None,
+    };
+    rig.observer.events.subscribe(creations, move |event| {
+        let told = (event.container.to_string(), event.at);
+        listener.lock().unwrap().push(told);
+        true
+    });
+    rig.appear("/a", true);
+    rig.appear("/b", true);
+    rig.appear("/c", true);
+    assert_eq!(*told.lock().unwrap(), []);
+    rig.apply(Change::Identified {
+        path: "/a".into(),
+        identity: identity("web-0"),
+    });
+    let expected = ("/a".to_owned(), Timestamp::from_secs(5));
+    assert_eq!(*told.lock().unwrap(), [expected]);
+    rig.apply(Change::Unclaimed { path: "/b".into() });
+    rig.apply(Change::Vanished {
+        path: "/c".into(),
+        exit_code: None,
+    });
+    rig.appear("/d", false);
+    rig.run(Duration::from_secs(5));
+    let told = told.lock().unwrap();
+    let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["/a", "/b", "/c", "/d"]);
 }
 
 #[test]

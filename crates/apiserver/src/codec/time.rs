@@ -1,29 +1,16 @@
 //! Points in time as Kubernetes writes and reads them.
 
 use jiff::Timestamp;
+use plimsoll_ground::rest::moment::{self, Layout};
 
 /// RFC 3339 in, whole seconds in UTC out: `2026-01-02T15:04:05Z`. The error is Go's text.
 pub fn seconds(text: &str) -> Result<String, String> {
-    Ok(show_seconds(parse(text, "2006-01-02T15:04:05Z07:00")?))
+    Ok(show_seconds(moment::parse(text, Layout::Seconds)?))
 }
 
 /// As [`seconds`], but exactly six digits of fraction in and out.
 pub fn micros(text: &str) -> Result<String, String> {
-    const LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
-    let fraction = text.split_once('.').map_or(0, |(_, rest)| {
-        rest.bytes().take_while(u8::is_ascii_digit).count()
-    });
-    if fraction != 6 && parse(text, LAYOUT).is_ok() {
-        let rest = text.get(19..).unwrap_or_default();
-        return Err(format!(
-            "parsing time {} as {}: cannot parse {} as {}",
-            crate::field::quote(text),
-            crate::field::quote(LAYOUT),
-            crate::field::quote(rest),
-            crate::field::quote(".000000")
-        ));
-    }
-    Ok(show_micros(parse(text, LAYOUT)?))
+    Ok(show_micros(moment::parse(text, Layout::Micros)?))
 }
 
 pub fn show_seconds(time: Timestamp) -> String {
@@ -32,72 +19,6 @@ pub fn show_seconds(time: Timestamp) -> String {
 
 pub fn show_micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
-}
-
-/// What Go expects next at each point of the layout, for the complaint.
-const STEPS: [(&str, usize); 11] = [
-    ("2006", 4),
-    ("-", 1),
-    ("01", 2),
-    ("-", 1),
-    ("02", 2),
-    ("T", 1),
-    ("15", 2),
-    (":", 1),
-    ("04", 2),
-    (":", 1),
-    ("05", 2),
-];
-
-fn parse(text: &str, layout: &str) -> Result<Timestamp, String> {
-    let complain = |rest: &str, step: &str| {
-        format!(
-            "parsing time {} as {}: cannot parse {} as {}",
-            crate::field::quote(text),
-            crate::field::quote(layout),
-            crate::field::quote(rest),
-            crate::field::quote(step)
-        )
-    };
-    let mut rest = text;
-    for (step, width) in STEPS {
-        let Some(part) = rest.get(..width) else {
-            return Err(complain(rest, step));
-        };
-        let fits = match step {
-            "-" | "T" | ":" => part == step,
-            _ => part.bytes().all(|byte| byte.is_ascii_digit()),
-        };
-        if !fits {
-            return Err(complain(rest, step));
-        }
-        rest = &rest[width..];
-    }
-    let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
-    let zone_fits = zone == "Z"
-        || (zone.len() == 6 && zone.starts_with(['+', '-']) && zone.as_bytes()[3] == b':');
-    if !zone_fits {
-        return Err(complain(zone, "Z07:00"));
-    }
-    text.parse::<Timestamp>().map_err(|_| {
-        // Digits are there, but there is no such day or hour.
-        let field = |range: std::ops::Range<usize>| text[range].parse::<u32>().unwrap_or(99);
-        let part = if !(1..=12).contains(&field(5..7)) {
-            "month"
-        } else if field(11..13) > 23 {
-            "hour"
-        } else if field(14..16) > 59 {
-            "minute"
-        } else if field(17..19) > 59 {
-            "second"
-        } else {
-            "day"
-        };
-        format!(
-            "parsing time {}: {part} out of range",
-            crate::field::quote(text)
-        )
-    })
 }
 
 #[cfg(test)]

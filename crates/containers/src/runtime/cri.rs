@@ -3,7 +3,7 @@
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use plimsoll_host::Timestamp;
 use serde::Deserialize;
@@ -228,7 +228,7 @@ impl Cri {
             labels,
             created: timestamp(status.created_at),
             started: timestamp(status.started_at),
-            log_dir: log_path.map(|path| self.options.root.path(path)),
+            log_dir: log_path.map(PathBuf::from),
             ..self.blank(verbose)
         })
     }
@@ -268,7 +268,7 @@ impl Cri {
         let layer = spec
             .and_then(|spec| spec.root.as_ref()?.path.strip_suffix("/merged"))
             .filter(|_| self.namespace == Namespace::Crio)
-            .map(|dir| self.options.root.path(format!("{dir}/diff")));
+            .map(|dir| PathBuf::from(format!("{dir}/diff")));
         Identity {
             namespace: self.namespace,
             id: String::new(),

@@ -72,6 +72,11 @@ impl Docker {
         })
     }
 
+    /// `None`: this is Podman, whose directory the original takes no notice of.
+    pub(crate) fn docker_root(&self) -> Option<&Path> {
+        (self.namespace == Namespace::Docker).then_some(self.root_dir.as_path())
+    }
+
     pub(crate) async fn ping(&self) -> Result<(), RuntimeError> {
         self.version().await.map(|_| ())
     }
@@ -166,8 +171,8 @@ impl Docker {
             pid: u32::try_from(state.pid).ok().filter(|pid| *pid > 0),
             owns_network: !network_mode.starts_with("container:"),
             health: Health(state.health.map(|h| h.status).unwrap_or_default()),
-            writable_layer: upper.map(|dir| self.options.root.path(dir)),
-            log_dir: Some(self.options.root.path(self.log_dir(&found.id))),
+            writable_layer: upper.map(PathBuf::from),
+            log_dir: Some(self.log_dir(&found.id)),
             id: found.id,
         };
         match state.running {

@@ -73,6 +73,9 @@ impl Link {
             let error = match connecting.await {
                 Ok(Ok(client)) => {
                     self.counters.connects.fetch_add(1, Relaxed);
+                    if let Some(root) = client.docker_root() {
+                        *self.counters.docker_root.lock() = Some(root.to_owned());
+                    }
                     let session = Arc::new(Session::new(client));
                     if !self.report(Report::Up(Arc::clone(&session))) {
                         return;

@@ -7,6 +7,7 @@ pub mod field;
 pub mod fingerprint;
 pub mod golang;
 pub mod kept;
+pub mod moment;
 pub mod openapi;
 pub mod protobuf;
 pub mod request;

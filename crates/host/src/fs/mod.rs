@@ -14,7 +14,7 @@ pub use diskstats::{
     DeviceName, DiskCounters, DiskRow, find_disk, parse_diskstats, read_diskstats,
 };
 pub use local::LocalStorage;
-pub use mountinfo::{Mount, overlay_upper_dir, parse_mountinfo, read_mounts};
+pub use mountinfo::{Mount, overlay_upper_dir, parse_mountinfo, read_mounts, vfs_directory};
 pub use partitions::{
     CrioStorage, DockerStorage, FsKind, ImageStorage, Label, Partition, Partitions,
 };

@@ -1,6 +1,6 @@
 //! The mount table, `/proc/PID/mountinfo`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cgroup::hierarchy::unescape;
 use crate::parse::{self, Malformed};
@@ -57,6 +57,22 @@ pub fn overlay_upper_dir(mountinfo: &[u8]) -> Option<PathBuf> {
     })
 }
 
+/// The directory that a container of Docker's or Podman's `vfs` driver has as its `/`: a whole copy of its image, in a
+/// directory `vfs/dir/ID` of a file system that is mounted somewhere on the machine, too. `None`: its root is no such
+/// thing.
+pub fn vfs_directory(mountinfo: &[u8], machine: &[Mount]) -> Option<PathBuf> {
+    let of_container = parse::lines(mountinfo)
+        .filter_map(parse_line)
+        .find(|mount| mount.point == "/")?;
+    let directory = Path::new(&of_container.root);
+    directory.parent().filter(|all| all.ends_with("vfs/dir"))?;
+    machine.iter().find_map(|mount| {
+        let same = (mount.major, mount.minor) == (of_container.major, of_container.minor);
+        let below = directory.strip_prefix(&mount.root).ok()?;
+        same.then(|| Path::new(&mount.point).join(below))
+    })
+}
+
 /// The mounts of the observed machine, as of now.
 pub fn read_mounts(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<Mount>> {
     // Below another root the machine's table is that of its first process; our own shows the container's mounts.
@@ -87,6 +103,30 @@ mod tests {
             overlay_upper_dir(b"27 1 254:0 / / rw - ext4 /dev/vda rw\n"),
             None
         );
+    }
+
+    #[test]
+    fn directories_of_copied_images() {
+        let machine = parse_mountinfo(
+            b"27 1 254:0 / / rw - ext4 /dev/vda rw\n30 27 8:1 /srv /data rw - ext4 /dev/sda1 rw\n",
+        )
+        .unwrap();
+        let at = |line: &str| vfs_directory(line.as_bytes(), &machine);
+        assert_eq!(
+            at("131 63 254:0 /var/lib/docker/vfs/dir/ab / rw - ext4 /dev/vda rw\n"),
+            Some(PathBuf::from("/var/lib/docker/vfs/dir/ab"))
+        );
+        assert_eq!(
+            at("131 63 8:1 /srv/docker/vfs/dir/ab / rw - ext4 /dev/sda1 rw\n"),
+            Some(PathBuf::from("/data/docker/vfs/dir/ab"))
+        );
+        for other in [
+            "27 1 254:0 / / rw - ext4 /dev/vda rw\n",
+            "27 1 254:0 /snapshots/2/fs / rw - ext4 /dev/vda rw\n",
+            "27 1 8:2 /var/lib/docker/vfs/dir/ab / rw - ext4 /dev/sda2 rw\n",
+        ] {
+            assert_eq!(at(other), None, "{other}");
+        }
     }
 
     #[test]

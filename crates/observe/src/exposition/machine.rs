@@ -1,5 +1,7 @@
 //! The machine's families and the version line.
 
+use std::collections::BTreeSet;
+
 use plimsoll_host::machine::{Cache, MachineInfo};
 
 use super::families::Kind::Gauge;
@@ -142,7 +144,18 @@ fn caches(text: &mut Text, info: &MachineInfo, ids: &Ids<'_>) {
         Gauge,
         "CPU caches, by node, core, type and level; caches shared by a whole node have no core.",
     );
+    // A node may share several caches of one kind, by groups of cores: with these labels they are one series.
+    let mut written = BTreeSet::new();
     let mut cache = |node: &str, core: &str, cache: &Cache| {
+        let key = (
+            node.to_owned(),
+            core.to_owned(),
+            cache.level,
+            cache.kind.clone(),
+        );
+        if !written.insert(key) {
+            return;
+        }
         let level = cache.level.to_string();
         let labels = [
             ("core_id", core),
@@ -247,5 +260,36 @@ impl<'a> Ids<'a> {
         labels.extend_from_slice(more);
         labels.sort_unstable();
         labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_host::machine::Node;
+
+    use super::*;
+
+    #[test]
+    fn caches_of_one_kind_are_one_series() {
+        let shared = |id, size| Cache {
+            id,
+            size,
+            kind: "Unified".to_owned(),
+            level: 3,
+        };
+        let info = MachineInfo {
+            topology: vec![Node {
+                caches: vec![shared(0, 16), shared(1, 32)],
+                ..Node::default()
+            }],
+            ..MachineInfo::default()
+        };
+        let (_, page) = machine_families(&info, &Version::default(), false, true);
+        let page = String::from_utf8(page).unwrap();
+        let mut caches = page.lines().filter(|line| {
+            line.starts_with("machine_cpu_cache_capacity_bytes{") && line.contains("level=\"3\"")
+        });
+        assert!(caches.next().is_some_and(|line| line.contains("} 16")));
+        assert_eq!(caches.next(), None);
     }
 }

@@ -74,10 +74,7 @@ impl Snapshot {
     pub fn of(path: &CgroupPath, state: &State, range: &Range) -> Self {
         let is_root = path.as_ref() == "/";
         let with_disk = !state.sampled || state.latest.has(Group::Disk);
-        let has_layer = state
-            .identity
-            .as_ref()
-            .is_some_and(|i| i.writable_layer.is_some());
+        let has_layer = state.identity.as_ref().is_some_and(|i| i.shows_files());
         Self {
             path: Arc::clone(path),
             identity: state.identity.clone(),

@@ -14,7 +14,7 @@ use plimsoll_host::proc::Procfs;
 use plimsoll_host::proc::net::{AdvancedTcp, Interface as HostInterface, NetFiles};
 use plimsoll_host::proc::process::{UNLIMITED, parse_pids};
 use plimsoll_host::proc::taskstats::{TaskStates, TaskstatsSocket, count_states};
-use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp, read_file};
+use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, read_file};
 
 use super::hardware::Hardware;
 use super::machine::MachineReader;
@@ -133,6 +133,7 @@ impl Collector {
             epoch: 0,
             sampled_at: None,
             hidden_until: None,
+            announced: false,
             extra_read: None,
             processes: Processes::default(),
             has_layer: false,
@@ -186,8 +187,8 @@ impl Collector {
         self.hardware.close(&tracked.hardware);
     }
 
-    /// Reads the limits; returns when the cgroup was made.
-    pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) -> Timestamp {
+    /// Reads the limits, and of a new cgroup when it was made.
+    pub fn read_spec(&mut self, tracked: &mut Tracked, now: Duration) {
         let mut errors = Vec::new();
         let all_cpus = &self.machine.fixed().all_cpus;
         let spec = tracked.spec.read(&mut self.buf, all_cpus, &mut errors);
@@ -211,7 +212,6 @@ impl Collector {
                 state.spec.memory_swap_limit = machine.swap_capacity;
             }
         }
-        state.created
     }
 
     /// Takes one sample and puts it in the store. True: nothing moved since the last one.
@@ -413,10 +413,8 @@ impl Collector {
         if tracked.is_root() {
             self.machine.filesystems(&mut self.sample.filesystems);
         } else if tracked.has_layer {
-            let layer = self.machine.layer(tracked.container.path());
-            self.sample
-                .filesystems
-                .extend(layer.map(|layer| layer.usage));
+            let layer = self.machine.layer_row(tracked.container.path());
+            self.sample.filesystems.extend(layer);
         }
         self.sample.groups = self.sample.groups.with(Group::Disk);
     }

@@ -6,6 +6,7 @@
 mod budget;
 mod collect;
 mod hardware;
+mod line;
 mod machine;
 mod tracked;
 
@@ -13,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use crate::events::{Detail, Event};
 use crate::{GroupSet, Observer, PassRequest};
 pub use budget::Budget;
 use collect::Collector;
+use line::Line;
 use tracked::Tracked;
 
 #[derive(Debug, Clone)]
@@ -215,12 +217,10 @@ impl Sampler {
             state.visible = !awaiting;
             state.identity = identity;
         }
-        let created = self.collector.read_spec(&mut tracked, now);
-        self.observer.events.add(Event {
-            container: Arc::clone(&path),
-            at: created,
-            detail: Detail::ContainerCreation,
-        });
+        self.collector.read_spec(&mut tracked, now);
+        if !awaiting {
+            announce(&mut tracked, &self.observer);
+        }
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.tracked[slot] = Some(tracked);
@@ -258,6 +258,7 @@ impl Sampler {
             state.identity = Some(identity);
             state.visible = true;
             drop(state);
+            announce(tracked, &self.observer);
             self.observer.store.touch();
         }
     }
@@ -270,6 +271,7 @@ impl Sampler {
             && tracked.hidden_until.take().is_some()
         {
             tracked.container.lock().visible = true;
+            announce(tracked, &self.observer);
             self.observer.store.touch();
         }
     }
@@ -279,7 +281,8 @@ impl Sampler {
         let Some(slot) = self.by_path.remove(path) else {
             return;
         };
-        if let Some(tracked) = self.tracked[slot].take() {
+        if let Some(mut tracked) = self.tracked[slot].take() {
+            announce(&mut tracked, &self.observer);
             self.collector.close(&tracked);
         }
         self.free.push(slot);
@@ -382,6 +385,7 @@ impl Sampler {
         if tracked.hidden_until.is_some_and(|until| now >= until) {
             tracked.hidden_until = None;
             tracked.container.lock().visible = true;
+            announce(tracked, &self.observer);
             self.observer.store.touch();
         }
         self.collector.complete(tracked);
@@ -471,6 +475,18 @@ impl Sampler {
     }
 }
 
+/// Tells once that a container was made: when its runtime has said at what time, or nobody is to be waited for.
+fn announce(tracked: &mut Tracked, observer: &Observer) {
+    if !std::mem::replace(&mut tracked.announced, true) {
+        let at = tracked.container.lock().created();
+        observer.events.add(Event {
+            container: Arc::clone(tracked.container.path()),
+            at,
+            detail: Detail::ContainerCreation,
+        });
+    }
+}
+
 /// What reaches the sampler's thread.
 #[derive(Debug)]
 pub enum Message {
@@ -523,33 +539,42 @@ pub fn spawn(sampler: Sampler) -> std::io::Result<Handle> {
     })
 }
 
+/// Changes are taken in at least for this long at a time, however late samples are.
+const CHANGES_AT_LEAST: Duration = Duration::from_millis(20);
+
 fn run(mut sampler: Sampler, receiver: &Receiver<Message>) {
     let clock: Clock = sampler.observer.clock.clone();
+    let mut line = Line::default();
     loop {
         let next = sampler.run_due(clock.monotonic());
-        let wait = next.map_or(Duration::from_secs(3600), |at| {
-            at.saturating_sub(clock.monotonic())
-        });
-        let mut message = match receiver.recv_timeout(wait) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return,
+        let now = clock.monotonic();
+        let wait = match line.is_empty() {
+            true => next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now)),
+            false => Duration::ZERO,
         };
+        let mut message = receiver.recv_timeout(wait);
         // Everything that has piled up, before the next reading: a storm of short-lived cgroups is mostly over by now.
-        while let Some(received) = message {
-            match received {
-                Message::Change(change) => sampler.apply(change, clock.monotonic()),
-                Message::Pass(request) => sampler.pass(request, clock.monotonic()),
-                Message::Sources(path, reply) => {
+        loop {
+            match message {
+                Ok(Message::Change(change)) => line.push(change),
+                Ok(Message::Pass(request)) => sampler.pass(request, clock.monotonic()),
+                Ok(Message::Sources(path, reply)) => {
                     let _ = reply.send(sampler.sources(&path));
                 }
-                Message::Stop => return,
+                Err(RecvTimeoutError::Timeout) => break,
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
-            message = match receiver.try_recv() {
-                Ok(more) => Some(more),
-                Err(TryRecvError::Empty) => None,
-                Err(TryRecvError::Disconnected) => return,
-            };
+            message = receiver.recv_timeout(Duration::ZERO);
+        }
+        // No storm keeps the others from their samples.
+        let now = clock.monotonic();
+        let until = next.map_or(Duration::MAX, |at| at.max(now + CHANGES_AT_LEAST));
+        while let Some(change) = line.next() {
+            let now = clock.monotonic();
+            sampler.apply(change, now);
+            if now >= until {
+                break;
+            }
         }
     }
 }

@@ -32,10 +32,12 @@ pub struct Tracked {
     pub epoch: u64,
     pub sampled_at: Option<Duration>,
     pub hidden_until: Option<Duration>,
+    /// Its creation has been told.
+    pub announced: bool,
     /// When groups beyond the standing ones were last read, and what they said.
     pub extra_read: Option<Duration>,
     pub processes: Processes,
-    /// The runtime named a writable layer, so its size is part of the sample.
+    /// What its writable layer takes is part of the sample.
     pub has_layer: bool,
     pub pids_wanted: bool,
     /// Files that were complained about of late, and when.
@@ -58,7 +60,7 @@ impl Tracked {
             return;
         };
         self.pid = identity.pid;
-        self.has_layer = identity.writable_layer.is_some();
+        self.has_layer = identity.shows_files();
         self.net = identity
             .pid
             .filter(|_| identity.owns_network)

@@ -91,12 +91,18 @@ fn wanted(query: &Query, container: String) -> Result<Wanted, Failure> {
         Some(Ok(n)) => Some(usize::try_from(n).unwrap_or(usize::MAX)),
         Some(Err(_)) | None => Some(DEFAULT_MOST),
     };
+    // What is no moment counts as not said.
+    let moment = |option| {
+        query
+            .get(option)
+            .and_then(|text| request::moment(text).ok())
+    };
     Ok(Wanted {
         types,
         container,
         subcontainers: query.flag("subcontainers") == Some(true),
-        start: query.get("start_time").and_then(request::moment),
-        end: query.get("end_time").and_then(request::moment),
+        start: moment("start_time"),
+        end: moment("end_time"),
         most,
     })
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use plimsoll_ground::rest::moment::{self, Layout};
 use plimsoll_host::Timestamp;
-use plimsoll_observe::rest::{Range, quote};
+use plimsoll_observe::rest::Range;
 use serde::Deserializer as _;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -98,12 +99,16 @@ impl<'de> Visitor<'de> for WantedVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Wanted, A::Error> {
         let mut wanted = Wanted::default();
+        // A value of the wrong type is told of at the end; one that is no time ends it at once.
+        let mut wrong = None;
         while let Some(key) = map.next_key::<String>()? {
             match key.to_ascii_lowercase().as_str() {
                 "num_stats" => {
                     let value = map.next_value::<Box<RawValue>>()?;
-                    if let Some(count) = whole(value.get()).map_err(A::Error::custom)? {
-                        wanted.num_stats = Some(count);
+                    match whole(value.get()) {
+                        Ok(None) => {}
+                        Ok(count) => wanted.num_stats = count,
+                        Err(error) => wrong = wrong.or(Some(error)),
                     }
                 }
                 "start" => time(map.next_value()?, &mut wanted.start).map_err(A::Error::custom)?,
@@ -113,7 +118,10 @@ impl<'de> Visitor<'de> for WantedVisitor {
                 }
             }
         }
-        Ok(wanted)
+        match wrong {
+            Some(error) => Err(A::Error::custom(error)),
+            None => Ok(wanted),
+        }
     }
 }
 
@@ -135,35 +143,29 @@ fn whole(text: &str) -> Result<Option<i64>, String> {
     ))
 }
 
-/// The year one is the original's way of saying "whenever".
-fn time(value: serde_json::Value, out: &mut Option<Timestamp>) -> Result<(), String> {
-    if value.is_null() {
+/// The year one is the original's way of saying "whenever". Escapes within the text are not undone, as there.
+fn time(value: &RawValue, out: &mut Option<Timestamp>) -> Result<(), String> {
+    if value.get() == "null" {
         return Ok(());
     }
-    let Some(text) = value.as_str() else {
+    let text = value.get().strip_prefix('"');
+    let Some(text) = text.and_then(|text| text.strip_suffix('"')) else {
         return Err("Time.UnmarshalJSON: input is not a JSON string".to_owned());
     };
-    if text == "0001-01-01T00:00:00Z" {
-        *out = None;
-        return Ok(());
-    }
-    let Some(at) = moment(text) else {
-        let text = quote(text);
-        return Err(format!(
-            "parsing time {text} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text} as \"2006\""
-        ));
+    *out = match text {
+        "0001-01-01T00:00:00Z" => None,
+        text => Some(moment(text)?),
     };
-    *out = Some(at);
     Ok(())
 }
 
 /// A moment beyond what 64 bits of nanoseconds can tell is the end of what they can tell.
-pub fn moment(text: &str) -> Option<Timestamp> {
-    let at: jiff::Timestamp = text.parse().ok()?;
+pub fn moment(text: &str) -> Result<Timestamp, String> {
+    let at = moment::parse(text, Layout::Seconds)?;
     let nanos = at
         .as_nanosecond()
         .clamp(i128::from(i64::MIN), i128::from(i64::MAX));
-    i64::try_from(nanos).ok().map(Timestamp)
+    Ok(Timestamp(i64::try_from(nanos).unwrap_or(i64::MAX)))
 }
 
 /// What was said about a value, without the position that serde adds at the end.
@@ -232,6 +234,14 @@ mod tests {
             (
                 r#"{"num_stats":99999999999999999999}"#,
                 "json: cannot unmarshal number 99999999999999999999 into Go struct field ContainerInfoRequest.num_stats of type int",
+            ),
+            (
+                r#"{"num_stats":"3","start":5}"#,
+                "Time.UnmarshalJSON: input is not a JSON string",
+            ),
+            (
+                r#"{"start":"2026-11-15"}"#,
+                r#"parsing time "2026-11-15" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "T""#,
             ),
             (
                 r#"{"start":"bad"}"#,

@@ -1,4 +1,3 @@
-use plimsoll_host::HostRoot;
 use prost::Message;
 use tonic::transport::Endpoint;
 
@@ -10,7 +9,6 @@ const ID: &str = "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8
 fn cri(namespace: Namespace) -> Cri {
     let options = Options {
         env_whitelist: vec!["APP".to_owned()],
-        root: HostRoot::new("/rootfs"),
     };
     let rpc = Rpc::of(Endpoint::from_static("http://localhost").connect_lazy());
     Cri::new(rpc, namespace, &options)
@@ -67,9 +65,9 @@ async fn a_container_of_crio() {
     assert!(!found.owns_network);
     assert_eq!(found.envs.len(), 1);
     let layer = found.writable_layer.unwrap();
-    assert_eq!(layer.to_str(), Some("/rootfs/var/lib/x/diff"));
+    assert_eq!(layer.to_str(), Some("/var/lib/x/diff"));
     let log = found.log_dir.unwrap();
-    assert_eq!(log.to_str(), Some("/rootfs/var/log/pods/x/0.log"));
+    assert_eq!(log.to_str(), Some("/var/log/pods/x/0.log"));
 }
 
 #[tokio::test]

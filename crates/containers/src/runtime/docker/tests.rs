@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_host::HostRoot;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
@@ -53,7 +52,6 @@ impl Fake {
     async fn connect(&self) -> Result<Docker, RuntimeError> {
         let options = Options {
             env_whitelist: vec!["APP".to_owned()],
-            root: HostRoot::new("/rootfs"),
         };
         Docker::connect(&self.dir.path().join("s"), Namespace::Docker, &options).await
     }
@@ -101,8 +99,8 @@ async fn a_running_container() {
         pid: Some(42),
         owns_network: true,
         health: Health("healthy".to_owned()),
-        writable_layer: Some("/rootfs/var/lib/docker/overlay2/rw/diff".into()),
-        log_dir: Some(format!("/rootfs/var/lib/docker/containers/{ID}").into()),
+        writable_layer: Some("/var/lib/docker/overlay2/rw/diff".into()),
+        log_dir: Some(format!("/var/lib/docker/containers/{ID}").into()),
     };
     assert_eq!(*found, expected);
 }
@@ -155,7 +153,6 @@ async fn silence_is_left_to_the_callers_deadline() {
 async fn an_absent_socket() {
     let options = Options {
         env_whitelist: Vec::new(),
-        root: HostRoot::new("/"),
     };
     let dir = tempfile::tempdir().unwrap();
     let outcome = Docker::connect(&dir.path().join("none"), Namespace::Docker, &options).await;

@@ -1,0 +1,111 @@
+//! Changes that wait for the sampler.
+//!
+//! Where cgroups come and go by the thousand, most of those that wait to be opened have ended already: they are passed
+//! over, so that the storm costs the other containers no samples.
+
+use std::collections::VecDeque;
+
+use plimsoll_containers::{CgroupPath, Change};
+use rustc_hash::FxHashMap;
+
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    waiting: VecDeque<Change>,
+    /// How often each cgroup's end is among those waiting.
+    ends: FxHashMap<CgroupPath, u32>,
+}
+
+impl Line {
+    pub fn push(&mut self, change: Change) {
+        if let Change::Vanished { path, .. } = &change {
+            *self.ends.entry(CgroupPath::clone(path)).or_default() += 1;
+        }
+        self.waiting.push_back(change);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// The next one that is worth doing. Beginnings whose end is behind them in the line are not.
+    pub fn next(&mut self) -> Option<Change> {
+        loop {
+            let change = self.waiting.pop_front()?;
+            match &change {
+                Change::Appeared { path, .. } | Change::Identified { path, .. }
+                    if self.ends.contains_key(path) => {}
+                Change::Vanished { path, .. } => {
+                    self.one_end_less(path);
+                    return Some(change);
+                }
+                _ => return Some(change),
+            }
+        }
+    }
+
+    fn one_end_less(&mut self, path: &CgroupPath) {
+        if let Some(left) = self.ends.get_mut(path) {
+            *left -= 1;
+            if *left == 0 {
+                self.ends.remove(path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn appeared(path: &str) -> Change {
+        Change::Appeared {
+            path: path.into(),
+            awaiting_runtime: false,
+        }
+    }
+
+    fn vanished(path: &str) -> Change {
+        Change::Vanished {
+            path: path.into(),
+            exit_code: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(changes: Vec<Change>, expected: &[&str]) {
+        let mut line = Line::default();
+        for change in changes {
+            line.push(change);
+        }
+        let mut left = Vec::new();
+        while let Some(change) = line.next() {
+            left.push(match change {
+                Change::Appeared { path, .. } => format!("+{path}"),
+                Change::Vanished { path, .. } => format!("-{path}"),
+                other => format!("{other:?}"),
+            });
+        }
+        assert_eq!(left, expected);
+        assert!(line.is_empty() && line.ends.is_empty());
+    }
+
+    #[test]
+    fn what_has_ended_while_it_waited_is_not_begun() {
+        check(vec![appeared("/a"), appeared("/b")], &["+/a", "+/b"]);
+        check(vec![appeared("/a"), vanished("/a")], &["-/a"]);
+        check(
+            vec![appeared("/a"), vanished("/a"), appeared("/a")],
+            &["-/a", "+/a"],
+        );
+        check(
+            vec![
+                vanished("/a"),
+                appeared("/a"),
+                vanished("/a"),
+                appeared("/b"),
+                appeared("/a"),
+            ],
+            &["-/a", "-/a", "+/b", "+/a"],
+        );
+    }
+}
