@@ -17,6 +17,8 @@ use crate::workload::Workload;
 
 const UID: &str = "12345678-1234-1234-1234-123456789abc";
 const THROTTLED: &str = "12345678-1234-1234-1234-123456789def";
+const CACHING: &str = "12345678-1234-1234-1234-123456789cac";
+const BEST_EFFORT: &str = "12345678-1234-1234-1234-123456789bec";
 const ID: &str = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
 /// Independent readings agree within this share, or this much of a core.
 const SLACK: f64 = 0.02;
@@ -27,8 +29,11 @@ const LOOK: Duration = Duration::from_secs(10);
 
 pub fn cases(runner: &mut Runner<impl Write>, rig: &Rig) {
     runner.case("memory_pod", || pod(rig));
+    runner.case("memory_page_cache", || page_cache(rig));
     runner.case("memory_throttled", || throttled(rig));
+    runner.case("memory_best_effort", || best_effort(rig));
     runner.case("memory_node", || node(rig));
+    runner.case("memory_numa", || numa(rig));
     runner.case("memory_pressure_supported", || pressure(rig));
 }
 
@@ -118,6 +123,56 @@ fn pod(rig: &Rig) -> Result<String> {
     Ok(format!("{found:.3} cores, {:.1} MiB", bytes / MIB))
 }
 
+/// Memory by the rule, and what of files is in memory besides.
+fn page_cache(rig: &Rig) -> Result<String> {
+    const CACHED: &str = "25165824";
+    let (pod, container) = pod_group(rig, "cache", CACHING)?;
+    let file = format!("{DATA}/remembered");
+    let _cached = Workload::start(&container, &["cache", &file, CACHED])?;
+    let prefix = if rig.is_v1() { "total_" } else { "" };
+    let mut files = 0.0;
+    for list in ["inactive_file", "active_file"] {
+        files += pod.keyed("memory", "memory.stat", &format!("{prefix}{list}"))? as f64;
+    }
+    ensure!(files >= 24.0 * MIB, "{files} bytes of files only");
+    let expected = memory_bytes(rig, &pod)? + files;
+    let uid = format!("pod_uid={CACHING}");
+    let metric = "pod_memory_usage_with_page_cache";
+    let bytes = poll::until("the page cache is noted", SAMPLED + LOOK, || {
+        let found = figure(&rig.agent, metric, &uid, 5, "last")?;
+        let agrees = (found - expected).abs() <= expected * SLACK + MIB;
+        Ok(agrees.then_some(found))
+    })?;
+    Ok(format!("{:.1} MiB", bytes / MIB))
+}
+
+/// What best-effort pods may use together is the quota here, which is less than all CPUs.
+fn best_effort(rig: &Rig) -> Result<String> {
+    const QUOTA_US: &str = "50000";
+    let whole = rig.group("batch/kubepods/besteffort")?;
+    let container = rig.group(&format!("batch/kubepods/besteffort/pod{BEST_EFFORT}/{ID}"))?;
+    match rig.is_v1() {
+        true => whole.write("cpu", "cpu.cfs_quota_us", QUOTA_US)?,
+        false => whole.write("cpu", "cpu.max", &format!("{QUOTA_US} 100000"))?,
+    }
+    let _burn = Workload::start(&container, &["burn"])?;
+    let of = |allocation| format!("be_resource=cpu,be_allocation={allocation}");
+    wait_noted(rig, "node_be", &of("usage"), 3)?;
+    let (begin, before) = (Instant::now(), cpu_seconds(rig, &whole)?);
+    std::thread::sleep(LOOK);
+    let (elapsed, after) = (begin.elapsed(), cpu_seconds(rig, &whole)?);
+    let expected = (after - before) / elapsed.as_secs_f64();
+    let window = LOOK.as_secs();
+    let found = figure(&rig.agent, "node_be", &of("usage"), window, "avg")? / 1000.0;
+    ensure!(
+        (found - expected).abs() <= expected * SLACK + CORES,
+        "best-effort pods used {expected} cores, {found} are remembered"
+    );
+    let limit = figure(&rig.agent, "node_be", &of("real-limit"), window, "last")?;
+    ensure!(limit == 500.0, "a limit of {limit} thousandths of a core");
+    Ok(format!("{found:.3} cores of {:.1}", limit / 1000.0))
+}
+
 fn throttled(rig: &Rig) -> Result<String> {
     let (pod, container) = pod_group(rig, "throttle", THROTTLED)?;
     match rig.is_v1() {
@@ -184,6 +239,49 @@ fn node(rig: &Rig) -> Result<String> {
         "the system used {system} of {found} cores"
     );
     Ok(format!("{found:.3} cores, {:.1} MiB", bytes / MIB))
+}
+
+/// The shares of all NUMA nodes make up what the node used.
+fn numa(rig: &Rig) -> Result<String> {
+    let nodes = std::fs::read_dir("/sys/devices/system/node");
+    let nodes = nodes.map_or(0, |entries| {
+        let names = entries.flatten().map(|entry| entry.file_name());
+        names
+            .filter(|name| {
+                let digits = name.to_str().and_then(|name| name.strip_prefix("node"));
+                digits.is_some_and(|digits| digits.parse::<u32>().is_ok())
+            })
+            .count()
+    });
+    let shares = |metric: &str| -> Result<Vec<f64>> {
+        let page = rig
+            .agent
+            .json(&format!("/debug/memory?metric={metric}&window=10s"))?;
+        let series = page.as_object().context("no object")?;
+        Ok(series
+            .values()
+            .filter_map(|of| of["avg"].as_f64())
+            .collect())
+    };
+    let cpu = shares("node_numa_cpu_usage")?;
+    let memory = shares("node_numa_memory_usage")?;
+    ensure!(
+        cpu.len() == nodes && memory.len() == nodes,
+        "{} and {} of {nodes} nodes are remembered",
+        cpu.len(),
+        memory.len()
+    );
+    if nodes == 0 {
+        return Ok("a kernel without NUMA".to_owned());
+    }
+    let whole = figure(&rig.agent, "node_cpu_usage", "", 10, "avg")?;
+    let sum: f64 = cpu.iter().sum();
+    ensure!(
+        (sum - whole).abs() <= whole * 0.05 + 2.0 * CORES,
+        "NUMA nodes used {sum} cores, the node {whole}"
+    );
+    ensure!(memory.iter().all(|bytes| *bytes > 0.0), "{memory:?}");
+    Ok(format!("{nodes} nodes, {sum:.3} cores"))
 }
 
 /// Only the unified hierarchy has pressure; there it must be noted, and elsewhere not be made up.

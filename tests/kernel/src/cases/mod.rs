@@ -23,8 +23,9 @@ const PROGRAM: &str = "/bin/plimsoll";
 const LOG: &str = "/tmp/agent.log";
 /// Groups that stay off; every other one is on, the ones that are off by default, too.
 const MOST_GROUPS: &str = "--disable_metrics=referenced_memory,resctrl,cpu_topology";
-/// Pressure is noted only where that is asked for.
+/// Pressure and the page cache are noted only where that is asked for.
 const PRESSURE: &str = "--feature-gates=PSICollector=true";
+const PAGE_CACHE: &str = "--enable-pagecache-collector=true";
 /// An emulated machine is so slow that the default budget would stretch the intervals.
 const NO_BUDGET: &str = "--cpu-budget=0";
 /// Two sampling rounds, on an emulated machine that may be busy.
@@ -34,7 +35,7 @@ pub fn run() -> Result<()> {
     let mut runner = Runner::new(std::io::stdout(), init::parameter("plimsoll.filter")?);
     let mounts = Mounts::detect()?;
     let data = format!("--data-dir={}/agent", init::DATA);
-    let arguments = [MOST_GROUPS, NO_BUDGET, PRESSURE, data.as_str()];
+    let arguments = [MOST_GROUPS, NO_BUDGET, PRESSURE, PAGE_CACHE, data.as_str()];
     let mut rig = None;
     runner.setup("agent_starts", || {
         rig = Some(Rig::start(&mounts, &arguments)?);
