@@ -105,22 +105,7 @@ fn success(call: &Call<'_>, object: &Value) -> Value {
 /// Deletes what a list with the same parameters would have shown, and answers with that list.
 pub async fn delete_collection(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = options(call, body)?;
-    let listed = super::read::list(call)?;
-    let selector = call.selector()?;
-    let prefix = call.served.prefix(&call.path.namespace);
-    let found = call
-        .server
-        .store()
-        .list(
-            &call.served.shelf,
-            &prefix,
-            None,
-            None,
-            usize::MAX,
-            |stored| stored.is_selected_by(&selector),
-        )
-        .map(|page| page.items)
-        .unwrap_or_default();
+    let (listed, found) = super::read::list_with_objects(call)?;
     for item in found {
         match delete_object(call, &item.key, &options).await {
             Err(failure) if failure.code != StatusCode::NOT_FOUND => return Err(failure),

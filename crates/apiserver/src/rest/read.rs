@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::options::{integer, invalid_options, revision};
+use super::write::SharedStored;
 use crate::answer::{self, Answer, document};
 use crate::field::{FieldError, Path};
 use crate::selector::{self, Selector};
@@ -77,6 +78,11 @@ pub fn too_large(wanted: u64, current: u64) -> Failure {
 }
 
 pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
+    list_with_objects(call).map(|(answer, _)| answer)
+}
+
+/// The answer, and the objects in it.
+pub fn list_with_objects(call: &Call<'_>) -> Result<(Answer, Vec<SharedStored>), Failure> {
     let selector = call.selector()?;
     let limit = integer(call.query, "limit")?.unwrap_or(0);
     integer(call.query, "timeoutSeconds")?;
@@ -126,7 +132,8 @@ pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
         .flatten()
         .map(|last| seal_token(page.revision, &last.key[prefix.len()..]));
     let remaining = selector.is_empty().then_some(page.remaining as u64);
-    page_answer(call, &page, next.as_deref(), remaining)
+    let answer = page_answer(call, &page, next.as_deref(), remaining)?;
+    Ok((answer, page.items))
 }
 
 fn refused(error: RevisionError, asked: Option<u64>, continued: bool) -> Failure {
