@@ -58,7 +58,7 @@ pub struct State {
     /// The certificate that the last client showed.
     pub shown: parking_lot::Mutex<Option<Vec<u8>>>,
     /// Told when connections are to end.
-    ends: tokio::sync::Notify,
+    ends: tokio::sync::watch::Sender<()>,
 }
 
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -130,7 +130,7 @@ impl Kubelet {
             requests: AtomicUsize::new(0),
             last_request: parking_lot::Mutex::default(),
             shown: parking_lot::Mutex::default(),
-            ends: tokio::sync::Notify::new(),
+            ends: tokio::sync::watch::Sender::new(()),
         });
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
@@ -138,10 +138,7 @@ impl Kubelet {
                 let (state, tls) = (Arc::clone(&shared), tls.clone());
                 let number = state.connections.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(async move {
-                    tokio::select! {
-                        _ = state.connection(stream, tls, number) => {}
-                        () = state.ends.notified() => {}
-                    }
+                    let _ = state.connection(stream, tls, number).await;
                 });
             }
         });
@@ -152,9 +149,9 @@ impl Kubelet {
         *self.state.kind.lock() = kind;
     }
 
-    /// Ends the connections that there are.
+    /// Ends the connections that have answered something, each before its next request.
     pub fn hang_up(&self) {
-        self.state.ends.notify_waiters();
+        self.state.ends.send_replace(());
     }
 
     pub fn requests(&self) -> usize {
@@ -197,8 +194,16 @@ impl State {
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Unpin>(&self, mut stream: S) -> std::io::Result<()> {
+        let mut ends: Option<tokio::sync::watch::Receiver<()>> = None;
         loop {
-            let mut request = Vec::new();
+            let first = match &mut ends {
+                None => stream.read_u8().await?,
+                Some(ends) => tokio::select! {
+                    byte = stream.read_u8() => byte?,
+                    _ = ends.changed() => return stream.shutdown().await,
+                },
+            };
+            let mut request = vec![first];
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await?);
             }
@@ -251,6 +256,8 @@ impl State {
                     return stream.shutdown().await;
                 }
             };
+            // Whoever is told to end while it answers ends afterwards.
+            ends.get_or_insert_with(|| self.ends.subscribe());
             stream.write_all(&answer).await?;
             stream.flush().await?;
         }

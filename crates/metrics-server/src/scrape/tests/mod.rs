@@ -306,8 +306,7 @@ async fn a_client_certificate_is_replaced_without_a_lost_scrape() {
     .await;
     let asked = kubelet.requests();
     soon("it goes on", || kubelet.requests() > asked + 2).await;
-    assert_eq!(world.failures(Reason::Tls), 0);
-    assert_eq!(world.failures(Reason::Credentials), 0);
+    assert_eq!(world.telemetry.totals().failed, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
