@@ -94,6 +94,17 @@ struct Block<'a> {
 }
 
 impl<'a> Known<'a> {
+    /// A kubelet takes some four hundred bytes for each of its containers and pods, which have up to three labels; a
+    /// page that is not a kubelet's is not to make us take more for it.
+    fn with_room_for(page: &[u8]) -> Self {
+        let blocks = (page.len() / 256).min(1024);
+        Self {
+            blocks: Vec::with_capacity(blocks),
+            labels: Vec::with_capacity(3 * blocks),
+            ..Self::default()
+        }
+    }
+
     /// What comes after labels that are known, and which those are.
     fn find(&mut self, rest: &'a str) -> Option<(&'a str, std::ops::Range<usize>)> {
         // One may be missing.
@@ -138,7 +149,7 @@ impl<'a> Parser<'a> {
             line: 0,
             labels: Vec::with_capacity(8),
             name: "",
-            known: Known::default(),
+            known: Known::with_room_for(page),
             lent: Lent::Own,
         })
     }

@@ -62,6 +62,18 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// klog's levels by file, `pattern=N,...`.
+pub fn modules(text: &str) -> Result<String, String> {
+    let wrong = text.split(',').filter(|one| !one.is_empty()).find(|one| {
+        one.split_once('=')
+            .is_none_or(|(_, level)| level.parse::<u32>().is_err())
+    });
+    match wrong {
+        Some(wrong) => Err(format!("{wrong:?} does not have the pattern=N format")),
+        None => Ok(text.to_owned()),
+    }
+}
+
 /// Turns `-housekeeping_interval=1s` into `--housekeeping_interval=1s`; leaves `-h`, `-v` and values alone.
 pub fn double_dashes(argument: String) -> String {
     let long = argument.strip_prefix('-').is_some_and(|rest| {

@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::target::{NoAddress, Target};
 
 /// Turns fall on as many moments of the interval, so that one awakening serves several nodes.
-const MOMENTS: u32 = 60;
+const MOMENTS: u32 = 20;
 /// A node without a rate is asked again this soon: kubelets take figures every ten seconds or so.
 const WARM_UP: Duration = Duration::from_secs(10);
 /// And then this soon, if there was nothing new.

@@ -5,47 +5,57 @@ use clap::Args;
 
 use crate::go;
 
-/// They take a value.
-const VALUES: [&str; 39] = [
+/// They take a text.
+const TEXTS: [&str; 19] = [
     "advertise-address",
     "external-hostname",
     "feature-gates",
     "emulated-version",
     "min-compatibility-version",
-    "tls-curve-preferences",
-    "audit-log-batch-buffer-size",
-    "audit-log-batch-max-size",
-    "audit-log-batch-max-wait",
-    "audit-log-batch-throttle-burst",
-    "audit-log-batch-throttle-qps",
     "audit-log-mode",
-    "audit-log-truncate-max-batch-size",
-    "audit-log-truncate-max-event-size",
-    "audit-webhook-batch-buffer-size",
-    "audit-webhook-batch-max-size",
-    "audit-webhook-batch-max-wait",
-    "audit-webhook-batch-throttle-burst",
-    "audit-webhook-batch-throttle-qps",
     "audit-webhook-config-file",
-    "audit-webhook-initial-backoff",
     "audit-webhook-mode",
-    "audit-webhook-truncate-max-batch-size",
-    "audit-webhook-truncate-max-event-size",
     "audit-webhook-version",
     "debug-socket-path",
-    "log-flush-frequency",
     "log-json-info-buffer-size",
     "log-text-info-buffer-size",
-    "vmodule",
     "log_backtrace_at",
     "log-backtrace-at",
     "log_dir",
     "log-dir",
     "log_file",
     "log-file",
+    "stderrthreshold",
+];
+
+/// They take a whole number.
+const INTEGERS: [&str; 12] = [
+    "audit-log-batch-buffer-size",
+    "audit-log-batch-max-size",
+    "audit-log-batch-throttle-burst",
+    "audit-log-truncate-max-batch-size",
+    "audit-log-truncate-max-event-size",
+    "audit-webhook-batch-buffer-size",
+    "audit-webhook-batch-max-size",
+    "audit-webhook-batch-throttle-burst",
+    "audit-webhook-truncate-max-batch-size",
+    "audit-webhook-truncate-max-event-size",
     "log_file_max_size",
     "log-file-max-size",
-    "stderrthreshold",
+];
+
+/// They take a number.
+const NUMBERS: [&str; 2] = [
+    "audit-log-batch-throttle-qps",
+    "audit-webhook-batch-throttle-qps",
+];
+
+/// They take a time.
+const DURATIONS: [&str; 4] = [
+    "audit-log-batch-max-wait",
+    "audit-webhook-batch-max-wait",
+    "audit-webhook-initial-backoff",
+    "log-flush-frequency",
 ];
 
 /// They are on or off.
@@ -85,8 +95,22 @@ pub struct InertArgs {
     /// `json` is the same as --log-format json.
     #[arg(long, default_value = "text", hide = true)]
     pub logging_format: String,
-    #[arg(long = "inert-value", aliases = VALUES, allow_hyphen_values = true, hide = true)]
-    values: Vec<String>,
+    #[arg(long, value_parser = go::modules, hide = true)]
+    vmodule: Option<String>,
+    /// By their numbers in the protocol.
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, hide = true)]
+    tls_curve_preferences: Vec<i32>,
+    #[arg(long = "inert-text", aliases = TEXTS, allow_hyphen_values = true, hide = true)]
+    texts: Vec<String>,
+    #[arg(long = "inert-integer", aliases = INTEGERS, allow_hyphen_values = true, hide = true)]
+    integers: Vec<i64>,
+    #[arg(long = "inert-number", aliases = NUMBERS, allow_hyphen_values = true, hide = true)]
+    numbers: Vec<f32>,
+    #[arg(
+        long = "inert-duration", aliases = DURATIONS, value_parser = go::signed_duration,
+        allow_hyphen_values = true, hide = true,
+    )]
+    durations: Vec<go::Span>,
     #[arg(
         long = "inert-switch",
         aliases = SWITCHES,
@@ -109,12 +133,14 @@ impl InertArgs {
 
 /// Those of the command line that will make no difference.
 pub fn given(arguments: impl Iterator<Item = String>) -> Vec<String> {
+    const NAMED: [&str; 2] = ["vmodule", "tls-curve-preferences"];
+    let lists: [&[&str]; 6] = [&TEXTS, &INTEGERS, &NUMBERS, &DURATIONS, &SWITCHES, &NAMED];
     let mut found: Vec<String> = arguments
         .filter_map(|argument| {
             let name = argument.trim_start_matches('-');
             let is_flag = argument.starts_with('-');
             let name = name.split('=').next().unwrap_or_default();
-            let known = VALUES.iter().chain(&SWITCHES).any(|one| *one == name);
+            let known = lists.iter().any(|list| list.contains(&name));
             (is_flag && known).then(|| format!("--{name}"))
         })
         .collect();
@@ -133,5 +159,31 @@ mod tests {
             "--profiling=false --secure-port 443 --audit-webhook-mode x -vmodule=a=1 profiling";
         let found = given(line.split(' ').map(str::to_owned));
         assert_eq!(found, ["--audit-webhook-mode", "--profiling", "--vmodule"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_all_the_same() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            _inert: InertArgs,
+        }
+        let check = |argument: &str, good: bool| {
+            let read = <Line as clap::Parser>::try_parse_from(["x", argument]);
+            assert_eq!(read.is_ok(), good, "{argument}: {read:?}");
+        };
+        check("--audit-webhook-batch-max-size=4", true);
+        check("--audit-webhook-batch-max-size=-1", true);
+        check("--audit-webhook-batch-max-size=x", false);
+        check("--audit-log-batch-throttle-qps=1.5", true);
+        check("--audit-log-batch-throttle-qps=x", false);
+        check("--log-flush-frequency=5s", true);
+        check("--log-flush-frequency=5", false);
+        check("--tls-curve-preferences=29,23", true);
+        check("--tls-curve-preferences=X25519", false);
+        check("--vmodule=a=1,b=2", true);
+        check("--vmodule=a", false);
+        check("--profiling=maybe", false);
+        check("--audit-webhook-mode=x", true);
     }
 }

@@ -53,7 +53,7 @@ pub struct InertArgs {
     log_text_info_buffer_size: String,
     #[arg(long, default_value = "5s", hide = true)]
     log_flush_frequency: String,
-    #[arg(long, default_value = "", value_parser = modules, hide = true)]
+    #[arg(long, default_value = "", value_parser = go::modules, hide = true)]
     vmodule: String,
     #[arg(long, default_value = "", value_parser = hidden, hide = true)]
     show_hidden_metrics_for_version: String,
@@ -67,25 +67,14 @@ pub struct InertArgs {
     emulated_version: Vec<String>,
     #[arg(long, hide = true)]
     min_compatibility_version: Vec<String>,
-    #[arg(long, hide = true)]
-    tls_curve_preferences: Vec<String>,
+    #[arg(long, value_delimiter = ',', hide = true)]
+    tls_curve_preferences: Vec<i32>,
 }
 
 fn format(text: &str) -> Result<String, String> {
     match text {
         "text" | "json" => Ok(text.to_owned()),
         _ => Err("Unsupported log format".to_owned()),
-    }
-}
-
-fn modules(text: &str) -> Result<String, String> {
-    let wrong = text.split(',').filter(|one| !one.is_empty()).find(|one| {
-        one.split_once('=')
-            .is_none_or(|(_, level)| level.parse::<u32>().is_err())
-    });
-    match wrong {
-        Some(wrong) => Err(format!("{wrong:?} does not have the pattern=N format")),
-        None => Ok(text.to_owned()),
     }
 }
 
