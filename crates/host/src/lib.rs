@@ -19,6 +19,7 @@ pub mod oom;
 pub mod parse;
 pub mod perf;
 pub mod proc;
+pub mod program;
 pub mod psi_trigger;
 mod read;
 pub mod resctrl;

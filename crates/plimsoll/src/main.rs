@@ -282,14 +282,25 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     })
 }
 
+/// By then a role has started, and runs in a small part of the program.
+const SETTLED: Duration = Duration::from_secs(10);
+
 fn runtime(threads: usize) -> Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(8)
         .thread_keep_alive(Duration::from_secs(2))
         .enable_all()
         .build()
-        .context("cannot start the runtime")
+        .context("cannot start the runtime")?;
+    runtime.spawn(async {
+        tokio::time::sleep(SETTLED).await;
+        match plimsoll_host::program::give_back_mapped() {
+            Ok(bytes) => tracing::debug!(bytes, "gave back what only starting needed"),
+            Err(error) => tracing::debug!(%error, "cannot give back what only starting needed"),
+        }
+    });
+    Ok(runtime)
 }
 
 /// Many containers mean many files; the hard limit is ours to use.
