@@ -50,7 +50,9 @@ pub enum About {
 pub struct Victims {
     pub node: Box<str>,
     pub pods: Vec<PodRef>,
-    /// How many of them a disruption budget protects.
+    /// Everybody who is there: who has a say may name any of them instead.
+    pub present: Vec<PodRef>,
+    /// How many victims a disruption budget protects.
     pub violations: usize,
 }
 

@@ -22,6 +22,12 @@ pub struct Features {
     pub taint_rules: bool,
     /// `DRADeviceBindingConditions`: devices may have to become ready first.
     pub binding_conditions: bool,
+    /// `DRAConsumableCapacity`: claims may share a device.
+    pub shared_devices: bool,
+    /// `DRAPartitionableDevices`: devices may take from counters that others take from as well.
+    pub partitions: bool,
+    /// `PodLevelResources`: pods may ask for resources as a whole.
+    pub pod_level_resources: bool,
 }
 
 impl Default for Features {
@@ -36,6 +42,9 @@ impl Default for Features {
             device_taints: true,
             taint_rules: false,
             binding_conditions: true,
+            shared_devices: true,
+            partitions: true,
+            pod_level_resources: true,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Extender {
             .unwrap_or_default())
     }
 
-    /// Who is left of the victims by its answer, which may name nobody else and has to name somebody for each node.
+    /// Who has to go by its answer, which has to name somebody on each of the nodes, and nobody who is not there.
     fn left_of(
         &self,
         victims: &[Victims],
@@ -138,7 +138,7 @@ impl Extender {
             let known = victims.iter().find(|one| one.node == node);
             let known = known.ok_or(format!("nodeinfo not found for node name {node:?}"))?;
             let pods = named.uids().map(|uid| {
-                let pod = known.pods.iter().find(|pod| &*pod.uid == uid);
+                let pod = known.present.iter().find(|pod| &*pod.uid == uid);
                 pod.cloned().ok_or_else(|| {
                     format!(
                         "extender: {} claims to preempt pod (UID: &{{{uid}}}) on node: {node}, but the pod is not \
@@ -149,6 +149,7 @@ impl Extender {
             });
             left.push(Victims {
                 pods: pods.collect::<Result<_, _>>()?,
+                present: known.present.clone(),
                 violations: usize::try_from(named.violations()).unwrap_or(0),
                 node,
             });
@@ -310,13 +311,14 @@ async fn about_victims(
     mut victims: Vec<Victims>,
 ) -> Result<Answer, String> {
     let mut pods: BTreeMap<Box<str>, Box<RawValue>> = BTreeMap::new();
-    if concerned.iter().any(|one| !one.config.node_cache_capable) {
-        for victim in victims.iter().flat_map(|one| &one.pods) {
-            let whole = whole_pod(client, victim).await?;
-            pods.insert((&*victim.uid).into(), whole);
-        }
-    }
     for extender in concerned {
+        if !extender.config.node_cache_capable {
+            for victim in victims.iter().flat_map(|one| &one.pods) {
+                if !pods.contains_key(&*victim.uid) {
+                    pods.insert((&*victim.uid).into(), whole_pod(client, victim).await?);
+                }
+            }
+        }
         let left = extender.preempt(pod, &victims, &pods).await;
         match left.and_then(|left| extender.left_of(&victims, left)) {
             Ok(left) => victims = left,
@@ -345,7 +347,7 @@ mod tests {
 
     use super::*;
 
-    /// Who is left of two victims on node `a`, as `UID…: violations`, or what is wrong with the answer.
+    /// Who has to go instead of two victims on node `a`, as `UID…: violations`, or what is wrong with the answer.
     fn left(ignorable: bool, answer: Value) -> String {
         let extender = Extender::build(ExtenderConfig {
             url_prefix: "http://127.0.0.1:1".to_owned(),
@@ -362,6 +364,7 @@ mod tests {
         let victims = [Victims {
             node: "a".into(),
             pods: vec![pod("one"), pod("two")],
+            present: vec![pod("one"), pod("two"), pod("bystander")],
             violations: 0,
         }];
         let answer = serde_json::from_value(answer).unwrap();
@@ -381,6 +384,8 @@ mod tests {
     async fn answers_about_victims() {
         let two = json!({"a": {"Pods": [{"UID": "two"}], "NumPDBViolations": 3}});
         assert_eq!(left(false, two), "a two: 3");
+        let another = json!({"a": {"Pods": [{"UID": "bystander"}, {"UID": "one"}]}});
+        assert_eq!(left(false, another), "a bystander one: 0");
         assert_eq!(left(false, json!({})), "");
         let bare = json!({"a": {"Pods": []}});
         assert_eq!(

@@ -197,6 +197,9 @@ impl Gates {
             taint_rules: self.is_on("DRADeviceTaintRules"),
             binding_conditions: self.is_on("DRADeviceBindingConditions")
                 && self.is_on("DRAResourceClaimDeviceStatus"),
+            shared_devices: self.is_on("DRAConsumableCapacity"),
+            partitions: self.is_on("DRAPartitionableDevices"),
+            pod_level_resources: self.is_on("PodLevelResources"),
         }
     }
 }

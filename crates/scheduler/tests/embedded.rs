@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_scheduler::config::Configuration;
@@ -280,4 +281,73 @@ async fn a_new_file_is_taken_and_a_bad_one_is_not() {
     tokio::time::timeout(Duration::from_secs(30), cluster.stop())
         .await
         .unwrap();
+}
+
+/// Name, type, labels and bounds of a family: those of a page, or a line of `families.txt`.
+type Families = BTreeMap<String, (String, BTreeSet<String>, BTreeSet<String>)>;
+
+fn families(page: &str) -> Families {
+    let mut families = Families::new();
+    let mut current = String::new();
+    for line in page.lines() {
+        if let Some(told) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = told.split_once(' ').unwrap();
+            current = name.to_owned();
+            let family = (kind.to_owned(), BTreeSet::new(), BTreeSet::new());
+            families.insert(current.clone(), family);
+        } else if let Some((_, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+            let (_, keys, bounds) = families.get_mut(&current).unwrap();
+            let (labels, _) = labels.rsplit_once('}').unwrap();
+            for label in labels.split("\",") {
+                let (key, value) = label.split_once("=\"").unwrap();
+                match key {
+                    "le" => bounds.insert(value.trim_end_matches('"').to_owned()),
+                    _ => keys.insert(key.to_owned()),
+                };
+            }
+        }
+    }
+    families
+}
+
+fn words(list: &str) -> BTreeSet<String> {
+    let words = list.split(',').filter(|word| *word != "-");
+    words.map(str::to_owned).collect()
+}
+
+/// Every family that the original has is there, and where it says anything, it is in the same shape.
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_have_the_originals_shape() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "4", json!({})).await;
+    cluster.pod(pod("a", "1")).await;
+    cluster.bound("a").await;
+    cluster.pod(pod("large", "9")).await;
+    cluster.event("large", "FailedScheduling").await;
+    let ours = cluster
+        .eventually("both are counted", async |cluster| {
+            let page = cluster.scheduler.shared().metrics().await;
+            let counted = |result| {
+                let labels = format!("{{profile=\"default-scheduler\",result=\"{result}\"}}");
+                page.contains(&format!("scheduler_schedule_attempts_total{labels} 1\n"))
+            };
+            (counted("scheduled") && counted("unschedulable")).then(|| families(&page))
+        })
+        .await;
+    let theirs = include_str!("families.txt").lines();
+    for line in theirs.filter(|line| !line.starts_with('#')) {
+        let parts: Vec<&str> = line.split(' ').collect();
+        let [name, kind, labels, bounds] = parts[..] else {
+            panic!("not a family: {line}");
+        };
+        let (our_kind, our_labels, our_bounds) = ours.get(name).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(our_kind, kind, "{name}");
+        if !our_labels.is_empty() || labels == "-" {
+            assert_eq!(*our_labels, words(labels), "{name}");
+        }
+        if !our_bounds.is_empty() {
+            assert_eq!(*our_bounds, words(bounds), "{name}");
+        }
+    }
+    cluster.stop().await;
 }

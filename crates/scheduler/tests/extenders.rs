@@ -56,18 +56,31 @@ fn config(serving: &serve::Serving, more: impl FnOnce(&mut ExtenderConfig)) -> C
 }
 
 async fn three_nodes(configuration: Configuration) -> Cluster {
+    nodes(configuration, &[("n1", "4"), ("n2", "4"), ("n3", "4")]).await
+}
+
+/// With nodes that are known when this ends.
+async fn nodes(configuration: Configuration, all: &[(&str, &str)]) -> Cluster {
     let cluster = Cluster::start_with(configuration).await;
-    for name in ["n1", "n2", "n3"] {
-        cluster.node(name, "4", json!({})).await;
+    for (name, cpu) in all {
+        cluster.node(name, cpu, json!({})).await;
     }
+    // Changes come in order: whoever has seen this one come and go has seen all before.
+    cluster.node("last", "1", json!({})).await;
+    known(&cluster, all.len() + 1).await;
+    cluster.delete("/api/v1/nodes/last").await;
+    known(&cluster, all.len()).await;
+    cluster
+}
+
+async fn known(cluster: &Cluster, nodes: usize) {
+    let line = format!("scheduler_cache_size{{type=\"nodes\"}} {nodes}\n");
     cluster
         .eventually("the nodes are known", async |cluster| {
             let page = cluster.scheduler.shared().metrics().await;
-            page.contains("scheduler_cache_size{type=\"nodes\"} 3\n")
-                .then_some(())
+            page.contains(&line).then_some(())
         })
         .await;
-    cluster
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,6 +160,81 @@ async fn nobody_will_do() {
         event["message"],
         "0/3 nodes are available: 1 never, 2 no. no new claims to deallocate, preemption: 0/3 nodes are available: 1 \
          Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."
+    );
+}
+
+/// What it says about a node takes the place of what plugins said, and a node that nobody knows counts as well. The texts
+/// are the original's.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_of_all_kinds_of_nodes() {
+    let (serving, _) = extender(|_, question| {
+        Some(match question["Pod"]["metadata"]["name"].as_str() {
+            Some("stranger") => json!({"NodeNames": [], "FailedNodes": {"n9": "who?"}}),
+            _ => json!({"NodeNames": [], "FailedNodes": {"n1": "no", "n2": "no", "small": "no"}}),
+        })
+    })
+    .await;
+    let configuration = config(&serving, |extender| {
+        extender.filter_verb = "filter".to_owned();
+        extender.node_cache_capable = true;
+    });
+    let all = [("n1", "4"), ("n2", "4"), ("small", "1")];
+    let cluster = nodes(configuration, &all).await;
+    for (name, cpu, expected) in [
+        (
+            "stranger",
+            "1",
+            "0/3 nodes are available: 1 who?. no new claims to deallocate, preemption: 0/3 nodes are available: 3 \
+             Preemption is not helpful for scheduling.",
+        ),
+        (
+            "large",
+            "2",
+            "0/3 nodes are available: 3 no. no new claims to deallocate, preemption: 0/3 nodes are available: 3 No \
+             preemption victims found for incoming pod.",
+        ),
+    ] {
+        cluster.pod(pod(name, cpu)).await;
+        let event = cluster.event(name, "FailedScheduling").await;
+        assert_eq!(event["message"], expected);
+    }
+}
+
+/// Evicting pods would not be needed for the scheduler's own rules: the original says so of each node.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_would_have_to_go() {
+    let (serving, _) = extender(|_, _| {
+        Some(json!({"NodeNames": [], "FailedNodes": {"n1": "no", "n2": "no"}, "FailedAndUnresolvableNodes": {"n3": "never"}}))
+    })
+    .await;
+    let cluster = three_nodes(config(&serving, |extender| {
+        extender.filter_verb = "filter".to_owned();
+        extender.node_cache_capable = true;
+    }))
+    .await;
+    let high = json!({"metadata": {"name": "high"}, "value": 1000});
+    cluster
+        .create("/apis/scheduling.k8s.io/v1/priorityclasses", high)
+        .await;
+    for node in ["n1", "n2"] {
+        let mut low = pod(&format!("on-{node}"), "1");
+        low["spec"]["nodeName"] = node.into();
+        cluster.pod(low).await;
+    }
+    let mut high = pod("high", "1");
+    high["spec"]["priorityClassName"] = "high".into();
+    cluster.pod(high).await;
+    let event = cluster.event("high", "FailedScheduling").await;
+    let bare = |node| format!("expected at least one victim pod on node \"{node}\"");
+    let told = |one, other| {
+        let both = format!("[{}, {}]", bare(one), bare(other));
+        format!("0/3 nodes are available: 1 never, 2 no. preemption: {both}")
+    };
+    // Which node is tried first is drawn by lot.
+    let message = event["message"].as_str().unwrap();
+    assert!(
+        message == told("n1", "n2") || message == told("n2", "n1"),
+        "{message}"
     );
 }
 
@@ -236,4 +324,39 @@ async fn one_has_a_say_about_victims() {
     cluster.pod(high).await;
     assert_eq!(cluster.bound("high").await["spec"]["nodeName"], "n2");
     assert_eq!(asked.lock()[0].1["Pod"]["metadata"]["name"], "high");
+}
+
+/// Anybody on the node may be named, not only those who would have had to go.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_names_somebody_else_as_victim() {
+    let (serving, _) = extender(|_, question| {
+        let all = question["NodeNameToMetaVictims"].as_object().unwrap();
+        let instead = question["Pod"]["metadata"]["annotations"]["instead"].clone();
+        let named = |node: &String| (node.clone(), json!({"Pods": [{"UID": instead}]}));
+        let named: serde_json::Map<String, Value> = all.keys().map(named).collect();
+        Some(json!({"NodeNameToMetaVictims": named}))
+    })
+    .await;
+    let configuration = config(&serving, |extender| {
+        extender.preempt_verb = "preempt".to_owned();
+        extender.node_cache_capable = true;
+    });
+    let cluster = nodes(configuration, &[("n2", "4")]).await;
+    let high = json!({"metadata": {"name": "high"}, "value": 1000});
+    cluster
+        .create("/apis/scheduling.k8s.io/v1/priorityclasses", high)
+        .await;
+    for (name, cpu) in [("large", "3"), ("bystander", "100m")] {
+        let mut low = pod(name, cpu);
+        low["spec"]["nodeName"] = "n2".into();
+        low["spec"]["terminationGracePeriodSeconds"] = 0.into();
+        cluster.pod(low).await;
+    }
+    let path = "/api/v1/namespaces/default/pods/bystander";
+    let bystander = cluster.get(path).await;
+    let mut high = pod("high", "3");
+    high["spec"]["priorityClassName"] = "high".into();
+    high["metadata"]["annotations"] = json!({"instead": bystander["metadata"]["uid"]});
+    cluster.pod(high).await;
+    cluster.event("bystander", "Preempted").await;
 }

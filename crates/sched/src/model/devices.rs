@@ -10,6 +10,7 @@ use super::device_selector::DeviceSelector;
 use super::pod::Effect;
 use super::selector::NodeTerm;
 use super::symbol::Symbol;
+use crate::features::Features;
 use crate::time::Time;
 
 /// Driver, pool and name: what makes a device itself.
@@ -32,6 +33,23 @@ pub struct ResourceSlice {
     pub devices: Box<[Device]>,
     /// What devices of the pool take parts of.
     pub counters: Box<[CounterSet]>,
+}
+
+impl ResourceSlice {
+    /// Leaves out what features that are off would have brought.
+    pub fn switch(&mut self, features: &Features) {
+        if !features.shared_devices {
+            for device in &mut self.devices {
+                device.is_shared = false;
+            }
+        }
+        if !features.partitions {
+            let devices = std::mem::take(&mut self.devices).into_iter();
+            self.devices = devices
+                .filter(|device| device.consumes.is_empty())
+                .collect();
+        }
+    }
 }
 
 /// Amounts in thousandths, by the name of the counter.

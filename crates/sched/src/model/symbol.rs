@@ -39,6 +39,8 @@ pub struct Names {
     resource_names: Vec<Symbol>,
     /// Names that the core itself asks for.
     pub known: Known,
+    /// What pods ask for as a whole counts.
+    pub knows_whole_pods: bool,
 }
 
 /// Symbols with a fixed meaning.
@@ -70,6 +72,7 @@ impl Default for Names {
                 region_beta: unset,
                 unschedulable: unset,
             },
+            knows_whole_pods: true,
         };
         names.known = Known {
             empty: names.intern(""),

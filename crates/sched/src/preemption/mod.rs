@@ -7,6 +7,8 @@ mod pick;
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use crate::cluster::{Cluster, NodeId, PodId};
 use crate::extender::Victims;
 use crate::framework::diagnosis::Diagnosis;
@@ -98,10 +100,10 @@ pub fn preempt(
     if let Some(memory) = memory {
         engine.dry_runs.keep(memory);
     }
-    let candidates = match candidates {
-        Ok(candidates) => candidates,
-        Err(message) => return Preemption::Failed(message),
-    };
+    let (candidates, failures) = candidates;
+    if candidates.is_empty() && !failures.is_empty() {
+        return Preemption::Failed(aggregate(failures));
+    }
     if candidates.is_empty() {
         return Preemption::InVain(verdict.message(&engine.statuses, &cluster.names));
     }
@@ -130,22 +132,30 @@ impl Candidate {
         self.violations
     }
 
-    /// With only these of its victims, and as many violated budgets as others have counted. `None`: nobody would be left
+    /// With these victims in its place, and as many violated budgets as others have counted. `None`: nobody would be left
     /// to go.
-    pub fn only(&self, left: &Victims) -> Option<Self> {
-        let (victims, ids): (Vec<_>, Vec<_>) = self
-            .victims
-            .iter()
-            .zip(&self.ids)
-            .filter(|(victim, _)| left.pods.iter().any(|pod| pod.uid == victim.uid))
-            .map(|(victim, id)| (Arc::clone(victim), *id))
-            .unzip();
+    pub fn only(&self, cluster: &Cluster, left: &Victims) -> Option<Self> {
+        let named = left.pods.iter().filter_map(|pod| {
+            let id = cluster.pods.find(&pod.uid)?;
+            Some((Arc::clone(&cluster.pods.get(id)?.pod), id))
+        });
+        let (victims, ids): (Vec<_>, Vec<_>) = named.unzip();
         (!ids.is_empty()).then_some(Self {
             node: self.node,
             violations: left.violations,
             victims,
             ids,
         })
+    }
+}
+
+/// Several failures are bracketed, one is not, and the same one is told once.
+fn aggregate(mut failures: Vec<String>) -> String {
+    let mut told = FxHashSet::default();
+    failures.retain(|failure| told.insert(failure.clone()));
+    match failures.as_slice() {
+        [one] => one.clone(),
+        all => format!("[{}]", all.join(", ")),
     }
 }
 
@@ -192,15 +202,16 @@ struct DryRun<'a> {
 }
 
 impl DryRun<'_> {
-    /// Tries nodes until there are enough to choose from.
+    /// Tries nodes until there are enough to choose from; with what went wrong on others.
     fn candidates(
         &mut self,
         state: &mut CycleState,
         potential: &[NodeId],
         verdict: &mut Diagnosis,
-    ) -> Result<Vec<Arc<Candidate>>, String> {
+    ) -> (Vec<Arc<Candidate>>, Vec<String>) {
+        let mut failures = Vec::new();
         if potential.is_empty() {
-            return Ok(Vec::new());
+            return (Vec::new(), failures);
         }
         let args = &self.engine.profiles[self.attempt.profile].args.preemption;
         let wanted = (potential.len() * args.min_candidate_nodes_percentage / 100)
@@ -211,7 +222,14 @@ impl DryRun<'_> {
         let mut refusals: Vec<(StatusId, usize)> = Vec::new();
         for index in 0..potential.len() {
             let node = potential[(offset + index) % potential.len()];
-            match self.remembered(state, node)? {
+            let finding = match self.remembered(state, node) {
+                Ok(finding) => finding,
+                Err(failure) => {
+                    failures.push(failure);
+                    continue;
+                }
+            };
+            match finding {
                 Ok(candidate) => {
                     if candidate.violations == 0 {
                         clean.push(candidate);
@@ -230,7 +248,7 @@ impl DryRun<'_> {
         }
         verdict.counts = refusals;
         clean.extend(violating);
-        Ok(clean)
+        (clean, failures)
     }
 
     fn remembered(&mut self, state: &mut CycleState, node: NodeId) -> Result<Finding, String> {

@@ -36,6 +36,8 @@ pub struct Entry {
     pub pending: PluginSet,
     /// The plugin that holds it back from being queued.
     pub gated_by: Option<Plugin>,
+    /// It has been held back since it came.
+    pub was_gated: bool,
     pub(super) flushed: Option<Time>,
     pub(super) sequence: u64,
     pub(super) expiry: Time,
@@ -57,6 +59,7 @@ impl Entry {
             rejectors: PluginSet::EMPTY,
             pending: PluginSet::EMPTY,
             gated_by: None,
+            was_gated: false,
             flushed: None,
             sequence,
             expiry: Time(0),

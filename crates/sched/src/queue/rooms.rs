@@ -19,6 +19,7 @@ impl Queue {
         };
         self.change(id, |entry| {
             entry.gated_by = gated_by;
+            entry.was_gated |= gated_by.is_some();
             if let Some(plugin) = gated_by {
                 entry.rejectors.insert(plugin);
             } else if queued && entry.first_attempt.is_none() {

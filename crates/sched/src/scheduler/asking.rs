@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::failure::Nominating;
 use super::{Cycle, Outcome, Scheduler};
-use crate::cluster::PodId;
+use crate::action::PodRef;
+use crate::cluster::{NodeId, PodId};
 use crate::extender::{About, Answer, Question, Victims};
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::engine::{Attempt, Decision, Heard, Paused};
@@ -110,6 +111,7 @@ impl Scheduler {
                 .iter()
                 .map(|victim| self.pod_ref(victim))
                 .collect(),
+            present: self.present(candidate.node()),
             violations: candidate.violations(),
         });
         let question = Question {
@@ -118,6 +120,12 @@ impl Scheduler {
             about: About::Victims(victims.collect()),
         };
         self.pause(asking, question)
+    }
+
+    fn present(&self, node: NodeId) -> Vec<PodRef> {
+        let pods = self.cluster.nodes.pods(node).iter();
+        pods.filter_map(|id| Some(self.pod_ref(&self.cluster.pods.get(*id)?.pod)))
+            .collect()
     }
 
     fn pause(&mut self, asking: Asking, question: Question) -> Cycle {
@@ -170,9 +178,9 @@ impl Scheduler {
                     refused: answer
                         .refused
                         .iter()
-                        .filter_map(|refused| {
-                            let node = find(&refused.node)?;
-                            Some((node, refused.message.clone(), refused.for_good))
+                        .map(|refused| {
+                            let node = find(&refused.node);
+                            (node, refused.message.clone(), refused.for_good)
                         })
                         .collect(),
                     as_empty: answer.nodes_as_empty,
@@ -198,7 +206,7 @@ impl Scheduler {
                         let candidate = candidates.iter().find(|candidate| {
                             self.cluster.node_name(candidate.node()) == &*left.node
                         })?;
-                        candidate.only(left).map(Arc::new)
+                        candidate.only(&self.cluster, left).map(Arc::new)
                     })
                     .collect();
                 let nominating = match left.is_empty() {

@@ -618,13 +618,7 @@ impl Scheduler {
             Plugin::VolumeBinding.name(),
             pod.name
         );
-        let event = self.event(
-            &pod,
-            EventType::Warning,
-            "FailedScheduling",
-            "Scheduling",
-            note,
-        );
+        let event = self.failure_event(&pod, note);
         self.outbox.push(event);
     }
 

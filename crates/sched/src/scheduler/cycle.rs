@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::asking::Asking;
 use super::failure::{Nominating, PostFilter};
 use super::{Cycle, Outcome, Scheduler, UnderWay};
-use crate::action::{Action, ActionKind, EventType};
+use crate::action::{Action, ActionKind};
 use crate::cluster::PodId;
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::engine::{Attempt, Choice, Decision};
@@ -43,13 +43,7 @@ impl Scheduler {
                 self.cluster.names.text(pod.namespace()),
                 pod.name
             );
-            let event = self.event(
-                &pod,
-                EventType::Warning,
-                "FailedScheduling",
-                "Scheduling",
-                note,
-            );
+            let event = self.failure_event(&pod, note);
             cycle.actions.push(event);
             return Some(cycle);
         }

@@ -11,7 +11,7 @@ use crate::framework::judge::Subject;
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::CycleState;
 use crate::framework::stopwatch::{Ending, Point};
-use crate::model::Symbol;
+use crate::model::{Pod, Symbol};
 use crate::plugins::dynamic_resources;
 use crate::preemption::{self, Candidate, Preemption};
 use crate::time::Time;
@@ -206,13 +206,7 @@ impl Scheduler {
             Nominating::Clear => self.nominations.set(id, None),
             Nominating::Node(node) => self.nominations.set(id, Some(node)),
         }
-        let mut actions = vec![self.event(
-            &pod,
-            EventType::Warning,
-            "FailedScheduling",
-            "Scheduling",
-            message.to_owned(),
-        )];
+        let mut actions = vec![self.failure_event(&pod, message.to_owned())];
         let condition = ScheduledCondition {
             reason,
             message: message.into(),
@@ -240,6 +234,12 @@ impl Scheduler {
             }));
         }
         actions
+    }
+
+    /// Tells the world why a pod was not placed.
+    pub(super) fn failure_event(&mut self, pod: &Pod, note: String) -> Action {
+        let kind = EventType::Warning;
+        self.event(pod, kind, "FailedScheduling", "Scheduling", note)
     }
 
     /// Starts the evictions that make room for a pod.

@@ -85,7 +85,8 @@ impl Scheduler {
         self.more.pop_front()
     }
 
-    /// Takes the group's pods out of the queue: the most important first, then those that have been tried for longest.
+    /// Takes the group's pods out of the queue: the most important first, then those that have been tried for longest, then
+    /// whoever made the gang complete by coming.
     fn take_members(&mut self, first: PodId, group: &Key, now: Time) -> Vec<PodId> {
         let waits = |id: PodId| {
             self.queue.get(id).is_some_and(|entry| {
@@ -108,7 +109,9 @@ impl Scheduler {
             let priority = entry.map_or(0, |entry| entry.priority);
             let since = entry.and_then(|entry| entry.first_attempt).unwrap_or(now);
             let added = entry.map_or(now, |entry| entry.added);
-            (std::cmp::Reverse(priority), since, *id != first, added, *id)
+            let was_gated = entry.is_some_and(|entry| entry.was_gated);
+            let rank = (was_gated, *id != first, added);
+            (std::cmp::Reverse(priority), since, rank, *id)
         });
         members
     }

@@ -160,6 +160,7 @@ impl Scheduler {
             profile.switch(&features);
         }
         self.queue.waits_out_backoff = !features.pop_from_backoff;
+        self.cluster.names.knows_whole_pods = features.pod_level_resources;
         self.cluster.features = features;
         self
     }

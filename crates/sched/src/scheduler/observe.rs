@@ -193,7 +193,8 @@ impl Scheduler {
                 self.cluster.devices.claims.remove(&key);
                 self.gone(Resource::ResourceClaim, now);
             }
-            Observation::ResourceSlice(slice) => {
+            Observation::ResourceSlice(mut slice) => {
+                slice.switch(&self.cluster.features);
                 let known = self.cluster.devices.set_slice(*slice);
                 self.set(Resource::ResourceSlice, known, Change::Unknown, now);
             }

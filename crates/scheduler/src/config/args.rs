@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub use check::{check, check_fit};
 
 use super::duration::GoDuration;
-use super::schema::{Schema, Type};
+use super::schema::{Schema, Type, mismatch};
 use super::types::API_VERSION;
 
 /// Plugins with arguments, in the order in which missing ones are added.
@@ -251,11 +251,24 @@ pub fn read(plugin: &str, args: &Value) -> Result<Value, Unreadable> {
     };
     let empty = json!({});
     let args = if args.is_null() { &empty } else { args };
+    if !args.is_object() {
+        // The type that the original reads version and kind with has no name.
+        let nameless = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+        return Err(Unreadable::Plain(format!(
+            "decoding args for plugin {plugin}: couldn't get version/kind; json parse error: {}",
+            mismatch(args, "", "", nameless)
+        )));
+    }
     let text = |key: &str| args[key].as_str().unwrap_or_default();
     let wanted = format!("{plugin}Args");
     let group = "kubescheduler.config.k8s.io";
-    let (version, kind) = match (text("apiVersion"), text("kind")) {
-        ("", "") => (API_VERSION, wanted.as_str()),
+    // Each is filled in by itself.
+    let version = match text("apiVersion") {
+        "" => API_VERSION,
+        given => given,
+    };
+    let kind = match text("kind") {
+        "" => wanted.as_str(),
         given => given,
     };
     let unknown = |kind: &str| {

@@ -75,6 +75,14 @@ pub fn parse(text: &str) -> Result<Configuration, ConfigError> {
     }
     let mut config = decode(&value)?;
     config.set_defaults();
+    // A name that is given but empty is not filled in.
+    if let (Some([given]), [only]) = (
+        value["profiles"].as_array().map(Vec::as_slice),
+        config.profiles.as_mut_slice(),
+    ) && given["schedulerName"] == ""
+    {
+        only.scheduler_name.clear();
+    }
     config.check()?;
     Ok(config)
 }

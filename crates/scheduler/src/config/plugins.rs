@@ -298,7 +298,7 @@ fn weights(plugins: &Plugins, lineup: &Lineup) -> Result<Vec<(Plugin, i64)>, Str
         // In the original's arithmetic, which takes a sum below zero for one that is too large, too.
         let most = weight.wrapping_mul(100);
         if most > i64::MAX.wrapping_sub(total) {
-            return Err("total score of Score plugins could overflow".into());
+            return Err("score plugins: total score of Score plugins could overflow".into());
         }
         total += most;
         weights.push((plugin, weight));

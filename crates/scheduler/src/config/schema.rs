@@ -32,14 +32,18 @@ impl Schema {
         Ok(unknown)
     }
 
+    /// With its package: what all programs of Kubernetes have in common is in another.
+    fn type_name(&self) -> String {
+        let package = match self.name {
+            "LeaderElectionConfiguration" | "ClientConnectionConfiguration" => "v1alpha1",
+            _ => "v1",
+        };
+        format!("{package}.{}", self.name)
+    }
+
     fn walk(&self, value: &Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
         let Value::Object(map) = value else {
-            return Err(mismatch(
-                value,
-                self.name,
-                path,
-                &format!("v1.{}", self.name),
-            ));
+            return Err(mismatch(value, self.name, path, &self.type_name()));
         };
         for (key, value) in map {
             let here = match path {
@@ -88,11 +92,14 @@ impl Type {
             },
             Self::Object(schema) => match value.is_object() {
                 true => schema.walk(value, path, unknown),
-                false => wrong(&format!("v1.{}", schema.name)),
+                false => wrong(&schema.type_name()),
             },
             Self::List(kind) => {
                 let Value::Array(list) = value else {
-                    return wrong("[]v1");
+                    return match kind {
+                        Self::Object(schema) => wrong(&format!("[]{}", schema.type_name())),
+                        _ => wrong("[]string"),
+                    };
                 };
                 for (index, item) in list.iter().enumerate() {
                     kind.walk(item, owner, &format!("{path}[{index}]"), unknown)?;
@@ -104,7 +111,7 @@ impl Type {
     }
 }
 
-fn mismatch(value: &Value, owner: &str, path: &str, kind: &str) -> String {
+pub fn mismatch(value: &Value, owner: &str, path: &str, kind: &str) -> String {
     let found = match value {
         Value::Number(number) if kind.starts_with("int") => format!("number {number}"),
         Value::Number(_) => "number".to_owned(),
@@ -123,6 +130,13 @@ fn mismatch(value: &Value, owner: &str, path: &str, kind: &str) -> String {
             c if !inside => field.push(c),
             _ => {}
         }
+    }
+    // Two fields are in a struct of their own that does not show otherwise.
+    if matches!(
+        field.as_str(),
+        "enableProfiling" | "enableContentionProfiling"
+    ) {
+        field.insert_str(0, "DebuggingConfiguration.");
     }
     match field.as_str() {
         "" => format!("json: cannot unmarshal {found} into Go value of type {kind}"),

@@ -9,6 +9,15 @@ use super::types::{
     API_VERSION, Configuration, ExtenderConfig, LeaderElection, PluginSet, ProfileConfig,
 };
 
+/// One for each rule that a name breaks.
+pub fn name_errors(name: &str, path: &Path) -> Vec<FieldError> {
+    let problems = name_problem(name).unwrap_or_default();
+    let problems = problems.split("; ").filter(|problem| !problem.is_empty());
+    problems
+        .map(|problem| FieldError::invalid(path, name, problem))
+        .collect()
+}
+
 /// Plugins that there once were.
 const REMOVED: [&str; 4] = [
     "AzureDiskLimits",
@@ -236,8 +245,9 @@ fn extenders(extenders: &[ExtenderConfig], errors: &mut Vec<FieldError>) {
         for (index, resource) in extender.managed_resources.iter().enumerate() {
             let field = here.child("managedResources").index(index).child("name");
             let name = resource.name.as_str();
-            if let Some(problem) = name_problem(name) {
-                errors.push(FieldError::invalid(&field, name, problem));
+            let broken = name_errors(name, &field);
+            if !broken.is_empty() {
+                errors.extend(broken);
             } else if !is_extended(name) {
                 errors.push(FieldError::invalid(
                     &field,

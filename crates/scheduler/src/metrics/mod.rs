@@ -147,7 +147,15 @@ impl Metrics {
         let before = before.filter(|one| plugins::has_pre_filter(*one));
         let scores = profile.score.iter().map(|(one, _)| *one);
         let weighed = scores.clone().filter(|one| score::has_pre_score(*one));
+        // The original asks it for scores only with a feature that is off, but tells of it.
+        let volumes = profile
+            .reserve
+            .iter()
+            .copied()
+            .filter(|one| *one == Plugin::VolumeBinding);
+        let volumes = volumes.flat_map(|one| [(Point::PreScore, one), (Point::Score, one)]);
         let all = filters
+            .chain(volumes)
             .chain(before.map(|one| (Point::PreFilter, one)))
             .chain(weighed.map(|one| (Point::PreScore, one)))
             .chain(scores.map(|one| (Point::Score, one)));

@@ -7,7 +7,7 @@ use crate::framework::diagnosis::Diagnosis;
 use crate::framework::local;
 use crate::framework::plugin::Plugin;
 use crate::framework::state::CycleState;
-use crate::framework::status::{Code, Refusal, StatusId};
+use crate::framework::status::{Code, Refusal, StatusId, Statuses};
 use crate::queue::nominations::Nominations;
 
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub struct Paused {
 #[derive(Debug, Default)]
 pub struct Heard {
     pub nodes: Vec<(NodeId, i64)>,
-    /// With why, and whether evicting pods would not help.
-    pub refused: Vec<(NodeId, String, bool)>,
+    /// With why, and whether evicting pods would not help. A node that nobody knows is told of all the same.
+    pub refused: Vec<(Option<NodeId>, String, bool)>,
     /// Whether nodes are scored as if nothing were on them.
     pub as_empty: bool,
 }
@@ -88,7 +88,13 @@ impl Engine {
             };
             let refusal = Refusal::worded(code, message.as_str());
             let status = self.statuses.id(Plugin::Extender, refusal);
-            self.scratch.refused[node.index()] = status;
+            if let Some(node) = node {
+                // What a plugin said about it before does not hold any more.
+                let before = std::mem::replace(&mut self.scratch.refused[node.index()], status);
+                if before != StatusId::FITS {
+                    self.scratch.counts[Statuses::index(before)] -= 1;
+                }
+            }
             count(&mut self.scratch.counts, status);
         }
         if left.is_empty() {

@@ -39,7 +39,8 @@ pub fn pod(json: &[u8], names: &mut Names) -> Result<Pod> {
         .map(|index| {
             let id = ResourceId(index as u16);
             let name = names.resource_name(id);
-            matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
+            let supported = matches!(name, "cpu" | "memory") || name.starts_with("hugepages-");
+            supported && names.knows_whole_pods
         })
         .collect();
     let supported = |id: ResourceId| whole.get(id.index()).copied().unwrap_or(false);

@@ -9,6 +9,7 @@ use super::{
     PreemptionArgs, SpreadArgs, VolumeBindingArgs, typed,
 };
 use crate::config::duration::GoDuration;
+use crate::config::validate::name_errors;
 
 const PERCENT: &str = "not in valid range [0, 100]";
 
@@ -311,13 +312,7 @@ pub fn check_fit(args: &FitArgs) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let path = Path::new("ignoredResources");
     for (index, name) in args.ignored_resources.iter().enumerate() {
-        if let Some(problem) = name_problem(name) {
-            errors.push(FieldError::invalid(
-                &path.index(index),
-                name.as_str(),
-                problem,
-            ));
-        }
+        errors.extend(name_errors(name, &path.index(index)));
     }
     let path = Path::new("ignoredResourceGroups");
     for (index, name) in args.ignored_resource_groups.iter().enumerate() {
@@ -329,9 +324,7 @@ pub fn check_fit(args: &FitArgs) -> Vec<FieldError> {
                 "resource group name can't contain '/'",
             ));
         }
-        if let Some(problem) = name_problem(name) {
-            errors.push(FieldError::invalid(&here, name.as_str(), problem));
-        }
+        errors.extend(name_errors(name, &here));
     }
     let path = Path::new("scoringStrategy");
     let Some(strategy) = &args.scoring_strategy else {
