@@ -132,6 +132,9 @@ fn embedded_in(owner: &str, field: &str) -> &'static str {
         ) => "",
         ("PersistentVolumeSpec", _) => "PersistentVolumeSource",
         ("RuleWithOperations", field) if field != "operations" => "Rule",
+        ("NamedRuleWithOperations", "resourceNames") => "",
+        ("NamedRuleWithOperations", "operations") => "RuleWithOperations",
+        ("NamedRuleWithOperations", _) => "RuleWithOperations.Rule",
         ("DeviceClaimConfiguration" | "DeviceClassConfiguration", "opaque") => {
             "DeviceConfiguration"
         }

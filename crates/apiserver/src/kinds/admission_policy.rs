@@ -78,7 +78,7 @@ fn validating(policy: &At<'_>, errors: &mut Errors) {
 
 /// What policies of both sorts begin with.
 fn matched(spec: &At<'_>, errors: &mut Errors) {
-    errors.choice(&spec.get("failurePolicy"), &["Fail", "Ignore"]);
+    errors.given_choice(&spec.get("failurePolicy"), &["Fail", "Ignore"]);
     let params = spec.get("paramKind");
     if params.is_set() {
         param_kind(&params, errors);
@@ -237,7 +237,7 @@ fn param_kind(params: &At<'_>, errors: &mut Errors) {
 }
 
 fn resources(matching: &At<'_>, errors: &mut Errors) {
-    errors.choice(&matching.get("matchPolicy"), &["Equivalent", "Exact"]);
+    errors.given_choice(&matching.get("matchPolicy"), &["Equivalent", "Exact"]);
     for name in ["namespaceSelector", "objectSelector"] {
         let selector = matching.get(name);
         if selector.is_set() {

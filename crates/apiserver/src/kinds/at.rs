@@ -226,6 +226,15 @@ impl Errors {
         }
     }
 
+    /// A choice that must have been made, where empty text is one.
+    pub fn given_choice(&mut self, at: &At<'_>, allowed: &[&str]) {
+        if at.is_set() {
+            self.optional_choice(at, allowed);
+        } else {
+            self.required(at, "");
+        }
+    }
+
     /// A choice that may be absent.
     pub fn optional_choice(&mut self, at: &At<'_>, allowed: &[&str]) {
         if at.is_set() && !allowed.contains(&at.text()) {
@@ -277,7 +286,8 @@ impl Errors {
 pub const IMMUTABLE: &str = "field is immutable";
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
-/// Equal in meaning: an empty list, map or text is as good as an absent one.
+/// Equal in meaning: an empty list or text is as good as an absent one. An empty object is not: decoding drops maps
+/// that are empty, so it is a struct that was given.
 pub fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -298,7 +308,6 @@ fn is_void(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
         Value::String(text) => text.is_empty(),
         _ => false,
     }
@@ -329,14 +338,20 @@ pub fn carry(to: &mut Value, from: &Value, name: &str) {
     }
 }
 
-/// Sets a field where it is absent (or empty text).
+/// Sets a field where it is absent. Empty text is absent only in fields that Go always writes, see [`fill_text`]:
+/// elsewhere decoding has dropped it, or the field is a pointer and it was meant.
 pub fn fill(fields: &mut serde_json::Map<String, Value>, name: &str, value: impl Into<Value>) {
-    match fields.get(name) {
-        None | Some(Value::Null) => {}
-        Some(Value::String(text)) if text.is_empty() => {}
-        Some(_) => return,
+    if fields.get(name).is_none_or(Value::is_null) {
+        fields.insert(name.to_owned(), value.into());
     }
-    fields.insert(name.to_owned(), value.into());
+}
+
+/// Sets a field where it is absent or empty text.
+pub fn fill_text(fields: &mut serde_json::Map<String, Value>, name: &str, value: &str) {
+    let given = fields.get(name).and_then(Value::as_str);
+    if given.is_none_or(str::is_empty) {
+        fields.insert(name.to_owned(), value.into());
+    }
 }
 
 #[cfg(test)]

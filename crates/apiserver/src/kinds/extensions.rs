@@ -9,21 +9,17 @@ use super::at::{At, Errors, field, same};
 use super::names::{self, NameRule};
 use super::rules::Rules;
 use super::{diff, metadata, raise_generation};
-use crate::field::{FieldError, Problem};
 
 pub(super) static KINDS: &[&Rules] = &[
     &VALIDATING_WEBHOOKS,
     &MUTATING_WEBHOOKS,
     &API_SERVICE,
-    &FLOW_SCHEMA,
-    &PRIORITY_LEVEL,
     &SERVICE_CIDR,
     &IP_ADDRESS,
     &SIGNING_REQUEST,
 ];
 
 pub(super) const ADMISSION: &str = "admissionregistration.k8s.io";
-const FLOW: &str = "flowcontrol.apiserver.k8s.io";
 /// What a certificate may be asked to be good for.
 const USAGES: &[&str] = &[
     "any",
@@ -77,143 +73,6 @@ pub(super) const fn counted(group: &'static str, kind: &'static str, status: boo
 
 static VALIDATING_WEBHOOKS: Rules = webhooks("ValidatingWebhookConfiguration");
 static MUTATING_WEBHOOKS: Rules = webhooks("MutatingWebhookConfiguration");
-static FLOW_SCHEMA: Rules = Rules {
-    validate: |schema, errors| {
-        let spec = schema.get("spec");
-        let precedence = spec.get("matchingPrecedence");
-        if precedence.number() < 1 {
-            errors.invalid(&precedence, precedence.number(), "must be a positive value");
-        }
-        if precedence.number() > 10_000 {
-            errors.invalid(
-                &precedence,
-                precedence.number(),
-                "must not be greater than 10000",
-            );
-        }
-        let method = spec.dig(&["distinguisherMethod", "type"]);
-        const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
-        if method.is_set() && !METHODS.contains(&method.text()) {
-            errors.push(FieldError::with_shown(
-                Problem::NotSupported,
-                &method.path(),
-                &format!("{{\"Type\":{}}}", method.value),
-                "supported values: \"ByNamespace\", \"ByUser\"",
-            ));
-        }
-        let level = spec.dig(&["priorityLevelConfiguration", "name"]);
-        if level.is_empty() {
-            errors.required(&level, "must reference a priority level");
-        }
-        for rule in spec.get("rules").items() {
-            flow_rule(&rule, errors);
-        }
-    },
-    ..counted(FLOW, "FlowSchema", true)
-};
-fn flow_rule(rule: &At<'_>, errors: &mut Errors) {
-    let at_least_one = |at: &At<'_>, words: &str, errors: &mut Errors| {
-        if at.is_empty() {
-            errors.required(at, words);
-        }
-    };
-    let subjects = rule.get("subjects");
-    at_least_one(
-        &subjects,
-        "subjects must contain at least one value",
-        errors,
-    );
-    for subject in subjects.items() {
-        errors.choice(&subject.get("kind"), &["Group", "ServiceAccount", "User"]);
-    }
-    let (resources, others) = (rule.get("resourceRules"), rule.get("nonResourceRules"));
-    if resources.is_empty() && others.is_empty() {
-        errors.required(
-            rule,
-            "at least one of resourceRules and nonResourceRules has to be non-empty",
-        );
-    }
-    const VERBS: &str = "verbs must contain at least one value";
-    for one in resources.items() {
-        at_least_one(&one.get("verbs"), VERBS, errors);
-        at_least_one(
-            &one.get("apiGroups"),
-            "resource rules must supply at least one api group",
-            errors,
-        );
-        at_least_one(
-            &one.get("resources"),
-            "resource rules must supply at least one resource",
-            errors,
-        );
-        if !one.get("clusterScope").flag() {
-            at_least_one(
-                &one.get("namespaces"),
-                "resource rules that are not cluster scoped must supply at least one namespace",
-                errors,
-            );
-        }
-    }
-    for one in others.items() {
-        at_least_one(&one.get("verbs"), VERBS, errors);
-        at_least_one(
-            &one.get("nonResourceURLs"),
-            "nonResourceURLs must contain at least one value",
-            errors,
-        );
-    }
-}
-
-static PRIORITY_LEVEL: Rules = Rules {
-    validate: |level, errors| {
-        let spec = level.get("spec");
-        let kind = spec.get("type");
-        errors.choice(&kind, &["Exempt", "Limited"]);
-        let limited = spec.get("limited");
-        if kind.text() == "Limited" && limited.is_set() {
-            limits(&limited, errors);
-        } else if kind.text() == "Limited" {
-            errors.required(&limited, "must not be empty when type is Limited");
-        }
-    },
-    ..counted(FLOW, "PriorityLevelConfiguration", true)
-};
-
-fn limits(limited: &At<'_>, errors: &mut Errors) {
-    let [shares, lent, borrowed] = [
-        "nominalConcurrencyShares",
-        "lendablePercent",
-        "borrowingLimitPercent",
-    ]
-    .map(|name| limited.get(name));
-    if shares.number() < 0 {
-        errors.invalid(&shares, shares.number(), "must be a non-negative integer");
-    }
-    let response = limited.get("limitResponse");
-    let (kind, queuing) = (response.get("type"), response.get("queuing"));
-    match kind.text() {
-        "Reject" if queuing.is_set() => errors.forbidden(
-            &queuing,
-            "must be nil if limited.limitResponse.type is not Limited",
-        ),
-        "Queue" if !queuing.is_set() => errors.required(
-            &queuing,
-            "must not be empty if limited.limitResponse.type is Limited",
-        ),
-        _ => errors.choice(&kind, &["Queue", "Reject"]),
-    }
-    if lent.is_set() {
-        errors.between(&lent, 0, 100);
-    }
-    if borrowed.number() < 0 {
-        errors.invalid(
-            &borrowed,
-            borrowed.number(),
-            "if specified, must be a non-negative integer",
-        );
-    }
-}
-
 static SERVICE_CIDR: Rules = Rules {
     kind: "ServiceCIDR",
     status: true,
@@ -226,8 +85,17 @@ static SERVICE_CIDR: Rules = Rules {
             let shown = diff::compact("ServiceCIDRSpec", spec.value);
             errors.invalid_shown(&cidrs, &shown, "may only hold up to 2 values");
         } else {
+            let before = errors.0.len();
             for cidr in cidrs.items() {
                 errors.format(&cidr, names::cidr);
+            }
+            let sixes = cidrs.texts().filter(|cidr| cidr.contains(':')).count();
+            if errors.0.len() == before && cidrs.len() == 2 && sixes != 1 {
+                errors.invalid(
+                    &cidrs,
+                    cidrs.value.clone(),
+                    "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+                );
             }
         }
     },
@@ -243,9 +111,15 @@ static IP_ADDRESS: Rules = Rules {
             errors.required(&parent, "");
             return;
         }
+        let group = parent.get("group");
+        if !group.is_empty() {
+            errors.format(&group, names::subdomain);
+        }
         for name in ["resource", "name"] {
             errors.non_empty(&parent.get(name));
+            errors.format(&parent.get(name), names::path_segment);
         }
+        errors.format(&parent.get("namespace"), names::path_segment);
     },
     ..Rules::cluster("networking.k8s.io")
 };
@@ -366,8 +240,11 @@ fn client(client: &At<'_>, errors: &mut Errors) {
         return;
     }
     if service.is_set() {
-        for part in ["name", "namespace"] {
-            errors.non_empty(&service.get(part));
+        // The original takes one for the other.
+        for (part, reported) in [("namespace", "name"), ("name", "namespace")] {
+            if service.get(part).is_empty() {
+                errors.required(&service.get(reported), "");
+            }
         }
         service_path(&service.get("path"), errors);
         let port = service.get("port");
@@ -413,17 +290,18 @@ fn service_path(path: &At<'_>, errors: &mut Errors) {
     if !text.starts_with('/') {
         refuse("must start with a '/'");
     }
-    let steps: Vec<&str> = text.split('/').skip(1).collect();
-    if steps.is_empty() {
-        refuse("segment[0] may not be empty");
-    }
-    for (index, step) in steps.iter().enumerate() {
-        if step.is_empty() && index + 1 < steps.len() {
+    // The first letter counts as the slash, whatever it is.
+    let mut letters = text.chars();
+    letters.next();
+    let below = letters.as_str();
+    let below = below.strip_suffix('/').unwrap_or(below);
+    for (index, step) in below.split('/').enumerate() {
+        if step.is_empty() {
             refuse(&format!("segment[{index}] may not be empty"));
-        } else if !step.is_empty() {
-            for complaint in names::subdomain(step) {
-                refuse(&format!("segment[{index}]: {complaint}"));
-            }
+            continue;
+        }
+        for complaint in names::subdomain(step) {
+            refuse(&format!("segment[{index}]: {complaint}"));
         }
     }
 }

@@ -14,6 +14,7 @@ mod defaults;
 mod devices;
 mod diff;
 mod extensions;
+mod flow;
 mod limits;
 pub mod metadata;
 pub mod names;
@@ -167,6 +168,7 @@ static TABLES: &[&[&Rules]] = &[
     crd::KINDS,
     devices::KINDS,
     extensions::KINDS,
+    flow::KINDS,
     networking::KINDS,
     policy::KINDS,
     rbac::KINDS,

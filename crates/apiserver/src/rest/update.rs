@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::actions::precondition_failed;
-use super::create::{insert_new, settle_namespace};
+use super::create::{insert_new, settle_namespace, without_repeated_owners};
 use super::options::{WriteOptions, revision, write_options};
 use super::write::{RETRIES, Stopped, Written, metadata_of};
 use super::{Call, meta};
@@ -101,7 +101,7 @@ pub async fn change_tracked(
             return create_instead(call, options, warnings, object).await;
         };
         let old = call.served.as_shown(current.value());
-        let mut new = change(&old, warnings)?;
+        let mut new = without_repeated_owners(change(&old, warnings)?, warnings);
         let given_revision = check_revision(call, &new, &old, current.revision)?;
         finish_change(call, &old, &mut new, warnings)?;
         call.forget_empty_lists(&mut new);

@@ -34,6 +34,11 @@ static JOB: Rules = Rules {
         drop_unfilled_labels(new);
     },
     validate: |job, errors| {
+        // The original gives the job the labels of its template only after its own have been checked.
+        let [name, labels] = ["name", "labels"].map(|part| job.dig(&["metadata", part]));
+        let mut early = Errors::default();
+        early.format_of(&labels, name.text(), names::label_value);
+        errors.0.retain(|error| !early.0.contains(error));
         self::job(job, errors);
         indexed_name(job, errors);
     },
@@ -333,7 +338,7 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
         " when completion mode is Indexed",
         errors,
     );
-    if completions.is_set() && max_failed.number() > completions.number() {
+    if max_failed.is_set() && completions.is_set() && max_failed.number() > completions.number() {
         errors.invalid(
             &max_failed,
             max_failed.number(),

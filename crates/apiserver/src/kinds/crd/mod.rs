@@ -51,6 +51,15 @@ static DEFINITION: Rules = Rules {
         stored_versions(new, errors);
         approval(new, Some(old), errors);
     }),
+    warnings: |new, old| {
+        let known = old.map(parts::unrecognized_formats).unwrap_or_default();
+        let mut formats = parts::unrecognized_formats(new);
+        formats.retain(|format| !known.contains(format));
+        formats
+            .iter()
+            .map(|format| format!("unrecognized format {}", crate::field::quote(format)))
+            .collect()
+    },
     ..Rules::cluster("apiextensions.k8s.io")
 };
 
@@ -279,7 +288,12 @@ fn shared(versions: &At<'_>, name: &'static str) -> bool {
 /// The versions as Kubernetes has them inside: what they have in common is not theirs.
 fn shown_versions(versions: &At<'_>) -> String {
     let mut own = versions.value.clone();
-    for part in ["schema", "subresources", "additionalPrinterColumns"] {
+    for part in [
+        "schema",
+        "subresources",
+        "additionalPrinterColumns",
+        "selectableFields",
+    ] {
         if shared(versions, part) {
             let all = own.as_array_mut().into_iter().flatten();
             for version in all.filter_map(Value::as_object_mut) {
@@ -326,7 +340,7 @@ fn check_names(given: &At<'_>, errors: &mut Errors) {
             at.text().to_owned()
         };
         let complaints = names::label_1035(&name);
-        if !at.is_empty() && !complaints.is_empty() {
+        if !complaints.is_empty() {
             let words = if lower {
                 "may have mixed case, but should otherwise match: "
             } else {
@@ -335,11 +349,17 @@ fn check_names(given: &At<'_>, errors: &mut Errors) {
             errors.invalid(at, at.text(), format!("{words}{}", complaints.join(",")));
         }
     };
-    label(&given.get("plural"), false, errors);
-    label(&given.get("singular"), false, errors);
-    label(&given.get("kind"), true, errors);
     let list = given.get("listKind");
-    label(&list, true, errors);
+    for (name, lower) in [
+        (given.get("plural"), false),
+        (given.get("singular"), false),
+        (given.get("kind"), true),
+        (list.clone(), true),
+    ] {
+        if !name.is_empty() {
+            label(&name, lower, errors);
+        }
+    }
     for name in given.get("shortNames").items() {
         label(&name, false, errors);
     }

@@ -1,9 +1,41 @@
-//! Subresources, printer columns and conversion of custom resources.
+//! Subresources, printer columns, conversion and formats of custom resources.
 
 use serde_json::Value;
 
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
+
+/// What texts are checked for.
+const TEXT_FORMATS: &[&str] = &[
+    "bson-object-id",
+    "bsonobjectid",
+    "byte",
+    "cidr",
+    "creditcard",
+    "date",
+    "date-time",
+    "datetime",
+    "duration",
+    "email",
+    "hexcolor",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "isbn",
+    "isbn10",
+    "isbn13",
+    "k8s-long-name",
+    "k8s-short-name",
+    "mac",
+    "password",
+    "rgbcolor",
+    "ssn",
+    "uri",
+    "uuid",
+    "uuid3",
+    "uuid4",
+    "uuid5",
+];
 
 pub(super) fn subresources(given: &At<'_>, errors: &mut Errors) {
     let scale = given.get("scale");
@@ -127,8 +159,23 @@ pub(super) fn conversion(conversion: &At<'_>, errors: &mut Errors) {
 
 /// Fields that lists can be selected by have to be there, as plain values.
 pub fn selectable(fields: &At<'_>, schema: &Value, errors: &mut Errors) {
+    let mut seen = Vec::new();
     for field in fields.items() {
         let path = field.get("jsonPath");
+        if path.is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        if let Some(first) = path.text().chars().next().filter(|first| *first != '.') {
+            let detail = format!("is an invalid path: expected [ or . but got: {first}");
+            errors.invalid(&path, path.text(), detail);
+            continue;
+        }
+        if seen.contains(&path.text()) {
+            errors.duplicate(&path, path.text());
+            continue;
+        }
+        seen.push(path.text());
         let mut found = schema;
         for name in path.text().trim_start_matches('.').split('.') {
             found = &found["properties"][name];
@@ -137,5 +184,43 @@ pub fn selectable(fields: &At<'_>, schema: &Value, errors: &mut Errors) {
             let detail = "is an invalid path: does not refer to a valid field";
             errors.invalid(&path, path.text(), detail);
         }
+    }
+}
+
+/// Formats that schemas name and nobody will check, each once.
+pub(super) fn unrecognized_formats(definition: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let versions = definition["spec"]["versions"].as_array();
+    for version in versions.into_iter().flatten() {
+        formats_below(&version["schema"]["openAPIV3Schema"], &mut out);
+    }
+    out
+}
+
+fn formats_below(schema: &Value, out: &mut Vec<String>) {
+    if !schema.is_object() {
+        return;
+    }
+    let text = |name: &str| schema[name].as_str().unwrap_or_default();
+    let known: &[&str] = match text("type") {
+        "integer" => &["int32", "int64"],
+        "number" => &["double", "float"],
+        "string" => TEXT_FORMATS,
+        _ => &[],
+    };
+    let format = text("format");
+    if !format.is_empty() && !known.contains(&format) && !out.iter().any(|one| one == format) {
+        out.push(format.to_owned());
+    }
+    for one in ["items", "additionalProperties", "not"] {
+        formats_below(&schema[one], out);
+    }
+    for all in ["allOf", "anyOf", "oneOf"] {
+        for one in schema[all].as_array().into_iter().flatten() {
+            formats_below(one, out);
+        }
+    }
+    for one in schema["properties"].as_object().into_iter().flatten() {
+        formats_below(one.1, out);
     }
 }

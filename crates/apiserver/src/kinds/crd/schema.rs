@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::rules;
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
+use crate::kinds::diff;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const NOT_SUPPORTED: &[&str] = &[
@@ -24,6 +25,32 @@ enum Level {
 }
 
 /// `validation` holds the schema. With a status of its own, the root may not say much.
+/// What a schema must not say at its root when the status is written by itself and has to be checked by itself.
+const NOT_BESIDE_STATUS: &[&str] = &[
+    "$ref",
+    "$schema",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "default",
+    "definitions",
+    "dependencies",
+    "enum",
+    "id",
+    "maxProperties",
+    "minProperties",
+    "not",
+    "nullable",
+    "oneOf",
+    "patternProperties",
+    "x-kubernetes-embedded-resource",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+];
+
 pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
     let schema = validation.get("openAPIV3Schema");
     if !schema.is_set() {
@@ -34,6 +61,13 @@ pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
             &validation.get("openAPIV3Schema.type"),
             schema.get("type").text(),
             "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled",
+        );
+    } else if with_status && NOT_BESIDE_STATUS.iter().any(|key| schema.get(key).is_set()) {
+        let shown = diff::compact("JSONSchemaProps", schema.value);
+        errors.invalid_shown(
+            &schema,
+            &shown,
+            "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled",
         );
     }
     if schema.get("nullable").flag() {

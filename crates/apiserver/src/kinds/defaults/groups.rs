@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Fields, Fill, fill_zero, is_absent, sub, text};
-use crate::kinds::at::fill;
+use crate::kinds::at::{fill, fill_text};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -37,7 +37,7 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
         },
     ),
     ("io.k8s.api.rbac.v1.RoleRef", |fields| {
-        fill(fields, "apiGroup", RBAC);
+        fill_text(fields, "apiGroup", RBAC);
     }),
     ("io.k8s.api.rbac.v1.Subject", |fields| {
         if matches!(text(fields, "kind"), "User" | "Group") {

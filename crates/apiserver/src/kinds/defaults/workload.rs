@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::core::pull_policy;
 use super::{Fields, Fill, is_absent, sub, text};
-use crate::kinds::at::fill;
+use crate::kinds::at::{fill, fill_text};
 use crate::kinds::batch::{NAME_LABELS, UID_LABELS};
 use crate::kinds::pod::resources;
 
@@ -27,7 +27,7 @@ pub(super) const FILLS: &[(&str, Fill)] = &[
     ("io.k8s.api.batch.v1.CronJob", cron_job),
     (
         "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern",
-        |fields| fill(fields, "status", "True"),
+        |fields| fill_text(fields, "status", "True"),
     ),
 ];
 
@@ -186,11 +186,11 @@ fn stateful_set(fields: &mut Fields) {
     fill(retention, "whenScaled", "Retain");
     fill(spec, "replicas", 1);
     fill(spec, "revisionHistoryLimit", 10);
-    // Claim templates are written as whole objects.
+    // Claim templates are written as whole objects, whatever they say they are.
     if let Some(Value::Array(claims)) = spec.get_mut("volumeClaimTemplates") {
         for claim in claims.iter_mut().filter_map(Value::as_object_mut) {
-            fill(claim, "apiVersion", "v1");
-            fill(claim, "kind", "PersistentVolumeClaim");
+            claim.insert("apiVersion".to_owned(), json!("v1"));
+            claim.insert("kind".to_owned(), json!("PersistentVolumeClaim"));
         }
     }
 }

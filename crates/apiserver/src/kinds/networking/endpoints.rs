@@ -53,7 +53,7 @@ pub(super) fn slice_kind_and_ports(slice: &At<'_>, errors: &mut Errors) {
         } else {
             seen.push(name.text());
         }
-        errors.choice(&port.get("protocol"), PROTOCOLS);
+        errors.given_choice(&port.get("protocol"), PROTOCOLS);
         let protocol = port.get("appProtocol");
         if protocol.is_set() {
             errors.format(&protocol, names::qualified_name);

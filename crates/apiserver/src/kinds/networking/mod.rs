@@ -264,7 +264,7 @@ fn ingress_class(class: &At<'_>, errors: &mut Errors) {
     reference(&parameters, errors);
     let (scope, namespace) = (parameters.get("scope"), parameters.get("namespace"));
     match scope.text() {
-        "" => errors.required(&scope, ""),
+        "" if !scope.is_set() => errors.required(&scope, ""),
         "Namespace" if !namespace.is_set() => {
             errors.required(&namespace, "`parameters.scope` is set to 'Namespace'");
         }

@@ -217,6 +217,13 @@ pub(super) fn keep_cpu_and_memory(holder: &mut Value, old: &Value) {
                 amount => holder["resources"][kind][resource] = amount.clone(),
             }
         }
+        // A list with nothing left in it is as good as none.
+        let resources = holder.get_mut("resources").and_then(Value::as_object_mut);
+        if let Some(resources) = resources
+            && resources.get(kind) == Some(&json!({}))
+        {
+            resources.remove(kind);
+        }
     }
     if field(holder, &["resources"]) == &json!({})
         && field(old, &["resources"]).is_null()

@@ -312,7 +312,9 @@ fn node_ports(
             Ok(given) => {
                 held.push(given);
                 by_port.push((port, given));
-                ports[index]["nodePort"] = json!(given);
+                // In a dry run, what is no port at all stays for validation to find.
+                let settled = if wanted == 0 { given } else { wanted };
+                ports[index]["nodePort"] = json!(settled);
             }
             Err(why) => {
                 let path = spec_path("ports").index(index).child("nodePort");
@@ -345,7 +347,9 @@ fn health_check_port(
         .unwrap_or_default();
     match addresses.port(requested_port(wanted)) {
         Ok(port) => {
-            service["spec"]["healthCheckNodePort"] = json!(port);
+            if wanted == 0 {
+                service["spec"]["healthCheckNodePort"] = json!(port);
+            }
             Ok(())
         }
         Err(why) => Err(Failure::internal(format!(

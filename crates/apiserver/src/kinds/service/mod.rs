@@ -166,7 +166,7 @@ fn topology_annotations(service: &At<'_>, errors: &mut Errors) {
 fn external_name(spec: &At<'_>, errors: &mut Errors) {
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         let at = spec.get(field);
-        if !at.is_empty() {
+        if at.is_set() {
             errors.forbidden(&at, "may not be set for ExternalName services");
         }
     }

@@ -78,12 +78,14 @@ const TOKENS_MAY_BE_LOGGED: &str = "spec.serviceAccountTokenInSecrets is unset; 
 
 pub(in crate::kinds) static CSI_DRIVER: Rules = Rules {
     kind: "CSIDriver",
-    warnings: |new, _| {
-        let spec = &new["spec"];
-        let tokens = spec["tokenRequests"].as_array();
-        let undecided = spec["serviceAccountTokenInSecrets"].is_null();
-        let risky = undecided && tokens.is_some_and(|tokens| !tokens.is_empty());
-        risky
+    warnings: |new, old| {
+        let is_risky = |driver: &Value| {
+            let spec = &driver["spec"];
+            let tokens = spec["tokenRequests"].as_array();
+            let undecided = spec["serviceAccountTokenInSecrets"].is_null();
+            undecided && tokens.is_some_and(|tokens| !tokens.is_empty())
+        };
+        (is_risky(new) && !old.is_some_and(is_risky))
             .then(|| TOKENS_MAY_BE_LOGGED.to_owned())
             .into_iter()
             .collect()
@@ -177,13 +179,18 @@ fn parameters(at: &At<'_>, errors: &mut Errors) {
 fn storage_class(class: &At<'_>, errors: &mut Errors) {
     provisioner(&class.get("provisioner"), errors);
     parameters(&class.get("parameters"), errors);
-    errors.optional_choice(&class.get("reclaimPolicy"), &["Delete", "Retain"]);
-    errors.choice(
+    let reclaim = class.get("reclaimPolicy");
+    if !reclaim.is_empty() {
+        errors.optional_choice(&reclaim, &["Delete", "Retain"]);
+    }
+    errors.given_choice(
         &class.get("volumeBindingMode"),
         &["Immediate", "WaitForFirstConsumer"],
     );
-    let mut seen: Vec<&Value> = Vec::new();
-    for term in class.get("allowedTopologies").items() {
+    let terms = class.get("allowedTopologies");
+    // The original's list of those it has seen begins with as many empty ones as there are terms.
+    let mut seen: Vec<&Value> = vec![&Value::Null; terms.len()];
+    for term in terms.items() {
         let expressions = term.get("matchLabelExpressions");
         let mut keys = Vec::new();
         for expression in expressions.items() {
@@ -203,7 +210,7 @@ fn storage_class(class: &At<'_>, errors: &mut Errors) {
             }
             keys.push(key.text());
         }
-        // Terms without expressions are alike, too; and the original compares every pair.
+        // Every pair is compared.
         for _ in seen.iter().filter(|one| same(one, expressions.value)) {
             errors.duplicate(&expressions, "");
         }
@@ -272,6 +279,13 @@ fn csi_driver(driver: &At<'_>, errors: &mut Errors) {
                 &expiration,
                 expiration.number(),
                 "may not specify a duration less than 10 minutes",
+            );
+        }
+        if expiration.number() > 1 << 32 {
+            errors.invalid(
+                &expiration,
+                expiration.number(),
+                "may not specify a duration larger than 2^32 seconds",
             );
         }
     }

@@ -52,9 +52,14 @@ static CLAIM: Rules = Rules {
     status: true,
     prepare_create: |claim| {
         claim["status"] = json!({"phase": "Pending"});
-        agree_on_source(claim);
+        agree_on_source(claim, false);
     },
-    prepare_update: |new, _| agree_on_source(new),
+    prepare_update: |new, old| {
+        let in_use = ["dataSource", "dataSourceRef"]
+            .iter()
+            .any(|name| !field(old, &["spec", name]).is_null());
+        agree_on_source(new, in_use);
+    },
     validate: |claim, errors| claim_spec(&claim.get("spec"), errors),
     validate_update: Some(update),
     validate_status: |new, _, errors| {
@@ -206,8 +211,9 @@ fn not_negative(amount: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// A source is given in two ways, of which older clients know only the first.
-fn agree_on_source(claim: &mut Value) {
+/// A source is given in two ways, of which older clients know only the first. One that is in use may be refused, but is
+/// not forgotten.
+fn agree_on_source(claim: &mut Value, in_use: bool) {
     let (source, reference) = (
         field(claim, &["spec", "dataSource"]).clone(),
         field(claim, &["spec", "dataSourceRef"]).clone(),
@@ -218,7 +224,7 @@ fn agree_on_source(claim: &mut Value) {
     );
     if !source.is_null() && reference.is_null() {
         // The older field was only ever meant for these two.
-        if of_known_kind {
+        if of_known_kind || in_use {
             claim["spec"]["dataSourceRef"] = source;
         } else if let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) {
             spec.remove("dataSource");

@@ -90,10 +90,14 @@ pub(super) fn add_claims(template: &mut Value, claims: &At<'_>) {
     };
     spec.remove("subdomain");
     spec.remove("hostname");
-    let names: Vec<&str> = claims
-        .items()
-        .map(|claim| claim.dig(&["metadata", "name"]).text())
-        .collect();
+    // Claims of one name share a volume.
+    let mut names: Vec<&str> = Vec::new();
+    for claim in claims.items() {
+        let name = claim.dig(&["metadata", "name"]).text();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     if names.is_empty() {
         return;
     }
