@@ -23,6 +23,7 @@ use plimsoll_observe::{Group, Observer, oom_watch};
 use crate::http::{Half, Surface};
 use crate::koordlet_page;
 use crate::memory::Memory;
+use crate::page_room::PageRoom;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
 use crate::{report, states};
@@ -35,6 +36,7 @@ pub struct View {
     pub(crate) started: Timestamp,
     pub(crate) observer: Arc<Observer>,
     pub(crate) exporter: Arc<Exporter>,
+    pub(crate) page_room: PageRoom,
     pub(crate) hierarchies: Arc<Hierarchies>,
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) sampling: Arc<sampler::Counters>,
@@ -108,31 +110,36 @@ impl View {
         let info = self.observer.machine.info();
         let timed = dialect == Dialect::Cadvisor;
         let topology = timed && self.observer.groups.has(Group::CpuTopology);
-        let (version, machine) = machine_families(&info, &self.version(dialect), timed, topology);
-        let families = self.exporter.containers(dialect, &containers);
-        let sizes = families.iter().map(|f| f.header.len() + f.body.len());
-        let room = sizes.sum::<usize>() + version.len() + machine.len() + 4096;
-        let mut page = Vec::with_capacity(room);
-        page.extend_from_slice(&version);
-        let mut scrape_error = Some(scrape_error());
-        for family in families {
-            if family.name > "container_scrape_error"
-                && let Some(text) = scrape_error.take()
-            {
-                page.extend_from_slice(&text);
-            }
-            page.extend_from_slice(&family.header);
-            page.extend_from_slice(&family.body);
-        }
-        page.extend(scrape_error.into_iter().flatten());
-        page.extend_from_slice(&machine);
+        let (version, mut rest) = machine_families(&info, &self.version(dialect), timed, topology);
         if dialect == Dialect::Cadvisor {
             let mut text = Text::default();
             self_metrics::process(&mut text, self.started);
-            page.extend_from_slice(&text.into_bytes());
-            page.extend_from_slice(&self.koordlet(&[Half::Internal, Half::External]));
+            rest.extend_from_slice(&text.into_bytes());
+            rest.extend_from_slice(&self.koordlet(&[Half::Internal, Half::External]));
         }
-        page.into()
+        let mut page = self.page_room.lend();
+        self.exporter.containers(dialect, &containers, |families| {
+            let sizes = families.iter().map(|f| f.header.len() + f.body.len());
+            let length = version.len() + sizes.sum::<usize>() + rest.len();
+            if page.capacity() < length {
+                // The next one will be a little longer: counters grow digits.
+                page.reserve_exact(length + length / 64);
+            }
+            page.extend_from_slice(&version);
+            let mut scrape_error = Some(scrape_error());
+            for family in families {
+                if family.name > "container_scrape_error"
+                    && let Some(text) = scrape_error.take()
+                {
+                    page.extend_from_slice(&text);
+                }
+                page.extend_from_slice(&family.header);
+                page.extend_from_slice(&family.body);
+            }
+            page.extend(scrape_error.into_iter().flatten());
+        });
+        page.extend_from_slice(&rest);
+        self.page_room.hand_out(page)
     }
 
     /// Koordinator's families, where something is remembered.

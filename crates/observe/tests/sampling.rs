@@ -90,11 +90,12 @@ impl Rig {
 
     fn page(&self) -> String {
         let exporter = Exporter::new(Arc::clone(&self.observer), LabelPolicy::default());
-        let families = exporter.containers(Dialect::Cadvisor, &self.observer.store.all());
-        let bodies = families
-            .iter()
-            .map(|f| std::str::from_utf8(&f.body).unwrap());
-        bodies.collect()
+        exporter.containers(Dialect::Cadvisor, &self.observer.store.all(), |families| {
+            let bodies = families
+                .iter()
+                .map(|f| std::str::from_utf8(&f.body).unwrap());
+            bodies.collect()
+        })
     }
 
     #[track_caller]

@@ -180,7 +180,8 @@ impl Tsdb {
         if let (Some(problem), Some(folder)) = (&done.problem, &mut *folder)
             && folder.may_complain(now)
         {
-            tracing::warn!(problem, "samples cannot be kept as they should");
+            let folder = folder.path.display();
+            tracing::warn!(%folder, problem, "samples cannot be kept as they should");
         }
         done
     }

@@ -24,7 +24,7 @@ pub use text::Text;
 use crate::store::{Container, State};
 use crate::{Group, GroupSet, Observer};
 use labels::{LabelNames, Rendered, sanitize};
-use page::{ContainerView, Page, PageSizes};
+use page::{ContainerView, Page, Room};
 
 /// Which container labels become metric labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +66,7 @@ struct LabelView {
     generation: Option<u64>,
     names: LabelNames,
     rendered: FxHashMap<CgroupPath, Entry>,
-    sizes: PageSizes,
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -87,8 +87,13 @@ impl Exporter {
         }
     }
 
-    /// The container families for `containers`, in order of name.
-    pub fn containers(&self, dialect: Dialect, containers: &[Arc<Container>]) -> Vec<FamilyText> {
+    /// The container families for `containers`, in order of name, for `look` to see.
+    pub fn containers<T>(
+        &self,
+        dialect: Dialect,
+        containers: &[Arc<Container>],
+        look: impl FnOnce(&[FamilyText]) -> T,
+    ) -> T {
         let mut view = match dialect {
             Dialect::Cadvisor => self.cadvisor.lock(),
             Dialect::Kubelet => self.kubelet.lock(),
@@ -98,7 +103,7 @@ impl Exporter {
         let groups = self.groups(dialect);
         let now = self.observer.clock.now();
         let devices = self.observer.store.devices();
-        let mut page = Page::new(&view.names, groups, now, &view.sizes);
+        let mut page = Page::new(&view.names, groups, now, &mut view.room);
         for container in containers {
             let Some(entry) = view.rendered.get(container.path()) else {
                 continue;
@@ -119,7 +124,10 @@ impl Exporter {
             };
             page.add(&shown, &entry.text, state.sampled);
         }
-        page.finish(&mut view.sizes)
+        let families = page.finish();
+        let seen = look(&families);
+        view.room.keep(families);
+        seen
     }
 
     /// The groups on a page.

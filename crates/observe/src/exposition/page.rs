@@ -180,6 +180,7 @@ impl Out<'_> {
 #[derive(Debug)]
 struct Lines {
     family: &'static Family,
+    index: usize,
     opening: Vec<u8>,
     body: Vec<u8>,
 }
@@ -194,8 +195,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// `sizes`: how large each family was last time, so that nothing grows while writing.
-    pub fn new(names: &LabelNames, groups: GroupSet, now: Timestamp, sizes: &PageSizes) -> Self {
+    /// `room`: that of the last page, so that nothing grows while writing.
+    pub fn new(names: &LabelNames, groups: GroupSet, now: Timestamp, room: &mut Room) -> Self {
         let families = CONTAINER_FAMILIES
             .iter()
             .enumerate()
@@ -205,8 +206,9 @@ impl Page {
             })
             .map(|(index, family)| Lines {
                 family,
+                index,
                 opening: format!("{}{{", family.name).into_bytes(),
-                body: Vec::with_capacity(sizes.room(index)),
+                body: room.take(index),
             })
             .collect();
         let mut page = Self {
@@ -246,24 +248,23 @@ impl Page {
     }
 
     /// The families that have series, with their headers, in order.
-    pub fn finish(self, sizes: &mut PageSizes) -> Vec<FamilyText> {
-        let mut out = Vec::with_capacity(self.families.len());
-        for Lines { family, body, .. } in self.families {
-            if let Some(index) = CONTAINER_FAMILIES
-                .iter()
-                .position(|f| std::ptr::eq(f, family))
-            {
-                sizes.note(index, body.len());
-            }
-            if !body.is_empty() {
-                out.push(FamilyText {
-                    name: family.name,
-                    header: header(family.name, family.kind, family.help),
-                    body,
-                });
-            }
-        }
-        out
+    pub fn finish(self) -> Vec<FamilyText> {
+        let families = self.families.into_iter();
+        let told = families.filter(|lines| !lines.body.is_empty());
+        told.map(
+            |Lines {
+                 family,
+                 index,
+                 body,
+                 ..
+             }| FamilyText {
+                name: family.name,
+                header: header(family.name, family.kind, family.help),
+                body,
+                index,
+            },
+        )
+        .collect()
     }
 }
 
@@ -292,28 +293,43 @@ pub struct FamilyText {
     pub name: &'static str,
     pub header: Vec<u8>,
     pub body: Vec<u8>,
+    index: usize,
 }
 
-/// The sizes of the last page's families.
-#[derive(Debug, Clone)]
-pub struct PageSizes(Vec<usize>);
+/// Where the last page's families were written, for the next page. To be made anew for each, a megabyte or two at a time
+/// and by one thread or another, would leave the process with room for several.
+#[derive(Debug)]
+pub struct Room(Vec<Vec<u8>>);
 
-impl Default for PageSizes {
+impl Default for Room {
     fn default() -> Self {
-        Self(vec![0; CONTAINER_FAMILIES.len()])
+        Self(vec![Vec::new(); CONTAINER_FAMILIES.len()])
     }
 }
 
-impl PageSizes {
-    fn room(&self, index: usize) -> usize {
-        // A little more than last time: counters grow digits.
-        let last = self.0.get(index).copied().unwrap_or(0);
-        last + last / 64
+impl Room {
+    fn take(&mut self, index: usize) -> Vec<u8> {
+        self.0
+            .get_mut(index)
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
-    fn note(&mut self, index: usize, len: usize) {
-        if let Some(size) = self.0.get_mut(index) {
-            *size = len;
+    pub fn keep(&mut self, families: Vec<FamilyText>) {
+        for FamilyText {
+            index, mut body, ..
+        } in families
+        {
+            // A little more than this time: counters grow digits. What growing left over, or containers that went, is
+            // given up.
+            let enough = body.len() + body.len() / 32;
+            if body.capacity() > enough + enough / 4 {
+                body = Vec::with_capacity(enough);
+            }
+            body.clear();
+            if let Some(room) = self.0.get_mut(index) {
+                *room = body;
+            }
         }
     }
 }
