@@ -25,6 +25,9 @@ struct File {
     /// The case changes what others would see: it runs when no other does.
     #[serde(default)]
     alone: bool,
+    /// The case sees what others leave behind for a time: it runs, alone, before any of them.
+    #[serde(default)]
+    untouched: bool,
     steps: Vec<Step>,
 }
 
@@ -106,6 +109,16 @@ pub enum Until {
 /// The method of a step that runs kubectl.
 pub const KUBECTL: &str = "kubectl";
 
+/// When a case runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// By itself, on a server that no case has changed.
+    First,
+    Together,
+    /// By itself.
+    Last,
+}
+
 /// A case with its defaults filled in.
 #[derive(Debug)]
 pub struct Case {
@@ -113,7 +126,7 @@ pub struct Case {
     pub name: String,
     pub about: String,
     pub cleanup: Vec<String>,
-    pub alone: bool,
+    pub turn: Turn,
     pub steps: Vec<Planned>,
 }
 
@@ -173,7 +186,11 @@ impl Case {
             name,
             about: file.about,
             cleanup: file.cleanup,
-            alone: file.alone,
+            turn: match (file.untouched, file.alone) {
+                (true, _) => Turn::First,
+                (false, true) => Turn::Last,
+                (false, false) => Turn::Together,
+            },
             steps,
         })
     }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, anyhow};
 
-use crate::case::Case;
+use crate::case::{Case, Turn};
 
 const THREADS: usize = 6;
 
-/// Does something with each case and gives the results in the order of the cases. Those that disturb others come last,
-/// one by one.
+/// Does something with each case and gives the results in the order of the cases. Those that need a server
+/// that nobody has changed come first, and those that disturb others last, one by one.
 pub fn each<T: Send>(cases: &[Case], work: impl Fn(&Case) -> Result<T> + Sync) -> Vec<Result<T>> {
     let results: Vec<Mutex<Option<Result<T>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
     let finish = |index: usize| {
@@ -19,9 +19,9 @@ pub fn each<T: Send>(cases: &[Case], work: impl Fn(&Case) -> Result<T> + Sync) -
             *slot = Some(result);
         }
     };
-    let together: Vec<usize> = (0..cases.len())
-        .filter(|&index| !cases[index].alone)
-        .collect();
+    let of_turn = |turn| (0..cases.len()).filter(move |&index| cases[index].turn == turn);
+    of_turn(Turn::First).for_each(finish);
+    let together: Vec<usize> = of_turn(Turn::Together).collect();
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -32,9 +32,7 @@ pub fn each<T: Send>(cases: &[Case], work: impl Fn(&Case) -> Result<T> + Sync) -
             });
         }
     });
-    (0..cases.len())
-        .filter(|&index| cases[index].alone)
-        .for_each(finish);
+    of_turn(Turn::Last).for_each(finish);
     results
         .into_iter()
         .map(|slot| match slot.into_inner() {
