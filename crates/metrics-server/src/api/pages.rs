@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use plimsoll_ground::health::Health;
 use plimsoll_ground::rest::accept;
 use plimsoll_ground::rest::answer::{self, Answer, full};
-use plimsoll_ground::rest::fingerprint::is_known;
 use plimsoll_ground::rest::request::Query;
 use serde_json::json;
 
 use super::about;
+use super::content::Content;
 use super::list::{accepts_gzip, mark_compressed};
 use super::openapi::{OpenApi, Published};
 use super::past;
@@ -64,19 +64,20 @@ pub fn version() -> Answer {
 }
 
 /// A document that clients keep, by the fingerprint that it has in every format.
-fn published(hash: &str, body: Bytes, headers: &HeaderMap, content_type: &'static str) -> Answer {
-    let etag = format!("\"{hash}\"");
-    let mut response = if is_known(&etag, headers) {
-        let mut response = Response::new(full(""));
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        answer::answer(StatusCode::OK, content_type, full(body))
+fn published(
+    (openapi, hash): (&OpenApi, &str),
+    body: Bytes,
+    kind: &'static str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Answer {
+    let content = Content {
+        etag: &format!("\"{hash}\""),
+        modified: openapi.made,
+        kind,
+        body,
     };
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    response
+    content.answer(method, headers)
 }
 
 /// The first media type that is wanted and can be had; `None`: none of them can.
@@ -113,18 +114,16 @@ fn represented<'a>(
 }
 
 /// One document for everything. It is compressed whatever its size.
-pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+pub fn openapi_2(openapi: &OpenApi, method: &Method, headers: &HeaderMap) -> Answer {
     let document = &openapi.v2;
     let mut response = match represented(document, OPENAPI_2, headers) {
         None => unacceptable(),
         Some((body, kind)) => {
-            let gzip = reads_gzip(headers);
-            let body = match gzip {
-                true => packed(body).into(),
-                false => body.clone(),
-            };
-            let mut response = published(&document.hash, body, headers, kind);
-            if gzip && response.status() == StatusCode::OK {
+            let of = (openapi, document.hash.as_str());
+            let mut response = published(of, body.clone(), kind, method, headers);
+            // Parts of it are small, and sent as they are.
+            if reads_gzip(headers) && response.status() == StatusCode::OK {
+                *response.body_mut() = full(packed(body));
                 mark_compressed(response.headers_mut());
             }
             response
@@ -156,41 +155,56 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
-pub fn openapi_3(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+pub fn openapi_3(openapi: &OpenApi, method: &Method, headers: &HeaderMap) -> Answer {
     let index = &openapi.index;
-    published(&index.hash, index.body.clone(), headers, JSON)
+    let of = (openapi, index.hash.as_str());
+    published(of, index.body.clone(), JSON, method, headers)
 }
 
 /// The document of a group and version; one that is not there has nothing in it.
-pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &HeaderMap) -> Answer {
+pub fn openapi_3_of(
+    openapi: &OpenApi,
+    part: &str,
+    query: &Query,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Answer {
     let Some(document) = openapi.v3(part) else {
         return Response::new(full(""));
     };
-    let vary = |response: &mut Answer| {
-        let accept = HeaderValue::from_static("Accept");
-        response.headers_mut().insert(header::VARY, accept);
+    let mut response = match represented(document, OPENAPI_3, headers) {
+        None => unacceptable(),
+        Some((body, kind)) => match query.get("hash") {
+            Some(hash) if hash != document.hash => moved(part, &document.hash, kind),
+            hash => {
+                let of = (openapi, document.hash.as_str());
+                let mut response = published(of, body.clone(), kind, method, headers);
+                if hash.is_some() {
+                    let forever = HeaderValue::from_static("public, immutable");
+                    let headers = response.headers_mut();
+                    headers.insert(header::CACHE_CONTROL, forever);
+                }
+                response
+            }
+        },
     };
-    let Some((body, kind)) = represented(document, OPENAPI_3, headers) else {
-        let mut response = unacceptable();
-        vary(&mut response);
-        return response;
-    };
-    let hash = query.get("hash");
-    let moved = hash.is_some_and(|hash| hash != document.hash);
-    let mut response = published(&document.hash, body.clone(), headers, kind);
-    vary(&mut response);
-    if moved {
-        *response.body_mut() = full("");
-        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-        let there = format!("/openapi/v3/{part}?hash={}", document.hash);
-        if let Ok(there) = HeaderValue::from_str(&there) {
-            response.headers_mut().insert(header::LOCATION, there);
+    let accept = HeaderValue::from_static("Accept");
+    response.headers_mut().insert(header::VARY, accept);
+    response
+}
+
+/// It has another fingerprint now.
+fn moved(part: &str, hash: &str, kind: &'static str) -> Answer {
+    let mut response = answer::answer(StatusCode::MOVED_PERMANENTLY, kind, full(""));
+    let headers = response.headers_mut();
+    let there = format!("/openapi/v3/{part}?hash={hash}");
+    for (name, text) in [
+        (header::LOCATION, there),
+        (header::ETAG, format!("\"{hash}\"")),
+    ] {
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            headers.insert(name, text);
         }
-    } else if hash.is_some() {
-        let forever = HeaderValue::from_static("public, immutable");
-        response
-            .headers_mut()
-            .insert(header::CACHE_CONTROL, forever);
     }
     response
 }
