@@ -17,6 +17,7 @@ use super::past;
 use super::route::Debug;
 use super::verbosity;
 use super::version::{Announced, GROUP};
+use crate::own::delimited::delimited;
 
 const JSON: &str = "application/json";
 /// OpenAPI in protobuf; it may be asked for by either name, and is sent by the second.
@@ -209,18 +210,54 @@ fn moved(part: &str, hash: &str, kind: &'static str) -> Answer {
     response
 }
 
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_MESSAGES: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// The format, and how names that are not plain would be written: there are none, but Prometheus wants to hear it.
+fn wanted_metrics(headers: &HeaderMap) -> (&'static str, &'static str) {
+    let mut escaping = "underscores";
+    for clause in accept::clauses(accept::header(headers)) {
+        let known = ["allow-utf-8", "underscores", "dots", "values"];
+        let said = clause.parameter("escaping");
+        escaping = known
+            .into_iter()
+            .find(|one| *one == said)
+            .unwrap_or(escaping);
+        let is = |media: &str| {
+            let by_name = !clause.takes("text/-") && !clause.takes("application/-");
+            by_name && clause.takes(media)
+        };
+        let messages = clause.parameter("proto") == "io.prometheus.client.MetricFamily"
+            && clause.parameter("encoding") == "delimited";
+        if messages && is("application/vnd.google.protobuf") {
+            return (PROMETHEUS_MESSAGES, escaping);
+        }
+        if matches!(clause.parameter("version"), "" | "0.0.4") && is("text/plain") {
+            break;
+        }
+    }
+    (PROMETHEUS_TEXT, escaping)
+}
+
 /// Its own metrics. They are compressed whatever their size.
 pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
-    const KIND: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    let (kind, escaping) = wanted_metrics(headers);
+    let body = match kind {
+        PROMETHEUS_MESSAGES => delimited(&text),
+        _ => text.into_bytes(),
+    };
     let mut response = if accepts_gzip(headers) {
-        let packed = packed(text.as_bytes());
-        let mut response = answer::answer(StatusCode::OK, KIND, full(packed));
+        let mut response = answer::answer(StatusCode::OK, kind, full(packed(&body)));
         mark_compressed(response.headers_mut());
         response.headers_mut().remove(header::VARY);
         response
     } else {
-        answer::answer(StatusCode::OK, KIND, full(text))
+        answer::answer(StatusCode::OK, kind, full(body))
     };
+    if let Ok(kind) = HeaderValue::from_str(&format!("{kind}; escaping={escaping}")) {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
     if let Some(started) = started {
         response.headers_mut().insert(
             HeaderName::from_static("process-start-time-unix"),
@@ -267,6 +304,33 @@ pub fn debug(debug: &Debug) -> Answer {
         ),
         Debug::Verbosity => {
             verbosity::answer(StatusCode::NOT_ACCEPTABLE, "unsupported http method")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_metrics_are_wanted() {
+        let proto = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        let both = format!("{proto};q=0.4,text/plain;version=0.0.4;escaping=allow-utf-8;q=0.5");
+        for (said, expected) in [
+            ("", (PROMETHEUS_TEXT, "underscores")),
+            ("text/html", (PROMETHEUS_TEXT, "underscores")),
+            (proto, (PROMETHEUS_MESSAGES, "underscores")),
+            (&both, (PROMETHEUS_TEXT, "allow-utf-8")),
+            ("*/*;escaping=dots", (PROMETHEUS_TEXT, "dots")),
+            ("text/plain;escaping=x", (PROMETHEUS_TEXT, "underscores")),
+            (
+                "application/openmetrics-text;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2",
+                (PROMETHEUS_TEXT, "allow-utf-8"),
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, said.parse().unwrap());
+            assert_eq!(wanted_metrics(&headers), expected, "{said}");
         }
     }
 }
