@@ -140,7 +140,7 @@ impl Authenticator {
         if let Some(tokens) = &self.tokens
             && let Some(token) = bearer_token(&head.headers)
         {
-            match tokens.user(token).await {
+            match tokens.user(&token).await {
                 Ok(Some(user)) => return Ok(user.authenticated()),
                 Ok(None) => reasons.push("invalid bearer token".to_owned()),
                 Err(TokenError(reason)) => reasons.push(reason),
@@ -190,10 +190,12 @@ impl Authenticator {
 }
 
 /// What follows `Bearer`; `None` where nothing does, or the scheme is another.
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?.trim();
-    let mut parts = value.splitn(3, ' ');
+///
+/// Bytes that are no text make a token that nobody has, not somebody without one.
+fn bearer_token(headers: &HeaderMap) -> Option<String> {
+    let value = String::from_utf8_lossy(headers.get(AUTHORIZATION)?.as_bytes());
+    let mut parts = value.trim().splitn(3, ' ');
     let scheme = parts.next()?;
     let token = parts.next()?;
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.to_owned())
 }

@@ -31,7 +31,7 @@ const ATTEMPTS: usize = 5;
 /// The API server gave no answer; clones share it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReviewError {
-    #[error("{0}")]
+    #[error("{}", in_its_words(.0))]
     Failed(Arc<kube::Error>),
     #[error("the API server did not answer within {} s", WITHIN.as_secs())]
     Timeout,
@@ -39,6 +39,14 @@ pub enum ReviewError {
     Dropped,
     #[error("the API server's answer is both yes and no")]
     Contradiction,
+}
+
+/// What the API server said, without our words around it.
+fn in_its_words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// Questions to the API server, by how they were answered.

@@ -268,6 +268,13 @@ pub fn quote(text: &str) -> String {
             c if (c as u32) < 0x20 || c as u32 == 0x7f => {
                 let _ = write!(out, "\\x{:02x}", c as u32);
             }
+            // What cannot be seen is told by its number.
+            c if !c.is_ascii() && c.escape_debug().len() > 1 => {
+                let _ = match c as u32 {
+                    number @ ..=0xffff => write!(out, "\\u{number:04x}"),
+                    number => write!(out, "\\U{number:08x}"),
+                };
+            }
             c => out.push(c),
         }
     }
@@ -298,6 +305,18 @@ mod tests {
             Path::new("metadata").child("labels").key("a/b").to_string(),
             "metadata.labels[a/b]"
         );
+    }
+
+    #[test]
+    fn what_cannot_be_seen() {
+        for (text, expected) in [
+            ("a\"\n\0", r#""a\"\n\x00""#),
+            ("\u{e9}\u{4e16}", "\"\u{e9}\u{4e16}\""),
+            ("\u{200b}\u{85}\u{a0}", r#""\u200b\u0085\u00a0""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+        ] {
+            assert_eq!(quote(text), expected);
+        }
     }
 
     #[test]

@@ -116,6 +116,8 @@ const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
+    // For Go's reader, a zero byte is the end.
+    let text = text.split('\0').next().unwrap_or_default();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
@@ -481,6 +483,7 @@ mod tests {
             ("z notin (a)", true),
             ("n>4,n<6", true),
             ("z=", false),
+            ("app\0,z", true),
         ] {
             check_labels(selector, &labels, expected);
         }

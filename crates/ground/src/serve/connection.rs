@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Either;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tower::{Service, ServiceExt};
 
 use super::pace::{Busy, BusyGuard, Paced, Patience};
-use super::refusal::{Muted, unaddressed};
+use super::refusal::{Muted, refused};
 use super::server::House;
 use super::trust::Peer;
 
@@ -76,13 +76,17 @@ pub async fn serve_connection<I, S, B>(
     let last = Arc::new(Notify::new());
     let marked = Arc::clone(&last);
     let counters = Arc::clone(&house.counters);
+    let header_bytes = limits.header_bytes;
     let service = service_fn(move |mut request: Request<Incoming>| {
         let guard = answers.begin();
         // HTTP/1 leaves such a body out by itself.
         let without_body = protocol == Protocol::Http2 && request.method() == Method::HEAD;
-        let answer = match unaddressed(&request) {
+        let answer = match refused(&request, header_bytes) {
             Some(refusal) => {
-                counters.malformed();
+                match refusal.status() {
+                    StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => counters.too_large(),
+                    _ => counters.malformed(),
+                }
                 Err(refusal)
             }
             None => {
@@ -96,7 +100,10 @@ pub async fn serve_connection<I, S, B>(
                 Ok(answer) => answer.await?.map(Either::Left),
                 Err(refusal) => refusal.map(Either::Right),
             };
-            if without_body && let Some(length) = answer.body().size_hint().exact() {
+            if protocol == Protocol::Http2
+                && let Some(length) = answer.body().size_hint().exact()
+                && tells_length(answer.status(), without_body, length)
+            {
                 let headers = answer.headers_mut();
                 headers.entry(CONTENT_LENGTH).or_insert(length.into());
             }
@@ -149,6 +156,12 @@ pub async fn serve_connection<I, S, B>(
             let _ = to_the_end(pin!(connection), &busy, house, tired).await;
         }
     }
+}
+
+/// Whether an answer of HTTP/2 says how long it is where hyper does not: one whose body was not asked for, or is empty.
+fn tells_length(status: StatusCode, without_body: bool, length: u64) -> bool {
+    let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    has_body && without_body == (length > 0)
 }
 
 /// Ends with an error where a request never reached the service, or an answer never the client.

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::ext::ReasonPhrase;
@@ -18,6 +18,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use super::pace::Busy;
 
 const PLAIN: &str = "text/plain; charset=utf-8";
+const TOO_LARGE: &str = "431 Request Header Fields Too Large";
+const UNKNOWN_CODING: &str = "Unsupported transfer encoding";
+/// What a head may be longer than its limit, as Go reads a little ahead.
+const HEAD_SLACK: usize = 4096;
 /// How long a refused client may go on talking: hanging up on it at once would take the answer away from it.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -50,13 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Muted<S> {
         if !self.muted && !error.is_parse_version_h2() {
             return;
         }
-        let (status, text) = match error.is_parse_too_large() {
-            true => (
-                "431 Request Header Fields Too Large",
-                "431 Request Header Fields Too Large".to_owned(),
-            ),
-            false => ("400 Bad Request", format!("400 Bad Request: {error}")),
-        };
+        let (status, text) = words(error);
         let answer = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {PLAIN}\r\nConnection: close\r\n\r\n{text}"
         );
@@ -69,6 +67,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Muted<S> {
         };
         // Whether it hears us out is up to the client.
         let _ = tokio::time::timeout(LINGER, farewell).await;
+    }
+}
+
+/// The status line and the text in which Go refuses the same: it keeps what was wrong to itself.
+fn words(error: &hyper::Error) -> (&'static str, &'static str) {
+    if error.is_parse_too_large() {
+        return (TOO_LARGE, TOO_LARGE);
+    }
+    tracing::debug!(%error, "no request");
+    // hyper tells these apart in words only.
+    match error.to_string().contains("transfer-encoding") {
+        true => ("501 Not Implemented", UNKNOWN_CODING),
+        false => ("400 Bad Request", "400 Bad Request"),
     }
 }
 
@@ -168,37 +179,88 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Muted<S> {
     }
 }
 
-/// The answer to a request whose `Host` is missing, doubled or none; what hyper lets pass and Go does not.
-pub fn unaddressed<B>(request: &Request<B>) -> Option<Response<Full<Bytes>>> {
-    let (text, said_in_status) = host_trouble(request)?;
-    let text = format!("Bad Request: {text}");
-    let mut answer = Response::new(Full::from(format!("400 {text}")));
-    *answer.status_mut() = StatusCode::BAD_REQUEST;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PLAIN));
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    if said_in_status && let Ok(reason) = ReasonPhrase::try_from(text.into_bytes()) {
-        answer.extensions_mut().insert(reason);
-    }
-    Some(answer)
-}
-
-/// What is wrong, and whether the original's status line says so too.
-fn host_trouble<B>(request: &Request<B>) -> Option<(&'static str, bool)> {
-    // HTTP/2 has the address elsewhere, and may do without.
+/// The answer to a request that hyper lets pass and Go does not: its head is too long, its `Host` is missing, doubled or
+/// none, its body is wrapped in something else than chunks, or it expects what nobody can do.
+pub fn refused<B>(request: &Request<B>, head_bytes: usize) -> Option<Response<Full<Bytes>>> {
+    // HTTP/2 has the address elsewhere, may do without, and knows nothing of the rest.
     if request.version() > Version::HTTP_11 {
         return None;
     }
-    let mut hosts = request.headers().get_all(HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (_, Some(_)) => Some(("too many Host headers", false)),
-        (Some(host), None) if !host.as_bytes().iter().all(may_be_in_host) => {
-            Some(("malformed Host header", true))
+    if head_size(request) > head_bytes + HEAD_SLACK {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return Some(last_words(status, TOO_LARGE));
+    }
+    let bad = |text: &str| last_words(StatusCode::BAD_REQUEST, &format!("400 {text}"));
+    if request.headers().get_all(HOST).iter().count() > 1 {
+        return Some(bad("Bad Request"));
+    }
+    if is_wrapped(request) {
+        return Some(last_words(StatusCode::NOT_IMPLEMENTED, UNKNOWN_CODING));
+    }
+    if let Some(text) = host_trouble(request) {
+        let text = format!("Bad Request: {text}");
+        let mut answer = bad(&text);
+        if let Ok(reason) = ReasonPhrase::try_from(text.into_bytes()) {
+            answer.extensions_mut().insert(reason);
         }
-        (None, _)
-            if request.version() == Version::HTTP_11 && request.method() != Method::CONNECT =>
-        {
-            Some(("missing required Host header", true))
+        return Some(answer);
+    }
+    expects_too_much(request).then(|| {
+        let mut answer = last_words(StatusCode::EXPECTATION_FAILED, "");
+        answer.headers_mut().remove(CONTENT_TYPE);
+        answer
+    })
+}
+
+/// A text, after which the connection ends.
+fn last_words(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(text.to_owned()));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PLAIN));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
+/// About as many bytes as it was sent in.
+fn head_size<B>(request: &Request<B>) -> usize {
+    let headers = request.headers().iter();
+    let lines: usize = headers
+        .map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len())
+        .sum();
+    let target = request.uri().path_and_query();
+    lines + target.map_or(0, |target| target.as_str().len())
+}
+
+/// Whether the body comes in a coding that is not taken off. HTTP/1.0 knows of none.
+fn is_wrapped<B>(request: &Request<B>) -> bool {
+    let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    request.version() == Version::HTTP_11
+        && match (codings.next(), codings.next()) {
+            (None, _) => false,
+            (Some(only), None) => !is_chunked(only),
+            (Some(_), Some(_)) => true,
+        }
+}
+
+fn expects_too_much<B>(request: &Request<B>) -> bool {
+    let Some(expected) = request.headers().get(EXPECT) else {
+        return false;
+    };
+    let mut words = expected
+        .as_bytes()
+        .split(|byte| b" \t,".contains(byte))
+        .filter(|word| !word.is_empty());
+    !expected.is_empty() && !words.any(|word| word.eq_ignore_ascii_case(b"100-continue"))
+}
+
+/// What is wrong with the address, as the original's status line says it.
+fn host_trouble<B>(request: &Request<B>) -> Option<&'static str> {
+    match request.headers().get(HOST) {
+        Some(host) if !host.as_bytes().iter().all(may_be_in_host) => Some("malformed Host header"),
+        None if request.version() == Version::HTTP_11 && request.method() != Method::CONNECT => {
+            Some("missing required Host header")
         }
         _ => None,
     }
@@ -240,34 +302,73 @@ mod tests {
         }
     }
 
+    fn request(version: Version, method: &str, headers: &[(&str, &str)]) -> Request<()> {
+        let mut request = Request::builder().version(version).method(method);
+        for (name, value) in headers {
+            let value = HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            request = request.header(*name, value);
+        }
+        request.body(()).unwrap()
+    }
+
     #[test]
     fn addresses() {
-        let missing = Some(("missing required Host header", true));
-        let doubled = Some(("too many Host headers", false));
-        let malformed = Some(("malformed Host header", true));
-        for (version, method, hosts, expected) in [
-            (Version::HTTP_11, "GET", &["example.org:80"][..], None),
-            (Version::HTTP_11, "GET", &["[::1]:443"], None),
-            (Version::HTTP_11, "GET", &[""], None),
-            (Version::HTTP_11, "GET", &[], missing),
-            (Version::HTTP_11, "CONNECT", &[], None),
-            (Version::HTTP_10, "GET", &[], None),
-            (Version::HTTP_2, "GET", &[], None),
-            (Version::HTTP_2, "GET", &["x/y"], None),
-            (Version::HTTP_11, "GET", &["x", "x"], doubled),
-            (Version::HTTP_10, "GET", &["x", "y"], doubled),
-            (Version::HTTP_11, "GET", &["x/y"], malformed),
-            (Version::HTTP_10, "GET", &["a b"], malformed),
-            (Version::HTTP_11, "GET", &["\u{e9}"], malformed),
+        let missing = Some("missing required Host header");
+        let malformed = Some("malformed Host header");
+        for (version, method, host, expected) in [
+            (Version::HTTP_11, "GET", Some("example.org:80"), None),
+            (Version::HTTP_11, "GET", Some("[::1]:443"), None),
+            (Version::HTTP_11, "GET", Some(""), None),
+            (Version::HTTP_11, "GET", None, missing),
+            (Version::HTTP_11, "CONNECT", None, None),
+            (Version::HTTP_10, "GET", None, None),
+            (Version::HTTP_11, "GET", Some("x/y"), malformed),
+            (Version::HTTP_10, "GET", Some("a b"), malformed),
+            (Version::HTTP_11, "GET", Some("\u{e9}"), malformed),
         ] {
-            let mut request = Request::builder().version(version).method(method);
-            for host in hosts {
-                let host = HeaderValue::from_bytes(host.as_bytes()).unwrap();
-                request = request.header(HOST, host);
-            }
-            let request = request.body(()).unwrap();
-            let case = format!("{version:?} {method} {hosts:?}");
+            let headers: Vec<_> = host.map(|host| ("host", host)).into_iter().collect();
+            let request = request(version, method, &headers);
+            let case = format!("{version:?} {method} {host:?}");
             assert_eq!(host_trouble(&request), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_hyper_lets_pass() {
+        const LIMIT: usize = 1000;
+        let host = ("host", "x");
+        let long = "a".repeat(LIMIT + HEAD_SLACK);
+        for (version, headers, expected) in [
+            (Version::HTTP_11, &[host][..], None),
+            (Version::HTTP_11, &[host, ("a", &long[..LIMIT])], None),
+            (Version::HTTP_11, &[host, ("a", &long)], Some(431)),
+            (Version::HTTP_2, &[("host", "x/y"), ("a", &long)], None),
+            (Version::HTTP_11, &[host, host], Some(400)),
+            (Version::HTTP_10, &[host, ("host", "y")], Some(400)),
+            (Version::HTTP_11, &[("host", "x/y")], Some(400)),
+            (
+                Version::HTTP_11,
+                &[host, ("transfer-encoding", "Chunked")],
+                None,
+            ),
+            (
+                Version::HTTP_11,
+                &[host, ("transfer-encoding", "gzip, chunked")],
+                Some(501),
+            ),
+            (
+                Version::HTTP_10,
+                &[host, ("transfer-encoding", "gzip")],
+                None,
+            ),
+            (Version::HTTP_11, &[host, ("expect", "")], None),
+            (Version::HTTP_11, &[host, ("expect", "100-Continue")], None),
+            (Version::HTTP_11, &[host, ("expect", "x")], Some(417)),
+            (Version::HTTP_2, &[("expect", "x")], None),
+        ] {
+            let request = request(version, "GET", headers);
+            let answer = refused(&request, LIMIT).map(|answer| answer.status().as_u16());
+            assert_eq!(answer, expected, "{version:?} {:?}", &headers[..1]);
         }
     }
 }

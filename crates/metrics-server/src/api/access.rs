@@ -36,6 +36,8 @@ fn fields(query: &Query) -> Option<FieldSelectorAttributes> {
     let terms = parse_fields(query.get("fieldSelector")?).ok()?;
     let requirements: Vec<_> = terms
         .into_iter()
+        // `=` alone says nothing, and a review of it would be refused.
+        .filter(|term| !(term.field.is_empty() && term.value.is_empty()))
         .map(|term| FieldSelectorRequirement {
             key: term.field,
             operator: if term.equal { "In" } else { "NotIn" }.to_owned(),
@@ -108,6 +110,10 @@ mod tests {
         );
         assert_eq!(
             asked(&format!("{base}/p?labelSelector=a%3Db"))["labelSelector"],
+            serde_json::Value::Null
+        );
+        assert_eq!(
+            asked(&format!("{base}?fieldSelector=%3D"))["fieldSelector"],
             serde_json::Value::Null
         );
         assert_eq!(

@@ -26,6 +26,13 @@ struct Aggregated {
     items: Vec<AggregatedGroup>,
 }
 
+/// The same without kind and version.
+#[derive(Debug, Serialize)]
+struct Untold<'a> {
+    metadata: &'a Empty,
+    items: &'a [AggregatedGroup],
+}
+
 #[derive(Debug, Serialize)]
 struct Empty {}
 
@@ -93,9 +100,7 @@ pub fn aggregated(
     headers: &HeaderMap,
 ) -> Answer {
     let document = Aggregated::new(announced);
-    let json = Format::JSON.encode_value(&document);
-    // One fingerprint for all encodings: of the document as it is told without a new line at its end.
-    let etag = quoted_fingerprint(json.strip_suffix(b"\n").unwrap_or(&json));
+    let etag = document.etag();
     // Held against the whole of the header, unlike tags of other documents.
     let known = headers.get(header::IF_NONE_MATCH);
     let mut response = if known.is_some_and(|known| known == etag.as_str()) {
@@ -128,6 +133,15 @@ pub fn aggregated(
 }
 
 impl Aggregated {
+    /// One fingerprint for all encodings: of the document in JSON, before it is told what it is.
+    fn etag(&self) -> String {
+        let json = Format::JSON.encode_value(&Untold {
+            metadata: &self.metadata,
+            items: &self.items,
+        });
+        quoted_fingerprint(json.strip_suffix(b"\n").unwrap_or(&json))
+    }
+
     fn new(announced: Announced) -> Self {
         let versions = announced
             .versions()
@@ -235,5 +249,21 @@ impl AggregatedResource {
             out.text(5, verb);
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients that knew the original keep its tag.
+    #[test]
+    fn the_tag_is_the_originals() {
+        let document = Aggregated::new(Announced::default());
+        let expected = concat!(
+            "\"358A59ADB76207FD91A611EE4E44AA35402A763B15DAFCCDA881CF87B1316E7F",
+            "7BCF0A0AAF9F7D57EE70498199884A495CE5759E3A791DC934EA8FB4ABBD68F3\"",
+        );
+        assert_eq!(document.etag(), expected);
     }
 }

@@ -4,6 +4,7 @@ mod about;
 mod access;
 mod aggregated;
 mod browsers;
+mod content;
 mod counted;
 mod discovery;
 mod figures;

@@ -1,6 +1,7 @@
 //! What the server publishes about its API for tools: OpenAPI 2 in one document, OpenAPI 3 in one for each part.
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use plimsoll_ground::rest::fingerprint::fingerprint;
 use plimsoll_ground::rest::openapi::{v2_to_protobuf, v3_to_protobuf};
 use serde_json::{Map, Value, json};
@@ -45,6 +46,7 @@ impl Published {
 pub struct OpenApi {
     pub v2: Published,
     pub index: Published,
+    pub made: Timestamp,
     /// By what follows `/openapi/v3/`.
     v3: Vec<(String, Published)>,
 }
@@ -72,6 +74,7 @@ impl OpenApi {
             v2: Published::new(&v2, v2_to_protobuf),
             // Nobody has defined that one in protobuf.
             index: Published::new(&json!({"paths": index}), |_| Vec::new()),
+            made: Timestamp::now(),
             v3,
         }
     }

@@ -9,12 +9,23 @@ use plimsoll_ground::rest::status::{Failure, Subject};
 
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
-/// Everything that is given must make sense, even what makes no difference.
-pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
+/// Whether options are what they should be, known to us or not.
+pub fn are_readable(query: &Query) -> bool {
+    read(query).is_ok()
+}
+
+fn read(query: &Query) -> Result<Selector, Failure> {
     numbers(query)?;
     let bad = |error: String| Failure::bad_request(error);
-    let labels = parse_labels(query.get("labelSelector").unwrap_or_default()).map_err(bad)?;
-    let fields = parse_fields(query.get("fieldSelector").unwrap_or_default()).map_err(bad)?;
+    Ok(Selector {
+        labels: parse_labels(query.get("labelSelector").unwrap_or_default()).map_err(bad)?,
+        fields: parse_fields(query.get("fieldSelector").unwrap_or_default()).map_err(bad)?,
+    })
+}
+
+/// Everything that is given must make sense, even what makes no difference.
+pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
+    let Selector { labels, fields } = read(query)?;
     // `==` alone is a field without a name that must be empty, as it is.
     let fields: Vec<_> = fields
         .into_iter()
@@ -271,6 +282,22 @@ mod tests {
                 "ListOptions.meta.k8s.io \"\" is invalid: [resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided, resourceVersionMatch: Unsupported value: \"Foo\": supported values: \"Exact\", \"NotOlderThan\", \"\"]",
             ),
         );
+    }
+
+    #[test]
+    fn what_can_be_read() {
+        for (query, expected) in [
+            ("", true),
+            (
+                "fieldSelector=spec.nodeName%3Da&resourceVersionMatch=x",
+                true,
+            ),
+            ("fieldSelector=metadata.name%3Da&limit=x", false),
+            ("fieldSelector=metadata.name%3Da&labelSelector=a%20b", false),
+            ("fieldSelector=a", false),
+        ] {
+            assert_eq!(are_readable(&Query::parse(query)), expected, "{query}");
+        }
     }
 
     #[test]

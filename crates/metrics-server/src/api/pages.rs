@@ -2,21 +2,22 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use plimsoll_ground::health::Health;
 use plimsoll_ground::rest::accept;
 use plimsoll_ground::rest::answer::{self, Answer, full};
-use plimsoll_ground::rest::fingerprint::is_known;
 use plimsoll_ground::rest::request::Query;
 use serde_json::json;
 
 use super::about;
+use super::content::Content;
 use super::list::{accepts_gzip, mark_compressed};
 use super::openapi::{OpenApi, Published};
 use super::past;
 use super::route::Debug;
 use super::verbosity;
 use super::version::{Announced, GROUP};
+use crate::own::delimited::delimited;
 
 const JSON: &str = "application/json";
 /// OpenAPI in protobuf; it may be asked for by either name, and is sent by the second.
@@ -64,19 +65,20 @@ pub fn version() -> Answer {
 }
 
 /// A document that clients keep, by the fingerprint that it has in every format.
-fn published(hash: &str, body: Bytes, headers: &HeaderMap, content_type: &'static str) -> Answer {
-    let etag = format!("\"{hash}\"");
-    let mut response = if is_known(&etag, headers) {
-        let mut response = Response::new(full(""));
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        answer::answer(StatusCode::OK, content_type, full(body))
+fn published(
+    (openapi, hash): (&OpenApi, &str),
+    body: Bytes,
+    kind: &'static str,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Answer {
+    let content = Content {
+        etag: &format!("\"{hash}\""),
+        modified: openapi.made,
+        kind,
+        body,
     };
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        response.headers_mut().insert(header::ETAG, etag);
-    }
-    response
+    content.answer(method, headers)
 }
 
 /// The first media type that is wanted and can be had; `None`: none of them can.
@@ -113,18 +115,16 @@ fn represented<'a>(
 }
 
 /// One document for everything. It is compressed whatever its size.
-pub fn openapi_2(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+pub fn openapi_2(openapi: &OpenApi, method: &Method, headers: &HeaderMap) -> Answer {
     let document = &openapi.v2;
     let mut response = match represented(document, OPENAPI_2, headers) {
         None => unacceptable(),
         Some((body, kind)) => {
-            let gzip = reads_gzip(headers);
-            let body = match gzip {
-                true => packed(body).into(),
-                false => body.clone(),
-            };
-            let mut response = published(&document.hash, body, headers, kind);
-            if gzip && response.status() == StatusCode::OK {
+            let of = (openapi, document.hash.as_str());
+            let mut response = published(of, body.clone(), kind, method, headers);
+            // Parts of it are small, and sent as they are.
+            if reads_gzip(headers) && response.status() == StatusCode::OK {
+                *response.body_mut() = full(packed(body));
                 mark_compressed(response.headers_mut());
             }
             response
@@ -156,57 +156,108 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
-pub fn openapi_3(openapi: &OpenApi, headers: &HeaderMap) -> Answer {
+pub fn openapi_3(openapi: &OpenApi, method: &Method, headers: &HeaderMap) -> Answer {
     let index = &openapi.index;
-    published(&index.hash, index.body.clone(), headers, JSON)
+    let of = (openapi, index.hash.as_str());
+    published(of, index.body.clone(), JSON, method, headers)
 }
 
 /// The document of a group and version; one that is not there has nothing in it.
-pub fn openapi_3_of(openapi: &OpenApi, part: &str, query: &Query, headers: &HeaderMap) -> Answer {
+pub fn openapi_3_of(
+    openapi: &OpenApi,
+    part: &str,
+    query: &Query,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Answer {
     let Some(document) = openapi.v3(part) else {
         return Response::new(full(""));
     };
-    let vary = |response: &mut Answer| {
-        let accept = HeaderValue::from_static("Accept");
-        response.headers_mut().insert(header::VARY, accept);
+    let mut response = match represented(document, OPENAPI_3, headers) {
+        None => unacceptable(),
+        Some((body, kind)) => match query.get("hash") {
+            Some(hash) if hash != document.hash => moved(part, &document.hash, kind),
+            hash => {
+                let of = (openapi, document.hash.as_str());
+                let mut response = published(of, body.clone(), kind, method, headers);
+                if hash.is_some() {
+                    let forever = HeaderValue::from_static("public, immutable");
+                    let headers = response.headers_mut();
+                    headers.insert(header::CACHE_CONTROL, forever);
+                }
+                response
+            }
+        },
     };
-    let Some((body, kind)) = represented(document, OPENAPI_3, headers) else {
-        let mut response = unacceptable();
-        vary(&mut response);
-        return response;
-    };
-    let hash = query.get("hash");
-    let moved = hash.is_some_and(|hash| hash != document.hash);
-    let mut response = published(&document.hash, body.clone(), headers, kind);
-    vary(&mut response);
-    if moved {
-        *response.body_mut() = full("");
-        *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
-        let there = format!("/openapi/v3/{part}?hash={}", document.hash);
-        if let Ok(there) = HeaderValue::from_str(&there) {
-            response.headers_mut().insert(header::LOCATION, there);
+    let accept = HeaderValue::from_static("Accept");
+    response.headers_mut().insert(header::VARY, accept);
+    response
+}
+
+/// It has another fingerprint now.
+fn moved(part: &str, hash: &str, kind: &'static str) -> Answer {
+    let mut response = answer::answer(StatusCode::MOVED_PERMANENTLY, kind, full(""));
+    let headers = response.headers_mut();
+    let there = format!("/openapi/v3/{part}?hash={hash}");
+    for (name, text) in [
+        (header::LOCATION, there),
+        (header::ETAG, format!("\"{hash}\"")),
+    ] {
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            headers.insert(name, text);
         }
-    } else if hash.is_some() {
-        let forever = HeaderValue::from_static("public, immutable");
-        response
-            .headers_mut()
-            .insert(header::CACHE_CONTROL, forever);
     }
     response
 }
 
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PROMETHEUS_MESSAGES: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+
+/// The format, and how names that are not plain would be written: there are none, but Prometheus wants to hear it.
+fn wanted_metrics(headers: &HeaderMap) -> (&'static str, &'static str) {
+    let mut escaping = "underscores";
+    for clause in accept::clauses(accept::header(headers)) {
+        let known = ["allow-utf-8", "underscores", "dots", "values"];
+        let said = clause.parameter("escaping");
+        escaping = known
+            .into_iter()
+            .find(|one| *one == said)
+            .unwrap_or(escaping);
+        let is = |media: &str| {
+            let by_name = !clause.takes("text/-") && !clause.takes("application/-");
+            by_name && clause.takes(media)
+        };
+        let messages = clause.parameter("proto") == "io.prometheus.client.MetricFamily"
+            && clause.parameter("encoding") == "delimited";
+        if messages && is("application/vnd.google.protobuf") {
+            return (PROMETHEUS_MESSAGES, escaping);
+        }
+        if matches!(clause.parameter("version"), "" | "0.0.4") && is("text/plain") {
+            break;
+        }
+    }
+    (PROMETHEUS_TEXT, escaping)
+}
+
 /// Its own metrics. They are compressed whatever their size.
 pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
-    const KIND: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+    let (kind, escaping) = wanted_metrics(headers);
+    let body = match kind {
+        PROMETHEUS_MESSAGES => delimited(&text),
+        _ => text.into_bytes(),
+    };
     let mut response = if accepts_gzip(headers) {
-        let packed = packed(text.as_bytes());
-        let mut response = answer::answer(StatusCode::OK, KIND, full(packed));
+        let mut response = answer::answer(StatusCode::OK, kind, full(packed(&body)));
         mark_compressed(response.headers_mut());
         response.headers_mut().remove(header::VARY);
         response
     } else {
-        answer::answer(StatusCode::OK, KIND, full(text))
+        answer::answer(StatusCode::OK, kind, full(body))
     };
+    if let Ok(kind) = HeaderValue::from_str(&format!("{kind}; escaping={escaping}")) {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
     if let Some(started) = started {
         response.headers_mut().insert(
             HeaderName::from_static("process-start-time-unix"),
@@ -253,6 +304,33 @@ pub fn debug(debug: &Debug) -> Answer {
         ),
         Debug::Verbosity => {
             verbosity::answer(StatusCode::NOT_ACCEPTABLE, "unsupported http method")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_metrics_are_wanted() {
+        let proto = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        let both = format!("{proto};q=0.4,text/plain;version=0.0.4;escaping=allow-utf-8;q=0.5");
+        for (said, expected) in [
+            ("", (PROMETHEUS_TEXT, "underscores")),
+            ("text/html", (PROMETHEUS_TEXT, "underscores")),
+            (proto, (PROMETHEUS_MESSAGES, "underscores")),
+            (&both, (PROMETHEUS_TEXT, "allow-utf-8")),
+            ("*/*;escaping=dots", (PROMETHEUS_TEXT, "dots")),
+            ("text/plain;escaping=x", (PROMETHEUS_TEXT, "underscores")),
+            (
+                "application/openmetrics-text;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2",
+                (PROMETHEUS_TEXT, "allow-utf-8"),
+            ),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, said.parse().unwrap());
+            assert_eq!(wanted_metrics(&headers), expected, "{said}");
         }
     }
 }

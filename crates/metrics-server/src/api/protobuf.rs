@@ -164,11 +164,32 @@ pub fn partial(out: &mut Vec<u8>, row: &Row<'_>, common: &Common) {
     metadata(out, row, common.asked_at);
 }
 
-/// A list's own metadata: selfLink, resourceVersion and continue, all empty.
-pub const LIST_METADATA: [u8; 8] = [0x0a, 6, 0x0a, 0, 0x12, 0, 0x1a, 0];
+/// Which fields of a list are what; they go out in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListLayout {
+    /// Metadata of its own, then its elements.
+    MetadataFirst,
+    /// The other way round: PartialObjectMetadataList of v1beta1.
+    MetadataLast,
+}
 
-/// An element of a list, from its message.
-pub fn element(out: &mut Vec<u8>, item: &[u8]) {
-    message(out, 2, item.len());
-    out.extend_from_slice(item);
+impl ListLayout {
+    /// A list's own metadata: selfLink, resourceVersion and continue, all empty.
+    pub fn metadata(self) -> [u8; 8] {
+        let field = match self {
+            Self::MetadataFirst => 1,
+            Self::MetadataLast => 2,
+        };
+        [field << 3 | LENGTH_DELIMITED, 6, 0x0a, 0, 0x12, 0, 0x1a, 0]
+    }
+
+    /// An element of a list, from its message.
+    pub fn element(self, out: &mut Vec<u8>, item: &[u8]) {
+        let field = match self {
+            Self::MetadataFirst => 2,
+            Self::MetadataLast => 1,
+        };
+        message(out, field, item.len());
+        out.extend_from_slice(item);
+    }
 }

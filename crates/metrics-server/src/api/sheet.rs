@@ -5,7 +5,7 @@ use plimsoll_ground::rest::protobuf::envelope;
 use super::figures;
 use super::json::Json;
 use super::objects::{self, Common};
-use super::protobuf;
+use super::protobuf::{self, ListLayout};
 use super::row::Row;
 
 /// What a row is shown as. Metadata and tables are of a version of `meta.k8s.io`.
@@ -259,6 +259,13 @@ impl ProtobufSheet {
         }
     }
 
+    fn layout(&self) -> ListLayout {
+        match self.form {
+            Form::Metadata { meta } if meta.ends_with("/v1beta1") => ListLayout::MetadataLast,
+            _ => ListLayout::MetadataFirst,
+        }
+    }
+
     pub fn row(&mut self, row: &Row<'_>) {
         self.item.clear();
         match self.form {
@@ -271,6 +278,7 @@ impl ProtobufSheet {
                 protobuf::object(&mut self.item, row, &self.common);
             }
         }
+        let layout = self.layout();
         let is_full = |piece: &Vec<u8>| piece.len() + self.item.len() + 8 > piece.capacity();
         if self.pieces.last().is_none_or(is_full) {
             let room = PIECE.max(self.item.len() + 8);
@@ -280,7 +288,7 @@ impl ProtobufSheet {
             let before = piece.len();
             match self.number {
                 Number::One => piece.extend_from_slice(&self.item),
-                Number::List => protobuf::element(piece, &self.item),
+                Number::List => layout.element(piece, &self.item),
             }
             self.size += piece.len() - before;
         }
@@ -300,17 +308,22 @@ impl ProtobufSheet {
             (_, Number::One) => (self.common.kind.name(), self.common.api_version),
             (_, Number::List) => (self.common.kind.list_name(), self.common.api_version),
         };
-        let metadata: &[u8] = match self.number {
-            Number::One => &[],
-            Number::List => &protobuf::LIST_METADATA,
+        let layout = self.layout();
+        let metadata = match self.number {
+            Number::One => Vec::new(),
+            Number::List => layout.metadata().to_vec(),
         };
         let size = self.size + metadata.len();
         let (mut head, tail) = envelope(api_version, kind, size);
-        head.extend_from_slice(metadata);
+        let mut tail = tail.to_vec();
+        match layout {
+            ListLayout::MetadataFirst => head.extend(metadata),
+            ListLayout::MetadataLast => tail.splice(..0, metadata).for_each(drop),
+        }
         let total = head.len() + self.size + tail.len();
         let pieces = std::iter::once(head)
             .chain(self.pieces)
-            .chain(std::iter::once(tail.to_vec()));
+            .chain(std::iter::once(tail));
         (total, pieces)
     }
 }

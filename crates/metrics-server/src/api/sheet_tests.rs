@@ -264,3 +264,27 @@ fn a_list_in_pieces_is_the_same_list() {
     let value: Value = serde_json::from_slice(&joined).unwrap();
     assert_eq!(value["items"].as_array().unwrap().len(), 3);
 }
+
+#[test]
+fn metadata_come_last_in_v1beta1() {
+    let labels = labels();
+    let listed = |meta| {
+        let form = Form::Metadata { meta };
+        let mut sheet = ProtobufSheet::new(form, Number::List, common(Kind::Node));
+        sheet.row(&node(&labels));
+        let (size, pieces) = sheet.end();
+        let bytes = pieces.collect::<Vec<_>>().concat();
+        assert_eq!(bytes.len(), size);
+        // Behind the head; an encoding and a type, both empty, end it.
+        let head = bytes.windows(4).position(|four| four == b"List").unwrap() + 4;
+        bytes[head..bytes.len() - 4].to_vec()
+    };
+    let (v1, v1beta1) = (listed("meta.k8s.io/v1"), listed("meta.k8s.io/v1beta1"));
+    let (own, of_first) = ([6, 0x0a, 0, 0x12, 0, 0x1a, 0], [0x0a]);
+    let at = v1.windows(7).position(|seven| seven == own).unwrap();
+    // The head of the message, then one field 1 and one field 2 the other way round.
+    assert_eq!(v1[at - 1], 0x0a);
+    let item = &v1[at + own.len() + 1..];
+    let expected = [&v1[..at - 1], &of_first, item, &[0x12], &own].concat();
+    assert_eq!(v1beta1, expected);
+}

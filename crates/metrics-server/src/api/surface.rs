@@ -98,7 +98,10 @@ impl Asked {
         let query = Query::parse(head.uri.query().unwrap_or_default());
         let path = percent_decoded(head.uri.path());
         let mut info = RequestInfo::new(&head.method, head.uri.path(), &query);
-        info.narrow(&query);
+        // What cannot be read at all narrows nothing down.
+        if options::are_readable(&query) {
+            info.narrow(&query);
+        }
         Self {
             route: Route::of(&path),
             audit_id: audit_id(&head.headers),
@@ -308,7 +311,7 @@ impl Surface {
     async fn routed(&self, asked: &Asked, sent: Sent) -> Result<Answer, Failure> {
         let inner = &*self.0;
         let parts = &inner.parts;
-        let headers = &asked.head.headers;
+        let (method, headers) = (&asked.head.method, &asked.head.headers);
         Ok(match &asked.route {
             Route::NoResource => return Err(Failure::no_such_resource()),
             Route::Index => pages::index(StatusCode::OK, &inner.paths),
@@ -348,10 +351,10 @@ impl Surface {
                 asked.format()?;
                 pages::version()
             }
-            Route::OpenApi2 => pages::openapi_2(&inner.openapi, headers),
-            Route::OpenApi3 => pages::openapi_3(&inner.openapi, headers),
+            Route::OpenApi2 => pages::openapi_2(&inner.openapi, method, headers),
+            Route::OpenApi3 => pages::openapi_3(&inner.openapi, method, headers),
             Route::OpenApi3Of(part) => {
-                pages::openapi_3_of(&inner.openapi, part, &asked.query, headers)
+                pages::openapi_3_of(&inner.openapi, part, &asked.query, method, headers)
             }
             Route::Health => {
                 let path = percent_decoded(asked.head.uri.path());
@@ -549,7 +552,7 @@ fn unrouted(head: &Parts) -> Option<Answer> {
 }
 
 fn audit_id(headers: &HeaderMap) -> HeaderValue {
-    if let Some(given) = headers.get(&AUDIT_ID) {
+    if let Some(given) = headers.get(&AUDIT_ID).filter(|given| !given.is_empty()) {
         return given.clone();
     }
     let id = uuid::Uuid::new_v4().to_string();
@@ -568,5 +571,21 @@ impl Respond for Surface {
             Some(response) => response,
             None => self.handle(head, sent).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_known_by_what_they_call_themselves() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(audit_id(&headers).len(), 36);
+        headers.insert(AUDIT_ID, HeaderValue::from_static("abc"));
+        assert_eq!(audit_id(&headers), "abc");
+        // No name is none.
+        headers.insert(AUDIT_ID, HeaderValue::from_static(""));
+        assert_eq!(audit_id(&headers).len(), 36);
     }
 }

@@ -110,6 +110,10 @@ impl Requests {
             .entry(labels)
             .or_insert_with(|| Histogram::new(BOUNDS.into()))
             .observe(took.as_secs_f64());
+        // Nobody promises anything for a watch. That of a single object is none.
+        if labels.verb == "WATCH" && labels.scope != "resource" {
+            return;
+        }
         answered
             .coarse
             .entry(labels)
@@ -125,6 +129,11 @@ impl Requests {
 
     /// It was cut short for the sake of others.
     pub fn terminated(&self, labels: Labels, code: u16) {
+        // By the server, whatever it was on its way to.
+        let labels = Labels {
+            component: "apiserver",
+            ..labels
+        };
         let mut answered = self.0.answered.lock();
         *answered.terminated.entry((labels, code)).or_default() += 1;
     }
@@ -264,6 +273,17 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}{page}");
         }
+        let watch = Labels {
+            verb: "WATCH",
+            ..labels
+        };
+        requests.answered(watch, 405, Duration::from_millis(3));
+        let probe = Labels {
+            component: "",
+            subresource: "/healthz",
+            ..labels
+        };
+        requests.terminated(probe, 429);
         requests.too_late(labels, 504);
         under_way.is(labels);
         under_way.ends(2500);
@@ -279,5 +299,14 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line}{page}");
         }
+        let watches: Vec<&str> = page.lines().filter(|line| line.contains("WATCH")).collect();
+        assert!(watches.iter().all(|line| !line.contains("_sli_")), "{page}");
+        assert!(
+            watches
+                .iter()
+                .any(|line| line.starts_with("apiserver_request_duration_"))
+        );
+        let probe = "apiserver_request_terminations_total{code=\"429\",component=\"apiserver\"";
+        assert!(page.contains(probe), "{page}");
     }
 }

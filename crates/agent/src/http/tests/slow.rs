@@ -161,11 +161,11 @@ async fn rubbish() {
     let refused = [
         (
             &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
-            "400 Bad Request: invalid HTTP method parsed",
+            "400 Bad Request",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-            "400 Bad Request: invalid content-length parsed",
+            "400 Bad Request",
         ),
         (
             b"GET /healthz HTTP/1.1\r\n\r\n",
@@ -173,7 +173,7 @@ async fn rubbish() {
         ),
         (
             b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGARBAGE\r\n\r\n",
-            "400 Bad Request: invalid HTTP method parsed",
+            "400 Bad Request",
         ),
     ];
     let count = refused.len();

@@ -64,6 +64,8 @@ async fn credentials_that_fail_do_not_make_an_anonymous_user() {
     assert_eq!(house.who(&nobody(), &good).await.unwrap(), by_token);
     for (wrong, why) in [
         ("Bearer bad", "invalid bearer token"),
+        // No text, but a token all the same.
+        ("Bearer \u{e9}", "invalid bearer token"),
         ("Bearer unclear", "no answer"),
     ] {
         let refused = house.who(&nobody(), &[("Authorization", wrong)]).await;

@@ -17,35 +17,43 @@ async fn rubbish_is_told_what_is_wrong() {
     for (garbage, expected) in [
         (
             &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"[..],
-            "invalid HTTP method parsed",
+            "400 Bad Request",
         ),
-        (b"GET\r\n\r\n", "invalid HTTP method parsed"),
-        (b"\0\0\0\0\r\n\r\n", "invalid HTTP method parsed"),
-        (b"GET / HTTP/9.9\r\n\r\n", "invalid HTTP version parsed"),
-        (
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            "invalid HTTP version parsed (found HTTP2 preface)",
-        ),
+        (b"GET\r\n\r\n", "400 Bad Request"),
+        (b"\0\0\0\0\r\n\r\n", "400 Bad Request"),
+        (b"GET / HTTP/9.9\r\n\r\n", "400 Bad Request"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400 Bad Request"),
         (
             b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-            "invalid content-length parsed",
+            "400 Bad Request",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-            "invalid content-length parsed",
+            "400 Bad Request",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: x\r\nbad header\r\n\r\n",
-            "invalid HTTP header parsed",
+            "400 Bad Request",
         ),
-        (b"GET / HTTP/1.1\r\n\r\n", "missing required Host header"),
+        (
+            b"GET / HTTP/1.1\r\n\r\n",
+            "400 Bad Request: missing required Host header",
+        ),
         (
             b"GET / HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n",
-            "too many Host headers",
+            "400 Bad Request",
         ),
         (
             b"GET / HTTP/1.1\r\nHost: x/y\r\n\r\n",
-            "malformed Host header",
+            "400 Bad Request: malformed Host header",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+            "Unsupported transfer encoding",
+        ),
+        (
+            b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+            "Unsupported transfer encoding",
         ),
     ] {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -58,9 +66,13 @@ async fn rubbish_is_told_what_is_wrong() {
         client.write_all(garbage).await.unwrap();
         let text = all(&mut client).await;
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert_eq!(body, format!("400 Bad Request: {expected}"), "{garbage:?}");
+        assert_eq!(body, expected, "{garbage:?}");
         // HTTP/1.0 is answered as such by what reaches a service.
-        assert!(head.contains(" 400 Bad Request"), "{garbage:?}: {head}");
+        let status = match expected.starts_with("400 ") {
+            true => " 400 Bad Request",
+            false => " 501 Not Implemented",
+        };
+        assert!(head.contains(status), "{garbage:?}: {head}");
         for line in [
             "\r\nContent-Type: text/plain; charset=utf-8",
             "\r\nConnection: close",
@@ -93,10 +105,7 @@ async fn rubbish_after_a_request() {
     let text = all(&mut client).await;
     let (first, second) = text.split_once("\r\n\r\nHTTP/1.1 0HTTP/1.1 ").unwrap();
     assert!(first.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
-    assert!(
-        second.ends_with("\r\n\r\n400 Bad Request: invalid HTTP method parsed"),
-        "{text}"
-    );
+    assert!(second.ends_with("\r\n\r\n400 Bad Request"), "{text}");
     drop(client);
     task.await.unwrap();
     assert_eq!(house.counters.malformed_requests(), 1);
@@ -114,10 +123,7 @@ async fn headers_in_small_letters() {
     client.write_all(b"GARBAGE\r\n\r\n").await.unwrap();
     let mut text = String::new();
     client.read_to_string(&mut text).await.unwrap();
-    assert!(
-        text.ends_with("\r\n\r\n400 Bad Request: invalid HTTP method parsed"),
-        "{text}"
-    );
+    assert!(text.ends_with("\r\n\r\n400 Bad Request"), "{text}");
 }
 
 /// A service's refusal may be bare, and its text may look like one: both must arrive, the connection going on.
@@ -159,7 +165,7 @@ async fn a_service_may_refuse_without_a_word() {
     }
     client.write_all(b"GARBAGE\r\n\r\n").await.unwrap();
     let text = all(&mut client).await;
-    assert!(text.ends_with("invalid HTTP method parsed"), "{text}");
+    assert!(text.ends_with("\r\n\r\n400 Bad Request"), "{text}");
     drop(client);
     task.await.unwrap();
     assert_eq!(house.counters.malformed_requests(), 1);
@@ -221,8 +227,5 @@ async fn over_tls_too() {
     let mut text = String::new();
     // Ended in order: TLS would report an error otherwise.
     stream.read_to_string(&mut text).await.unwrap();
-    assert!(
-        text.ends_with("\r\n\r\n400 Bad Request: invalid HTTP method parsed"),
-        "{text}"
-    );
+    assert!(text.ends_with("\r\n\r\n400 Bad Request"), "{text}");
 }

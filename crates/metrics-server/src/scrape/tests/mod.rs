@@ -350,7 +350,7 @@ async fn a_connection_that_was_closed_is_opened_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn last_good_figures_stay_with_their_time() {
-    let world = World::new(|_, settings| settings.keep = Duration::from_secs(3));
+    let world = World::new(|_, settings| settings.keep = Duration::from_secs(8));
     let kubelet = world.kubelet("a", Kind::Good).await;
     soon("figures", || world.nodes() == ["a"]).await;
     kubelet.becomes(Kind::Hung);
