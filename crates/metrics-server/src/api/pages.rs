@@ -171,7 +171,16 @@ pub fn openapi_3_of(
     headers: &HeaderMap,
 ) -> Answer {
     let Some(document) = openapi.v3(part) else {
-        return Response::new(full(""));
+        // Even that can be wanted in a format that there is not.
+        return match represented(&openapi.index, OPENAPI_3, headers) {
+            Some(_) => Response::new(full("")),
+            None => {
+                let mut response = unacceptable();
+                let accept = HeaderValue::from_static("Accept");
+                response.headers_mut().insert(header::VARY, accept);
+                response
+            }
+        };
     };
     let mut response = match represented(document, OPENAPI_3, headers) {
         None => unacceptable(),
@@ -311,6 +320,18 @@ pub fn debug(debug: &Debug) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_that_are_not_there() {
+        let openapi = OpenApi::new(Announced::default());
+        for (accept, expected) in [("*/*", 200), ("application/yaml", 406)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+            let query = Query::parse("");
+            let response = openapi_3_of(&openapi, "x", &query, &Method::GET, &headers);
+            assert_eq!(response.status(), expected, "{accept}");
+        }
+    }
 
     #[test]
     fn how_metrics_are_wanted() {
