@@ -1,7 +1,8 @@
 //! Flags of the original that change nothing here: a command line that has them must still work.
 
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
 use crate::go;
 
@@ -95,29 +96,8 @@ pub struct InertArgs {
     /// `json` is the same as --log-format json.
     #[arg(long, default_value = "text", hide = true)]
     pub logging_format: String,
-    #[arg(long, value_parser = go::modules, hide = true)]
-    vmodule: Option<String>,
-    /// By their numbers in the protocol.
-    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, hide = true)]
-    tls_curve_preferences: Vec<i32>,
-    #[arg(long = "inert-text", aliases = TEXTS, allow_hyphen_values = true, hide = true)]
-    texts: Vec<String>,
-    #[arg(long = "inert-integer", aliases = INTEGERS, allow_hyphen_values = true, hide = true)]
-    integers: Vec<i64>,
-    #[arg(long = "inert-number", aliases = NUMBERS, allow_hyphen_values = true, hide = true)]
-    numbers: Vec<f32>,
-    #[arg(
-        long = "inert-duration", aliases = DURATIONS, value_parser = go::signed_duration,
-        allow_hyphen_values = true, hide = true,
-    )]
-    durations: Vec<go::Span>,
-    #[arg(
-        long = "inert-switch",
-        aliases = SWITCHES,
-        value_parser = go::boolean, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        action = clap::ArgAction::Append, hide = true,
-    )]
-    switches: Vec<bool>,
+    #[command(flatten)]
+    pub passed_over: PassedOver,
 }
 
 impl InertArgs {
@@ -131,49 +111,124 @@ impl InertArgs {
     }
 }
 
-/// Those of the command line that will make no difference.
-pub fn given(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    const NAMED: [&str; 2] = ["vmodule", "tls-curve-preferences"];
-    let lists: [&[&str]; 6] = [&TEXTS, &INTEGERS, &NUMBERS, &DURATIONS, &SWITCHES, &NAMED];
-    let mut found: Vec<String> = arguments
-        .filter_map(|argument| {
-            let name = argument.trim_start_matches('-');
-            let is_flag = argument.starts_with('-');
-            let name = name.split('=').next().unwrap_or_default();
-            let known = lists.iter().any(|list| list.contains(&name));
-            (is_flag && known).then(|| format!("--{name}"))
-        })
-        .collect();
-    found.sort();
-    found.dedup();
-    found
+/// Those of the command line that will make no difference, each by its name.
+#[derive(Debug)]
+pub struct PassedOver(pub Vec<String>);
+
+/// Every flag, and what it takes.
+fn flags() -> impl Iterator<Item = (&'static str, Takes)> {
+    let of = |names: &'static [&'static str], takes| names.iter().map(move |name| (*name, takes));
+    of(&TEXTS, Takes::Text)
+        .chain(of(&INTEGERS, Takes::Integer))
+        .chain(of(&NUMBERS, Takes::Number))
+        .chain(of(&DURATIONS, Takes::Duration))
+        .chain(of(&SWITCHES, Takes::Switch))
+        .chain(of(&["vmodule"], Takes::Modules))
+        .chain(of(&["tls-curve-preferences"], Takes::Integer))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Text,
+    Integer,
+    Number,
+    Duration,
+    Modules,
+    Switch,
+}
+
+impl Takes {
+    fn parser(self) -> ValueParser {
+        match self {
+            Self::Text => value_parser!(String),
+            Self::Integer => value_parser!(i64).into(),
+            Self::Number => value_parser!(f32).into(),
+            Self::Duration => ValueParser::new(go::signed_duration),
+            Self::Modules => ValueParser::new(go::modules),
+            Self::Switch => ValueParser::new(go::boolean),
+        }
+    }
+}
+
+impl Args for PassedOver {
+    fn augment_args(command: Command) -> Command {
+        command.args(flags().map(|(name, takes)| {
+            let flag = Arg::new(name)
+                .long(name)
+                .value_parser(takes.parser())
+                .action(ArgAction::Append)
+                .hide(true);
+            match takes {
+                Takes::Switch => flag
+                    .value_name("BOOL")
+                    .num_args(0..=1)
+                    .require_equals(true)
+                    .default_missing_value("true"),
+                // Curves are named by their numbers in the protocol, several at once.
+                Takes::Integer => flag
+                    .value_name("N")
+                    .value_delimiter(',')
+                    .allow_hyphen_values(true),
+                _ => flag.value_name("VALUE").allow_hyphen_values(true),
+            }
+        }))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for PassedOver {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = flags().filter(|(name, _)| matches.contains_id(name));
+        let mut given: Vec<String> = given.map(|(name, _)| format!("--{name}")).collect();
+        given.sort();
+        Ok(Self(given))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        inert: InertArgs,
+    }
+
+    fn read(line: &str) -> Result<Line, clap::Error> {
+        let words = line.split(' ').map(str::to_owned).map(go::double_dashes);
+        <Line as clap::Parser>::try_parse_from(std::iter::once("x".to_owned()).chain(words))
+    }
+
     #[test]
     fn which_make_no_difference() {
         let line =
-            "--profiling=false --secure-port 443 --audit-webhook-mode x -vmodule=a=1 profiling";
-        let found = given(line.split(' ').map(str::to_owned));
+            read("--profiling=false --audit-webhook-mode x -vmodule=a=1 --logging-format json");
+        let found = line.unwrap().inert.passed_over.0;
         assert_eq!(found, ["--audit-webhook-mode", "--profiling", "--vmodule"]);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_all_the_same() {
-        #[derive(Debug, clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            _inert: InertArgs,
+        #[track_caller]
+        fn check(line: &str, good: bool) {
+            let read = read(line);
+            assert_eq!(read.is_ok(), good, "{line}: {read:?}");
+            if let Err(error) = read {
+                let flag = line.split('=').next().unwrap();
+                assert!(error.to_string().contains(flag), "{error}");
+            }
         }
-        let check = |argument: &str, good: bool| {
-            let read = <Line as clap::Parser>::try_parse_from(["x", argument]);
-            assert_eq!(read.is_ok(), good, "{argument}: {read:?}");
-        };
         check("--audit-webhook-batch-max-size=4", true);
-        check("--audit-webhook-batch-max-size=-1", true);
+        check("--audit-webhook-batch-max-size -1", true);
         check("--audit-webhook-batch-max-size=x", false);
         check("--audit-log-batch-throttle-qps=1.5", true);
         check("--audit-log-batch-throttle-qps=x", false);
@@ -183,6 +238,7 @@ mod tests {
         check("--tls-curve-preferences=X25519", false);
         check("--vmodule=a=1,b=2", true);
         check("--vmodule=a", false);
+        check("--profiling", true);
         check("--profiling=maybe", false);
         check("--audit-webhook-mode=x", true);
     }

@@ -78,10 +78,10 @@ impl MetricsServerArgs {
 }
 
 pub fn run(args: &MetricsServerArgs, log: Log) -> Result<(), Failure> {
-    let inert = inert::given(std::env::args());
-    if !inert.is_empty() {
+    let passed_over = &args.inert.passed_over.0;
+    if !passed_over.is_empty() {
         tracing::warn!(
-            flags = inert.join(" "),
+            flags = passed_over.join(" "),
             "these flags make no difference here"
         );
     }
