@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use plimsoll_ground::health::Health;
+use plimsoll_ground::metrics::delimited;
 use plimsoll_ground::rest::accept;
 use plimsoll_ground::rest::answer::{self, Answer, full};
 use plimsoll_ground::rest::request::Query;
@@ -17,7 +18,6 @@ use super::past;
 use super::route::Debug;
 use super::verbosity;
 use super::version::{Announced, GROUP};
-use crate::own::delimited::delimited;
 
 const JSON: &str = "application/json";
 /// OpenAPI in protobuf; it may be asked for by either name, and is sent by the second.
@@ -253,7 +253,7 @@ fn wanted_metrics(headers: &HeaderMap) -> (&'static str, &'static str) {
 pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
     let (kind, escaping) = wanted_metrics(headers);
     let body = match kind {
-        PROMETHEUS_MESSAGES => delimited(&text),
+        PROMETHEUS_MESSAGES => delimited(text.as_bytes()),
         _ => text.into_bytes(),
     };
     let mut response = if accepts_gzip(headers) {

@@ -1,7 +1,6 @@
 //! The server's own metrics: the families dashboards know, and some that say more.
 
 pub mod access;
-pub mod delimited;
 mod idle;
 pub mod requests;
 

@@ -5,7 +5,6 @@ mod labels;
 mod machine;
 pub mod number;
 mod page;
-mod protobuf;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +17,6 @@ use rustc_hash::FxHashMap;
 pub use families::{Kind, TCP_STATES};
 pub use machine::{Version, machine_families};
 pub use page::FamilyText;
-pub use protobuf::delimited;
 pub use text::Text;
 
 use crate::store::{Container, State};

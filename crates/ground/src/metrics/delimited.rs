@@ -1,26 +1,29 @@
 //! A text page as the stream of messages that Prometheus asks for first where it takes native histograms:
 //! `io.prometheus.client.MetricFamily`, each behind its length.
 //!
-//! Made from the text, so that both always say the same. Pages of this crate have counters and gauges; anything else
-//! goes as untyped.
+//! Made from the text, so that both always say the same: counters, gauges and histograms; anything else goes as untyped.
+//! Series of a histogram follow each other and end with their count, as [`super::Page`] writes them.
+
+use crate::rest::protobuf::{Message, varint};
 
 /// Fields by the numbers that their messages give them.
 mod field {
-    pub const FAMILY_NAME: u8 = 1;
-    pub const FAMILY_HELP: u8 = 2;
-    pub const FAMILY_TYPE: u8 = 3;
-    pub const FAMILY_METRIC: u8 = 4;
-    pub const METRIC_LABEL: u8 = 1;
-    pub const METRIC_TIMESTAMP: u8 = 6;
-    pub const LABEL_NAME: u8 = 1;
-    pub const LABEL_VALUE: u8 = 2;
+    pub const FAMILY_NAME: u64 = 1;
+    pub const FAMILY_HELP: u64 = 2;
+    pub const FAMILY_TYPE: u64 = 3;
+    pub const FAMILY_METRIC: u64 = 4;
+    pub const METRIC_LABEL: u64 = 1;
+    pub const METRIC_TIMESTAMP: u64 = 6;
+    pub const LABEL_NAME: u64 = 1;
+    pub const LABEL_VALUE: u64 = 2;
     /// Of a gauge, a counter, and what is neither.
-    pub const VALUE: u8 = 1;
+    pub const VALUE: u64 = 1;
+    pub const HISTOGRAM_COUNT: u64 = 1;
+    pub const HISTOGRAM_SUM: u64 = 2;
+    pub const HISTOGRAM_BUCKET: u64 = 3;
+    pub const BUCKET_COUNT: u64 = 1;
+    pub const BUCKET_BOUND: u64 = 2;
 }
-
-const VARINT: u8 = 0;
-const DOUBLE: u8 = 1;
-const BYTES: u8 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Kind {
@@ -28,6 +31,7 @@ enum Kind {
     Gauge,
     #[default]
     Untyped,
+    Histogram,
 }
 
 impl Kind {
@@ -35,6 +39,7 @@ impl Kind {
         match word {
             b"counter" => Self::Counter,
             b"gauge" => Self::Gauge,
+            b"histogram" => Self::Histogram,
             _ => Self::Untyped,
         }
     }
@@ -45,15 +50,17 @@ impl Kind {
             Self::Counter => 0,
             Self::Gauge => 1,
             Self::Untyped => 3,
+            Self::Histogram => 4,
         }
     }
 
     /// Where a metric of this kind keeps its value.
-    fn field(self) -> u8 {
+    fn field(self) -> u64 {
         match self {
             Self::Gauge => 2,
             Self::Counter => 3,
             Self::Untyped => 5,
+            Self::Histogram => 7,
         }
     }
 }
@@ -70,16 +77,28 @@ pub fn delimited(page: &[u8]) -> Vec<u8> {
         } else if let Some(rest) = line.strip_prefix(b"# TYPE ") {
             let (name, kind) = word(rest);
             family.turn_to(name, &mut out);
-            family.kind = Kind::of(kind);
+            family.kind = Some(Kind::of(kind));
         } else if !line.is_empty() && !line.starts_with(b"#") {
             let end = line.iter().position(|b| matches!(b, b'{' | b' '));
             let (name, rest) = line.split_at(end.unwrap_or(line.len()));
-            family.turn_to(name, &mut out);
-            family.add(rest);
+            let part = family.part(name);
+            if part == Part::Value {
+                family.turn_to(name, &mut out);
+            }
+            family.add(part, rest);
         }
     }
     family.turn_to(b"", &mut out);
     out
+}
+
+/// What a line says of its metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Value,
+    Bucket,
+    Sum,
+    Count,
 }
 
 /// The family that is being gathered.
@@ -87,79 +106,125 @@ pub fn delimited(page: &[u8]) -> Vec<u8> {
 struct Family {
     name: Vec<u8>,
     help: Vec<u8>,
-    kind: Kind,
-    /// Its metrics, each behind tag and length.
-    metrics: Vec<u8>,
-    /// One metric, one label and one value, while they are put together.
-    metric: Vec<u8>,
-    label: Vec<u8>,
+    /// Once the page has said it.
+    kind: Option<Kind>,
+    metrics: Message,
+    /// What is known of a histogram before its count.
+    buckets: Message,
+    sum: f64,
+    /// One metric, one label, one value, and a text, while they are put together.
+    metric: Message,
+    label: Message,
+    value: Message,
     text: Vec<u8>,
 }
 
 impl Family {
-    /// Writes this family out where another begins.
+    /// Which part of this family's metrics is called so; a value where it is none.
+    fn part(&self, name: &[u8]) -> Part {
+        if self.kind != Some(Kind::Histogram) {
+            return Part::Value;
+        }
+        match name.strip_prefix(self.name.as_slice()) {
+            Some(b"_bucket") => Part::Bucket,
+            Some(b"_sum") => Part::Sum,
+            Some(b"_count") => Part::Count,
+            _ => Part::Value,
+        }
+    }
+
+    /// Writes this family out where another begins. One that the page declares is there without metrics, too.
     fn turn_to(&mut self, name: &[u8], out: &mut Vec<u8>) {
         if self.name == name {
             return;
         }
-        if !self.metrics.is_empty() {
+        if self.kind.is_some() || !self.metrics.0.is_empty() {
             let head = &mut self.metric;
-            head.clear();
-            bytes(field::FAMILY_NAME, &self.name, head);
-            bytes(field::FAMILY_HELP, &self.help, head);
-            tag(field::FAMILY_TYPE, VARINT, head);
-            varint(self.kind.number(), head);
-            varint((head.len() + self.metrics.len()) as u64, out);
-            out.extend_from_slice(head);
-            out.extend_from_slice(&self.metrics);
+            head.0.clear();
+            head.bytes(field::FAMILY_NAME, &self.name);
+            head.bytes(field::FAMILY_HELP, &self.help);
+            head.integer(field::FAMILY_TYPE, self.kind.unwrap_or_default().number());
+            varint(out, (head.0.len() + self.metrics.0.len()) as u64);
+            out.extend_from_slice(&head.0);
+            out.extend_from_slice(&self.metrics.0);
         }
         name.clone_into(&mut self.name);
         self.help.clear();
-        self.metrics.clear();
-        self.kind = Kind::default();
+        self.metrics.0.clear();
+        self.buckets.0.clear();
+        self.kind = None;
     }
 
     /// `rest` is what follows the name: labels, value, time.
-    fn add(&mut self, rest: &[u8]) -> Option<()> {
-        self.metric.clear();
-        let rest = match rest.strip_prefix(b"{") {
+    fn add(&mut self, part: Part, rest: &[u8]) -> Option<()> {
+        self.metric.0.clear();
+        let (rest, bound) = match rest.strip_prefix(b"{") {
             Some(labels) => self.labels(labels)?,
-            None => rest,
+            None => (rest, None),
         };
-        let (value, at) = word(rest.trim_ascii_start());
-        let value: f64 = std::str::from_utf8(value).ok()?.parse().ok()?;
-        tag(self.kind.field(), BYTES, &mut self.metric);
-        varint(9, &mut self.metric);
-        tag(field::VALUE, DOUBLE, &mut self.metric);
-        self.metric.extend_from_slice(&value.to_le_bytes());
+        let (number, at) = word(rest.trim_ascii_start());
+        let number = parse(number)?;
+        self.value.0.clear();
+        match part {
+            Part::Bucket => return self.bucket(bound?, number),
+            Part::Sum => {
+                self.sum = number;
+                return Some(());
+            }
+            Part::Count => {
+                self.value.integer(field::HISTOGRAM_COUNT, number as u64);
+                self.value.double(field::HISTOGRAM_SUM, self.sum);
+                self.value.0.append(&mut self.buckets.0);
+            }
+            Part::Value => self.value.double(field::VALUE, number),
+        }
+        let kind = self.kind.unwrap_or_default();
+        self.metric.message(kind.field(), &self.value);
         if !at.is_empty() {
             let at: i64 = std::str::from_utf8(at).ok()?.parse().ok()?;
-            tag(field::METRIC_TIMESTAMP, VARINT, &mut self.metric);
             // Two's complement, as the format wants it.
-            varint(at as u64, &mut self.metric);
+            self.metric.integer(field::METRIC_TIMESTAMP, at as u64);
         }
-        bytes(field::FAMILY_METRIC, &self.metric, &mut self.metrics);
+        self.metrics.message(field::FAMILY_METRIC, &self.metric);
         Some(())
     }
 
-    /// Takes labels up to the brace; returns what follows it.
-    fn labels<'a>(&mut self, mut rest: &'a [u8]) -> Option<&'a [u8]> {
+    /// The last, which has no bound, goes without saying.
+    fn bucket(&mut self, bound: f64, count: f64) -> Option<()> {
+        if bound.is_finite() {
+            self.value.integer(field::BUCKET_COUNT, count as u64);
+            self.value.double(field::BUCKET_BOUND, bound);
+            self.buckets.message(field::HISTOGRAM_BUCKET, &self.value);
+        }
+        Some(())
+    }
+
+    /// Takes labels up to the brace; returns what follows it, and the bound if there is one.
+    fn labels<'a>(&mut self, mut rest: &'a [u8]) -> Option<(&'a [u8], Option<f64>)> {
+        let mut bound = None;
         loop {
             rest = rest.strip_prefix(b",").unwrap_or(rest);
             if let Some(after) = rest.strip_prefix(b"}") {
-                return Some(after);
+                return Some((after, bound));
             }
             let equals = rest.iter().position(|&b| b == b'=')?;
             let (name, quoted) = (&rest[..equals], rest[equals + 1..].strip_prefix(b"\"")?);
             let end = closing_quote(quoted)?;
             unescape(&quoted[..end], &mut self.text);
-            self.label.clear();
-            bytes(field::LABEL_NAME, name, &mut self.label);
-            bytes(field::LABEL_VALUE, &self.text, &mut self.label);
-            bytes(field::METRIC_LABEL, &self.label, &mut self.metric);
+            if name == b"le" {
+                bound = parse(&self.text);
+            }
+            self.label.0.clear();
+            self.label.bytes(field::LABEL_NAME, name);
+            self.label.bytes(field::LABEL_VALUE, &self.text);
+            self.metric.message(field::METRIC_LABEL, &self.label);
             rest = &quoted[end + 1..];
         }
     }
+}
+
+fn parse(number: &[u8]) -> Option<f64> {
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Up to the first blank, and what follows it.
@@ -194,24 +259,6 @@ fn unescape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn tag(field: u8, wire: u8, out: &mut Vec<u8>) {
-    out.push(field << 3 | wire);
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn bytes(field: u8, value: &[u8], out: &mut Vec<u8>) {
-    tag(field, BYTES, out);
-    varint(value.len() as u64, out);
-    out.extend_from_slice(value);
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -242,6 +289,8 @@ mod tests {
         counter: Option<Value>,
         #[prost(message, optional, tag = "5")]
         untyped: Option<Value>,
+        #[prost(message, optional, tag = "7")]
+        histogram: Option<Histogram>,
         #[prost(int64, optional, tag = "6")]
         timestamp_ms: Option<i64>,
     }
@@ -252,6 +301,24 @@ mod tests {
         name: String,
         #[prost(string, tag = "2")]
         value: String,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Histogram {
+        #[prost(uint64, tag = "1")]
+        count: u64,
+        #[prost(double, tag = "2")]
+        sum: f64,
+        #[prost(message, repeated, tag = "3")]
+        bucket: Vec<Bucket>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct Bucket {
+        #[prost(uint64, tag = "1")]
+        cumulative_count: u64,
+        #[prost(double, tag = "2")]
+        upper_bound: f64,
     }
 
     #[derive(Clone, PartialEq, Message)]
@@ -268,6 +335,13 @@ mod tests {
             found.push(MetricFamily::decode_length_delimited(&mut rest).unwrap());
         }
         found
+    }
+
+    fn label(name: &str, value: &str) -> LabelPair {
+        LabelPair {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }
     }
 
     fn value(value: f64) -> Option<Value> {
@@ -290,12 +364,8 @@ mod tests {
         );
         let found = families(page);
         let named: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.kind)).collect();
-        assert_eq!(named, [("a_total", 0), ("b", 1), ("c", 3)]);
+        assert_eq!(named, [("a_total", 0), ("none", 1), ("b", 1), ("c", 3)]);
         assert_eq!(found[0].help, "How often, \\ in\nall.");
-        let label = |name: &str, value: &str| LabelPair {
-            name: name.to_owned(),
-            value: value.to_owned(),
-        };
         assert_eq!(
             found[0].metric,
             [
@@ -313,8 +383,37 @@ mod tests {
                 },
             ]
         );
-        assert_eq!(found[1].metric[0].gauge, value(f64::INFINITY));
-        assert!(found[2].metric[0].untyped.as_ref().unwrap().value.is_nan());
+        assert_eq!(found[1].metric, []);
+        assert_eq!(found[2].metric[0].gauge, value(f64::INFINITY));
+        assert!(found[3].metric[0].untyped.as_ref().unwrap().value.is_nan());
+    }
+
+    #[test]
+    fn histograms() {
+        let page = concat!(
+            "# HELP h Of h.\n# TYPE h histogram\n",
+            "h_bucket{x=\"z\",le=\"0.5\"} 1\nh_bucket{x=\"z\",le=\"+Inf\"} 2\n",
+            "h_sum{x=\"z\"} 3.25\nh_count{x=\"z\"} 2\n",
+            "h_bucket{x=\"y\",le=\"+Inf\"} 0\nh_sum{x=\"y\"} 0\nh_count{x=\"y\"} 0\n",
+            "h_bucket_total 1\n",
+        );
+        let found = families(page);
+        let named: Vec<_> = found.iter().map(|f| (f.name.as_str(), f.kind)).collect();
+        assert_eq!(named, [("h", 4), ("h_bucket_total", 3)]);
+        let metric = |x: &str, count, sum, bucket| Metric {
+            label: vec![label("x", x)],
+            histogram: Some(Histogram { count, sum, bucket }),
+            ..Metric::default()
+        };
+        let bucket = Bucket {
+            cumulative_count: 1,
+            upper_bound: 0.5,
+        };
+        let expected = [
+            metric("z", 2, 3.25, vec![bucket]),
+            metric("y", 0, 0.0, Vec::new()),
+        ];
+        assert_eq!(found[0].metric, expected);
     }
 
     /// Byte for byte what the original's library makes of this page.
@@ -346,7 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics(page in r#"([abc_# {}"=,\\0-9n\n]|# TYPE |# HELP |gauge){0,60}"#) {
+        fn nothing_panics(page in r#"([abc_# {}"=,\\0-9n\n]|# TYPE |# HELP |gauge|histogram|_bucket|_count|le=){0,60}"#) {
             let stream = delimited(page.as_bytes());
             let mut rest = &stream[..];
             while !rest.is_empty() {
