@@ -63,7 +63,7 @@ impl Kubelet {
 
     /// All pods that the node should run, static ones included.
     pub async fn pods(&self, node: Option<&Node>) -> Result<Vec<super::known::Pod>, String> {
-        let list: PodList = self.get(node, "/pods").await?;
+        let list: PodList = self.get(node, "/pods/").await?;
         let pods = list.items.unwrap_or_default();
         Ok(pods.into_iter().map(Into::into).collect())
     }
