@@ -5,6 +5,7 @@ mod cluster_args;
 mod explain;
 mod front_args;
 mod go;
+mod inert;
 mod koordlet_args;
 mod logging;
 mod manager;
