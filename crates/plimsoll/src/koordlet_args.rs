@@ -1,7 +1,7 @@
 //! Flags of Koordinator's agent, under its names and with its meaning.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -300,6 +300,17 @@ impl KoordletArgs {
     }
 }
 
+/// Samples and models are kept where Koordinator's manifests have its agent keep them, if that is there.
+pub fn keep_where_mounted(memory: &mut memory::Config, root: &Path) {
+    let mounted = |name: &str| Some(root.join(name)).filter(|folder| folder.is_dir());
+    for (kept, name) in [
+        (&mut memory.store.folder, "metric-data"),
+        (&mut memory.forecast.checkpoints, "prediction-checkpoints"),
+    ] {
+        *kept = kept.take().or_else(|| mounted(name));
+    }
+}
+
 impl CollectArgs {
     fn what(&self, gates: &Gates) -> Result<memory::Collect> {
         let seconds = |flag: &str, every: Duration| {
@@ -498,6 +509,20 @@ mod tests {
         }
         let gates = Gates::parse(&["CPUBurst=true,CPUBurst=false".to_owned()]).unwrap();
         assert!(!gates.on("CPUBurst") && gates.on("BatchResource") && !gates.on("PSICollector"));
+    }
+
+    #[test]
+    fn what_is_kept_under_the_originals_name() {
+        let root = tempfile::tempdir().unwrap();
+        let samples = root.path().join("metric-data");
+        std::fs::create_dir(&samples).unwrap();
+        let mut memory = memory::Config::default();
+        keep_where_mounted(&mut memory, root.path());
+        assert_eq!(memory.store.folder.as_deref(), Some(samples.as_path()));
+        assert_eq!(memory.forecast.checkpoints, None);
+        memory.store.folder = Some("elsewhere".into());
+        keep_where_mounted(&mut memory, root.path());
+        assert_eq!(memory.store.folder, Some("elsewhere".into()));
     }
 
     #[test]

@@ -224,6 +224,12 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     if called == Called::Cadvisor && !args.wants_memory() {
         config.memory = None;
     }
+    if called == Called::Koordlet
+        && config.data_dir.is_none()
+        && let Some(memory) = &mut config.memory
+    {
+        koordlet_args::keep_where_mounted(memory, Path::new("/"));
+    }
     let cluster = match args.cluster().source(called) {
         Some(source) => {
             let name = args.node_name().map_err(Failure::Usage)?.to_owned();
