@@ -74,10 +74,6 @@ impl View {
         self.bell.clone()
     }
 
-    pub fn hierarchies(&self) -> Arc<Hierarchies> {
-        Arc::clone(&self.hierarchies)
-    }
-
     /// Where what the cluster says is put, and looked for.
     pub fn board(&self) -> &Board {
         &self.board

@@ -18,6 +18,7 @@ pub const ANNOTATION_COLOCATION_STRATEGY: &str = "node.koordinator.sh/colocation
 pub const ANNOTATION_NETWORK_BANDWIDTH: &str = "node.koordinator.sh/network-bandwidth";
 pub const ANNOTATION_RESERVATION: &str = "node.koordinator.sh/reservation";
 pub const ANNOTATION_NORMALIZATION_RATIO: &str = "node.koordinator.sh/cpu-normalization-ratio";
+pub const ANNOTATION_AMPLIFICATION_RATIO: &str = "node.koordinator.sh/resource-amplification-ratio";
 pub const ANNOTATION_ORIGIN_EXTENDED: &str = "node.koordinator.sh/originExtendedAllocatable";
 pub const ANNOTATION_THIRD_PARTY: &str = "node.koordinator.sh/thirdPartyAllocations";
 pub const ANNOTATION_SYSTEM_QOS: &str = "node.koordinator.sh/system-qos-resource";

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use plimsoll_api::json;
-use plimsoll_api::label_selector::LabelSelector;
 use plimsoll_api::names;
 use plimsoll_api::node_metric::{
     AggregatePolicy, CollectPolicy, MemoryCollectPolicy, NodeMetricSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::by_node::ByNode;
 
 /// How a kind of resource is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,36 +93,13 @@ pub struct Strategy {
     pub batch_memory_threshold_percent: Option<i64>,
 }
 
-/// Which nodes an entry is for.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Profile {
-    pub name: String,
-    pub node_selector: Option<LabelSelector>,
-}
-
-impl Profile {
-    /// Without a selector an entry is for no node.
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.node_selector
-            .as_ref()
-            .is_some_and(|selector| selector.matches(labels))
-    }
-}
-
 /// The operator's configuration: for the cluster, and for kinds of nodes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Colocation {
-    cluster: Value,
-    nodes: Vec<(Profile, Value)>,
-}
+pub struct Colocation(ByNode<Value>);
 
 impl Default for Colocation {
     fn default() -> Self {
-        Self {
-            cluster: defaults(),
-            nodes: Vec::new(),
-        }
+        Self(ByNode::everywhere(defaults()))
     }
 }
 
@@ -148,43 +126,14 @@ fn defaults() -> Value {
 impl Colocation {
     /// Reads and checks a configuration; a bad one is refused as a whole, with a reason that says where.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let entries = match document
-            .as_object_mut()
-            .map(|fields| fields.remove("nodeConfigs"))
-        {
-            None => return Err("must be an object".to_owned()),
-            Some(Some(Value::Array(entries))) => entries,
-            Some(None | Some(Value::Null)) => Vec::new(),
-            Some(Some(_)) => return Err("nodeConfigs must be a list".to_owned()),
-        };
-        let mut cluster = defaults();
-        json::merge(&mut cluster, &document);
-        checked(&cluster)?;
-        let mut nodes = Vec::new();
-        for (position, entry) in entries.into_iter().enumerate() {
-            let at = |problem: String| format!("nodeConfigs[{position}]: {problem}");
-            let profile: Profile =
-                serde_json::from_value(entry.clone()).map_err(|error| at(error.to_string()))?;
-            if let Some(problem) = profile
-                .node_selector
-                .as_ref()
-                .and_then(LabelSelector::problem)
-            {
-                return Err(at(format!("nodeSelector: {problem}")));
-            }
-            let mut merged = cluster.clone();
-            json::merge(&mut merged, &entry);
-            checked(&merged).map_err(at)?;
-            nodes.push((profile, merged));
-        }
-        Ok(Self { cluster, nodes })
+        let valid = |merged: Value| checked(&merged).map(|_| merged);
+        ByNode::parse(text, defaults(), valid).map(Self)
     }
 
     /// Whether a node lends anything by this strategy, which is this configuration's for it. Where the cluster's word is
     /// no, nobody else's counts.
     pub fn lends(&self, strategy: &Strategy) -> bool {
-        self.cluster["enable"] == true && strategy.enable == Some(true)
+        self.0.cluster["enable"] == true && strategy.enable == Some(true)
     }
 
     /// What holds for a node: the cluster's word, that of the first entry that is for it, its own annotation, its own
@@ -194,11 +143,7 @@ impl Colocation {
         labels: &BTreeMap<String, String>,
         annotations: &BTreeMap<String, String>,
     ) -> (Strategy, Vec<String>) {
-        let base = self
-            .nodes
-            .iter()
-            .find(|(profile, _)| profile.matches(labels))
-            .map_or(&self.cluster, |(_, merged)| merged);
+        let base = self.0.for_node(labels);
         let mut problems = Vec::new();
         let mut merged = base.clone();
         if let Some(text) = annotations.get(names::ANNOTATION_COLOCATION_STRATEGY) {
@@ -301,11 +246,11 @@ fn checked(value: &Value) -> Result<Strategy, String> {
         strategy.mid_memory_threshold_percent,
     )?;
     percent("midUnallocatedPercent", strategy.mid_unallocated_percent)?;
-    percent(
+    share(
         "midStaticCPUReservedPercent",
         strategy.mid_static_cpu_reserved_percent,
     )?;
-    percent(
+    share(
         "midStaticMemoryReservedPercent",
         strategy.mid_static_memory_reserved_percent,
     )?;

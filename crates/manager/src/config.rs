@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use plimsoll_api::quantity::Quantity;
 use serde_json::{Map, Value, json};
 
+use crate::amplification::{self, Amplification};
 use crate::colocation::Colocation;
 use crate::normalization::{self, Normalization};
 use crate::slo::{self, HostApplications, Section, Strategies};
@@ -20,6 +21,7 @@ pub struct Config {
     sections: Vec<(Section, Held<Strategies>)>,
     applications: Held<HostApplications>,
     normalization: Held<Normalization>,
+    amplification: Held<Amplification>,
 }
 
 /// What a key says.
@@ -84,6 +86,7 @@ impl Default for Config {
                 .into(),
             applications: Held::new(HostApplications::default()),
             normalization: Held::new(Normalization::default()),
+            amplification: Held::new(Amplification::default()),
         }
     }
 }
@@ -116,6 +119,11 @@ impl Config {
             .normalization
             .take(normalization, Normalization::default());
         note(normalization::KEY, problem);
+        let amplification = stated(amplification::KEY).map(|text| Amplification::parse(text));
+        let problem = self
+            .amplification
+            .take(amplification, Amplification::default());
+        note(amplification::KEY, problem);
         refused
     }
 
@@ -132,6 +140,11 @@ impl Config {
     /// How much faster nodes' cores are; `None`: nobody can tell what the operator says of it.
     pub fn normalization(&self) -> Option<&Normalization> {
         self.normalization.known()
+    }
+
+    /// How much more nodes count for than they have; `None` likewise.
+    pub fn amplification(&self) -> Option<&Amplification> {
+        self.amplification.known()
     }
 
     /// A node's policy. `bandwidth` is what the node itself says of its network, which counts; `present` is the policy it

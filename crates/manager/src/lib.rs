@@ -5,6 +5,8 @@
 //! what holds for a node, [`reclaim`] does the sums, [`plan`] says what to write. [`live`] follows a cluster and writes.
 
 pub mod amount;
+pub mod amplification;
+mod by_node;
 pub mod colocation;
 pub mod config;
 pub mod live;

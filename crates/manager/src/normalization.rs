@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_api::json;
-use plimsoll_api::label_selector::LabelSelector;
 use plimsoll_api::names;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::colocation::Profile;
+use crate::by_node::ByNode;
 
 pub const KEY: &str = "cpu-normalization-config";
 /// What is beyond is a mistake rather than a machine.
@@ -45,40 +43,12 @@ struct Cpus {
 
 /// For the cluster, and for kinds of nodes.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Normalization {
-    cluster: Strategy,
-    nodes: Vec<(Profile, Strategy)>,
-}
+pub struct Normalization(ByNode<Strategy>);
 
 impl Normalization {
     /// Refused as a whole if anything in it is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        let fields = document.as_object_mut().ok_or("must be an object")?;
-        let entries = match fields.remove("nodeConfigs") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(entries)) => entries,
-            Some(_) => return Err("nodeConfigs must be a list".to_owned()),
-        };
-        let mut cluster = json!({});
-        json::merge(&mut cluster, &document);
-        let mut nodes = Vec::new();
-        for (position, entry) in entries.into_iter().enumerate() {
-            let at = |problem: String| format!("nodeConfigs[{position}]: {problem}");
-            let profile: Profile =
-                serde_json::from_value(entry.clone()).map_err(|error| at(error.to_string()))?;
-            let selector = profile.node_selector.as_ref();
-            if let Some(problem) = selector.and_then(LabelSelector::problem) {
-                return Err(at(format!("nodeSelector: {problem}")));
-            }
-            let mut merged = cluster.clone();
-            json::merge(&mut merged, &entry);
-            nodes.push((profile, checked(merged).map_err(at)?));
-        }
-        Ok(Self {
-            cluster: checked(cluster)?,
-            nodes,
-        })
+        ByNode::parse(text, json!({}), checked).map(Self)
     }
 
     /// A node's ratio; `cpus` is what its topology object says of them. The error says why nobody knows it.
@@ -87,8 +57,7 @@ impl Normalization {
         labels: &BTreeMap<String, String>,
         cpus: Option<&String>,
     ) -> Result<f64, String> {
-        let found = self.nodes.iter().find(|one| one.0.matches(labels));
-        let strategy = found.map_or(&self.cluster, |(_, merged)| merged);
+        let strategy = self.0.for_node(labels);
         let label = names::LABEL_NORMALIZATION_ENABLED;
         let enabled = match labels.get(label).map(String::as_str) {
             None => strategy.enable == Some(true),

@@ -7,7 +7,7 @@ use plimsoll_api::label_selector::LabelSelector;
 pub use plimsoll_api::node_slo::Section;
 use serde_json::{Map, Value};
 
-use crate::colocation::Profile;
+use crate::by_node::Profile;
 use crate::shape;
 
 /// A section for the cluster and for kinds of nodes.

@@ -70,7 +70,7 @@ pub struct ClusterArgs {
     #[arg(
         long,
         value_name = "DIR",
-        default_value = "/etc/kubernetes/koordlet/device-infos"
+        default_value = "/var/run/koordlet/xpu-device-infos"
     )]
     xpu_device_infos_dir: String,
     /// With Accelerators: tell of nothing but what those files tell
@@ -187,7 +187,6 @@ impl Member {
         world: &World,
     ) -> Self {
         states.bell = view.bell();
-        states.hierarchies = Some(view.hierarchies());
         // They are missed together, and that is said once.
         reports.absence = states.absence.clone();
         let board = view.board().clone();

@@ -1,7 +1,7 @@
 //! Flags of Koordinator's agent, under its names and with its meaning.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -10,9 +10,10 @@ use jiff::SignedDuration;
 use plimsoll_agent::memory;
 
 use crate::go;
+use crate::inert::{Flags, PassedOver, Takes};
 
 /// What can be switched on and off, and whether it is on unless told otherwise.
-const GATES: [(&str, bool); 40] = [
+const GATES: [(&str, bool); 39] = [
     ("BECPUSuppress", true),
     ("CPUBurst", true),
     ("RdtResctrl", true),
@@ -52,8 +53,9 @@ const GATES: [(&str, bool); 40] = [
     ("TCNetworkQoS", false),
     ("Resctrl", false),
     ("OOMScoreAdj", false),
-    ("AllAlpha", false),
 ];
+/// Gates that stand for those that are off unless told otherwise, and for those that are on.
+const ALL: [(&str, bool); 2] = [("AllAlpha", false), ("AllBeta", true)];
 
 #[derive(Debug, Args)]
 pub struct KoordletArgs {
@@ -67,7 +69,7 @@ pub struct KoordletArgs {
     #[command(flatten)]
     prediction: PredictionArgs,
     #[command(flatten)]
-    unheard: UnheardArgs,
+    unheard: PassedOver<Unheard>,
 }
 
 #[derive(Debug, Args)]
@@ -129,20 +131,6 @@ pub struct StoreArgs {
     /// Keep at most this much, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100 << 20)]
     tsdb_max_bytes: u64,
-    /// Show the store's own figures
-    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", hide = true)]
-    tsdb_enable_prometheus_metric: bool,
-    /// Sizes and times of another store's files, which are not ours.
-    #[arg(
-        long = "tsdb-stripe-size",
-        aliases = [
-            "tsdb-wal-segment-size", "tsdb-max-block-chunk-segment-size", "tsdb-min-block-duration",
-            "tsdb-max-block-duration", "tsdb-head-chunks-write-buffer-size", "metric-gc-interval-seconds",
-            "metric-expire-seconds",
-        ],
-        hide = true,
-    )]
-    foreign: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -177,37 +165,93 @@ pub struct PredictionArgs {
     prediction_model_checkpoint_max_per_step: usize,
 }
 
-/// What else a command line of Koordinator's agent may carry, and what nothing here listens to.
-#[derive(Debug, Args)]
-pub struct UnheardArgs {
-    #[arg(
-        long = "pprof-addr",
-        aliases = [
-            "configmap-name", "configmap-namespace", "cgroup-root-dir", "sys-root-dir", "sys-fs-root-dir",
-            "proc-root-dir", "var-run-root-dir", "run-root-dir", "cgroup-kube-dir", "containerd-endpoint",
-            "docker-endpoint", "pouch-endpoint", "default-runtime-type",
-            "hami-core-library-directory-path", "pod-resources-proxy-path",
-            "report-interval", "reconcile-interval-seconds", "cpu-suppress-interval-seconds",
-            "cpu-evict-interval-seconds", "memory-evict-interval-seconds", "memory-evict-cool-time-seconds",
-            "cpu-evict-cool-time-seconds", "qos-extension-plugins", "runtime-hooks-network", "runtime-hooks-addr",
-            "runtime-hooks-host-endpoint", "runtime-hooks-failure-policy", "runtime-hooks-plugin-failure-policy",
-            "runtime-hooks-config-path", "runtime-hooks-disable-stages", "runtime-hooks-reconcile-interval",
-            "runtime-hooks-nri-connect-timeout", "runtime-hooks-nri-backoff-duration",
-            "runtime-hooks-nri-backoff-cap", "runtime-hooks-nri-backoff-steps", "runtime-hooks-nri-backoff-factor",
-            "runtime-hooks-nri-socket-path", "runtime-hooks-nri-plugin-name", "runtime-hooks-nri-plugin-index",
-            "audit-log-dir", "audit-verbose", "audit-max-disk-space-mb", "audit-max-concurrent-readers",
-            "audit-max-events-limit", "resource-force-update-seconds",
-        ],
-        hide = true,
-    )]
-    options: Vec<String>,
-    #[arg(
-        long = "enable-pprof",
-        aliases = ["only-evict-by-api", "enable-nri-runtime-hook", "enable-pod-taskids", "disable-unset-cpu-quota"],
-        value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true",
-        action = clap::ArgAction::Append, hide = true,
-    )]
-    switches: Vec<bool>,
+/// What else a command line of Koordinator's agent may carry: of what is not there yet, or of what is not needed.
+#[derive(Debug)]
+pub struct Unheard;
+
+impl Flags for Unheard {
+    const FLAGS: &'static [(Takes, &'static [&'static str])] = &[
+        (
+            Takes::Text,
+            &[
+                "pprof-addr",
+                "configmap-name",
+                "configmap-namespace",
+                "cgroup-root-dir",
+                "sys-root-dir",
+                "sys-fs-root-dir",
+                "proc-root-dir",
+                "var-run-root-dir",
+                "run-root-dir",
+                "cgroup-kube-dir",
+                "containerd-endpoint",
+                "docker-endpoint",
+                "pouch-endpoint",
+                "default-runtime-type",
+                "hami-core-library-directory-path",
+                "pod-resources-proxy-path",
+                "qos-extension-plugins",
+                "runtime-hooks-network",
+                "runtime-hooks-addr",
+                "runtime-hooks-host-endpoint",
+                "runtime-hooks-failure-policy",
+                "runtime-hooks-plugin-failure-policy",
+                "runtime-hooks-config-path",
+                "runtime-hooks-disable-stages",
+                "runtime-hooks-nri-socket-path",
+                "runtime-hooks-nri-plugin-name",
+                "runtime-hooks-nri-plugin-index",
+                "audit-log-dir",
+            ],
+        ),
+        (
+            Takes::Integer,
+            &[
+                "reconcile-interval-seconds",
+                "cpu-suppress-interval-seconds",
+                "cpu-evict-interval-seconds",
+                "memory-evict-interval-seconds",
+                "memory-evict-cool-time-seconds",
+                "cpu-evict-cool-time-seconds",
+                "runtime-hooks-nri-backoff-steps",
+                "audit-verbose",
+                "audit-max-disk-space-mb",
+                "audit-max-concurrent-readers",
+                "audit-max-events-limit",
+                "resource-force-update-seconds",
+                "metric-gc-interval-seconds",
+                "metric-expire-seconds",
+                "tsdb-stripe-size",
+                "tsdb-wal-segment-size",
+                "tsdb-max-block-chunk-segment-size",
+                "tsdb-head-chunks-write-buffer-size",
+            ],
+        ),
+        (Takes::Number, &["runtime-hooks-nri-backoff-factor"]),
+        (
+            Takes::Duration,
+            &[
+                "report-interval",
+                "runtime-hooks-reconcile-interval",
+                "runtime-hooks-nri-connect-timeout",
+                "runtime-hooks-nri-backoff-duration",
+                "runtime-hooks-nri-backoff-cap",
+                "tsdb-min-block-duration",
+                "tsdb-max-block-duration",
+            ],
+        ),
+        (
+            Takes::Switch,
+            &[
+                "enable-pprof",
+                "only-evict-by-api",
+                "enable-nri-runtime-hook",
+                "enable-pod-taskids",
+                "disable-unset-cpu-quota",
+                "tsdb-enable-prometheus-metric",
+            ],
+        ),
+    ];
 }
 
 impl KoordletArgs {
@@ -238,9 +282,7 @@ impl KoordletArgs {
 
     /// What is to be remembered; `sampled` is how often there is something new.
     pub fn memory(&self, sampled: Duration) -> Result<Option<memory::Config>> {
-        if !self.unheard.options.is_empty() || !self.unheard.switches.is_empty() {
-            tracing::debug!("some flags are accepted for Koordinator's sake and change nothing");
-        }
+        self.unheard.warn();
         let gates = Gates::parse(&self.collect.feature_gates)?;
         let interval = match self.collect.collect_res_used_interval {
             Some(asked) if asked < Duration::from_secs(1) => return Ok(None),
@@ -255,6 +297,17 @@ impl KoordletArgs {
             forecast: self.prediction.config()?,
             alone: true,
         }))
+    }
+}
+
+/// Samples and models are kept where Koordinator's manifests have its agent keep them, if that is there.
+pub fn keep_where_mounted(memory: &mut memory::Config, root: &Path) {
+    let mounted = |name: &str| Some(root.join(name)).filter(|folder| folder.is_dir());
+    for (kept, name) in [
+        (&mut memory.store.folder, "metric-data"),
+        (&mut memory.forecast.checkpoints, "prediction-checkpoints"),
+    ] {
+        *kept = kept.take().or_else(|| mounted(name));
     }
 }
 
@@ -367,7 +420,7 @@ impl Gates {
                     "--feature-gates: {part:?} is not a gate and what to do with it, like PSICollector=true"
                 );
             };
-            if !GATES.iter().any(|(known, _)| *known == name) {
+            if !GATES.iter().chain(&ALL).any(|(known, _)| *known == name) {
                 bail!("--feature-gates: there is no gate {name:?}");
             }
             let on = go::boolean(value)
@@ -377,15 +430,15 @@ impl Gates {
         Ok(Self(said))
     }
 
-    /// The last word counts.
+    /// The last word counts, and the gate's own before that for many.
     fn on(&self, name: &str) -> bool {
-        let said = self.0.iter().rev().find(|(gate, _)| gate == name);
-        let all = || self.0.iter().rev().find(|(gate, _)| gate == "AllAlpha");
-        let default = || GATES.iter().any(|(gate, on)| *gate == name && *on);
-        match said.or_else(all) {
-            Some((_, on)) => *on,
-            None => default(),
-        }
+        let default = GATES.iter().any(|(gate, on)| *gate == name && *on);
+        let many = ALL.iter().find(|(_, defaults)| *defaults == default);
+        let last = |wanted: &str| {
+            let said = self.0.iter().rev().find(|(gate, _)| gate == wanted)?;
+            Some(said.1)
+        };
+        last(name).or_else(|| last(many?.0)).unwrap_or(default)
     }
 }
 
@@ -456,5 +509,49 @@ mod tests {
         }
         let gates = Gates::parse(&["CPUBurst=true,CPUBurst=false".to_owned()]).unwrap();
         assert!(!gates.on("CPUBurst") && gates.on("BatchResource") && !gates.on("PSICollector"));
+    }
+
+    #[test]
+    fn what_is_kept_under_the_originals_name() {
+        let root = tempfile::tempdir().unwrap();
+        let samples = root.path().join("metric-data");
+        std::fs::create_dir(&samples).unwrap();
+        let mut memory = memory::Config::default();
+        keep_where_mounted(&mut memory, root.path());
+        assert_eq!(memory.store.folder.as_deref(), Some(samples.as_path()));
+        assert_eq!(memory.forecast.checkpoints, None);
+        memory.store.folder = Some("elsewhere".into());
+        keep_where_mounted(&mut memory, root.path());
+        assert_eq!(memory.store.folder, Some("elsewhere".into()));
+    }
+
+    #[test]
+    fn many_gates_at_once() {
+        let check = |list: &str, alpha: bool, beta: bool| {
+            let gates = Gates::parse(&[list.to_owned()]).unwrap();
+            let found = (gates.on("PSICollector"), gates.on("NodeTopologyReport"));
+            assert_eq!(found, (alpha, beta), "{list}");
+        };
+        check("AllAlpha=true", true, true);
+        check("AllAlpha=false", false, true);
+        check("AllBeta=false", false, false);
+        check("PSICollector=false,AllAlpha=true", false, true);
+    }
+
+    #[test]
+    fn flags_of_what_is_not_there_are_named() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: KoordletArgs,
+        }
+        let line = [
+            "koordlet",
+            "--cgroup-root-dir=/host-cgroup/",
+            "--only-evict-by-api",
+        ];
+        let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
+        let named = ["--cgroup-root-dir", "--only-evict-by-api"];
+        assert_eq!(line.args.unheard.names, named);
     }
 }

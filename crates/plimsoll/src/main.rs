@@ -5,6 +5,7 @@ mod cluster_args;
 mod explain;
 mod front_args;
 mod go;
+mod inert;
 mod koordlet_args;
 mod logging;
 mod manager;
@@ -222,6 +223,12 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     let mut config = args.config().map_err(Failure::Usage)?;
     if called == Called::Cadvisor && !args.wants_memory() {
         config.memory = None;
+    }
+    if called == Called::Koordlet
+        && config.data_dir.is_none()
+        && let Some(memory) = &mut config.memory
+    {
+        koordlet_args::keep_where_mounted(memory, Path::new("/"));
     }
     let cluster = match args.cluster().source(called) {
         Some(source) => {

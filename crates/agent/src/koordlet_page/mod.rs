@@ -88,6 +88,11 @@ impl Page<'_> {
             self.predicted(text, "peak", &predictors, |of| of.peak);
         }
         drop(gauges);
+        if let Some(milli) = self.last(c::NODE_BE, &["cpu", "usage"]) {
+            let help = "Cores that best-effort pods use.";
+            self.family(text, "be_suppress_be_used_cpu_cores", Gauge, help);
+            self.series(text, &[], milli / 1000.0);
+        }
         self.cpu_pools(text);
         self.host_applications(text);
     }

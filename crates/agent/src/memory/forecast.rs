@@ -89,6 +89,7 @@ impl Forecasts {
             }
         }
         let due: Vec<_> = self.models.to_save(now).into_iter().cloned().collect();
+        let mut failures = Vec::new();
         for subject in due {
             let Some(model) = self.models.get(&subject) else {
                 continue;
@@ -97,11 +98,16 @@ impl Forecasts {
                 Ok(()) => count(&counters.checkpoints, 1),
                 Err(error) => {
                     count(&counters.checkpoint_failures, 1);
-                    tracing::warn!(%subject, %error, "a checkpoint cannot be written");
+                    failures.push(error);
                 }
             }
             // Tried again when it is due again: a full disk is not written to every minute.
             self.models.saved(&subject, now);
+        }
+        // What befalls one befalls them all, as a rule.
+        if let Some(error) = failures.first() {
+            let (failed, folder) = (failures.len(), folder.display());
+            tracing::warn!(failed, %error, %folder, "checkpoints cannot be written");
         }
     }
 

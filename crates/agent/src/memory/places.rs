@@ -162,8 +162,8 @@ fn found(store: &Store, known: &Known) -> Vec<(Arc<Container>, Role)> {
         }
     }
     for application in &known.slo.host_applications {
-        let path = format!("/{}", application.cgroup.trim_matches('/'));
-        if let Some(container) = store.get(&path) {
+        let mut paths = application.cgroups.iter().map(|path| format!("/{path}"));
+        if let Some(container) = paths.find_map(|path| store.get(&path)) {
             let name = application.name.clone();
             found.push((container, Role::HostApplication { name }));
         }

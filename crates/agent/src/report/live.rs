@@ -51,7 +51,7 @@ impl Default for Devices {
         Self {
             gpus: false,
             rdma: false,
-            told_in: "/etc/kubernetes/koordlet/device-infos".to_owned(),
+            told_in: "/var/run/koordlet/xpu-device-infos".to_owned(),
             only_told: false,
         }
     }

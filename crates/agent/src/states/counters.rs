@@ -71,15 +71,15 @@ mod tests {
     fn requests_by_what_was_answered() {
         let requests = Requests::default();
         assert_eq!(requests.page(), "");
-        requests.took("/pods", "200", Duration::from_millis(3));
-        requests.took("/pods", "200", Duration::from_secs(9));
+        requests.took("/pods/", "200", Duration::from_millis(3));
+        requests.took("/pods/", "200", Duration::from_secs(9));
         requests.took("/configz", "403", Duration::from_millis(1));
         let page = requests.page();
         for line in [
             "# TYPE koordlet_kubelet_request_duration_seconds histogram",
-            r#"koordlet_kubelet_request_duration_seconds_bucket{code="200",path="/pods",verb="get",le="0.001"} 0"#,
-            r#"koordlet_kubelet_request_duration_seconds_bucket{code="200",path="/pods",verb="get",le="0.004"} 1"#,
-            r#"koordlet_kubelet_request_duration_seconds_bucket{code="200",path="/pods",verb="get",le="+Inf"} 2"#,
+            r#"koordlet_kubelet_request_duration_seconds_bucket{code="200",path="/pods/",verb="get",le="0.001"} 0"#,
+            r#"koordlet_kubelet_request_duration_seconds_bucket{code="200",path="/pods/",verb="get",le="0.004"} 1"#,
+            r#"koordlet_kubelet_request_duration_seconds_bucket{code="200",path="/pods/",verb="get",le="+Inf"} 2"#,
             r#"koordlet_kubelet_request_duration_seconds_count{code="403",path="/configz",verb="get"} 1"#,
         ] {
             assert!(page.lines().any(|found| found == line), "{line} in\n{page}");

@@ -131,8 +131,9 @@ pub struct HostApplication {
     pub name: Box<str>,
     pub priority: PriorityClass,
     pub qos: QosClass,
-    /// Below the cgroup root, without a leading slash.
-    pub cgroup: Box<str>,
+    /// Below the cgroup root, without a leading slash. One as each of the kubelet's drivers would name it: which of them
+    /// is at work shows when the kubelet has made its own.
+    pub cgroups: Vec<Box<str>>,
 }
 
 impl Pod {

@@ -7,14 +7,12 @@ use kube::runtime::watcher;
 use plimsoll_ground::objects::NodeSlo as NodeSloObject;
 use plimsoll_ground::reflect::{Absence, Change, Gate, Reflector, Rounds};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
-use plimsoll_host::cgroup::Hierarchies;
 use tokio::task::JoinSet;
 
 use super::counters::Counters;
 use super::known::{Node, NodeSlo};
 use super::kubelet::{Access, Kubelet};
 use super::pods::{Doorbell, Followed, Poller};
-use super::policy::Driver;
 use super::volumes::Volumes;
 use super::{Board, objects};
 
@@ -31,8 +29,6 @@ pub struct Config {
     pub volumes: bool,
     /// Ask the kubelet how it is set up.
     pub kubelet_settings: bool,
-    /// Tell how the kubelet names cgroups; `None`: it is assumed to go by systemd's names.
-    pub hierarchies: Option<Arc<Hierarchies>>,
     pub bell: Doorbell,
     /// Of the kinds that come with the manager.
     pub absence: Absence,
@@ -78,7 +74,6 @@ impl Config {
             pods: PodSource::ApiServer,
             volumes: false,
             kubelet_settings: false,
-            hierarchies: None,
             bell: Doorbell::default(),
             absence: without_manager(),
         }
@@ -180,13 +175,12 @@ impl States {
     }
 
     fn follow_policy(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
-        let (board, hierarchies) = (self.board.clone(), self.config.hierarchies.clone());
+        let board = self.board.clone();
         let policies = self.named::<NodeSloObject>("nodeslos");
         let policies = policies.if_defined(&self.config.absence);
         let policies = policies.on_change(move |change| {
             let spec = present(change).map(|object| object.spec);
-            let driver = hierarchies.as_deref().and_then(Driver::detect);
-            let slo = NodeSlo::of(&spec.unwrap_or_default(), driver.unwrap_or_default());
+            let slo = NodeSlo::of(&spec.unwrap_or_default());
             if *board.now().slo != slo {
                 board.change(|known| known.slo = slo.into());
             }

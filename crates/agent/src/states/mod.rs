@@ -22,4 +22,3 @@ pub use kubelet::{Access, READ_ONLY_PORT};
 pub use live::{Config, PodSource, Running, States, without_manager};
 pub(crate) use objects::Topology;
 pub use pods::Doorbell;
-pub use policy::Driver;

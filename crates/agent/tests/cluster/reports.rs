@@ -14,7 +14,8 @@ use plimsoll_host::{Clock, HostRoot};
 use plimsoll_predict::reclaim::Reclaimable;
 use serde_json::{Value, json};
 
-use crate::world::{Cluster, DEADLINE, NODE, seen};
+use crate::states::by_kubelet;
+use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, seen};
 
 /// Averages that can be changed.
 #[derive(Default)]
@@ -82,8 +83,19 @@ struct Agent {
 }
 
 fn agent(cluster: &Cluster, figures: Arc<Told>, root: HostRoot, config: report::Config) -> Agent {
+    follower(cluster, states::Config::new(NODE), figures, root, config)
+}
+
+/// One that learns about pods and policies as it is told to.
+fn follower(
+    cluster: &Cluster,
+    states: states::Config,
+    figures: Arc<Told>,
+    root: HostRoot,
+    config: report::Config,
+) -> Agent {
     let board = Board::default();
-    let states = states::Config::new(NODE).build(cluster.client(), board.clone());
+    let states = states.build(cluster.client(), board.clone());
     let sources = Sources {
         board: board.clone(),
         figures,
@@ -172,6 +184,71 @@ async fn usage_is_reported_and_again_when_it_moves() {
     let hour = json!({"metricCollectPolicy": {"reportIntervalSeconds": 3600}});
     cluster.put_slo("NodeMetric", hour).await;
     cpu("2").await;
+    agent.drain().await;
+    cluster.drain().await;
+}
+
+#[tokio::test]
+async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
+    let cluster = Cluster::start().await;
+    cluster.define().await;
+    cluster.put_node(json!({})).await;
+    let hour = json!({"metricCollectPolicy": {"reportIntervalSeconds": 3600}});
+    cluster.put_slo("NodeMetric", hour).await;
+    let temp = tempfile::tempdir().unwrap();
+    let figures = Arc::new(Told::default());
+    for of in ["node_cpu_usage", "node_memory_usage"] {
+        figures.set(of, 1.0);
+    }
+    for pod in ["a", "b", "c"] {
+        figures.set(&format!("pod_cpu_usage{{pod_uid=uid-{pod}}}"), 0.5);
+        figures.set(&format!("pod_memory_usage{{pod_uid=uid-{pod}}}"), 1024.0);
+    }
+    let kubelet = FakeKubelet::start().await;
+    kubelet.tell(&["a", "b"]);
+    let often = Duration::from_millis(20);
+    let (states, _) = by_kubelet(&kubelet, often, "http://127.0.0.1:1").await;
+    let config = report::Config {
+        topology: None,
+        ..report::Config::new(NODE)
+    };
+    let root = machine(temp.path());
+    let agent = follower(&cluster, states, Arc::clone(&figures), root, config);
+    let asked = agent.states.counters();
+    let metrics = cluster.slo("NodeMetric");
+    // A report with this usage of the node, whose pods are these.
+    let told = async |cpu: &str, pods: &[&str]| {
+        let pods: Vec<Value> = pods.iter().map(|pod| json!(pod)).collect();
+        eventually(&format!("{cpu} cores and {pods:?}"), async || {
+            let metric = metrics.get_opt(NODE).await.unwrap()?;
+            let status = &metric.data["status"];
+            let usage = &status["nodeMetric"]["nodeUsage"]["resources"]["cpu"];
+            let found = status["podsMetric"].as_array()?.iter();
+            let found: Vec<Value> = found.map(|pod| pod["name"].clone()).collect();
+            (usage == cpu && found == pods).then_some(())
+        })
+        .await;
+    };
+    told("1", &["a", "b"]).await;
+    let port = kubelet.port();
+    kubelet.stop().await;
+    let before = asked.pod_list_failures.get();
+    eventually("it is missed", async || {
+        (asked.pod_list_failures.get() > before + 2).then_some(())
+    })
+    .await;
+    // What was known of the pods still is, and what they use is measured without the kubelet.
+    figures.set("node_cpu_usage", 3.0);
+    told("3", &["a", "b"]).await;
+    let kubelet = FakeKubelet::at(port).await;
+    kubelet.tell(&["b", "c"]);
+    seen(&agent.board, "its new pods", |known| {
+        let pods = known.pods.as_deref().unwrap_or_default();
+        pods.iter().any(|pod| &*pod.name == "c")
+    })
+    .await;
+    figures.set("node_cpu_usage", 5.0);
+    told("5", &["b", "c"]).await;
     agent.drain().await;
     cluster.drain().await;
 }

@@ -52,7 +52,7 @@ async fn what_the_cluster_says_is_on_the_board() {
         65
     );
     assert_eq!(
-        &*known.slo.host_applications[0].cgroup,
+        &*known.slo.host_applications[0].cgroups[0],
         "host-latency-sensitive/db"
     );
     assert!(known.collect.is_none());
@@ -145,7 +145,11 @@ async fn pods_and_their_volumes_from_the_api_server() {
     cluster.drain().await;
 }
 
-async fn by_kubelet(kubelet: &FakeKubelet, every: Duration, api: &str) -> (Config, kube::Client) {
+pub async fn by_kubelet(
+    kubelet: &FakeKubelet,
+    every: Duration,
+    api: &str,
+) -> (Config, kube::Client) {
     let source = kube::Config::new(api.parse().unwrap());
     let clients = clients::Config::new(clients::Source::Given(Box::new(source)));
     let clients = clients.build().await.unwrap();

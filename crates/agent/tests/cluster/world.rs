@@ -101,7 +101,7 @@ pub async fn seen(board: &Board, what: &str, wanted: impl FnMut(&Known) -> bool)
     found.unwrap().clone()
 }
 
-/// Answers `/pods` and `/configz`; without pods it is not well.
+/// Answers `/pods/` and `/configz`; without pods it is not well.
 pub struct FakeKubelet {
     pub pods: Arc<Mutex<Option<Value>>>,
     pub asked: Arc<Mutex<u64>>,
@@ -110,7 +110,13 @@ pub struct FakeKubelet {
 
 impl FakeKubelet {
     pub async fn start() -> Self {
-        let bound = serve::Config::loopback().bind().await.unwrap();
+        Self::at(0).await
+    }
+
+    /// Where one was before.
+    pub async fn at(port: u16) -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let bound = serve::Config::new(listen).bind().await.unwrap();
         let pods = Arc::new(Mutex::new(None::<Value>));
         let asked = Arc::new(Mutex::new(0));
         let (told, counted) = (Arc::clone(&pods), Arc::clone(&asked));
@@ -123,6 +129,11 @@ impl FakeKubelet {
             asked,
             serving,
         }
+    }
+
+    /// Its port is closed from now on.
+    pub async fn stop(self) {
+        self.serving.drain(DEADLINE).await;
     }
 
     pub fn port(&self) -> u16 {
@@ -147,7 +158,7 @@ fn answer<B>(
     asked: &Mutex<u64>,
 ) -> Response<Full<Bytes>> {
     let body = match (request.uri().path(), pods) {
-        ("/pods", Some(pods)) => {
+        ("/pods/", Some(pods)) => {
             *asked.lock() += 1;
             pods
         }

@@ -14,6 +14,6 @@ mod traffic;
 mod tests;
 
 pub use advice::{chain, explain};
-pub use reload::{Clients, Config};
+pub use reload::{Clients, Config, trust_anybody};
 pub use source::{ConfigError, Source};
 pub use traffic::Traffic;

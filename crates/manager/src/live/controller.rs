@@ -23,7 +23,7 @@ use super::marked::Marked;
 use super::node::{Known, Step, steps};
 use super::objects::{Node, NodeMetric, Pod, Topology};
 use crate::config::{COLOCATION_KEY, Config};
-use crate::normalization;
+use crate::{amplification, normalization};
 
 /// Silence is no event: everything is looked at this often.
 const EVERY: Duration = Duration::from_secs(60);
@@ -179,6 +179,7 @@ fn take_config(config: &Mutex<Arc<Config>>, change: &Change<ConfigMap>, recorder
         let reason = match refused.key {
             COLOCATION_KEY => "ColocationCfgUnmarshalFailed",
             normalization::KEY => "CPUNormalizationCfgUnmarshalFailed",
+            amplification::KEY => "ResourceAmplificationCfgUnmarshalFailed",
             _ => "SLOCfgUnmarshalFailed",
         };
         let map = Reference::of(map.as_ref());

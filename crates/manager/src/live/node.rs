@@ -93,11 +93,15 @@ pub fn steps(known: &Known, config: &Config, now: Timestamp) -> (Vec<Step>, Vec<
     if !known_strategy {
         return (steps, complaints);
     }
-    let decision = match config.colocation().lends(&strategy) {
-        true => {
-            let ratio = ratio(known, config, labels, annotations, &mut steps);
-            decide(known, &strategy, annotations, ratio, now)
-        }
+    let lends = config.colocation().lends(&strategy);
+    let speed = speed(known, config, labels, annotations, lends);
+    if !speed.notes.is_empty() {
+        steps.push(Step::Annotate {
+            patch: json!({"metadata": {"annotations": speed.notes}}),
+        });
+    }
+    let decision = match lends {
+        true => decide(known, &strategy, annotations, speed.ratio, now),
         false => Decision::nothing("colocation is not enabled"),
     };
     let present = present(known);
@@ -123,39 +127,60 @@ fn bandwidth(annotations: &BTreeMap<String, String>) -> Result<Option<Quantity>,
         .map_err(|problem| format!("annotation {name}: {text:?}: {problem}"))
 }
 
-/// How much faster its cores are, and a step to write that down. Where nobody knows, what is written down counts.
-fn ratio(
+/// How much faster its cores are, and the annotations that have to change for others to know.
+#[derive(Default)]
+struct Speed {
+    ratio: Option<f64>,
+    notes: Map<String, Value>,
+}
+
+fn speed(
     known: &Known,
     config: &Config,
     labels: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
-    steps: &mut Vec<Step>,
-) -> Option<f64> {
-    let name = names::ANNOTATION_NORMALIZATION_RATIO;
-    let present = annotations.get(name).and_then(|text| text.parse().ok());
+    lends: bool,
+) -> Speed {
+    let mut speed = Speed::default();
+    if lends {
+        let name = names::ANNOTATION_NORMALIZATION_RATIO;
+        let number = |text: &String| text.parse::<f64>().ok();
+        let present = annotations.get(name).and_then(number);
+        let found = ratio(known, config, labels);
+        // Where nobody knows, what is written down counts.
+        speed.ratio = found.as_ref().map_or(present, number);
+        let near = |(one, other): (f64, f64)| (one - other).abs() <= 0.01;
+        if let Some(found) = found
+            && !present.zip(speed.ratio).is_some_and(near)
+        {
+            speed.notes.insert(name.to_owned(), found.into());
+        }
+    }
+    if let Some(amplification) = config.amplification() {
+        let name = names::ANNOTATION_AMPLIFICATION_RATIO;
+        let wanted = lends.then(|| amplification.ratios(labels, speed.ratio));
+        let wanted = wanted.flatten();
+        if annotations.get(name) != wanted.as_ref() {
+            speed.notes.insert(name.to_owned(), wanted.into());
+        }
+    }
+    speed
+}
+
+/// `None`: nobody knows.
+fn ratio(known: &Known, config: &Config, labels: &BTreeMap<String, String>) -> Option<String> {
     let topology = known.topology.as_ref();
     let cpus = topology.and_then(|one| one.metadata.annotations.as_ref());
     let cpus = cpus.and_then(|all| all.get(names::ANNOTATION_CPU_BASIC_INFO));
     let unreadable = || Err("the configuration makes no sense".to_owned());
     let normalization = config.normalization();
-    let found = match normalization.map_or_else(unreadable, |one| one.ratio(labels, cpus)) {
-        Ok(found) => format!("{found:.2}"),
+    match normalization.map_or_else(unreadable, |one| one.ratio(labels, cpus)) {
+        Ok(found) => Some(format!("{found:.2}")),
         Err(reason) => {
             tracing::debug!(reason, "how fast a node's cores are is not known");
-            return present;
+            None
         }
-    };
-    let ratio: Option<f64> = found.parse().ok();
-    let differ = |one: f64, other: f64| (one - other).abs() > 0.01;
-    if present
-        .zip(ratio)
-        .is_none_or(|(one, other)| differ(one, other))
-    {
-        steps.push(Step::Annotate {
-            patch: json!({"metadata": {"annotations": {name: found}}}),
-        });
     }
-    ratio
 }
 
 /// What a node and its NUMA nodes should lend, and why.

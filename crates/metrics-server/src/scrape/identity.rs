@@ -10,6 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderValue, Request, Response};
 use kube::client::{Body, ConfigExt};
 use parking_lot::Mutex;
+use plimsoll_ground::clients::trust_anybody;
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::shutdown::Shutdown;
 use rustls::ClientConfig;
@@ -163,8 +164,7 @@ fn tls(trust: &Trust, from: &kube::Config) -> Result<ClientConfig, IdentityError
         config.auth_info = kube::config::AuthInfo::default();
     }
     if trust.insecure || trust.nothing {
-        config.accept_invalid_certs = true;
-        (config.root_cert, config.root_cert_file) = (None, None);
+        trust_anybody(&mut config);
     }
     if let Some(path) = &trust.authority {
         config.accept_invalid_certs = false;

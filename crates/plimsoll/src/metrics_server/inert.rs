@@ -1,10 +1,9 @@
 //! Flags of the original that change nothing here: a command line that has them must still work.
 
 use anyhow::{Result, ensure};
-use clap::builder::ValueParser;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::Args;
 
-use crate::go;
+use crate::inert::{Flags, PassedOver, Takes};
 
 /// They take a text.
 const TEXTS: [&str; 19] = [
@@ -97,7 +96,7 @@ pub struct InertArgs {
     #[arg(long, default_value = "text", hide = true)]
     pub logging_format: String,
     #[command(flatten)]
-    pub passed_over: PassedOver,
+    pub passed_over: PassedOver<Inert>,
 }
 
 impl InertArgs {
@@ -111,91 +110,25 @@ impl InertArgs {
     }
 }
 
-/// Those of the command line that will make no difference, each by its name.
 #[derive(Debug)]
-pub struct PassedOver(pub Vec<String>);
+pub struct Inert;
 
-/// Every flag, and what it takes.
-fn flags() -> impl Iterator<Item = (&'static str, Takes)> {
-    let of = |names: &'static [&'static str], takes| names.iter().map(move |name| (*name, takes));
-    of(&TEXTS, Takes::Text)
-        .chain(of(&INTEGERS, Takes::Integer))
-        .chain(of(&NUMBERS, Takes::Number))
-        .chain(of(&DURATIONS, Takes::Duration))
-        .chain(of(&SWITCHES, Takes::Switch))
-        .chain(of(&["vmodule"], Takes::Modules))
-        .chain(of(&["tls-curve-preferences"], Takes::Integer))
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Text,
-    Integer,
-    Number,
-    Duration,
-    Modules,
-    Switch,
-}
-
-impl Takes {
-    fn parser(self) -> ValueParser {
-        match self {
-            Self::Text => value_parser!(String),
-            Self::Integer => value_parser!(i64).into(),
-            Self::Number => value_parser!(f32).into(),
-            Self::Duration => ValueParser::new(go::signed_duration),
-            Self::Modules => ValueParser::new(go::modules),
-            Self::Switch => ValueParser::new(go::boolean),
-        }
-    }
-}
-
-impl Args for PassedOver {
-    fn augment_args(command: Command) -> Command {
-        command.args(flags().map(|(name, takes)| {
-            let flag = Arg::new(name)
-                .long(name)
-                .value_parser(takes.parser())
-                .action(ArgAction::Append)
-                .hide(true);
-            match takes {
-                Takes::Switch => flag
-                    .value_name("BOOL")
-                    .num_args(0..=1)
-                    .require_equals(true)
-                    .default_missing_value("true"),
-                // Curves are named by their numbers in the protocol, several at once.
-                Takes::Integer => flag
-                    .value_name("N")
-                    .value_delimiter(',')
-                    .allow_hyphen_values(true),
-                _ => flag.value_name("VALUE").allow_hyphen_values(true),
-            }
-        }))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for PassedOver {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = flags().filter(|(name, _)| matches.contains_id(name));
-        let mut given: Vec<String> = given.map(|(name, _)| format!("--{name}")).collect();
-        given.sort();
-        Ok(Self(given))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
+impl Flags for Inert {
+    const FLAGS: &'static [(Takes, &'static [&'static str])] = &[
+        (Takes::Text, &TEXTS),
+        (Takes::Integer, &INTEGERS),
+        (Takes::Number, &NUMBERS),
+        (Takes::Duration, &DURATIONS),
+        (Takes::Switch, &SWITCHES),
+        (Takes::Modules, &["vmodule"]),
+        (Takes::Integer, &["tls-curve-preferences"]),
+    ];
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::go;
 
     #[derive(Debug, clap::Parser)]
     struct Line {
@@ -212,7 +145,7 @@ mod tests {
     fn which_make_no_difference() {
         let line =
             read("--profiling=false --audit-webhook-mode x -vmodule=a=1 --logging-format json");
-        let found = line.unwrap().inert.passed_over.0;
+        let found = line.unwrap().inert.passed_over.names;
         assert_eq!(found, ["--audit-webhook-mode", "--profiling", "--vmodule"]);
     }
 

@@ -78,13 +78,7 @@ impl MetricsServerArgs {
 }
 
 pub fn run(args: &MetricsServerArgs, log: Log) -> Result<(), Failure> {
-    let passed_over = &args.inert.passed_over.0;
-    if !passed_over.is_empty() {
-        tracing::warn!(
-            flags = passed_over.join(" "),
-            "these flags make no difference here"
-        );
-    }
+    args.inert.passed_over.warn();
     if !args.words.is_empty() {
         tracing::warn!(
             words = args.words.join(" "),

@@ -9,7 +9,7 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use plimsoll_ground::clients::chain;
+use plimsoll_ground::clients::{chain, trust_anybody};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Serialize;
@@ -39,6 +39,8 @@ impl HttpClient {
         let prefix = config.url_prefix.trim_end_matches('/').to_owned();
         let address: http::Uri = prefix.parse().map_err(|error| format!("{error}"))?;
         let mut server = kube::Config::new(address);
+        // Without an authority there is nobody to vouch for it; the original goes on, too.
+        trust_anybody(&mut server);
         server.read_timeout = None;
         // It is asked once; what does not work is told.
         server.default_retry = false;
@@ -57,9 +59,8 @@ impl HttpClient {
                 })?),
                 (data, _) => Some(STANDARD.decode(data).map_err(|error| error.to_string())?),
             };
-            // Without an authority there is nobody to vouch for it; the original goes on, too.
-            server.accept_invalid_certs = tls.insecure || authority.is_none();
             if let Some(pem) = authority {
+                server.accept_invalid_certs = false;
                 let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem)
                     .map(|one| one.map(|certificate| certificate.to_vec()))
                     .collect();

@@ -21,11 +21,11 @@ const CACHING: &str = "12345678-1234-1234-1234-123456789cac";
 const BEST_EFFORT: &str = "12345678-1234-1234-1234-123456789bec";
 const ID: &str = "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc";
 /// Independent readings agree within this share, or this much of a core.
-const SLACK: f64 = 0.02;
-const CORES: f64 = 0.03;
-const MIB: f64 = (1 << 20) as f64;
+pub const SLACK: f64 = 0.02;
+pub const CORES: f64 = 0.03;
+pub const MIB: f64 = (1 << 20) as f64;
 /// Long enough that the edges of a window do not matter.
-const LOOK: Duration = Duration::from_secs(10);
+pub const LOOK: Duration = Duration::from_secs(10);
 
 pub fn cases(runner: &mut Runner<impl Write>, rig: &Rig) {
     runner.case("memory_pod", || pod(rig));
@@ -49,7 +49,7 @@ fn remembered(agent: &Agent, metric: &str, of: &str, seconds: u64) -> Result<Val
         .with_context(|| format!("no {key} in {page}"))
 }
 
-fn figure(agent: &Agent, metric: &str, of: &str, seconds: u64, name: &str) -> Result<f64> {
+pub fn figure(agent: &Agent, metric: &str, of: &str, seconds: u64, name: &str) -> Result<f64> {
     let found = remembered(agent, metric, of, seconds)?;
     found[name]
         .as_f64()
@@ -62,7 +62,7 @@ fn pod_group(rig: &Rig, name: &str, uid: &str) -> Result<(Group, Group)> {
     Ok((pod, container))
 }
 
-fn cpu_seconds(rig: &Rig, group: &Group) -> Result<f64> {
+pub fn cpu_seconds(rig: &Rig, group: &Group) -> Result<f64> {
     if rig.is_v1() {
         return Ok(group.number("cpuacct", "cpuacct.usage")? as f64 / 1e9);
     }
@@ -70,7 +70,7 @@ fn cpu_seconds(rig: &Rig, group: &Group) -> Result<f64> {
 }
 
 /// By the rule: what is on the anonymous lists, and what cannot be evicted.
-fn memory_bytes(rig: &Rig, group: &Group) -> Result<f64> {
+pub fn memory_bytes(rig: &Rig, group: &Group) -> Result<f64> {
     let prefix = if rig.is_v1() { "total_" } else { "" };
     let mut sum = 0;
     for list in ["inactive_anon", "active_anon", "unevictable"] {
@@ -80,7 +80,7 @@ fn memory_bytes(rig: &Rig, group: &Group) -> Result<f64> {
 }
 
 /// Waits until a series has a full window of samples.
-fn wait_noted(rig: &Rig, metric: &str, of: &str, seconds: u64) -> Result<()> {
+pub fn wait_noted(rig: &Rig, metric: &str, of: &str, seconds: u64) -> Result<()> {
     poll::until(&format!("{metric} is noted"), SAMPLED + LOOK, || {
         let found = remembered(&rig.agent, metric, of, seconds)?;
         let count = found["count"].as_u64().unwrap_or(0);

@@ -1,6 +1,7 @@
 //! The tests. Each compares what the agent answers with what the test itself reads from the kernel.
 
 mod devices;
+mod host_applications;
 mod limits;
 mod memory;
 mod usage;
@@ -49,6 +50,7 @@ pub fn run() -> Result<()> {
         limits::oom_cases(&mut runner, rig, &arguments);
         watcher::cases(&mut runner, &mounts);
         memory::killed(&mut runner, &mounts);
+        host_applications::cases(&mut runner, &mounts);
     }
     runner.finish();
     Ok(())

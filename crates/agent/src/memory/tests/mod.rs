@@ -286,7 +286,7 @@ fn known(created: jiff::Timestamp) -> Known {
                 name: "yarn".into(),
                 priority: PriorityClass::Batch,
                 qos: QosClass::Be,
-                cgroup: "host/yarn".into(),
+                cgroups: vec!["host.slice/yarn".into(), "host/yarn".into()],
             }],
             ..NodeSlo::default()
         }),
@@ -502,6 +502,7 @@ fn koordinators_families() {
         "koordlet_collect_node_cpu_info_status{node=\"n1\",status=\"succeeded\"}",
         "koordlet_node_used_cpu_cores{node=\"n1\"} 2\n",
         "koordlet_node_used_memory_bytes{node=\"n1\"} 8.589934592e+09",
+        "koordlet_be_suppress_be_used_cpu_cores{node=\"n1\"} 0.1\n",
         "koordlet_node_predicted_resource_reclaimable{node=\"n1\",predictor=\"minPredictor\",resource=\"cpu\",unit=\"core\"} 0.",
         "koordlet_node_predicted_resource_peak{node=\"n1\",predictor=\"podReclaimablePredictor\",resource=\"memory\",unit=\"byte\"}",
         "koordlet_host_application_resource_usage{host_application_name=\"yarn\",node=\"n1\",priority_class=\"koord-batch\",qos=\"BE\",resource=\"cpu\"} 0.25\n",

@@ -129,7 +129,7 @@ fn every_field() {
                 name: "db".into(),
                 priority: PriorityClass::Prod,
                 qos: QosClass::Ls,
-                cgroup: "host-latency-sensitive/db".into(),
+                cgroups: vec!["host-latency-sensitive/db".into()],
             }],
             ..NodeSlo::default()
         }),

@@ -148,6 +148,8 @@ fn fast_cores_are_told_and_lend_more() {
     };
     let ratio = &patch["metadata"]["annotations"][names::ANNOTATION_NORMALIZATION_RATIO];
     assert_eq!(ratio, "1.50");
+    let amplified = &patch["metadata"]["annotations"][names::ANNOTATION_AMPLIFICATION_RATIO];
+    assert_eq!(amplified, r#"{"cpu":1.50}"#);
     assert_eq!(status["status"]["allocatable"][names::BATCH_CPU], "6450");
     // Where none is asked for, that is told, too.
     let mut node = (*known.node).clone();
@@ -159,6 +161,30 @@ fn fast_cores_are_told_and_lend_more() {
     };
     let ratio = &patch["metadata"]["annotations"][names::ANNOTATION_NORMALIZATION_RATIO];
     assert_eq!(ratio, "1.00");
+}
+
+#[test]
+fn a_node_counts_for_more_only_while_it_lends() {
+    let name = names::ANNOTATION_AMPLIFICATION_RATIO;
+    let known = annotated(&[(name, r#"{"memory":1.50}"#)]);
+    let told = |enable: bool| {
+        let more = json!({"enable": true, "resourceAmplificationRatio": {"memory": 1.2}});
+        let data = [
+            ("colocation-config", json!({"enable": enable})),
+            ("resource-amplification-config", more),
+        ];
+        let data = data.map(|(key, value)| (key.to_owned(), value.to_string()));
+        let mut config = Config::default();
+        assert_eq!(config.update(&data.into()), []);
+        let (steps, _) = steps(&known, &config, now());
+        let told = steps.into_iter().find_map(|step| match step {
+            Step::Annotate { patch } => Some(patch["metadata"]["annotations"][name].clone()),
+            _ => None,
+        });
+        told.unwrap()
+    };
+    assert_eq!(told(true), r#"{"memory":1.20}"#);
+    assert_eq!(told(false), Value::Null);
 }
 
 #[test]
