@@ -31,6 +31,8 @@ mod shown;
 mod storage;
 mod workloads;
 
+pub use at::carry;
+
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;

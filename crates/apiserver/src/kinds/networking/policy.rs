@@ -1,14 +1,21 @@
 //! Network policies.
 
+use serde_json::json;
+
 use super::GROUP;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::pod::probes;
 use crate::kinds::rules::Rules;
-use crate::kinds::{metadata, names};
+use crate::kinds::{metadata, names, raise_generation};
 
 pub(super) static NETWORK_POLICY: Rules = Rules {
     kind: "NetworkPolicy",
-    generation: true,
+    prepare_create: |policy| policy["metadata"]["generation"] = json!(1),
+    // Here, an empty list is another one than none.
+    prepare_update: |new, old| {
+        let changed = new["spec"] != old["spec"];
+        raise_generation(new, changed);
+    },
     validate: network_policy,
     ..Rules::namespaced(GROUP)
 };
