@@ -15,6 +15,7 @@ mod devices;
 mod diff;
 mod extensions;
 mod flow;
+mod gated;
 mod limits;
 pub mod metadata;
 pub mod names;
@@ -77,6 +78,11 @@ pub trait Kind: Send + Sync {
 
     /// For a write through `/status`: everything but the status has been carried over already.
     fn validate_status_update(&self, _new: &Value, _old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Texts for `Warning` headers about a new object as it was sent, whatever becomes of it.
+    fn notices(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 

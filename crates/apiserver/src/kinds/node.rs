@@ -12,13 +12,7 @@ use crate::field::{FieldError, Problem};
 
 pub(super) static NODE: Rules = Rules {
     kind: "Node",
-    prepare_create: drop_config,
-    prepare_update: |new, old| {
-        super::at::carry(new, old, "status");
-        if field(old, &["spec", "configSource"]).is_null() {
-            drop_config(new);
-        }
-    },
+    prepare_update: |new, old| super::at::carry(new, old, "status"),
     validate: create,
     validate_update: Some(|new, old, errors| {
         again(new, false, NameRule::Subdomain, errors);
@@ -37,13 +31,6 @@ pub(super) static NODE: Rules = Rules {
     },
     ..Rules::cluster("")
 };
-
-/// A feature that no longer exists.
-fn drop_config(node: &mut Value) {
-    if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("configSource");
-    }
-}
 
 fn create(node: &At<'_>, errors: &mut Errors) {
     let spec = node.get("spec");

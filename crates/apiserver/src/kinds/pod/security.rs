@@ -162,6 +162,43 @@ fn seccomp(profile: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// On Windows, a pod's containers run as processes of the host all together or not at all.
+pub fn host_processes(spec: &At<'_>, errors: &mut Errors) {
+    const OPTION: &[&str] = &["securityContext", "windowsOptions", "hostProcess"];
+    let of_pod = spec.dig(OPTION);
+    let (mut all, mut on_host) = (0, 0);
+    for container in super::all_containers(spec) {
+        let own = container.dig(OPTION);
+        if of_pod.is_set() && own.is_set() && of_pod.flag() != own.flag() {
+            let detail = format!(
+                "pod hostProcess value must be identical if both are specified, was {}",
+                of_pod.flag()
+            );
+            errors.invalid(&own, own.flag(), detail);
+        }
+        all += 1;
+        let decides = if own.is_set() { &own } else { &of_pod };
+        on_host += usize::from(decides.flag());
+    }
+    if on_host == 0 {
+        return;
+    }
+    if on_host != all {
+        errors.invalid(spec, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers");
+    }
+    if !spec.get("hostNetwork").flag() {
+        errors.invalid(
+            &spec.get("hostNetwork"),
+            false,
+            "hostNetwork must be true if pod contains any hostProcess containers",
+        );
+    }
+    errors.forbidden(
+        spec,
+        "hostProcess containers are disallowed by cluster policy",
+    );
+}
+
 fn app_armor(profile: &At<'_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
