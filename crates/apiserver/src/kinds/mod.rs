@@ -29,6 +29,7 @@ mod rbac;
 mod rules;
 pub mod service;
 mod shown;
+mod signing;
 mod storage;
 mod workloads;
 
@@ -180,6 +181,7 @@ static TABLES: &[&[&Rules]] = &[
     networking::KINDS,
     policy::KINDS,
     rbac::KINDS,
+    signing::KINDS,
     storage::KINDS,
     workloads::KINDS,
 ];

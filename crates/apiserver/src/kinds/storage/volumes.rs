@@ -20,7 +20,11 @@ pub(in crate::kinds) static VOLUME: Rules = Rules {
         let since = field(volume, &["metadata", "creationTimestamp"]).clone();
         volume["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": since});
     },
-    validate: |volume, errors| spec(&volume.get("spec"), false, errors),
+    update_checks_metadata: true,
+    validate: |volume, errors| {
+        spec(&volume.get("spec"), false, errors);
+        mount_options(volume, errors);
+    },
     validate_update: Some(update),
     warnings: |volume, _| {
         let mut out = Vec::new();
@@ -109,7 +113,12 @@ pub fn spec(spec: &At<'_>, inline: bool, errors: &mut Errors) {
         if !at.is_set() {
             continue;
         }
-        if found {
+        // Flex volumes may go with others.
+        if found && *name != "flexVolume" {
+            let at = match *name {
+                "cephfs" => at.reported_at(&spec.get("cephFS")),
+                _ => at,
+            };
             errors.forbidden(&at, "may not specify more than 1 volume type");
             continue;
         }
@@ -371,11 +380,42 @@ fn unit_number(lun: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// Options of mounts may still be given as an annotation, but only for sources that have known it.
+fn mount_options(volume: &At<'_>, errors: &mut Errors) {
+    const ANNOTATION: &str = "volume.beta.kubernetes.io/mount-options";
+    const KNOWN_BY: &[&str] = &[
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "iscsi",
+        "cinder",
+        "cephfs",
+        "azureFile",
+        "vsphereVolume",
+        "azureDisk",
+        "photonPersistentDisk",
+    ];
+    let spec = volume.get("spec");
+    let options = volume.dig(&["metadata", "annotations", ANNOTATION]);
+    if options.is_set() && !KNOWN_BY.iter().any(|source| spec.get(source).is_set()) {
+        errors.forbidden(
+            &options,
+            "may not specify mount options for this volume type",
+        );
+    }
+}
+
 fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     // Kubernetes checks the whole volume twice.
-    for _ in 0..2 {
+    for round in 0..2 {
         again(new, false, NameRule::Subdomain, errors);
         spec(&new.get("spec"), false, errors);
+        if round == 0 {
+            mount_options(new, errors);
+        }
     }
     let only_source = |volume: &At<'_>| -> Value {
         let spec = volume.get("spec");
