@@ -54,6 +54,19 @@ pub fn oddity(text: &str) -> Option<String> {
     })
 }
 
+/// What is odd about a network that is accepted.
+pub fn cidr_oddity(text: &str) -> Option<String> {
+    let (address, bits) = parse_cidr(text)?;
+    let canonical = format!("{address}/{bits}");
+    (address.is_ipv6() && canonical != text).then(|| {
+        format!(
+            "IPv6 CIDR value {} should be in RFC 5952 canonical format ({})",
+            quote(text),
+            quote(&canonical)
+        )
+    })
+}
+
 /// Leading zeros in IPv4 addresses are understood, though not accepted.
 pub fn parse_ip(text: &str) -> Option<std::net::IpAddr> {
     text.parse().ok().or_else(|| {

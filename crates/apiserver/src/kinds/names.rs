@@ -28,11 +28,10 @@ impl NameRule {
             name
         };
         match self {
-            Self::SubdomainInTheEnd if prefix => Vec::new(),
+            Self::PathSegment | Self::SubdomainInTheEnd if prefix => path_segment_content(name),
             Self::Subdomain | Self::SubdomainInTheEnd => subdomain(name),
             Self::Label => label(name),
             Self::Label1035 => label_1035(name),
-            Self::PathSegment if prefix => path_segment_content(name),
             Self::PathSegment => path_segment(name),
             Self::Address => ip(name),
         }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::addresses;
 use super::at::{At, Errors, field};
 use super::core::again;
 use super::names::{self, NameRule};
@@ -26,6 +27,11 @@ pub(super) static NODE: Rules = Rules {
             out.push(
                 "spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned(),
             );
+        }
+        for cidr in At::root(node).dig(&["spec", "podCIDRs"]).items() {
+            if let Some(words) = addresses::cidr_oddity(cidr.text()) {
+                out.push(format!("{}: {words}", cidr.path()));
+            }
         }
         out
     },

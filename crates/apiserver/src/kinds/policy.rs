@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::at::{At, Errors, field, text};
 use super::names;
 use super::names::NameRule;
+use super::pod::warnings::deprecated_label;
 use super::pod::{admission, resources, scheduling};
 use super::rules::Rules;
 use super::workloads::{at_most_all, int_or_percent};
@@ -150,6 +151,13 @@ static RUNTIME_CLASS: Rules = Rules {
     kind: "RuntimeClass",
     known_finalizers: false,
     update_checks_metadata: true,
+    warnings: |class, _| {
+        let selector = At::root(class).dig(&["scheduling", "nodeSelector"]);
+        let keys = selector.entries().map(|(key, _)| key);
+        keys.filter_map(deprecated_label)
+            .map(|words| format!("{}: {words}", selector.path()))
+            .collect()
+    },
     validate: runtime_class,
     validate_update: Some(|new, old, errors| {
         let (meta, before) = (new.get("metadata"), old.get("metadata"));

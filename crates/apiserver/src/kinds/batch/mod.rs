@@ -11,7 +11,7 @@ use super::at::{At, Errors, IMMUTABLE, carry, field, same, text};
 use super::core::again;
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::workloads::template_warnings_at;
+use super::workloads::{changes_spec, template_warnings_at};
 use super::{diff, metadata, pod, shown};
 
 pub(super) static KINDS: &[&Rules] = &[&JOB, &CRON_JOB];
@@ -78,8 +78,20 @@ fn warnings(new: &Value, old: Option<&Value>, spec: &[&'static str]) -> Vec<Stri
         ));
     }
     let path: Vec<&'static str> = spec.iter().copied().chain(["template"]).collect();
+    if changes_spec(new, old) {
+        out.extend(too_many_indexes(&At::root(new).dig(spec)));
+    }
     out.extend(template_warnings_at(new, old, &path));
     out
+}
+
+fn too_many_indexes(spec: &At<'_>) -> Option<String> {
+    let is_large = spec.get("completionMode").text() == "Indexed"
+        && spec.get("completions").number() > 100_000
+        && spec.get("parallelism").number() > 10_000;
+    is_large.then(|| {
+        format!("{}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail", spec.path())
+    })
 }
 
 /// The labels by which a job finds its pods: its name and identity, under old and new keys.

@@ -6,7 +6,7 @@ use super::GROUP;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::pod::probes;
 use crate::kinds::rules::Rules;
-use crate::kinds::{metadata, names, raise_generation};
+use crate::kinds::{addresses, metadata, names, raise_generation};
 
 pub(super) static NETWORK_POLICY: Rules = Rules {
     kind: "NetworkPolicy",
@@ -15,6 +15,21 @@ pub(super) static NETWORK_POLICY: Rules = Rules {
     prepare_update: |new, old| {
         let changed = new["spec"] != old["spec"];
         raise_generation(new, changed);
+    },
+    warnings: |policy, _| {
+        let spec = At::root(policy).get("spec");
+        let rules = |rules, peers| {
+            spec.get(rules)
+                .items()
+                .flat_map(move |rule| rule.get(peers).items())
+        };
+        rules("ingress", "from")
+            .chain(rules("egress", "to"))
+            .map(|peer| peer.get("ipBlock"))
+            .flat_map(|block| std::iter::once(block.get("cidr")).chain(block.get("except").items()))
+            .filter_map(|cidr| Some((cidr.path(), addresses::cidr_oddity(cidr.text())?)))
+            .map(|(place, words)| format!("{place}: {words}"))
+            .collect()
     },
     validate: network_policy,
     ..Rules::namespaced(GROUP)

@@ -255,7 +255,8 @@ fn address(at: &At<'_>, warnings: &mut Warnings) {
 
 const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
-fn deprecated_label(key: &str) -> Option<&'static str> {
+/// Words about a label of nodes that has a newer name.
+pub fn deprecated_label(key: &str) -> Option<&'static str> {
     DEPRECATED_LABELS
         .iter()
         .find(|(label, _)| *label == key)
@@ -266,6 +267,18 @@ fn deprecated_key(key: &At<'_>, warnings: &mut Warnings) {
     if let Some(words) = deprecated_label(key.text()) {
         warnings.push(key, format!("{} is {words}", key.text()));
     }
+}
+
+/// About the keys of expressions that select nodes.
+pub fn for_expressions(expressions: &At<'_>) -> Vec<String> {
+    let mut warnings = Warnings {
+        base: String::new(),
+        said: Vec::new(),
+    };
+    for expression in expressions.items() {
+        deprecated_key(&expression.get("key"), &mut warnings);
+    }
+    warnings.said
 }
 
 fn node_labels(spec: &At<'_>, warnings: &mut Warnings) {

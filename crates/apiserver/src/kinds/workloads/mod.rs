@@ -452,7 +452,7 @@ pub(super) fn template_warnings_at(
 }
 
 /// Whether there is a specification that was not there before.
-fn changes_spec(new: &Value, old: Option<&Value>) -> bool {
+pub(super) fn changes_spec(new: &Value, old: Option<&Value>) -> bool {
     let generation = |object: &Value| field(object, &["metadata", "generation"]).clone();
     old.is_none_or(|old| generation(old) != generation(new))
 }
