@@ -221,7 +221,8 @@ fn client(client: &At<'_>, errors: &mut Errors) {
         return;
     }
     const FORM: &str = "; desired format: https://host[/path]";
-    let (scheme, rest) = url.text().split_once("://").unwrap_or(("", url.text()));
+    // What has no scheme has no host either.
+    let (scheme, rest) = url.text().split_once("://").unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
     if scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme{FORM}");

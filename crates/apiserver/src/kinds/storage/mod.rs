@@ -207,7 +207,8 @@ fn not_negative(amount: &At<'_>, errors: &mut Errors) {
     if value < Quantity(0) {
         errors.invalid(
             amount,
-            i64::try_from(value.ceil()).unwrap_or(i64::MIN),
+            // Away from zero.
+            i64::try_from(-Quantity(-value.0).ceil()).unwrap_or(i64::MIN),
             "must be a valid resource quantity",
         );
     }
