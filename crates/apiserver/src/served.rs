@@ -186,7 +186,7 @@ impl Served {
 
     pub fn decode(&self, node: &Node<'_>) -> Result<Decoded, TypeError> {
         match &self.model {
-            Model::Builtin { id, .. } => decode::decode(Types::builtin(), *id, node),
+            Model::Builtin { id, .. } => decode::decode_as_given(Types::builtin(), *id, node),
             Model::Custom(custom) => custom.version().decode(node),
         }
     }

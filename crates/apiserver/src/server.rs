@@ -178,7 +178,9 @@ impl Server {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
         };
-        if answer.status() != StatusCode::METHOD_NOT_ALLOWED
+        let is_place_of_it = path.namespace.is_empty() || served.resource.namespaced();
+        if is_place_of_it
+            && answer.status() != StatusCode::METHOD_NOT_ALLOWED
             && let Some(warning) = served.deprecation()
         {
             answer::warn_first(&mut answer, warning);

@@ -21,9 +21,21 @@ pub struct Decoded {
 #[error("{0}")]
 pub struct TypeError(pub String);
 
+/// What Go would write of the document.
 pub fn decode(types: &Types, id: TypeId, node: &Node<'_>) -> Result<Decoded, TypeError> {
+    read(types, id, node, false)
+}
+
+/// As [`decode`], but lists that are given without elements are there: defaults and validation tell them from absent
+/// ones. Whoever keeps the object forgets them (`super::kept`).
+pub fn decode_as_given(types: &Types, id: TypeId, node: &Node<'_>) -> Result<Decoded, TypeError> {
+    read(types, id, node, true)
+}
+
+fn read(types: &Types, id: TypeId, node: &Node<'_>, as_given: bool) -> Result<Decoded, TypeError> {
     let mut decoder = Decoder {
         types,
+        as_given,
         error: None,
         objections: Vec::new(),
         path: String::new(),
@@ -98,6 +110,12 @@ fn is_empty(types: &Types, field: &Field, value: &Value) -> bool {
     }
 }
 
+/// Whether an empty value is told from an absent one. Of maps, only an overhead is: that there is one is a claim.
+fn counts_when_empty(of: &Struct, field: &Field) -> bool {
+    matches!(field.shape, Shape::List(..))
+        || (&*of.name, &*field.name) == ("io.k8s.api.core.v1.PodSpec", "overhead")
+}
+
 impl Struct {
     /// `Container` of `v1.Container`.
     fn short_name(&self) -> &str {
@@ -157,6 +175,7 @@ fn embedded_in(owner: &str, field: &str) -> &'static str {
 
 struct Decoder<'t> {
     types: &'t Types,
+    as_given: bool,
     /// Go goes on after a mismatch, and reports the first.
     error: Option<String>,
     objections: Vec<String>,
@@ -233,7 +252,8 @@ impl<'t> Decoder<'t> {
                     }
                 }
                 Some(value) => {
-                    if is_empty(self.types, field, value) {
+                    let means_something = self.as_given && counts_when_empty(kind, field);
+                    if is_empty(self.types, field, value) && !means_something {
                         map.remove(field.name.as_ref());
                     }
                 }
@@ -353,7 +373,7 @@ impl<'t> Decoder<'t> {
         match engine.decode(&clean) {
             Ok(bytes) => engine.encode(bytes).into(),
             Err(_) => {
-                let at = illegal_base64_at(&clean, [b'+', b'/']);
+                let at = illegal_base64_at(text, [b'+', b'/'], true);
                 self.fail(format!("illegal base64 data at input byte {at}"))
             }
         }
@@ -394,15 +414,36 @@ fn zero_scalar(shape: &Shape) -> Value {
     }
 }
 
-/// Where Go's decoder stops: at the first foreign character, or at the group that is cut short.
-pub fn illegal_base64_at(text: &str, others: [u8; 2]) -> usize {
+/// Where Go's decoder stops: at a character that cannot be there, or at the group that is cut short. `padded`: groups
+/// are filled up with `=`.
+pub fn illegal_base64_at(text: &str, others: [u8; 2], padded: bool) -> usize {
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || others.contains(&byte);
-    let body = text.trim_end_matches('=');
-    match body.bytes().position(|byte| !is_digit(byte)) {
-        Some(at) => at,
-        None if body.len() == text.len() => body.len() - body.len() % 4,
-        None => body.len(),
+    let is_break = |byte: u8| matches!(byte, b'\r' | b'\n');
+    let end = text.len();
+    // Go does not see line breaks, though it counts them.
+    let mut seen = text
+        .bytes()
+        .enumerate()
+        .filter(|(_, byte)| !is_break(*byte));
+    let mut in_group = 0;
+    let (padding, first) = loop {
+        match seen.next() {
+            None => return end - in_group,
+            Some((_, byte)) if is_digit(byte) => in_group = (in_group + 1) % 4,
+            Some(found) => break found,
+        }
+    };
+    if first != b'=' || !padded || in_group < 2 {
+        return padding;
     }
+    if in_group == 2 {
+        match seen.next() {
+            None => return end,
+            Some((_, b'=')) => {}
+            Some((at, _)) => return at - 1,
+        }
+    }
+    seen.next().map_or(end, |(at, _)| at)
 }
 
 #[cfg(test)]

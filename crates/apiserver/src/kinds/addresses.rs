@@ -1,6 +1,7 @@
 //! Addresses and networks: what is wrong with one, in Kubernetes' words.
 
 use super::names::one;
+use crate::field::quote;
 
 /// An address.
 pub fn ip(text: &str) -> Vec<String> {
@@ -25,6 +26,45 @@ pub fn canonical_ip(text: &str) -> Vec<String> {
         }
         _ => complaints,
     }
+}
+
+/// What is odd about an address that is accepted where older rules hold.
+pub fn oddity(text: &str) -> Option<String> {
+    let address = parse_ip(text)?;
+    let written: Option<std::net::IpAddr> = text.parse().ok();
+    let mapped = match written {
+        Some(std::net::IpAddr::V6(address)) => address.to_ipv4_mapped(),
+        _ => None,
+    };
+    let (shown, preferred) = (
+        quote(text),
+        mapped.map_or_else(|| address.to_string(), |mapped| mapped.to_string()),
+    );
+    if written.is_none() || mapped.is_some() {
+        return Some(format!(
+            "non-standard IP address {shown} is invalid: use {}",
+            quote(&preferred)
+        ));
+    }
+    (address.is_ipv6() && preferred != text).then(|| {
+        format!(
+            "IPv6 address {shown} should be in RFC 5952 canonical format ({})",
+            quote(&preferred)
+        )
+    })
+}
+
+/// What is odd about a network that is accepted.
+pub fn cidr_oddity(text: &str) -> Option<String> {
+    let (address, bits) = parse_cidr(text)?;
+    let canonical = format!("{address}/{bits}");
+    (address.is_ipv6() && canonical != text).then(|| {
+        format!(
+            "IPv6 CIDR value {} should be in RFC 5952 canonical format ({})",
+            quote(text),
+            quote(&canonical)
+        )
+    })
 }
 
 /// Leading zeros in IPv4 addresses are understood, though not accepted.

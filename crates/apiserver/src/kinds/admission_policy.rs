@@ -145,12 +145,33 @@ fn mutating(spec: &At<'_>, errors: &mut Errors) {
         errors.required(&mutations, "mutations must contain at least one item");
     }
     for mutation in mutations.items() {
-        errors.choice(
-            &mutation.get("patchType"),
-            &["ApplyConfiguration", "JSONPatch"],
-        );
+        self::mutation(&mutation, errors);
     }
     errors.choice(&spec.get("reinvocationPolicy"), &["IfNeeded", "Never"]);
+}
+
+fn mutation(mutation: &At<'_>, errors: &mut Errors) {
+    let kind = mutation.get("patchType");
+    let (wanted, other) = match kind.text() {
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
+        _ => {
+            errors.choice(&kind, &["ApplyConfiguration", "JSONPatch"]);
+            return;
+        }
+    };
+    let (given, excess) = (mutation.get(wanted), mutation.get(other));
+    let expression = given.get("expression");
+    if !given.is_set() {
+        let detail = format!("must be specified when patchType is {}", kind.text());
+        errors.required(&given, &detail);
+    } else if expression.text().trim().is_empty() {
+        errors.required(&expression, "");
+    }
+    if excess.is_set() {
+        let detail = format!("must not be specified when patchType is {}", kind.text());
+        errors.invalid(&excess, format!("{{{other}}}"), detail);
+    }
 }
 
 fn validation(validation: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
@@ -297,7 +318,7 @@ fn param_reference(params: &At<'_>, errors: &mut Errors) {
     }
     let missing = params.get("parameterNotFoundAction");
     if missing.is_set() {
-        errors.choice(&missing, &["Allow", "Deny"]);
+        errors.choice(&missing, &["Deny", "Allow"]);
     } else {
         errors.required(&missing, "");
     }

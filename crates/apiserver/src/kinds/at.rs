@@ -346,6 +346,18 @@ pub fn fill(fields: &mut serde_json::Map<String, Value>, name: &str, value: impl
     }
 }
 
+/// Takes out a map that has no entries.
+pub fn drop_void(fields: &mut serde_json::Map<String, Value>, name: &str) {
+    let is_void = |map: &serde_json::Map<String, Value>| map.is_empty();
+    if fields
+        .get(name)
+        .and_then(Value::as_object)
+        .is_some_and(is_void)
+    {
+        fields.remove(name);
+    }
+}
+
 /// Sets a field where it is absent or empty text.
 pub fn fill_text(fields: &mut serde_json::Map<String, Value>, name: &str, value: &str) {
     let given = fields.get(name).and_then(Value::as_str);

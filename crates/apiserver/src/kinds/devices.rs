@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::at::{At, Errors, IMMUTABLE, same};
+use super::at::{At, Errors, IMMUTABLE, field, same, text};
+use super::names::{self, NameRule};
 use super::pod::scheduling;
 use super::rules::Rules;
 use super::storage::volumes::csi_driver_name;
-use super::{diff, metadata, names};
+use super::{Lookup, diff, metadata};
 use crate::expressions;
+use crate::field::{FieldError, quote};
+use crate::status::{Failure, Subject};
 
 pub(super) static KINDS: &[&Rules] = &[
     &DEVICE_CLASS,
@@ -25,6 +28,7 @@ const EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
 
 static DEVICE_CLASS: Rules = Rules {
     kind: "DeviceClass",
+    names: NameRule::SubdomainInTheEnd,
     generation: true,
     validate: |class, errors| {
         let spec = class.get("spec");
@@ -49,6 +53,10 @@ static RESOURCE_CLAIM: Rules = Rules {
     status: true,
     validate: |claim, errors| claimed(&claim.dig(&["spec", "devices"]), errors),
     validate_update: Some(|new, old, errors| immutable_spec(new, old, "ResourceClaimSpec", errors)),
+    approve: |claim, old, world| match old {
+        None => approve_admin_access("ResourceClaim", &At::root(claim).get("spec"), claim, world),
+        Some(_) => Ok(()),
+    },
     validate_status: claim_status,
     ..Rules::namespaced(GROUP)
 };
@@ -63,12 +71,33 @@ static RESOURCE_CLAIM_TEMPLATE: Rules = Rules {
     validate_update: Some(|new, old, errors| {
         immutable_spec(new, old, "ResourceClaimTemplateSpec", errors);
     }),
+    approve: |template, old, world| match old {
+        // The template's part of the way is not told.
+        None => {
+            let spec = At::root(field(template, &["spec"])).get("spec");
+            approve_admin_access("ResourceClaimTemplate", &spec, template, world)
+        }
+        Some(_) => Ok(()),
+    },
     ..Rules::namespaced(GROUP)
 };
 
 static RESOURCE_SLICE: Rules = Rules {
     kind: "ResourceSlice",
     generation: true,
+    warnings: |slice, _| {
+        let driver = text(slice, &["spec", "driver"]);
+        let words = || {
+            format!(
+                "spec.driver: driver names should be lowercase; {} contains uppercase characters",
+                quote(driver)
+            )
+        };
+        (driver != driver.to_lowercase())
+            .then(words)
+            .into_iter()
+            .collect()
+    },
     validate: |slice, errors| self::slice(&slice.get("spec"), None, errors),
     validate_update: Some(|new, old, errors| {
         slice(&new.get("spec"), Some(&old.get("spec")), errors);
@@ -95,6 +124,38 @@ fn requests_of<'v>(devices: &At<'v>) -> Requests<'v> {
             (request.get("name").text(), choices)
         })
         .collect()
+}
+
+/// Devices are lent to who looks after them only in namespaces that are marked for it.
+fn approve_admin_access(
+    kind: &str,
+    spec: &At<'_>,
+    object: &Value,
+    world: &dyn Lookup,
+) -> Result<(), Failure> {
+    const MARK: &str = "resource.kubernetes.io/admin-access";
+    let requests = spec.dig(&["devices", "requests"]);
+    let asks = |request: &At<'_>| request.dig(&["exactly", "adminAccess"]).flag();
+    let Some(first) = requests.items().find(asks) else {
+        return Ok(());
+    };
+    let namespace = text(object, &["metadata", "namespace"]);
+    let marked = world
+        .get("namespaces", "", namespace)
+        .is_some_and(|namespace| field(&namespace, &["metadata", "labels", MARK]) == "true");
+    if marked {
+        return Ok(());
+    }
+    let detail = format!(
+        "admin access to devices requires the `{MARK}: true` label on the containing namespace"
+    );
+    let error = FieldError::forbidden(&first.get("adminAccess").path(), detail);
+    let subject = Subject { group: GROUP, kind };
+    Err(Failure::invalid(
+        subject,
+        text(object, &["metadata", "name"]),
+        &[error],
+    ))
 }
 
 fn claimed(devices: &At<'_>, errors: &mut Errors) {
@@ -345,11 +406,70 @@ fn slice(spec: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
         errors.immutable(&spec.get("nodeName"), &old.get("nodeName"));
     }
     where_from(spec, errors);
-    let devices = spec.get("devices");
+    let (devices, counters) = (spec.get("devices"), spec.get("sharedCounters"));
+    if devices.is_set() && counters.is_set() {
+        errors.invalid(
+            spec,
+            "",
+            "only one of `sharedCounters` or `devices` is allowed",
+        );
+    }
     for device in devices.items() {
         self::device(&device, spec.get("perDeviceNodeSelection").flag(), errors);
     }
     unique(&devices, |device| device.get("name").text(), errors);
+    for set in counters.items() {
+        counter_set(&set, "name", errors);
+    }
+    unique(&counters, |set| set.get("name").text(), errors);
+}
+
+/// Counters under the name of their set, which the field `name` has.
+fn counter_set(set: &At<'_>, name: &'static str, errors: &mut Errors) {
+    let name = set.get(name);
+    if name.is_empty() {
+        errors.required(&name, "");
+    } else {
+        errors.format(&name, names::label);
+    }
+    let counters = set.get("counters");
+    errors.non_empty(&counters);
+    for (counter, _) in counters.entries() {
+        errors.format_of(&counters, counter, names::label);
+    }
+}
+
+/// Conditions of success and of failure come together, and are different ones.
+fn binding_conditions(device: &At<'_>, errors: &mut Errors) {
+    let [good, bad] =
+        ["bindingConditions", "bindingFailureConditions"].map(|name| device.get(name));
+    for condition in good.items() {
+        errors.format(&condition, names::qualified_name);
+    }
+    for failure in bad.items() {
+        errors.format(&failure, names::qualified_name);
+        if good.texts().any(|one| one == failure.text()) {
+            errors.invalid(
+                &failure,
+                failure.text(),
+                "bindingFailureConditions must not overlap with bindingConditions",
+            );
+        }
+    }
+    if good.is_empty() && !bad.is_empty() {
+        errors.invalid(
+            &good,
+            good.value.clone(),
+            "bindingConditions are required to use bindingFailureConditions",
+        );
+    }
+    if bad.is_empty() && !good.is_empty() {
+        errors.invalid(
+            &bad,
+            bad.value.clone(),
+            "bindingFailureConditions are required to use bindingConditions",
+        );
+    }
 }
 
 /// A slice says in exactly one way which nodes its devices are for.
@@ -426,6 +546,10 @@ fn device(device: &At<'_>, chooses_nodes: bool, errors: &mut Errors) {
         }
         errors.choice(&taint.get("effect"), EFFECTS);
     }
+    for consumption in device.get("consumesCounters").items() {
+        counter_set(&consumption, "counterSet", errors);
+    }
+    binding_conditions(device, errors);
     let own_nodes = ["nodeName", "nodeSelector", "allNodes"];
     let chosen = own_nodes
         .iter()

@@ -154,7 +154,11 @@ fn write_items(
 fn write_published(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
+            let is_written = |value: &Value| value.as_array().is_none_or(|list| !list.is_empty());
+            let mut fields: Vec<_> = fields
+                .iter()
+                .filter(|(_, value)| is_written(value))
+                .collect();
             fields.sort_by_key(|(name, _)| name.as_str() == "matchExpressions");
             let items: Vec<(Option<&str>, &str, &Value)> = fields
                 .into_iter()

@@ -2,13 +2,15 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::admission_policy::conditions;
-use super::at::{At, Errors, field, same};
+use super::at::{At, Errors, IMMUTABLE, field, same};
+use super::core::again;
 use super::names::{self, NameRule};
+use super::pod::check_metadata_update;
 use super::rules::Rules;
-use super::{diff, metadata, raise_generation};
+use super::{diff, metadata, raise_generation, shown};
 
 pub(super) static KINDS: &[&Rules] = &[
     &VALIDATING_WEBHOOKS,
@@ -16,37 +18,9 @@ pub(super) static KINDS: &[&Rules] = &[
     &API_SERVICE,
     &SERVICE_CIDR,
     &IP_ADDRESS,
-    &SIGNING_REQUEST,
 ];
 
 pub(super) const ADMISSION: &str = "admissionregistration.k8s.io";
-/// What a certificate may be asked to be good for.
-const USAGES: &[&str] = &[
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
-
 const fn webhooks(kind: &'static str) -> Rules {
     Rules {
         kind,
@@ -76,110 +50,99 @@ static MUTATING_WEBHOOKS: Rules = webhooks("MutatingWebhookConfiguration");
 static SERVICE_CIDR: Rules = Rules {
     kind: "ServiceCIDR",
     status: true,
-    validate: |range, errors| {
-        let spec = range.get("spec");
-        let cidrs = spec.get("cidrs");
-        if cidrs.is_empty() {
-            errors.required(&cidrs, "at least one CIDR required");
-        } else if cidrs.len() > 2 {
-            let shown = diff::compact("ServiceCIDRSpec", spec.value);
-            errors.invalid_shown(&cidrs, &shown, "may only hold up to 2 values");
-        } else {
-            let before = errors.0.len();
-            for cidr in cidrs.items() {
-                errors.format(&cidr, names::cidr);
+    validate: service_ranges,
+    validate_update: Some(|new, old, errors| {
+        let (now, then) = (new.dig(&["spec", "cidrs"]), old.dig(&["spec", "cidrs"]));
+        match (then.len(), now.len()) {
+            (before, after) if before == after => {
+                for (now, then) in now.items().zip(then.items()) {
+                    errors.immutable_text(&now, &then);
+                }
             }
-            let sixes = cidrs.texts().filter(|cidr| cidr.contains(':')).count();
-            if errors.0.len() == before && cidrs.len() == 2 && sixes != 1 {
-                errors.invalid(
-                    &cidrs,
-                    cidrs.value.clone(),
-                    "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
-                );
+            // A second family may come later.
+            (1, 2) => {
+                errors.immutable_text(&now.item(0), &then.item(0));
+                service_ranges(new, errors);
             }
+            _ => errors.immutable(&now, &then),
         }
-    },
+    }),
     ..Rules::cluster("networking.k8s.io")
 };
+
+fn service_ranges(range: &At<'_>, errors: &mut Errors) {
+    let spec = range.get("spec");
+    let cidrs = spec.get("cidrs");
+    if cidrs.is_empty() {
+        errors.required(&cidrs, "at least one CIDR required");
+    } else if cidrs.len() > 2 {
+        let shown = diff::compact("ServiceCIDRSpec", spec.value);
+        errors.invalid_shown(&cidrs, &shown, "may only hold up to 2 values");
+    } else {
+        let before = errors.0.len();
+        for cidr in cidrs.items() {
+            errors.format(&cidr, names::cidr);
+        }
+        let sixes = cidrs.texts().filter(|cidr| cidr.contains(':')).count();
+        if errors.0.len() == before && cidrs.len() == 2 && sixes != 1 {
+            errors.invalid(
+                &cidrs,
+                cidrs.value.clone(),
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+            );
+        }
+    }
+}
 
 static IP_ADDRESS: Rules = Rules {
     kind: "IPAddress",
     names: NameRule::Address,
-    validate: |address, errors| {
-        let parent = address.dig(&["spec", "parentRef"]);
-        if !parent.is_set() {
-            errors.required(&parent, "");
-            return;
+    update_checks_metadata: true,
+    validate: address_owner,
+    validate_update: Some(|new, old, errors| {
+        again(new, false, NameRule::Address, errors);
+        address_owner(new, errors);
+        check_metadata_update(new, old, errors);
+        let (now, then) = (
+            new.dig(&["spec", "parentRef"]),
+            old.dig(&["spec", "parentRef"]),
+        );
+        if !same(now.value, then.value) {
+            errors.invalid_shown(&now, &shown_owner(&now), IMMUTABLE);
         }
-        let group = parent.get("group");
-        if !group.is_empty() {
-            errors.format(&group, names::subdomain);
-        }
-        for name in ["resource", "name"] {
-            errors.non_empty(&parent.get(name));
-            errors.format(&parent.get(name), names::path_segment);
-        }
-        errors.format(&parent.get("namespace"), names::path_segment);
-    },
+    }),
     ..Rules::cluster("networking.k8s.io")
 };
 
-static SIGNING_REQUEST: Rules = Rules {
-    kind: "CertificateSigningRequest",
-    names: NameRule::PathSegment,
-    status: true,
-    validate: |request, errors| {
-        let spec = request.get("spec");
-        let pem = spec.get("request");
-        let bytes = STANDARD.decode(pem.text()).unwrap_or_default();
-        if !bytes.starts_with(b"-----BEGIN CERTIFICATE REQUEST-----") {
-            errors.invalid(
-                &pem,
-                pem.value.clone(),
-                "PEM block type must be CERTIFICATE REQUEST",
-            );
-        }
-        let usages = spec.get("usages");
-        errors.non_empty(&usages);
-        let mut seen = Vec::new();
-        for usage in usages.items() {
-            errors.optional_choice(&usage, USAGES);
-            if seen.contains(&usage.text()) {
-                errors.duplicate(&usage, usage.text());
-            }
-            seen.push(usage.text());
-        }
-        let signer = spec.get("signerName");
-        let well_formed = signer.text().split_once('/').is_some_and(|(domain, path)| {
-            domain.contains('.') && !path.is_empty() && !path.contains('/')
-        });
-        if signer.is_empty() {
-            errors.required(&signer, "");
-        } else if let Some((domain, path)) = signer.text().split_once('/')
-            && !path.is_empty()
-            && !path.contains('/')
-            && !domain.contains('.')
-        {
-            let detail = "should be a domain with at least two segments separated by dots";
-            errors.invalid(&signer, domain, detail);
-        } else if !well_formed {
-            errors.invalid(
-                &signer,
-                signer.text(),
-                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
-            );
-        }
-        let expiration = spec.get("expirationSeconds");
-        if expiration.is_set() && expiration.number() < 600 {
-            errors.invalid(
-                &expiration,
-                expiration.number(),
-                "may not specify a duration less than 600 seconds (10 minutes)",
-            );
-        }
-    },
-    ..Rules::cluster("certificates.k8s.io")
-};
+fn shown_owner(owner: &At<'_>) -> String {
+    if !owner.is_set() {
+        return "null".to_owned();
+    }
+    let part = |name| Value::from(owner.get(name).text());
+    shown::fields(&[
+        ("Group", &part("group")),
+        ("Resource", &part("resource")),
+        ("Namespace", &part("namespace")),
+        ("Name", &part("name")),
+    ])
+}
+
+fn address_owner(address: &At<'_>, errors: &mut Errors) {
+    let parent = address.dig(&["spec", "parentRef"]);
+    if !parent.is_set() {
+        errors.required(&parent, "");
+        return;
+    }
+    let group = parent.get("group");
+    if !group.is_empty() {
+        errors.format(&group, names::subdomain);
+    }
+    for name in ["resource", "name"] {
+        errors.non_empty(&parent.get(name));
+        errors.format(&parent.get(name), names::path_segment);
+    }
+    errors.format(&parent.get("namespace"), names::path_segment);
+}
 
 fn check_webhooks(configuration: &At<'_>, errors: &mut Errors) {
     let mut seen = Vec::new();
@@ -258,7 +221,8 @@ fn client(client: &At<'_>, errors: &mut Errors) {
         return;
     }
     const FORM: &str = "; desired format: https://host[/path]";
-    let (scheme, rest) = url.text().split_once("://").unwrap_or(("", url.text()));
+    // What has no scheme has no host either.
+    let (scheme, rest) = url.text().split_once("://").unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
     if scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme{FORM}");
@@ -424,10 +388,12 @@ fn api_service(service: &At<'_>, errors: &mut Errors) {
         spec.get("version"),
     );
     let wanted = format!("{}.{}", version.text(), group.text());
-    let is_named = !name.is_empty() && names::path_segment(name.text()).is_empty();
-    if is_named && name.text() != wanted {
-        let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
-        errors.invalid(&name, name.text(), detail);
+    for name in [service.dig(&["metadata", "generateName"]), name] {
+        let is_named = !name.is_empty() && names::path_segment(name.text()).is_empty();
+        if is_named && name.text() != wanted {
+            let detail = format!("must be `spec.version+\".\"+spec.group`: \"{wanted}\"");
+            errors.invalid(&name, name.text(), detail);
+        }
     }
     if group.is_empty() && version.text() != "v1" {
         errors.required(

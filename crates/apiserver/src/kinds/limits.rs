@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::Lookup;
 use super::at::{At, Errors, field, text};
-use super::names;
+use super::core::again;
+use super::names::{self, NameRule};
 use super::pod::resources::{self, Amounts};
 use super::quantity::Quantity;
 use super::rules::Rules;
@@ -20,7 +21,12 @@ pub(super) static LIMIT_RANGE: Rules = Rules {
             range["metadata"]["name"] = uuid::Uuid::new_v4().to_string().into();
         }
     },
+    update_checks_metadata: true,
     validate: limit_range,
+    validate_update: Some(|new, _, errors| {
+        again(new, true, NameRule::Subdomain, errors);
+        limit_range(new, errors);
+    }),
     ..Rules::namespaced("")
 };
 

@@ -15,6 +15,7 @@ mod devices;
 mod diff;
 mod extensions;
 mod flow;
+mod gated;
 mod limits;
 pub mod metadata;
 pub mod names;
@@ -28,8 +29,11 @@ mod rbac;
 mod rules;
 pub mod service;
 mod shown;
+mod signing;
 mod storage;
 mod workloads;
+
+pub use at::carry;
 
 use std::sync::OnceLock;
 
@@ -75,6 +79,11 @@ pub trait Kind: Send + Sync {
 
     /// For a write through `/status`: everything but the status has been carried over already.
     fn validate_status_update(&self, _new: &Value, _old: &Value) -> Vec<FieldError> {
+        Vec::new()
+    }
+
+    /// Texts for `Warning` headers about a new object as it was sent, whatever becomes of it.
+    fn notices(&self, _object: &Value) -> Vec<String> {
         Vec::new()
     }
 
@@ -172,6 +181,7 @@ static TABLES: &[&[&Rules]] = &[
     networking::KINDS,
     policy::KINDS,
     rbac::KINDS,
+    signing::KINDS,
     storage::KINDS,
     workloads::KINDS,
 ];

@@ -6,6 +6,8 @@ pub use super::addresses::{canonical_ip, cidr, ip, parse_cidr, parse_ip, shares_
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     Subdomain,
+    /// A subdomain, where only the name that comes out counts and not what it is generated from.
+    SubdomainInTheEnd,
     Label,
     /// A label that starts with a letter.
     Label1035,
@@ -26,10 +28,10 @@ impl NameRule {
             name
         };
         match self {
-            Self::Subdomain => subdomain(name),
+            Self::PathSegment | Self::SubdomainInTheEnd if prefix => path_segment_content(name),
+            Self::Subdomain | Self::SubdomainInTheEnd => subdomain(name),
             Self::Label => label(name),
             Self::Label1035 => label_1035(name),
-            Self::PathSegment if prefix => path_segment_content(name),
             Self::PathSegment => path_segment(name),
             Self::Address => ip(name),
         }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::addresses;
 use super::at::{At, Errors, field};
 use super::core::again;
 use super::names::{self, NameRule};
@@ -12,13 +13,7 @@ use crate::field::{FieldError, Problem};
 
 pub(super) static NODE: Rules = Rules {
     kind: "Node",
-    prepare_create: drop_config,
-    prepare_update: |new, old| {
-        super::at::carry(new, old, "status");
-        if field(old, &["spec", "configSource"]).is_null() {
-            drop_config(new);
-        }
-    },
+    prepare_update: |new, old| super::at::carry(new, old, "status"),
     validate: create,
     validate_update: Some(|new, old, errors| {
         again(new, false, NameRule::Subdomain, errors);
@@ -33,17 +28,15 @@ pub(super) static NODE: Rules = Rules {
                 "spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned(),
             );
         }
+        for cidr in At::root(node).dig(&["spec", "podCIDRs"]).items() {
+            if let Some(words) = addresses::cidr_oddity(cidr.text()) {
+                out.push(format!("{}: {words}", cidr.path()));
+            }
+        }
         out
     },
     ..Rules::cluster("")
 };
-
-/// A feature that no longer exists.
-fn drop_config(node: &mut Value) {
-    if let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("configSource");
-    }
-}
 
 fn create(node: &At<'_>, errors: &mut Errors) {
     let spec = node.get("spec");

@@ -5,10 +5,12 @@ use serde_json::Value;
 use super::at::{At, Errors, field, text};
 use super::names;
 use super::names::NameRule;
+use super::pod::warnings::deprecated_label;
 use super::pod::{admission, resources, scheduling};
 use super::rules::Rules;
 use super::workloads::{at_most_all, int_or_percent};
 use super::{Lookup, metadata, shown};
+use crate::field::{FieldError, Problem};
 use crate::status::{Failure, Subject};
 
 pub(super) static KINDS: &[&Rules] = &[&BUDGET, &PRIORITY_CLASS, &RUNTIME_CLASS, &LEASE];
@@ -147,33 +149,76 @@ fn only_default(class: &Value, old: Option<&Value>, world: &dyn Lookup) -> Resul
 
 static RUNTIME_CLASS: Rules = Rules {
     kind: "RuntimeClass",
-    validate: |class, errors| {
-        let handler = class.get("handler");
-        if handler.is_empty() {
-            errors.required(&handler, "");
-        } else {
-            errors.format(&handler, names::label);
-        }
-        for (name, amount) in class.dig(&["overhead", "podFixed"]).entries() {
-            let place = class.dig(&["overhead", "limits"]).key(name);
-            resources::limited_name(&amount.reported_at(&place), name, true, errors);
-            resources::resource_amount(&amount.reported_at(&place), name, errors);
-        }
-        let rules = class.get("scheduling");
-        metadata::labels(&rules.get("nodeSelector"), errors);
-        scheduling::tolerations(&rules.get("tolerations"), errors);
+    known_finalizers: false,
+    update_checks_metadata: true,
+    warnings: |class, _| {
+        let selector = At::root(class).dig(&["scheduling", "nodeSelector"]);
+        let keys = selector.entries().map(|(key, _)| key);
+        keys.filter_map(deprecated_label)
+            .map(|words| format!("{}: {words}", selector.path()))
+            .collect()
     },
+    validate: runtime_class,
     validate_update: Some(|new, old, errors| {
+        let (meta, before) = (new.get("metadata"), old.get("metadata"));
+        metadata::check(&meta, Some(false), NameRule::Subdomain, errors);
+        runtime_class(new, errors);
+        metadata::check_update(&meta, &before, errors);
         errors.immutable_text(&new.get("handler"), &old.get("handler"));
     }),
     ..Rules::cluster("node.k8s.io")
 };
 
+fn runtime_class(class: &At<'_>, errors: &mut Errors) {
+    let handler = class.get("handler");
+    if handler.is_empty() {
+        errors.required(&handler, "");
+    } else {
+        errors.format(&handler, names::label);
+    }
+    for (name, amount) in class.dig(&["overhead", "podFixed"]).entries() {
+        let place = class.dig(&["overhead", "limits"]).key(name);
+        resources::limited_name(&amount.reported_at(&place), name, true, errors);
+        resources::resource_amount(&amount.reported_at(&place), name, errors);
+    }
+    let rules = class.get("scheduling");
+    metadata::labels(&rules.get("nodeSelector"), errors);
+    scheduling::tolerations(&rules.get("tolerations"), errors);
+    distinct_tolerations(&rules.get("tolerations"), errors);
+}
+
+/// The same toleration twice is one too many, whatever its seconds.
+fn distinct_tolerations(tolerations: &At<'_>, errors: &mut Errors) {
+    let mut seen = Vec::new();
+    for toleration in tolerations.items() {
+        let key = ["key", "operator", "value", "effect"].map(|part| toleration.get(part).text());
+        if seen.contains(&key) {
+            let [name, operator, value, effect] = key.map(Value::from);
+            let shown = shown::fields(&[
+                ("Key", &name),
+                ("Operator", &operator),
+                ("Value", &value),
+                ("Effect", &effect),
+                (
+                    "TolerationSeconds",
+                    toleration.get("tolerationSeconds").value,
+                ),
+            ]);
+            let path = toleration.path();
+            errors.push(FieldError::with_shown(
+                Problem::Duplicate,
+                &path,
+                &shown,
+                "",
+            ));
+        }
+        seen.push(key);
+    }
+}
+
 static LEASE: Rules = Rules {
     kind: "Lease",
     known_finalizers: false,
-    prepare_create: drop_coordination,
-    prepare_update: |new, _| drop_coordination(new),
     validate: |lease, errors| {
         let spec = lease.get("spec");
         let duration = spec.get("leaseDurationSeconds");
@@ -184,14 +229,6 @@ static LEASE: Rules = Rules {
     },
     ..Rules::namespaced("coordination.k8s.io")
 };
-
-/// Fields of a feature that is off unless asked for.
-fn drop_coordination(lease: &mut Value) {
-    if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("strategy");
-        spec.remove("preferredHolder");
-    }
-}
 
 /// Whether a budget's selector picks a pod: one that is absent picks nothing, an empty one everything.
 pub fn budget_covers(budget: &Value, pod: &Value) -> bool {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::at::{At, Errors, carry, field, same};
 use super::names::NameRule;
 use super::pod::level_labels;
-use super::{Kind, Lookup, defaults, metadata, raise_generation};
+use super::{Kind, Lookup, defaults, gated, metadata, raise_generation};
 use crate::codec::decode::zero_struct;
 use crate::field::FieldError;
 use crate::schema::{Shape, TypeId, Types};
@@ -27,6 +27,8 @@ pub struct Rules {
     pub known_finalizers: bool,
     /// Metadata is checked by the kind itself. Where it is not, only what holds for all kinds is, and last.
     pub own_metadata: bool,
+    /// On updates, `validate_update` looks at the metadata itself, beyond what holds for all kinds.
+    pub update_checks_metadata: bool,
     /// After the status has been reset and the generation set.
     pub prepare_create: fn(&mut Value),
     /// After the status has been carried over; before the generation is counted.
@@ -37,6 +39,7 @@ pub struct Rules {
     /// Beyond metadata; what creation checks where there is none.
     pub validate_update: Option<CheckUpdate>,
     pub validate_status: CheckUpdate,
+    pub notices: fn(&Value) -> Vec<String>,
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
     pub advice: fn(&Value, Option<&Value>, &dyn Lookup) -> Vec<String>,
     /// Where the specification of its pods is, for kinds that have any.
@@ -56,12 +59,14 @@ impl Rules {
             generation: false,
             known_finalizers: true,
             own_metadata: true,
+            update_checks_metadata: false,
             prepare_create: |_| {},
             prepare_update: |_, _| {},
             prepare_status_update: |_, _| {},
             validate: |_, _| {},
             validate_update: None,
             validate_status: |_, _, _| {},
+            notices: |_| Vec::new(),
             warnings: |_, _| Vec::new(),
             advice: |_, _, _| Vec::new(),
             pods: "",
@@ -122,6 +127,7 @@ impl Kind for Builtin {
     }
 
     fn prepare_create(&self, object: &mut Value) {
+        gated::forget(self.rules, object);
         if self.rules.status
             && let Some(id) = self.status_type()
         {
@@ -134,6 +140,7 @@ impl Kind for Builtin {
     }
 
     fn prepare_update(&self, new: &mut Value, old: &Value) {
+        gated::forget(self.rules, new);
         if self.rules.status {
             carry(new, old, "status");
         }
@@ -145,6 +152,7 @@ impl Kind for Builtin {
     }
 
     fn prepare_status_update(&self, new: &mut Value, old: &Value) {
+        gated::forget(self.rules, new);
         (self.rules.prepare_status_update)(new, old);
     }
 
@@ -172,7 +180,7 @@ impl Kind for Builtin {
         let mut errors = Errors::default();
         let (new, old) = (At::root(new), At::root(old));
         self.check_common(&new, &old, &mut errors);
-        if self.rules.own_metadata {
+        if self.rules.own_metadata && !self.rules.update_checks_metadata {
             self.check_metadata_update(&new, &old, &mut errors);
         }
         match self.rules.validate_update {
@@ -189,6 +197,10 @@ impl Kind for Builtin {
         self.check_metadata_update(&new, &old, &mut errors);
         (self.rules.validate_status)(&new, &old, &mut errors);
         errors.0
+    }
+
+    fn notices(&self, object: &Value) -> Vec<String> {
+        (self.rules.notices)(object)
     }
 
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {

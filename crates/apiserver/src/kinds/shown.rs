@@ -64,7 +64,12 @@ fn write(out: &mut String, value: &Value, shape: &str) {
             let of_map = inner("map:");
             let known = declared(shape);
             let place = |name: &str| known.iter().position(|(field, _)| *field == name);
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            // What is published leaves out empty lists.
+            let is_written = |value: &Value| value.as_array().is_none_or(|list| !list.is_empty());
+            let mut fields: Vec<(&String, &Value)> = fields
+                .iter()
+                .filter(|(_, value)| is_written(value))
+                .collect();
             fields.sort_by_key(|(name, _)| place(name));
             out.push('{');
             for (index, (name, item)) in fields.into_iter().enumerate() {

@@ -188,10 +188,15 @@ fn registry_key(call: &Call<'_>, name: &str) -> String {
         (group, plural) if call.served.is_custom() => format!("{group}/{plural}"),
         (_, plural) => plural.to_owned(),
     };
+    // Whoever only tries is told where in the registry it would be.
+    let registry = match call.query.get("dryRun") {
+        None => "/registry",
+        Some(_) => "",
+    };
     if resource.namespaced() {
-        format!("/registry/{place}/{}/{name}", call.path.namespace)
+        format!("{registry}/{place}/{}/{name}", call.path.namespace)
     } else {
-        format!("/registry/{place}/{name}")
+        format!("{registry}/{place}/{name}")
     }
 }
 
@@ -374,6 +379,7 @@ pub fn review(call: &Call<'_>, review: Review, body: &[u8]) -> Result<Answer, Fa
         super::write::metadata_of(&mut object).remove("namespace");
     }
     call.track_new(&mut object);
+    call.forget_empty_lists(&mut object);
     let answer = call.server.authority().review(
         review,
         &call.path.namespace,

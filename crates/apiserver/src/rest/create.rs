@@ -84,6 +84,9 @@ pub async fn insert_new(
         kind.admit(&mut attempt, None, call.server)?;
         call.server.complete(call, &mut attempt, None)?;
         call.stamp_new(&mut attempt);
+        if tries == 1 {
+            warnings.extend(kind.notices(&attempt));
+        }
         kind.prepare_create(&mut attempt);
         let version = meta(&attempt, "resourceVersion");
         if version == "0" {

@@ -456,7 +456,7 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
     {
         let version = match node.get("apiVersion") {
             Some(Node::Text(version)) => version.to_string(),
-            _ => "v1".to_owned(),
+            _ => "meta.k8s.io/v1".to_owned(),
         };
         return Err(Failure::bad_request(call.server.catalogue().why_not(
             kind,

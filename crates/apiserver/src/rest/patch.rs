@@ -10,6 +10,7 @@ use super::{Call, meta};
 use crate::answer::Answer;
 use crate::codec::decode::decode;
 use crate::codec::json::Node;
+use crate::field::quote;
 use crate::patch::{self, PatchKind, Patched};
 use crate::resource::builtin_type;
 use crate::schema::Types;
@@ -43,7 +44,8 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     .await;
     match written {
         Ok(written) => call.written_answer(StatusCode::OK, &written.object, &warnings),
-        Err(refused) => Err(refused.with_warnings(warnings)),
+        Err(refused) if refused.warnings.is_empty() => Err(refused.with_warnings(warnings)),
+        Err(refused) => Err(refused),
     }
 }
 
@@ -109,7 +111,7 @@ fn patched(
         ));
     }
     let mut object = decoded.value;
-    check_identity(call, &object, &patched)?;
+    check_identity(call, &object, &patched, options.validation)?;
     forget_what_it_is(&mut object);
     call.served.settle(&mut object);
     if options.validation == FieldValidation::Ignore {
@@ -133,12 +135,25 @@ fn keep_identity(new: &mut Value, old: &Value) {
 }
 
 /// A patch does not make another object of the one it is for.
-fn check_identity(call: &Call<'_>, object: &Value, patched: &Patched) -> Result<(), Failure> {
+fn check_identity(
+    call: &Call<'_>,
+    object: &Value,
+    patched: &Patched,
+    validation: FieldValidation,
+) -> Result<(), Failure> {
     let resource = &call.served.resource;
     let kind = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str().unwrap_or_default();
     if kind.is_empty() && version.is_empty() {
-        return Err(undeterminable(call));
+        // Of what does not say what it is, no field is known.
+        let fields = patched.object.as_object().into_iter().flatten();
+        let warnings = match validation {
+            FieldValidation::Warn => fields
+                .map(|(name, _)| format!("unknown field {}", quote(name)))
+                .collect(),
+            _ => Vec::new(),
+        };
+        return Err(undeterminable(call).with_warnings(warnings));
     }
     if kind != resource.kind || version != resource.api_version() {
         let catalogue = call.server.catalogue();

@@ -232,7 +232,7 @@ fn open_token(token: &str) -> Result<(u64, String), Failure> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
         .decode(token)
         .map_err(|_| {
-            let at = crate::codec::decode::illegal_base64_at(token, [b'-', b'_']);
+            let at = crate::codec::decode::illegal_base64_at(token, [b'-', b'_'], false);
             refuse(format!("illegal base64 data at input byte {at}"))
         })?;
     let text = String::from_utf8_lossy(&bytes);

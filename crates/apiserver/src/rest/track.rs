@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use super::Call;
 use super::actions::BodyKind;
+use crate::codec::kept;
 use crate::codec::time::show_seconds;
+use crate::kinds::carry;
 use crate::managed::{Reset, Tracking};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, Types};
@@ -25,9 +27,14 @@ impl Call<'_> {
     fn track(&self, live: Option<&Value>, object: &mut Value) {
         self.say_what_it_is(object);
         let now = show_seconds(self.now);
+        let mut lean = self.without_empty_lists(object);
         self.tracking(&self.path.subresource, |tracking| {
-            tracking.update(live, object, &self.manager(), &now);
+            let tracked = lean.as_mut().unwrap_or(object);
+            tracking.update(live, tracked, &self.manager(), &now);
         });
+        if let Some(lean) = lean {
+            carry(&mut object["metadata"], &lean["metadata"], "managedFields");
+        }
         // Who owns what in a version that cannot say it is not kept, nor is anything else about owners: the original
         // gives up on all of it.
         if live.is_some_and(|live| !self.served.unknown_to_owners(live, object).is_empty())
@@ -36,6 +43,18 @@ impl Call<'_> {
             meta.remove("managedFields");
         }
         forget_what_it_is(object);
+    }
+
+    /// The object without the lists that are never written, and therefore nobody's; `None` where there is none.
+    fn without_empty_lists(&self, object: &Value) -> Option<Value> {
+        if self.served.is_custom() || !kept::has_empty_list(object) {
+            return None;
+        }
+        let mut lean = object.clone();
+        self.forget_empty_lists_as(kept::As::Json, &mut lean);
+        // An empty list of owners is a request.
+        carry(&mut lean["metadata"], &object["metadata"], "managedFields");
+        Some(lean)
     }
 
     /// Notes the fields of a body that is of another kind than the resource.

@@ -89,12 +89,23 @@ impl Call<'_> {
         object
     }
 
-    /// The built-in kinds lose lists without elements, but for the two groups that are kept as JSON.
+    /// The built-in kinds lose lists without elements, some groups only those that may be left out.
     pub fn forget_empty_lists(&self, object: &mut Value) {
-        const AS_JSON: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
-        if !self.served.is_custom() && !AS_JSON.contains(&self.served.resource.group.as_str()) {
+        let kept = match self.served.resource.group.as_str() {
+            // Those of the last two are answered and not kept.
+            "apiextensions.k8s.io"
+            | "apiregistration.k8s.io"
+            | "authentication.k8s.io"
+            | "authorization.k8s.io" => kept::As::Json,
+            _ => kept::As::Protobuf,
+        };
+        self.forget_empty_lists_as(kept, object);
+    }
+
+    pub fn forget_empty_lists_as(&self, kept: kept::As, object: &mut Value) {
+        if !self.served.is_custom() {
             let (types, shape) = self.served.types();
-            kept::forget_empty_lists(types, shape, object);
+            kept::forget_empty_lists(types, shape, kept, object);
         }
     }
 
@@ -139,7 +150,10 @@ impl Call<'_> {
         object: Value,
         dry_run: bool,
     ) -> Result<Written, Stopped> {
-        let object = self.as_written(object);
+        let mut object = self.as_written(object);
+        if !dry_run {
+            metadata_of(&mut object).remove("selfLink");
+        }
         let store = self.server.store();
         let expect = Expect::Revision(current.revision);
         if self.nothing_holds(&object) {
@@ -217,7 +231,6 @@ impl Call<'_> {
     /// The metadata that an update cannot change, put back.
     pub fn keep_metadata(&self, new: &mut Value, old: &Value) {
         let meta = metadata_of(new);
-        meta.remove("selfLink");
         let old = &old["metadata"];
         for field in ["generation", "creationTimestamp"] {
             match old.get(field) {

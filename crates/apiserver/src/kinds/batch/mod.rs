@@ -8,9 +8,11 @@ mod status;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors, IMMUTABLE, carry, field, same, text};
+use super::core::again;
+use super::names::{self, NameRule};
 use super::rules::Rules;
-use super::workloads::template_warnings_at;
-use super::{diff, metadata, names, pod, shown};
+use super::workloads::{changes_spec, template_warnings_at};
+use super::{diff, metadata, pod, shown};
 
 pub(super) static KINDS: &[&Rules] = &[&JOB, &CRON_JOB];
 
@@ -22,6 +24,7 @@ static JOB: Rules = Rules {
     pods: "/spec/template/spec",
     status: true,
     generation: true,
+    update_checks_metadata: true,
     prepare_create: |job| {
         disown_unfilled_labels(job);
         if field(job, &["spec", "manualSelector"]) != true {
@@ -75,8 +78,20 @@ fn warnings(new: &Value, old: Option<&Value>, spec: &[&'static str]) -> Vec<Stri
         ));
     }
     let path: Vec<&'static str> = spec.iter().copied().chain(["template"]).collect();
+    if changes_spec(new, old) {
+        out.extend(too_many_indexes(&At::root(new).dig(spec)));
+    }
     out.extend(template_warnings_at(new, old, &path));
     out
+}
+
+fn too_many_indexes(spec: &At<'_>) -> Option<String> {
+    let is_large = spec.get("completionMode").text() == "Indexed"
+        && spec.get("completions").number() > 100_000
+        && spec.get("parallelism").number() > 10_000;
+    is_large.then(|| {
+        format!("{}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail", spec.path())
+    })
 }
 
 /// The labels by which a job finds its pods: its name and identity, under old and new keys.
@@ -362,7 +377,10 @@ fn indexed(spec: &At<'_>, errors: &mut Errors) {
 fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let (spec, before) = (new.get("spec"), old.get("spec"));
     // The original looks at the whole twice.
+    again(new, true, NameRule::Subdomain, errors);
     job(new, errors);
+    indexed_name(new, errors);
+    pod::check_metadata_update(new, old, errors);
     job_spec(&spec, errors);
     selector(&spec, errors);
     let completions = spec.get("completions");
@@ -443,18 +461,16 @@ fn same_template(new: &At<'_>, old: &At<'_>, job: &At<'_>, errors: &mut Errors) 
                 }
             }
         }
-        if let (Some(meta), Some(now)) = (before.get_mut("metadata"), now.get("metadata")) {
-            carry(meta, now, "labels");
-            carry(meta, now, "annotations");
-        }
-    }
-    if same(template.value, &before) {
-        return;
     }
     let spec = diff::compact("PodSpec", field(template.value, &["spec"]));
     if idle {
         let place = new.get("template.spec");
-        errors.invalid_shown(&place, &spec, IMMUTABLE);
+        if !same(field(template.value, &["spec"]), field(&before, &["spec"])) {
+            errors.invalid_shown(&place, &spec, IMMUTABLE);
+        }
+        return;
+    }
+    if same(template.value, &before) {
         return;
     }
     const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";

@@ -87,18 +87,20 @@ fn remember_stored(definition: &mut Value) {
 }
 
 fn own_name(definition: &At<'_>, errors: &mut Errors) {
-    let name = definition.dig(&["metadata", "name"]);
     let wanted = format!(
         "{}.{}",
         definition.dig(&["spec", "names", "plural"]).text(),
         definition.dig(&["spec", "group"]).text()
     );
-    if !name.is_empty() && name.text() != wanted {
-        errors.invalid(
-            &name,
-            name.text(),
-            "must be spec.names.plural+\".\"+spec.group",
-        );
+    for field in ["generateName", "name"] {
+        let name = definition.dig(&["metadata", field]);
+        if !name.is_empty() && name.text() != wanted {
+            errors.invalid(
+                &name,
+                name.text(),
+                "must be spec.names.plural+\".\"+spec.group",
+            );
+        }
     }
 }
 
@@ -117,25 +119,20 @@ fn stored_versions(definition: &At<'_>, errors: &mut Errors) {
         );
         return;
     }
-    let versions = definition.dig(&["spec", "versions"]);
-    for version in versions
-        .items()
-        .filter(|version| version.get("storage").flag())
-    {
+    // Each counts for one version, so that the second of a name has none.
+    let mut unclaimed: Vec<At<'_>> = stored.items().collect();
+    for version in definition.dig(&["spec", "versions"]).items() {
         let name = version.get("name").text();
-        if !stored.texts().any(|one| one == name) {
+        let before = unclaimed.len();
+        unclaimed.retain(|one| one.text() != name);
+        if version.get("storage").flag() && unclaimed.len() == before {
             let detail = format!("must have the storage version {name}");
             errors.invalid(&stored, stored.value.clone(), detail);
         }
     }
-    for one in stored.items() {
+    for one in unclaimed {
         let name = one.text();
-        if !versions
-            .items()
-            .any(|version| version.get("name").text() == name)
-        {
-            errors.invalid(&one, name, format!("missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"));
-        }
+        errors.invalid(&one, name, format!("missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"));
     }
 }
 

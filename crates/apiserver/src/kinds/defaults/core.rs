@@ -104,6 +104,30 @@ fn is_repository_part(part: &str) -> bool {
         })
 }
 
+/// A host name or an address, with an optional port.
+fn is_registry(host: &str) -> bool {
+    let is_bracketed = |host: &str| {
+        let inner = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        inner.is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())
+    };
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !host.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    port.is_none_or(is_port) && (is_bracketed(name) || name.split('.').all(is_label))
+}
+
 /// `None` where the image is not a valid reference.
 fn tag_of(image: &str) -> Option<&str> {
     let (name, digest) = match image.split_once('@') {
@@ -119,13 +143,13 @@ fn tag_of(image: &str) -> Option<&str> {
         None => (name, None),
     };
     // Only the registry's host may have capitals.
-    let path = match name.split_once('/') {
+    let (host, path) = match name.split_once('/') {
         Some((host, path))
             if host.contains(['.', ':']) || host == "localhost" || host.to_lowercase() != host =>
         {
-            path
+            (Some(host), path)
         }
-        _ => name,
+        _ => (None, name),
     };
     let good_tag = |tag: &str| {
         tag.len() <= 128
@@ -136,7 +160,11 @@ fn tag_of(image: &str) -> Option<&str> {
                 .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
     };
     let too_long = name.len() > 255;
-    if too_long || !path.split('/').all(is_repository_part) || !tag.is_none_or(good_tag) {
+    if too_long
+        || !host.is_none_or(is_registry)
+        || !path.split('/').all(is_repository_part)
+        || !tag.is_none_or(good_tag)
+    {
         return None;
     }
     match (tag, digest) {

@@ -4,13 +4,17 @@ use serde_json::{Value, json};
 
 use super::core::pull_policy;
 use super::{Fields, Fill, is_absent, sub, text};
-use crate::kinds::at::{fill, fill_text};
+use crate::kinds::at::{drop_void, fill, fill_text};
 use crate::kinds::batch::{NAME_LABELS, UID_LABELS};
 use crate::kinds::pod::resources;
 
 pub(super) const FILLS: &[(&str, Fill)] = &[
     ("io.k8s.api.core.v1.Pod", pod),
     ("io.k8s.api.core.v1.PodSpec", pod_spec),
+    ("io.k8s.api.core.v1.PodTemplateSpec", |template| {
+        // Only of a pod itself it matters whether an overhead is stated.
+        drop_void(sub(template, "spec"), "overhead");
+    }),
     ("io.k8s.api.core.v1.Container", container),
     ("io.k8s.api.core.v1.EphemeralContainer", container),
     (

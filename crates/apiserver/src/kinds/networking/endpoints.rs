@@ -1,5 +1,8 @@
 //! What stands behind services.
 
+use serde_json::Value;
+
+use crate::kinds::addresses;
 use crate::kinds::at::{At, Errors, IMMUTABLE, same};
 use crate::kinds::core::again;
 use crate::kinds::names::{self, NameRule};
@@ -7,26 +10,49 @@ use crate::kinds::pod::containers::PROTOCOLS;
 use crate::kinds::rules::Rules;
 use crate::kinds::service::endpoint_address;
 
+/// What these write is known to be in order.
+const OWN_CONTROLLERS: [&str; 2] = [
+    "endpointslice-controller.k8s.io",
+    "endpointslicemirroring-controller.k8s.io",
+];
+
 pub(super) static ENDPOINT_SLICE: Rules = Rules {
     kind: "EndpointSlice",
-    prepare_create: |slice| slice["metadata"]["generation"] = 1.into(),
+    update_checks_metadata: true,
+    prepare_create: |slice| {
+        slice["metadata"]["generation"] = 1.into();
+        drop_topology(slice);
+    },
     prepare_update: |new, old| {
         let changed = ["endpoints", "ports", "addressType"]
             .iter()
             .any(|name| !same(&new[*name], &old[*name]))
             || !same(&new["metadata"]["labels"], &old["metadata"]["labels"]);
         crate::kinds::raise_generation(new, changed);
+        drop_topology(new);
     },
-    warnings: |slice, _| {
-        let named = slice["addressType"] == "FQDN";
-        let words = "spec.addressType: FQDN endpoints are deprecated".to_owned();
-        named.then_some(words).into_iter().collect()
+    warnings: |slice, old| {
+        let mut out = Vec::new();
+        if slice["addressType"] == "FQDN" && old.is_none() {
+            out.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        let manager = &slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"];
+        if !OWN_CONTROLLERS.iter().any(|name| manager == name) {
+            let endpoints = At::root(slice).get("endpoints").items();
+            let addresses = endpoints.flat_map(|endpoint| endpoint.get("addresses").items());
+            out.extend(addresses.filter_map(|address| {
+                let words = addresses::oddity(address.text())?;
+                Some(format!("{}: {words}", address.path()))
+            }));
+        }
+        out
     },
     validate: |slice, errors| {
         slice_kind_and_ports(slice, errors);
         slice_endpoints(slice, errors);
     },
     validate_update: Some(|new, old, errors| {
+        again(new, true, NameRule::Subdomain, errors);
         slice_kind_and_ports(new, errors);
         if !same(new.get("endpoints").value, old.get("endpoints").value) {
             slice_endpoints(new, errors);
@@ -38,6 +64,16 @@ pub(super) static ENDPOINT_SLICE: Rules = Rules {
     }),
     ..Rules::namespaced("discovery.k8s.io")
 };
+
+/// What older versions had instead of nodes and zones is taken from nobody any more.
+fn drop_topology(slice: &mut Value) {
+    let endpoints = slice.get_mut("endpoints").and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten() {
+        if let Some(fields) = endpoint.as_object_mut() {
+            fields.remove("deprecatedTopology");
+        }
+    }
+}
 
 pub(super) fn slice_kind_and_ports(slice: &At<'_>, errors: &mut Errors) {
     let kind = slice.get("addressType");

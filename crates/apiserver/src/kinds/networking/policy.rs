@@ -1,14 +1,36 @@
 //! Network policies.
 
+use serde_json::json;
+
 use super::GROUP;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::pod::probes;
 use crate::kinds::rules::Rules;
-use crate::kinds::{metadata, names};
+use crate::kinds::{addresses, metadata, names, raise_generation};
 
 pub(super) static NETWORK_POLICY: Rules = Rules {
     kind: "NetworkPolicy",
-    generation: true,
+    prepare_create: |policy| policy["metadata"]["generation"] = json!(1),
+    // Here, an empty list is another one than none.
+    prepare_update: |new, old| {
+        let changed = new["spec"] != old["spec"];
+        raise_generation(new, changed);
+    },
+    warnings: |policy, _| {
+        let spec = At::root(policy).get("spec");
+        let rules = |rules, peers| {
+            spec.get(rules)
+                .items()
+                .flat_map(move |rule| rule.get(peers).items())
+        };
+        rules("ingress", "from")
+            .chain(rules("egress", "to"))
+            .map(|peer| peer.get("ipBlock"))
+            .flat_map(|block| std::iter::once(block.get("cidr")).chain(block.get("except").items()))
+            .filter_map(|cidr| Some((cidr.path(), addresses::cidr_oddity(cidr.text())?)))
+            .map(|(place, words)| format!("{place}: {words}"))
+            .collect()
+    },
     validate: network_policy,
     ..Rules::namespaced(GROUP)
 };

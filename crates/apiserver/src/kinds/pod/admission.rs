@@ -3,13 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::kinds::Lookup;
-use crate::kinds::at::{field, same, text};
+use crate::kinds::at::{drop_void, field, same, text};
 use crate::kinds::limits;
+use crate::kinds::names::NameRule;
 use crate::status::{Failure, Subject};
 
 pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), Failure> {
     if let Some(old) = old {
         keep_priority(pod, old);
+        if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+            drop_void(spec, "overhead");
+        }
         tolerate_failing_nodes(pod);
         return Ok(());
     }
@@ -136,6 +140,25 @@ pub(super) fn approve_overhead(pod: &Value, world: &dyn Lookup) -> Result<(), Fa
     ))
 }
 
+/// A name that fits into no path makes a question that cannot be asked, which the original takes for its own fault.
+fn no_runtime_class(pod: &Value, name: &str) -> Failure {
+    if name.is_empty() {
+        return Failure::server_error("resource name may not be empty");
+    }
+    let shown = crate::field::quote(name);
+    let complaints = NameRule::PathSegment.complaints(name, false);
+    if complaints.is_empty() {
+        return forbidden(
+            pod,
+            &format!("pod rejected: RuntimeClass {shown} not found"),
+        );
+    }
+    Failure::server_error(format!(
+        "invalid resource name {shown}: [{}]",
+        complaints.join(" ")
+    ))
+}
+
 fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
     let name = field(pod, &["spec", "runtimeClassName"])
         .as_str()
@@ -145,11 +168,7 @@ fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
         Some(name) => {
             let found = world.get("runtimeclasses.node.k8s.io", "", name);
             if found.is_none() {
-                let name = crate::field::quote(name);
-                return Err(forbidden(
-                    pod,
-                    &format!("pod rejected: RuntimeClass {name} not found"),
-                ));
+                return Err(no_runtime_class(pod, name));
             }
             found
         }
@@ -171,6 +190,8 @@ fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
         }
         if !fixed.is_null() {
             pod["spec"]["overhead"] = fixed;
+        } else if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("overhead");
         }
     }
     match class {

@@ -39,7 +39,7 @@ pub fn containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
         unique_name(&container, &mut seen, true, errors);
         probes::lifecycle(&container.get("lifecycle"), scope, errors);
         probes::probes(&container, scope, errors);
-        restart_policy(&container, errors);
+        restart_policy(&container, false, errors);
     }
     host_ports(&list, list.items(), errors);
 }
@@ -49,7 +49,7 @@ pub fn init_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let list = spec.get("initContainers");
     for container in list.items() {
         common(&container, scope, errors);
-        restart_policy(&container, errors);
+        restart_policy(&container, true, errors);
         unique_name(&container, &mut seen, false, errors);
         host_ports(&list, std::iter::once(container.clone()), errors);
         let sidecar = container.get("restartPolicy").text() == "Always";
@@ -105,7 +105,9 @@ pub fn ephemeral_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Error
             "lifecycle",
         ] {
             let place = container.get(field);
-            if place.is_set() && *place.value != json!({}) && *place.value != json!([]) {
+            // Resources are always there.
+            let is_said = field != "resources" || *place.value != json!({});
+            if place.is_set() && is_said {
                 errors.forbidden(&place, NOT_EPHEMERAL);
             }
         }
@@ -289,7 +291,7 @@ fn resize_policy(policies: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     }
 }
 
-fn restart_policy(container: &At<'_>, errors: &mut Errors) {
+fn restart_policy(container: &At<'_>, is_init: bool, errors: &mut Errors) {
     let policy = container.get("restartPolicy");
     let rules = container.get("restartPolicyRules");
     if !policy.is_set() {
@@ -300,6 +302,10 @@ fn restart_policy(container: &At<'_>, errors: &mut Errors) {
             &policy,
             "must specify restartPolicy when restart rules are used",
         );
+        // Of an init container, the original then looks no further.
+        if is_init {
+            return;
+        }
     } else {
         errors.optional_choice(&policy, &["Always", "Never", "OnFailure"]);
     }

@@ -1,6 +1,7 @@
 //! Pods.
 
 pub(super) mod admission;
+mod app_armor;
 pub(super) mod containers;
 pub(super) mod env;
 pub mod level_labels;
@@ -15,6 +16,7 @@ pub mod spec;
 mod status;
 pub mod totals;
 mod update;
+mod volume_warnings;
 pub mod volumes;
 pub mod warnings;
 
@@ -42,6 +44,7 @@ pub(super) static POD: Rules = Rules {
     },
     validate_update: Some(update::check),
     validate_status: status::check,
+    notices: app_armor::pod_warnings,
     warnings: warnings::for_pod,
     admit: admission::admit,
     approve: |pod, old, world| match old {
@@ -74,40 +77,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Fields of features that are off unless asked for.
-fn drop_disabled(pod: &mut Value) {
-    for list in ["containers", "initContainers"] {
-        let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
-        for container in containers
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            let hooks = container
-                .get_mut("lifecycle")
-                .and_then(Value::as_object_mut);
-            if hooks.is_some_and(|hooks| hooks.remove("stopSignal").is_some() && hooks.is_empty()) {
-                container.remove("lifecycle");
-            }
-        }
-    }
-    let volumes = pod["spec"].get_mut("volumes").and_then(Value::as_array_mut);
-    for volume in volumes.into_iter().flatten() {
-        let sources = volume
-            .pointer_mut("/projected/sources")
-            .and_then(Value::as_array_mut);
-        for source in sources
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            source.remove("clusterTrustBundle");
-        }
-    }
-}
-
 fn prepare_create(pod: &mut Value) {
-    drop_disabled(pod);
     let class = resources::quality_of_service(field(pod, &["spec"]));
     let gated = field(pod, &["spec", "schedulingGates"])
         .as_array()
@@ -126,6 +96,7 @@ fn prepare_create(pod: &mut Value) {
     pod["status"] = status;
     pod["metadata"]["generation"] = json!(1);
     scheduling::merge_label_keys(pod);
+    app_armor::fields_from_annotations(pod);
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {

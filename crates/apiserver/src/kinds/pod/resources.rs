@@ -269,7 +269,7 @@ pub fn pod_level(spec: &At<'_>, claims: &[&str], errors: &mut Errors) {
         errors.forbidden(&own, "may not be set for a windows pod");
         return;
     }
-    if !own.get("claims").is_empty() {
+    if own.get("claims").is_set() {
         errors.forbidden(
             &own.get("claims"),
             "claims may not be set for Resources at pod-level",

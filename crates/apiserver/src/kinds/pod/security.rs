@@ -162,6 +162,43 @@ fn seccomp(profile: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// On Windows, a pod's containers run as processes of the host all together or not at all.
+pub fn host_processes(spec: &At<'_>, errors: &mut Errors) {
+    const OPTION: &[&str] = &["securityContext", "windowsOptions", "hostProcess"];
+    let of_pod = spec.dig(OPTION);
+    let (mut all, mut on_host) = (0, 0);
+    for container in super::all_containers(spec) {
+        let own = container.dig(OPTION);
+        if of_pod.is_set() && own.is_set() && of_pod.flag() != own.flag() {
+            let detail = format!(
+                "pod hostProcess value must be identical if both are specified, was {}",
+                of_pod.flag()
+            );
+            errors.invalid(&own, own.flag(), detail);
+        }
+        all += 1;
+        let decides = if own.is_set() { &own } else { &of_pod };
+        on_host += usize::from(decides.flag());
+    }
+    if on_host == 0 {
+        return;
+    }
+    if on_host != all {
+        errors.invalid(spec, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers");
+    }
+    if !spec.get("hostNetwork").flag() {
+        errors.invalid(
+            &spec.get("hostNetwork"),
+            false,
+            "hostNetwork must be true if pod contains any hostProcess containers",
+        );
+    }
+    errors.forbidden(
+        spec,
+        "hostProcess containers are disallowed by cluster policy",
+    );
+}
+
 fn app_armor(profile: &At<'_>, errors: &mut Errors) {
     if !profile.is_set() {
         return;
@@ -232,7 +269,43 @@ fn windows_options(options: &At<'_>, errors: &mut Errors) {
             user.text(),
             "runAsUserName cannot contain more than one backslash",
         );
+    } else if user.is_set() {
+        windows_user(&user, errors);
     }
+}
+
+/// A user of Windows, with an optional domain in front.
+fn windows_user(at: &At<'_>, errors: &mut Errors) {
+    let (domain, user) = match at.text().split_once('\\') {
+        Some((domain, user)) => (Some(domain), user),
+        None => (None, at.text()),
+    };
+    let mut complain =
+        |what: &str| errors.invalid(at, at.text(), format!("runAsUserName's {what}"));
+    if domain.is_some_and(|domain| domain.len() >= 256) {
+        complain("Domain length must be under 256 characters");
+    }
+    if domain.is_some_and(|domain| !is_net_bios(domain) && !names::subdomain(domain).is_empty()) {
+        complain("Domain doesn't match the NetBios nor the DNS format");
+    }
+    if user.is_empty() {
+        complain("User cannot be empty");
+    } else if user.len() > 104 {
+        complain("User length must not be longer than 104 characters");
+    }
+    if !user.is_empty() && user.chars().all(|letter| matches!(letter, '.' | ' ')) {
+        complain("User cannot contain only periods or spaces");
+    }
+    if user.contains(|letter| "\"/\\:;|=,+*?<>@[]".contains(letter)) {
+        complain("User cannot contain the following characters: \"/\\:;|=,+*?<>@[]");
+    }
+}
+
+fn is_net_bios(name: &str) -> bool {
+    let count = name.chars().count();
+    (1..=15).contains(&count)
+        && !name.starts_with('.')
+        && !name.contains(|letter| "\\/:*?\"<>|".contains(letter))
 }
 
 /// What does not go together with the operating system that the pod names.

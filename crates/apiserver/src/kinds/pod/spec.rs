@@ -60,6 +60,7 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
     }
     scheduling::gates(&spec.get("schedulingGates"), errors);
     scheduling::topology_spread(&spec.get("topologySpreadConstraints"), errors);
+    security::host_processes(spec, errors);
     own_users(spec, &scope, errors);
     hostname_override(spec, errors);
     for (field, rule) in FORMATS {

@@ -6,6 +6,7 @@ use super::{APP_ARMOR, MIRROR, check as check_pod, containers, scheduling};
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors, carry, field, same};
 use crate::kinds::diff;
+use crate::kinds::gated;
 use crate::kinds::metadata;
 use crate::kinds::names::NameRule;
 use crate::kinds::raise_generation;
@@ -259,6 +260,7 @@ pub fn prepare_ephemeral_containers(new: &mut Value, old: &Value) {
     } else if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("ephemeralContainers");
     }
+    gated::forget(&super::POD, new);
     let changed = !same(field(new, &["spec"]), field(old, &["spec"]));
     raise_generation(new, changed);
 }

@@ -2,10 +2,13 @@
 
 use serde_json::Value;
 
-use super::{SECCOMP_CONTAINER, SECCOMP_POD, all_containers, hostname_warning};
-use crate::field::{Path, quote};
+use super::{
+    SECCOMP_CONTAINER, SECCOMP_POD, all_containers, app_armor, hostname_warning, volume_warnings,
+};
+use crate::field::quote;
 use crate::kinds::at::At;
 use crate::kinds::quantity::Quantity;
+use crate::kinds::{addresses, names};
 
 const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     (
@@ -103,119 +106,185 @@ pub fn for_pod(pod: &Value, old: Option<&Value>) -> Vec<String> {
     out
 }
 
+/// Warnings as they are found, with the places that they are about.
+struct Warnings {
+    /// The way to the template, which places are named from.
+    base: String,
+    said: Vec<String>,
+}
+
+impl Warnings {
+    fn place(&self, at: &At<'_>) -> String {
+        let own = at.path();
+        if self.base.is_empty() {
+            own.to_string()
+        } else {
+            format!("{}.{own}", self.base)
+        }
+    }
+
+    fn push(&mut self, at: &At<'_>, words: impl std::fmt::Display) {
+        let place = self.place(at);
+        self.said.push(format!("{place}: {words}"));
+    }
+}
+
 /// Of a template at `path` within its object, or of a pod where that is empty.
 pub fn for_template(template: &At<'_>, path: &[&str]) -> Vec<String> {
-    let mut out = Vec::new();
-    let base = path
-        .iter()
-        .fold(Path::root(), |path, field| path.child(field));
-    // Places are named from the template, whose own path is in `base` already.
-    let template = At::root(template.value);
-    let full = |at: &At<'_>| -> String {
-        let own = at.path().to_string();
-        if path.is_empty() {
-            own
-        } else {
-            format!("{base}.{own}")
-        }
+    let mut warnings = Warnings {
+        base: path.join("."),
+        said: Vec::new(),
     };
-    let (meta, spec) = (template.get("metadata"), template.get("spec"));
-    for volume in spec.get("volumes").items() {
-        for source in volume.dig(&["projected", "sources"]).items() {
-            if source.is_empty() {
-                let name = quote(volume.get("name").text());
-                out.push(format!("volume {name} (Projected) has no sources provided"));
-            }
-        }
-    }
-    let mut warn = |at: &At<'_>, words: String| out.push(format!("{}: {words}", full(at)));
-    node_labels(&spec, &mut warn);
-    let annotations = meta.get("annotations");
+    let template = At::root(template.value);
+    let (annotations, spec) = (
+        template.dig(&["metadata", "annotations"]),
+        template.get("spec"),
+    );
+    node_labels(&spec, &mut warnings);
     for (key, words) in DEPRECATED_ANNOTATIONS {
         if annotations.key(key).is_set() {
-            warn(&annotations.key(key), (*words).to_owned());
+            warnings.push(&annotations.key(key), words);
         }
     }
-    for volume in spec.get("volumes").items() {
-        for (name, reported, words) in DEPRECATED_VOLUMES {
-            if volume.get(name).is_set() {
-                warn(&volume.get(reported), (*words).to_owned());
-            }
-        }
-    }
-    repeated(&spec.get("hostAliases"), "ip", &mut warn);
+    volumes(&spec.get("volumes"), &mut warnings);
+    repeated(&spec.get("hostAliases"), "ip", &mut warnings);
     let secrets = spec.get("imagePullSecrets");
-    repeated(&secrets, "name", &mut warn);
+    repeated(&secrets, "name", &mut warnings);
     for secret in secrets
         .items()
         .filter(|secret| secret.get("name").is_empty())
     {
-        warn(&secret.get("name"), "invalid empty name \"\"".to_owned());
+        warnings.push(&secret.get("name"), "invalid empty name \"\"");
     }
-    fractions(&spec.get("overhead"), &mut warn);
-    let functional = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
-    if annotations.key(SECCOMP_POD).is_set()
-        && !spec.dig(&["securityContext", "seccompProfile"]).is_set()
-    {
-        warn(&annotations.key(SECCOMP_POD), functional.to_owned());
+    for resource in ["memory", "ephemeral-storage"] {
+        fraction(&spec.get("overhead"), resource, &mut warnings);
+    }
+    if !spec.dig(&["securityContext", "seccompProfile"]).is_set() {
+        seccomp(&annotations.key(SECCOMP_POD), &mut warnings);
+    }
+    if !path.is_empty() {
+        for words in app_armor::template_warnings(&template) {
+            warnings.said.push(format!("{}.{words}", warnings.base));
+        }
     }
     for container in all_containers(&spec) {
-        let name = container.get("name").text();
-        let own_profile = container
-            .dig(&["securityContext", "seccompProfile"])
-            .is_set();
-        for (_, value) in annotations
-            .entries()
-            .filter(|(key, _)| !own_profile && key.strip_prefix(SECCOMP_CONTAINER) == Some(name))
-        {
-            warn(&value, functional.to_owned());
-        }
-        for list in ["limits", "requests"] {
-            let amounts = container.dig(&["resources", list]);
-            fraction(&amounts, "memory", &mut warn);
-        }
-        for list in ["limits", "requests"] {
-            let amounts = container.dig(&["resources", list]);
-            fraction(&amounts, "ephemeral-storage", &mut warn);
-        }
-        hidden_variables(&container.get("env"), &mut warn);
+        container_oddities(&container, &annotations, &mut warnings);
     }
-    ports(&spec, &full, &mut out);
-    let mut warn = |at: &At<'_>, words: String| out.push(format!("{}: {words}", full(at)));
+    ports(&spec, &mut warnings);
     let grace = spec.get("terminationGracePeriodSeconds");
     if grace.number() < 0 {
-        warn(
+        warnings.push(
             &grace,
-            "must be >= 0; negative values are invalid and will be treated as 1".to_owned(),
+            "must be >= 0; negative values are invalid and will be treated as 1",
         );
     }
+    pod_affinity(&spec.get("affinity"), &mut warnings);
+    for server in spec.dig(&["dnsConfig", "nameservers"]).items() {
+        address(&server, &mut warnings);
+    }
+    for alias in spec.get("hostAliases").items() {
+        address(&alias.get("ip"), &mut warnings);
+    }
+    warnings.said
+}
+
+fn volumes(volumes: &At<'_>, warnings: &mut Warnings) {
+    for volume in volumes.items() {
+        for (name, reported, words) in DEPRECATED_VOLUMES {
+            if volume.get(name).is_set() {
+                warnings.push(&volume.get(reported), words);
+            }
+        }
+        let claim = volume.dig(&["ephemeral", "volumeClaimTemplate", "spec"]);
+        for list in ["requests", "limits"] {
+            fraction(&claim.dig(&["resources", list]), "storage", warnings);
+        }
+    }
+    for volume in volumes.items() {
+        warnings.said.extend(volume_warnings::for_volume(&volume));
+    }
+}
+
+fn seccomp(annotation: &At<'_>, warnings: &mut Warnings) {
+    if annotation.is_set() {
+        warnings.push(
+            annotation,
+            "non-functional in v1.27+; use the \"seccompProfile\" field instead",
+        );
+    }
+}
+
+fn container_oddities(container: &At<'_>, annotations: &At<'_>, warnings: &mut Warnings) {
+    let name = container.get("name").text();
+    let own_profile = container
+        .dig(&["securityContext", "seccompProfile"])
+        .is_set();
+    for (_, value) in annotations
+        .entries()
+        .filter(|(key, _)| !own_profile && key.strip_prefix(SECCOMP_CONTAINER) == Some(name))
+    {
+        seccomp(&value, warnings);
+    }
+    for resource in ["memory", "ephemeral-storage"] {
+        for list in ["limits", "requests"] {
+            fraction(&container.dig(&["resources", list]), resource, warnings);
+        }
+    }
+    hidden_variables(&container.get("env"), warnings);
+}
+
+fn pod_affinity(affinity: &At<'_>, warnings: &mut Warnings) {
     for kind in ["podAffinity", "podAntiAffinity"] {
-        let affinity = spec.dig(&["affinity", kind]);
+        let affinity = affinity.get(kind);
         let required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution");
         let preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution");
         let terms = required
             .items()
             .chain(preferred.items().map(|term| term.get("podAffinityTerm")));
         for term in terms.filter(|term| !term.get("labelSelector").is_set()) {
-            warn(&term.get("labelSelector"), NULL_SELECTOR.to_owned());
+            warnings.push(&term.get("labelSelector"), NULL_SELECTOR);
         }
     }
-    out
+}
+
+fn address(at: &At<'_>, warnings: &mut Warnings) {
+    if let Some(words) = addresses::oddity(at.text()) {
+        warnings.push(at, words);
+    }
 }
 
 const NULL_SELECTOR: &str = "a null labelSelector results in matching no pod";
 
-fn deprecated_label(key: &str) -> Option<&'static str> {
+/// Words about a label of nodes that has a newer name.
+pub fn deprecated_label(key: &str) -> Option<&'static str> {
     DEPRECATED_LABELS
         .iter()
         .find(|(label, _)| *label == key)
         .map(|(_, words)| *words)
 }
 
-fn node_labels(spec: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
+fn deprecated_key(key: &At<'_>, warnings: &mut Warnings) {
+    if let Some(words) = deprecated_label(key.text()) {
+        warnings.push(key, format!("{} is {words}", key.text()));
+    }
+}
+
+/// About the keys of expressions that select nodes.
+pub fn for_expressions(expressions: &At<'_>) -> Vec<String> {
+    let mut warnings = Warnings {
+        base: String::new(),
+        said: Vec::new(),
+    };
+    for expression in expressions.items() {
+        deprecated_key(&expression.get("key"), &mut warnings);
+    }
+    warnings.said
+}
+
+fn node_labels(spec: &At<'_>, warnings: &mut Warnings) {
     for (key, at) in spec.get("nodeSelector").entries() {
         if let Some(words) = deprecated_label(key) {
-            warn(&at, words.to_owned());
+            warnings.push(&at, words);
         }
     }
     let affinity = spec.dig(&["affinity", "nodeAffinity"]);
@@ -224,58 +293,53 @@ fn node_labels(spec: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
         "nodeSelectorTerms",
     ]);
     let preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution");
-    for term in required
-        .items()
-        .chain(preferred.items().map(|term| term.get("preference")))
-    {
+    for term in required.items() {
         for expression in term.get("matchExpressions").items() {
-            let key = expression.get("key");
-            if let Some(words) = deprecated_label(key.text()) {
-                warn(&key, format!("{} is {words}", key.text()));
+            deprecated_key(&expression.get("key"), warnings);
+        }
+    }
+    for term in preferred.items().map(|term| term.get("preference")) {
+        for expression in term.get("matchExpressions").items() {
+            deprecated_key(&expression.get("key"), warnings);
+            for value in expression.get("values").items() {
+                for complaint in names::label_value(value.text()) {
+                    warnings.push(&value, format!("{} is invalid, {complaint}", value.text()));
+                }
             }
         }
     }
     for constraint in spec.get("topologySpreadConstraints").items() {
-        let key = constraint.get("topologyKey");
-        if let Some(words) = deprecated_label(key.text()) {
-            warn(&key, format!("{} is {words}", key.text()));
-        }
+        deprecated_key(&constraint.get("topologyKey"), warnings);
         if !constraint.get("labelSelector").is_set() {
-            warn(&constraint.get("labelSelector"), NULL_SELECTOR.to_owned());
+            warnings.push(&constraint.get("labelSelector"), NULL_SELECTOR);
         }
     }
 }
 
-fn repeated(list: &At<'_>, field: &'static str, warn: &mut impl FnMut(&At<'_>, String)) {
+fn repeated(list: &At<'_>, field: &'static str, warnings: &mut Warnings) {
     let mut seen = Vec::new();
     for item in list.items() {
         let value = item.get(field);
         if seen.contains(&value.text()) {
-            warn(&value, format!("duplicate {field} {}", quote(value.text())));
+            warnings.push(&value, format!("duplicate {field} {}", quote(value.text())));
         } else {
             seen.push(value.text());
         }
     }
 }
 
-fn fractions(amounts: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
-    for resource in ["memory", "ephemeral-storage"] {
-        fraction(amounts, resource, warn);
-    }
-}
-
-fn fraction(amounts: &At<'_>, resource: &'static str, warn: &mut impl FnMut(&At<'_>, String)) {
+fn fraction(amounts: &At<'_>, resource: &'static str, warnings: &mut Warnings) {
     let amount = amounts.key(resource);
     if amount.is_set() && !Quantity::of(amount.text()).is_countable() {
         let shown = quote(amount.text());
-        warn(
+        warnings.push(
             &amount,
             format!("fractional byte value {shown} is invalid, must be an integer"),
         );
     }
 }
 
-fn hidden_variables(env: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
+fn hidden_variables(env: &At<'_>, warnings: &mut Warnings) {
     let mut seen = Vec::new();
     for var in env.items() {
         let name = var.get("name").text();
@@ -287,7 +351,7 @@ fn hidden_variables(env: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
         let value = var.get("value").text();
         let extends = value.contains(&reference) && value != reference;
         if var.get("valueFrom").is_set() || !extends {
-            warn(
+            warnings.push(
                 &var,
                 format!(
                     "hides previous definition of {}, which may be dropped when using apply",
@@ -298,48 +362,66 @@ fn hidden_variables(env: &At<'_>, warn: &mut impl FnMut(&At<'_>, String)) {
     }
 }
 
-fn ports(spec: &At<'_>, full: &dyn Fn(&At<'_>) -> String, out: &mut Vec<String>) {
+fn ports(spec: &At<'_>, warnings: &mut Warnings) {
     let all: Vec<At<'_>> = all_containers(spec)
         .flat_map(|container| container.get("ports").items())
         .collect();
     for (index, port) in all.iter().enumerate() {
-        let (host, ip) = (port.get("hostPort").number(), port.get("hostIP").text());
+        if !port.get("hostIP").is_empty() && port.get("hostPort").number() == 0 {
+            warnings.push(
+                port,
+                format!("hostIP set without hostPort: {}", go_port(port)),
+            );
+        }
         for other in all.get(..index).unwrap_or_default() {
-            let same_port = ["containerPort", "protocol"]
-                .iter()
-                .all(|field| port.get(field).value == other.get(field).value);
-            if !same_port {
-                continue;
+            if let Some(words) = clash(port, other) {
+                let other = warnings.place(other);
+                warnings.push(port, format!("{words} port definition with {other}"));
             }
-            let (other_host, other_ip) =
-                (other.get("hostPort").number(), other.get("hostIP").text());
-            let words = if (host, ip) == (other_host, other_ip) {
-                "duplicate"
-            } else if host == 0 || other_host == 0 {
-                "overlapping"
-            } else if host == other_host && ip.is_empty() != other_ip.is_empty() {
-                "dangerously ambiguous"
-            } else {
-                continue;
-            };
-            out.push(format!(
-                "{}: {words} port definition with {}",
-                full(port),
-                full(other)
-            ));
         }
     }
     let mut named: Vec<&At<'_>> = Vec::new();
     for port in all.iter().filter(|port| !port.get("name").is_empty()) {
         let name = port.get("name").text();
         match named.iter().find(|one| one.get("name").text() == name) {
-            Some(other) => out.push(format!(
-                "{}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
-                full(port),
-                quote(name),
-                other = full(other),
-            )),
+            Some(other) => {
+                let other = warnings.place(other);
+                let name = quote(name);
+                warnings.push(port, format!("duplicate port name {name} with {other}, services and probes that select ports by name will use {other}"));
+            }
             None => named.push(port),
         }
+    }
+}
+
+/// As Go shows its struct.
+fn go_port(port: &At<'_>) -> String {
+    format!(
+        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
+        port.get("name").text(),
+        port.get("hostPort").number(),
+        port.get("containerPort").number(),
+        port.get("protocol").text(),
+        port.get("hostIP").text(),
+    )
+}
+
+fn clash(port: &At<'_>, other: &At<'_>) -> Option<&'static str> {
+    let same_port = ["containerPort", "protocol"]
+        .iter()
+        .all(|field| port.get(field).value == other.get(field).value);
+    if !same_port {
+        return None;
+    }
+    let [host, other_host] = [port, other].map(|one| one.get("hostPort").number());
+    let [ip, other_ip] = [port, other].map(|one| one.get("hostIP").text());
+    if (host, ip) == (other_host, other_ip) {
+        Some("duplicate")
+    } else if host == 0 || other_host == 0 {
+        Some("overlapping")
+    } else if host == other_host && ip.is_empty() != other_ip.is_empty() {
+        Some("dangerously ambiguous")
+    } else {
+        None
     }
 }

@@ -8,6 +8,7 @@ use crate::kinds::at::{At, Errors, IMMUTABLE, NOT_NEGATIVE, same};
 use crate::kinds::core::again;
 use crate::kinds::diff;
 use crate::kinds::names::{self, NameRule};
+use crate::kinds::pod::warnings::{deprecated_label, for_expressions};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::Rules;
 use crate::kinds::{metadata, shown};
@@ -17,6 +18,15 @@ const PARAMETERS_LIMIT: usize = 256 * 1024;
 
 pub(in crate::kinds) static STORAGE_CLASS: Rules = Rules {
     kind: "StorageClass",
+    warnings: |class, _| {
+        let topologies = At::root(class).get("allowedTopologies").items();
+        let keys = topologies
+            .flat_map(|topology| topology.get("matchLabelExpressions").items())
+            .map(|expression| expression.get("key"));
+        keys.filter_map(|key| Some((key.path(), deprecated_label(key.text())?)))
+            .map(|(place, words)| format!("{place}: {words}"))
+            .collect()
+    },
     validate: storage_class,
     validate_update: Some(|new, old, errors| {
         again(new, false, NameRule::Subdomain, errors);
@@ -140,6 +150,16 @@ pub(in crate::kinds) static CSI_NODE: Rules = Rules {
 
 pub(in crate::kinds) static CSI_CAPACITY: Rules = Rules {
     kind: "CSIStorageCapacity",
+    warnings: |capacity, _| {
+        let topology = At::root(capacity).get("nodeTopology");
+        let mut out = for_expressions(&topology.get("matchExpressions"));
+        let labels = topology.get("matchLabels");
+        out.extend(labels.entries().filter_map(|(key, _)| {
+            let place = labels.get(key).path();
+            Some(format!("{place}: {}", deprecated_label(key)?))
+        }));
+        out
+    },
     validate: capacity,
     validate_update: Some(|new, old, errors| {
         again(new, true, NameRule::Subdomain, errors);

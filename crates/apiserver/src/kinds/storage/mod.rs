@@ -52,14 +52,9 @@ static CLAIM: Rules = Rules {
     status: true,
     prepare_create: |claim| {
         claim["status"] = json!({"phase": "Pending"});
-        agree_on_source(claim, false);
+        agree_on_source(claim, None);
     },
-    prepare_update: |new, old| {
-        let in_use = ["dataSource", "dataSourceRef"]
-            .iter()
-            .any(|name| !field(old, &["spec", name]).is_null());
-        agree_on_source(new, in_use);
-    },
+    prepare_update: |new, old| agree_on_source(new, Some(old)),
     validate: |claim, errors| claim_spec(&claim.get("spec"), errors),
     validate_update: Some(update),
     validate_status: |new, _, errors| {
@@ -88,16 +83,7 @@ static CLAIM: Rules = Rules {
                 class.path()
             ));
         }
-        for list in ["requests", "limits"] {
-            let amount = claim.dig(&["spec", "resources", list]).key("storage");
-            if amount.is_set() && !Quantity::of(amount.text()).is_whole() {
-                out.push(format!(
-                    "{}: fractional byte value {} is invalid, must be an integer",
-                    amount.path(),
-                    crate::field::quote(amount.text())
-                ));
-            }
-        }
+        out.extend(size_warnings(&claim.get("spec")));
         out
     },
     admit: |claim, old, world| {
@@ -113,6 +99,22 @@ static CLAIM: Rules = Rules {
     },
     ..Rules::namespaced("")
 };
+
+/// Sizes of claims that are no whole numbers of bytes.
+pub(super) fn size_warnings(spec: &At<'_>) -> Vec<String> {
+    ["requests", "limits"]
+        .into_iter()
+        .map(|list| spec.dig(&["resources", list]).key("storage"))
+        .filter(|amount| amount.is_set() && !Quantity::of(amount.text()).is_whole())
+        .map(|amount| {
+            format!(
+                "{}: fractional byte value {} is invalid, must be an integer",
+                amount.path(),
+                crate::field::quote(amount.text())
+            )
+        })
+        .collect()
+}
 
 fn access_modes(at: &At<'_>, errors: &mut Errors) {
     let (mut alone, mut others) = (false, false);
@@ -205,7 +207,8 @@ fn not_negative(amount: &At<'_>, errors: &mut Errors) {
     if value < Quantity(0) {
         errors.invalid(
             amount,
-            i64::try_from(value.ceil()).unwrap_or(i64::MIN),
+            // Away from zero.
+            i64::try_from(-Quantity(-value.0).ceil()).unwrap_or(i64::MIN),
             "must be a valid resource quantity",
         );
     }
@@ -213,7 +216,17 @@ fn not_negative(amount: &At<'_>, errors: &mut Errors) {
 
 /// A source is given in two ways, of which older clients know only the first. One that is in use may be refused, but is
 /// not forgotten.
-fn agree_on_source(claim: &mut Value, in_use: bool) {
+fn agree_on_source(claim: &mut Value, old: Option<&Value>) {
+    let is_used = |name: &str| old.is_some_and(|old| !field(old, &["spec", name]).is_null());
+    let in_use = is_used("dataSource") || is_used("dataSourceRef");
+    // Sources in other namespaces are off unless asked for.
+    let foreign = !text(claim, &["spec", "dataSourceRef", "namespace"]).is_empty();
+    if foreign
+        && !is_used("dataSourceRef")
+        && let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("dataSourceRef");
+    }
     let (source, reference) = (
         field(claim, &["spec", "dataSource"]).clone(),
         field(claim, &["spec", "dataSourceRef"]).clone(),

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::{VOLUME_MODES, access_modes, not_negative, protect};
+use super::{BETA_CLASS, VOLUME_MODES, access_modes, not_negative, protect};
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors, IMMUTABLE, carry, field, same, text};
 use crate::kinds::core::again;
 use crate::kinds::diff;
 use crate::kinds::names::{self, NameRule};
-use crate::kinds::pod::warnings::DEPRECATED_VOLUMES;
+use crate::kinds::pod::warnings::{DEPRECATED_VOLUMES, for_expressions};
 use crate::kinds::pod::{scheduling, volumes};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::Rules;
@@ -20,12 +20,27 @@ pub(in crate::kinds) static VOLUME: Rules = Rules {
         let since = field(volume, &["metadata", "creationTimestamp"]).clone();
         volume["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": since});
     },
-    validate: |volume, errors| spec(&volume.get("spec"), false, errors),
+    update_checks_metadata: true,
+    validate: |volume, errors| {
+        spec(&volume.get("spec"), false, errors);
+        mount_options(volume, errors);
+    },
     validate_update: Some(update),
     warnings: |volume, _| {
         let mut out = Vec::new();
+        let annotations = At::root(volume).dig(&["metadata", "annotations"]);
+        for (key, why) in DEPRECATED_ANNOTATIONS {
+            let annotation = annotations.key(key);
+            if annotation.is_set() {
+                out.push(format!("{}: {why}", annotation.path()));
+            }
+        }
         if text(volume, &["spec", "persistentVolumeReclaimPolicy"]) == "Recycle" {
             out.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
+        }
+        let required = At::root(volume).dig(&["spec", "nodeAffinity", "required"]);
+        for term in required.get("nodeSelectorTerms").items() {
+            out.extend(for_expressions(&term.get("matchExpressions")));
         }
         // Of persistent volumes, nobody warns of these two.
         let sources = DEPRECATED_VOLUMES
@@ -46,6 +61,18 @@ pub(in crate::kinds) static VOLUME: Rules = Rules {
     },
     ..Rules::cluster("")
 };
+
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
+    (
+        BETA_CLASS,
+        "deprecated since v1.8; use \"storageClassName\" attribute instead",
+    ),
+    (
+        MOUNT_OPTIONS,
+        "deprecated since v1.31; use \"mountOptions\" attribute instead",
+    ),
+];
 
 /// In the order in which Kubernetes looks at them.
 const SOURCES: &[&str] = &[
@@ -109,7 +136,12 @@ pub fn spec(spec: &At<'_>, inline: bool, errors: &mut Errors) {
         if !at.is_set() {
             continue;
         }
-        if found {
+        // Flex volumes may go with others.
+        if found && *name != "flexVolume" {
+            let at = match *name {
+                "cephfs" => at.reported_at(&spec.get("cephFS")),
+                _ => at,
+            };
             errors.forbidden(&at, "may not specify more than 1 volume type");
             continue;
         }
@@ -178,14 +210,18 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
         }
         "storageos" => {
             legacy_source(name, at, errors);
-            let secret = at.get("secretRef");
-            if secret.is_set() {
-                for part in ["name", "namespace"] {
-                    errors.non_empty(&secret.get(part));
+            for part in ["volumeName", "volumeNamespace"].map(|part| at.get(part)) {
+                if !part.is_empty() {
+                    errors.format(&part, names::label);
                 }
             }
+            whole_reference(&at.get("secretRef"), errors);
         }
-        "gcePersistentDisk" => {
+        "cinder" => {
+            legacy_source(name, at, errors);
+            whole_reference(&at.get("secretRef"), errors);
+        }
+        "gcePersistentDisk" | "awsElasticBlockStore" => {
             legacy_source(name, at, errors);
             let partition = at.get("partition");
             if !(0..=255).contains(&partition.number()) {
@@ -199,6 +235,8 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
             if namespace.is_set() && namespace.is_empty() {
                 let why = "if the endpointnamespace is set, it must be a valid namespace name";
                 errors.invalid(&namespace, "", why);
+            } else if namespace.is_set() {
+                errors.format(&namespace, names::label);
             }
         }
         "nfs" => {
@@ -227,13 +265,29 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
             ] {
                 let secret = at.get(name);
                 if secret.is_set() {
-                    for part in ["name", "namespace"] {
-                        errors.non_empty(&secret.get(part));
-                    }
+                    required_name(&secret.get("name"), names::subdomain, errors);
+                    required_name(&secret.get("namespace"), names::label, errors);
                 }
             }
         }
         _ => legacy_source(name, at, errors),
+    }
+}
+
+/// A reference to a secret, which says what and where.
+fn whole_reference(secret: &At<'_>, errors: &mut Errors) {
+    if secret.is_set() {
+        for part in ["name", "namespace"] {
+            errors.non_empty(&secret.get(part));
+        }
+    }
+}
+
+fn required_name(at: &At<'_>, rule: fn(&str) -> Vec<String>, errors: &mut Errors) {
+    if at.is_empty() {
+        errors.required(at, "");
+    } else {
+        errors.format(at, rule);
     }
 }
 
@@ -274,11 +328,8 @@ pub fn legacy_source(name: &str, at: &At<'_>, errors: &mut Errors) {
     let required = REQUIRED.iter().find(|(source, _)| *source == name);
     for field in required.map_or(&[][..], |(_, fields)| fields) {
         let at = at.get(field);
-        if (name, *field) == ("quobyte", "registry") && at.is_empty() {
-            errors.required(
-                &at,
-                "must be a host:port pair or multiple pairs separated by commas",
-            );
+        if (name, *field) == ("quobyte", "registry") {
+            registry(&at, errors);
         } else {
             errors.non_empty(&at);
         }
@@ -315,15 +366,17 @@ pub fn legacy_source(name: &str, at: &At<'_>, errors: &mut Errors) {
             }
         }
         "iscsi" => iscsi(at, errors),
-        "quobyte" => {
-            let registry = at.get("registry");
-            let is_pair = |one: &str| one.rsplit_once(':').is_some();
-            if !registry.is_empty() && !registry.text().split(',').all(is_pair) {
-                let why = "must be a host:port pair or multiple pairs separated by commas";
-                errors.invalid(&registry, registry.text(), why);
-            }
-        }
         _ => {}
+    }
+}
+
+fn registry(at: &At<'_>, errors: &mut Errors) {
+    const WANTED: &str = "must be a host:port pair or multiple pairs separated by commas";
+    let is_pair = |one: &str| one.rsplit_once(':').is_some();
+    if at.is_empty() {
+        errors.required(at, WANTED);
+    } else if !at.text().split(',').all(is_pair) {
+        errors.invalid(at, at.text(), WANTED);
     }
 }
 
@@ -350,18 +403,29 @@ fn fibre_channel(at: &At<'_>, errors: &mut Errors) {
 }
 
 fn iscsi(at: &At<'_>, errors: &mut Errors) {
+    const WANTED: &str = "must be valid format";
+    let is_name = |text: &str| {
+        ["iqn.", "eui.", "naa."]
+            .iter()
+            .any(|start| text.starts_with(start))
+    };
     let name = at.get("iqn");
-    let is_name = ["iqn.", "eui.", "naa."]
-        .iter()
-        .any(|start| name.text().starts_with(start));
-    if !name.is_empty() && !is_name {
-        errors.invalid(&name, name.text(), "must be valid format");
+    if !name.is_empty() && !is_name(name.text()) {
+        errors.invalid(&name, name.text(), WANTED);
     }
     unit_number(&at.get("lun"), errors);
     let asks = ["chapAuthDiscovery", "chapAuthSession"];
     let secret = at.get("secretRef");
     if asks.iter().any(|one| at.get(one).flag()) && !secret.is_set() {
         errors.required(&secret, "");
+    }
+    if secret.is_set() {
+        errors.non_empty(&secret.get("name"));
+    }
+    let initiator = at.get("initiatorName");
+    if initiator.is_set() && !is_name(initiator.text()) {
+        let place = at.get("initiatorname");
+        errors.invalid(&place, initiator.text(), WANTED);
     }
 }
 
@@ -371,11 +435,41 @@ fn unit_number(lun: &At<'_>, errors: &mut Errors) {
     }
 }
 
+/// Options of mounts may still be given as an annotation, but only for sources that have known it.
+fn mount_options(volume: &At<'_>, errors: &mut Errors) {
+    const KNOWN_BY: &[&str] = &[
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "iscsi",
+        "cinder",
+        "cephfs",
+        "azureFile",
+        "vsphereVolume",
+        "azureDisk",
+        "photonPersistentDisk",
+    ];
+    let spec = volume.get("spec");
+    let options = volume.dig(&["metadata", "annotations", MOUNT_OPTIONS]);
+    if options.is_set() && !KNOWN_BY.iter().any(|source| spec.get(source).is_set()) {
+        errors.forbidden(
+            &options,
+            "may not specify mount options for this volume type",
+        );
+    }
+}
+
 fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     // Kubernetes checks the whole volume twice.
-    for _ in 0..2 {
+    for round in 0..2 {
         again(new, false, NameRule::Subdomain, errors);
         spec(&new.get("spec"), false, errors);
+        if round == 0 {
+            mount_options(new, errors);
+        }
     }
     let only_source = |volume: &At<'_>| -> Value {
         let spec = volume.get("spec");

@@ -16,7 +16,7 @@ use super::at::{At, Errors, carry, field, same, text};
 use super::names::{self, NameRule};
 use super::rules::Rules;
 use super::shown;
-use super::{metadata, pod, raise_generation};
+use super::{metadata, pod, raise_generation, storage};
 
 pub(super) static KINDS: &[&Rules] = &[
     &DEPLOYMENT,
@@ -155,6 +155,16 @@ static STATEFUL_SET: Rules = Rules {
     },
     warnings: |new, old| {
         let mut out = template_warnings(new, old);
+        for claim in At::root(new).dig(&["spec", "volumeClaimTemplates"]).items() {
+            // Only updates name the whole way.
+            let place = match old {
+                None => claim.clone(),
+                Some(_) => claim.get("Spec"),
+            };
+            out.extend(storage::size_warnings(
+                &claim.get("spec").reported_at(&place),
+            ));
+        }
         if field(new, &["spec", "revisionHistoryLimit"])
             .as_i64()
             .is_some_and(|limit| limit < 0)
@@ -215,6 +225,7 @@ static DAEMON_SET: Rules = Rules {
 
 static REPLICATION_CONTROLLER: Rules = Rules {
     kind: "ReplicationController",
+    names: NameRule::SubdomainInTheEnd,
     pods: "/spec/template/spec",
     status: true,
     generation: true,
@@ -222,7 +233,11 @@ static REPLICATION_CONTROLLER: Rules = Rules {
     validate_status: |new, _, errors| replica_status(&new.get("status"), errors),
     warnings: |new, old| {
         let mut out = hostname_warnings(new, old);
-        out.extend(template_warnings(new, old));
+        if changes_spec(new, old) {
+            // On updates, the original takes the old template for the new one.
+            let template = At::root(old.unwrap_or(new)).dig(TEMPLATE);
+            out.extend(pod::for_template(&template, TEMPLATE));
+        }
         out
     },
     ..Rules::namespaced("")
@@ -430,9 +445,14 @@ pub(super) fn template_warnings_at(
     old: Option<&Value>,
     path: &[&'static str],
 ) -> Vec<String> {
-    let generation = |object: &Value| field(object, &["metadata", "generation"]).clone();
-    if old.is_some_and(|old| generation(old) == generation(new)) {
+    if !changes_spec(new, old) {
         return Vec::new();
     }
     pod::for_template(&At::root(new).dig(path), path)
+}
+
+/// Whether there is a specification that was not there before.
+pub(super) fn changes_spec(new: &Value, old: Option<&Value>) -> bool {
+    let generation = |object: &Value| field(object, &["metadata", "generation"]).clone();
+    old.is_none_or(|old| generation(old) != generation(new))
 }
