@@ -204,6 +204,8 @@ fn source(source: &At<'_>, kind: &str, errors: &mut Errors) {
                 let container = source.get("container");
                 if container.is_empty() {
                     errors.required(&container, "must specify a container");
+                } else {
+                    errors.format(&container, names::label);
                 }
             }
             self::target(&target, errors);

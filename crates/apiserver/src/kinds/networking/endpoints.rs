@@ -1,5 +1,7 @@
 //! What stands behind services.
 
+use serde_json::Value;
+
 use crate::kinds::at::{At, Errors, IMMUTABLE, same};
 use crate::kinds::core::again;
 use crate::kinds::names::{self, NameRule};
@@ -9,13 +11,17 @@ use crate::kinds::service::endpoint_address;
 
 pub(super) static ENDPOINT_SLICE: Rules = Rules {
     kind: "EndpointSlice",
-    prepare_create: |slice| slice["metadata"]["generation"] = 1.into(),
+    prepare_create: |slice| {
+        slice["metadata"]["generation"] = 1.into();
+        forget_topology(slice);
+    },
     prepare_update: |new, old| {
         let changed = ["endpoints", "ports", "addressType"]
             .iter()
             .any(|name| !same(&new[*name], &old[*name]))
             || !same(&new["metadata"]["labels"], &old["metadata"]["labels"]);
         crate::kinds::raise_generation(new, changed);
+        forget_topology(new);
     },
     warnings: |slice, _| {
         let named = slice["addressType"] == "FQDN";
@@ -38,6 +44,16 @@ pub(super) static ENDPOINT_SLICE: Rules = Rules {
     }),
     ..Rules::namespaced("discovery.k8s.io")
 };
+
+/// What older versions said about the place of an endpoint cannot be written any more.
+fn forget_topology(slice: &mut Value) {
+    let endpoints = slice["endpoints"].as_array_mut();
+    for endpoint in endpoints.into_iter().flatten() {
+        if let Some(fields) = endpoint.as_object_mut() {
+            fields.remove("deprecatedTopology");
+        }
+    }
+}
 
 pub(super) fn slice_kind_and_ports(slice: &At<'_>, errors: &mut Errors) {
     let kind = slice.get("addressType");

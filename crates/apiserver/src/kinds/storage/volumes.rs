@@ -212,7 +212,7 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
             } else {
                 volumes::no_backsteps(&at.get("path"), errors);
             }
-            if !affinity.get("required").is_set() {
+            if !affinity.is_set() {
                 errors.required(affinity, "Local volume requires node affinity");
             }
         }
@@ -227,13 +227,21 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
             ] {
                 let secret = at.get(name);
                 if secret.is_set() {
-                    for part in ["name", "namespace"] {
-                        errors.non_empty(&secret.get(part));
-                    }
+                    named(&secret.get("name"), names::subdomain, errors);
+                    named(&secret.get("namespace"), names::label, errors);
                 }
             }
         }
         _ => legacy_source(name, at, errors),
+    }
+}
+
+/// A name that has to be there, and be one.
+fn named(name: &At<'_>, rule: impl Fn(&str) -> Vec<String>, errors: &mut Errors) {
+    if name.is_empty() {
+        errors.required(name, "");
+    } else {
+        errors.format(name, rule);
     }
 }
 
