@@ -105,13 +105,12 @@ impl Kind for Custom {
 
     fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let namespaced = self.version().resource.namespaced();
-        let mut errors = metadata::validate_metadata_create(
+        let errors = metadata::validate_metadata_create(
             &object["metadata"],
             namespaced,
             NameRule::Subdomain,
         );
-        errors.extend(self.version().validate_create(&self.whole(object)));
-        errors
+        self.version().validate_create(&self.whole(object), errors)
     }
 
     fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
@@ -125,15 +124,13 @@ impl Kind for Custom {
             errors.extend(metadata::validate_metadata_create(meta, namespaced, rule));
         }
         let (new, old) = (self.whole(new), self.whole(old));
-        errors.extend(self.version().validate_update(&new, &old));
-        errors
+        self.version().validate_update(&new, &old, errors)
     }
 
     fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
+        let errors = metadata::validate_metadata_update(&new["metadata"], &old["metadata"]);
         let (new, old) = (self.whole(new), self.whole(old));
-        errors.extend(self.version().validate_status_update(&new, &old));
-        errors
+        self.version().validate_status_update(&new, &old, errors)
     }
 
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {

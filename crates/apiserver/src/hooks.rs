@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::aggregate::API_SERVICES;
-use crate::auth::{aggregated_rules, bootstrap};
+use crate::auth::{User, aggregated_rules, bootstrap, user_info};
 use crate::codec::time::show_seconds;
 use crate::custom::DEFINITIONS;
 use crate::rest::Call;
@@ -93,6 +93,10 @@ impl Server {
                 let dry_run = call.query.get("dryRun").is_some();
                 services::complete(self, object, old, dry_run)
             }
+            "certificatesigningrequests.certificates.k8s.io" if old.is_none() => {
+                name_requester(object, call.user);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -171,5 +175,19 @@ impl Server {
             self.aggregate_roles();
         }
         self.authority().policy_changed();
+    }
+}
+
+/// Who asks for a certificate is who sends the request, whatever it says.
+fn name_requester(request: &mut Value, user: &User) {
+    let asker = user_info(user);
+    let Some(spec) = request["spec"].as_object_mut() else {
+        return;
+    };
+    for field in ["username", "uid", "groups", "extra"] {
+        match asker.get(field) {
+            Some(value) => spec.insert(field.to_owned(), value.clone()),
+            None => spec.remove(field),
+        };
     }
 }

@@ -26,7 +26,7 @@ pub use aggregate::aggregated_rules;
 pub use authenticate::ignored_token_warning;
 pub use jwt::{KeyError, SigningKey};
 pub use plimsoll_ground::auth::{MASTERS, UserInfo as User};
-pub use reviews::Review;
+pub use reviews::{Review, user_info};
 pub use rules::Rule;
 
 use crate::field::quote;

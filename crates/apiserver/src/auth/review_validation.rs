@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, Path, Problem};
+use crate::kinds::names;
 
 pub(super) fn subject_access(review: &Value) -> Vec<FieldError> {
     let mut errors = Vec::from_iter(check_attributes(&review["spec"]));
@@ -181,6 +182,26 @@ fn check_selectors(spec: &Value) -> Vec<FieldError> {
                 errors.push(FieldError::required(&path.child("key"), why));
             }
             errors.extend(check_values(requirement, &path.child("values")));
+            if kind == "labelSelector" {
+                errors.extend(check_label(requirement, &path));
+            }
+        }
+    }
+    errors
+}
+
+/// Labels that cannot be are not looked for.
+fn check_label(requirement: &Value, path: &Path) -> Vec<FieldError> {
+    let key = requirement["key"].as_str().unwrap_or_default();
+    let mut errors: Vec<FieldError> = names::qualified_name(key)
+        .iter()
+        .map(|why| FieldError::invalid(&path.child("key"), key, why))
+        .collect();
+    for (index, value) in list(&requirement["values"]).iter().enumerate() {
+        let value = value.as_str().unwrap_or_default();
+        for why in names::label_value(value) {
+            let path = path.child("values").index(index);
+            errors.push(FieldError::invalid(&path, value, why));
         }
     }
     errors

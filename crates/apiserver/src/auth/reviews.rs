@@ -241,7 +241,7 @@ fn subject_of(spec: &Value) -> User {
 }
 
 /// A user as the API writes it, without what is empty.
-fn user_info(user: &User) -> Value {
+pub fn user_info(user: &User) -> Value {
     let mut info = Map::new();
     let mut tell = |field: &str, value: Value, empty: bool| {
         if !empty {

@@ -173,6 +173,14 @@ fn embedded_in(owner: &str, field: &str) -> &'static str {
     }
 }
 
+/// The type of a definition's schema, which has schemas within.
+const SCHEMA: &str = "JSONSchemaProps";
+
+/// Whether the field of a schema is a schema or something else: several of them, or yes or no.
+fn is_schema_or_other(field: &str) -> bool {
+    matches!(field, "items" | "additionalItems" | "additionalProperties")
+}
+
 struct Decoder<'t> {
     types: &'t Types,
     as_given: bool,
@@ -235,6 +243,9 @@ impl<'t> Decoder<'t> {
                     };
                     if *node == Node::Null {
                         map.remove(key.as_ref());
+                    } else if owner == SCHEMA && is_schema_or_other(key) {
+                        let value = self.schema_or_other(id, key, node, &inner);
+                        map.insert(key.to_string(), value);
                     } else {
                         let value = self.value(&field.shape, node, &inner);
                         map.insert(key.to_string(), value);
@@ -260,6 +271,30 @@ impl<'t> Decoder<'t> {
             }
         }
         Value::Object(map)
+    }
+
+    /// A schema within a schema, where something else can stand as well. Such places have a decoder of their own, to
+    /// which unknown fields are nothing to talk about.
+    fn schema_or_other(
+        &mut self,
+        id: TypeId,
+        key: &str,
+        node: &Node<'_>,
+        context: &Context<'_>,
+    ) -> Value {
+        let told = self.objections.len();
+        let value = match (key, node) {
+            (_, Node::Object(_)) => self.object(id, node, context),
+            ("items", Node::List(schemas)) if !schemas.is_empty() => schemas
+                .iter()
+                .map(|schema| self.object(id, schema, context))
+                .collect(),
+            ("items", _) => Value::Null,
+            (_, Node::Bool(allowed)) => (*allowed).into(),
+            _ => self.fail("boolean or JSON schema expected"),
+        };
+        self.objections.truncate(told);
+        value
     }
 
     fn value(&mut self, shape: &'t Shape, node: &Node<'_>, context: &Context<'_>) -> Value {

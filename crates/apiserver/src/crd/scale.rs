@@ -140,7 +140,7 @@ fn nested<'a>(object: &'a Value, path: &str, wanted: &str) -> Result<Option<&'a 
     for part in steps(path) {
         let Some(map) = value.as_object() else {
             return Err(format!(
-                "{walked} accessor error: {} is of the type {}, expected map[string]interface{{}}",
+                "{path} accessor error: {} is of the type {}, expected map[string]interface{{}}",
                 shown(value),
                 type_name(value)
             ));
@@ -165,6 +165,7 @@ fn shown(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => number.to_string().replace(".0", ""),
         other => other.to_string(),
     }
 }

@@ -25,12 +25,12 @@ fn answer(definition: &Definition, case: &Value) -> Value {
         None => {
             version.prepare_create(object);
             warnings.extend(version.warnings(object, None));
-            version.validate_create(object)
+            version.validate_create(object, Vec::new())
         }
         Some(old) => {
             let old: Value = serde_json::from_str(old).unwrap();
             version.prepare_update(object, &old);
-            version.validate_update(object, &old)
+            version.validate_update(object, &old, Vec::new())
         }
     };
     let warnings: Vec<String> = warnings

@@ -103,11 +103,18 @@ fn mismatch(out: &mut Findings, schema: &Schema, name: &str, found: &str) {
     out.add(name, text, Kind::Type(found.into()));
 }
 
+/// Up to here a float says exactly which whole number it is.
+const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
+/// Floats from here on are no 64-bit integers.
+const I64_BOUND: f64 = 9_223_372_036_854_775_808.0;
+
 fn check_type(out: &mut Findings, schema: &Schema, value: &Value, name: &str) {
     let found = type_of(value);
     let wants = |one: Type| schema.types.contains(&one);
     let has_type = schema.types.iter().any(|one| one.name() == found);
-    let whole = value.as_f64().is_some_and(|float| float.fract() == 0.0);
+    let whole = value
+        .as_f64()
+        .is_some_and(|float| float.fract() == 0.0 && float.abs() <= MAX_WHOLE);
     let number_fits = match found {
         "number" => whole && wants(Type::Integer),
         "integer" => wants(Type::Number),
@@ -167,7 +174,9 @@ fn check_number(out: &mut Findings, schema: &Schema, value: &Value, name: &str) 
         ([Type::Integer], Some((_, Format::Int32))) => {
             number.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number)
         }
-        ([Type::Integer], _) => number.fract() == 0.0,
+        ([Type::Integer], _) => {
+            value.is_i64() || (number.fract() == 0.0 && number.abs() < I64_BOUND)
+        }
         (_, Some((_, Format::Float))) => number.abs() <= f64::from(f32::MAX),
         _ => true,
     };

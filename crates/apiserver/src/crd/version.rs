@@ -89,8 +89,14 @@ impl Version {
     }
 
     /// Everything but the metadata, whose errors come before these.
-    pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        let mut errors = validate::validate(&self.schema, object, None, &Path::root());
+    pub fn validate_create(&self, object: &Value, of_metadata: Vec<FieldError>) -> Vec<FieldError> {
+        let mut errors = of_metadata;
+        errors.extend(validate::validate(
+            &self.schema,
+            object,
+            None,
+            &Path::root(),
+        ));
         if let Some(scale) = &self.scale {
             errors.extend(scale.validate_spec(object));
             errors.extend(scale.validate_status(object));
@@ -101,8 +107,19 @@ impl Version {
         errors
     }
 
-    pub fn validate_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = validate::validate(&self.schema, new, Some(old), &Path::root());
+    pub fn validate_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        of_metadata: Vec<FieldError>,
+    ) -> Vec<FieldError> {
+        let mut errors = of_metadata;
+        errors.extend(validate::validate(
+            &self.schema,
+            new,
+            Some(old),
+            &Path::root(),
+        ));
         if let Some(scale) = &self.scale {
             errors.extend(scale.validate_spec(new));
             errors.extend(scale.validate_status(new));
@@ -113,13 +130,18 @@ impl Version {
         errors
     }
 
-    pub fn validate_status_update(&self, new: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+    pub fn validate_status_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        of_metadata: Vec<FieldError>,
+    ) -> Vec<FieldError> {
+        let mut errors = of_metadata;
         if let (Some(status), Some(schema)) =
             (new.get("status"), self.schema.properties.get("status"))
         {
             let base = Path::new("status");
-            errors = validate::validate(schema, status, old.get("status"), &base);
+            errors.extend(validate::validate(schema, status, old.get("status"), &base));
         }
         if let Some(scale) = &self.scale {
             errors.extend(scale.validate_status(new));

@@ -23,8 +23,9 @@ pub fn insert(schemas: &mut Schemas, dialect: Dialect, definition: &Definition, 
         properties.insert("metadata".into(), meta);
     }
     schema["x-kubernetes-group-version-kind"] = kind(&definition.kind);
+    note_selectable(&mut schema, version);
     schemas.insert(name.clone(), schema);
-    let list = json!({
+    let mut list = json!({
         "description": format!("{} is a list of {}", definition.list_kind, definition.kind),
         "type": "object",
         "required": ["items"],
@@ -36,7 +37,20 @@ pub fn insert(schemas: &mut Schemas, dialect: Dialect, definition: &Definition, 
         },
         "x-kubernetes-group-version-kind": kind(&definition.list_kind),
     });
+    note_selectable(&mut list, version);
     schemas.insert(format!("{name}List"), list);
+}
+
+/// The fields that lists can be selected by.
+fn note_selectable(schema: &mut Value, version: &Version) {
+    if version.selectable.is_empty() {
+        return;
+    }
+    let fields = version.selectable.iter();
+    let paths: Value = fields
+        .map(|field| json!({"fieldPath": field.name}))
+        .collect();
+    schema["x-kubernetes-selectable-fields"] = paths;
 }
 
 fn referring(schemas: &mut Schemas, dialect: Dialect, name: &str) -> Value {

@@ -22,7 +22,7 @@ pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Fail
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
             format!(
-                "Request entity is too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+                "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
                 operations.len()
             ),
         ));

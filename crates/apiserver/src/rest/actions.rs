@@ -226,6 +226,9 @@ pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     if node.is_empty() {
         return Err(Failure::server_error("target.name: Required value"));
     }
+    if name.is_empty() {
+        return Err(Failure::bad_request("Name parameter required."));
+    }
     let key = format!("{}/{name}", call.path.namespace);
     let pods = Subject {
         group: "",

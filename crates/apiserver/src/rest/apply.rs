@@ -32,23 +32,23 @@ pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         warnings.extend(strict.iter().cloned());
     }
     // What the types say against the fields comes before all of this.
-    let settled = |object: Value| -> Result<Value, Failure> {
+    let settled = |object: Value, exists: bool| -> Result<Value, Failure> {
         if options.validation == FieldValidation::Strict {
             refuse_loosely_written(call, &parsed.repeated, &strict)?;
         }
-        check_identity(call, &applied)?;
+        check_identity(call, &applied, exists)?;
         Ok(object)
     };
     let key = call.key();
     if call.server.store().get(&call.served.shelf, &key).is_none() {
-        let object = |call: &Call<'_>| settled(merged(call, None, &applied)?);
+        let object = |call: &Call<'_>| settled(merged(call, None, &applied)?, false);
         return create(call, &applied, &options, object, warnings).await;
     }
     let written = change_tracked(call, &options, &mut warnings, |current, _| {
         if current.is_null() {
             return Err(call.not_found());
         }
-        settled(merged(call, Some(current), &applied)?)
+        settled(merged(call, Some(current), &applied)?, true)
     })
     .await?;
     call.written_answer(StatusCode::OK, &written.object, &warnings)
@@ -169,9 +169,10 @@ fn refuse_unknown_to_owners(call: &Call<'_>, live: &Value, object: &Value) -> Re
     )))
 }
 
-fn check_identity(call: &Call<'_>, applied: &Value) -> Result<(), Failure> {
+/// An object that is there already has a name, so what is applied to it need not say it.
+fn check_identity(call: &Call<'_>, applied: &Value, exists: bool) -> Result<(), Failure> {
     let name = meta(applied, "name");
-    if name.is_empty() && applied["metadata"].is_object() {
+    if name.is_empty() && applied["metadata"].is_object() && !exists {
         return Err(update::undeterminable(call));
     }
     if !name.is_empty() && name != call.path.name {

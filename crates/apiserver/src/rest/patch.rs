@@ -5,16 +5,16 @@ use serde_json::Value;
 
 use super::options::{FieldValidation, WriteOptions, write_options};
 use super::track::forget_what_it_is;
-use super::update::{name_mismatch, replace, undeterminable};
+use super::update::{check_name, replace, undeterminable};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::codec::decode::decode;
 use crate::codec::json::Node;
-use crate::field::quote;
+use crate::field::{FieldError, Path, quote};
 use crate::patch::{self, PatchKind, Patched};
 use crate::resource::builtin_type;
-use crate::schema::Types;
-use crate::status::Failure;
+use crate::schema::{Shape, Types};
+use crate::status::{Failure, Subject};
 
 pub const APPLY: &str = "application/apply-patch+yaml";
 
@@ -90,6 +90,7 @@ fn patched(
         whole = decoded.value;
     }
     let (types, shape) = call.served.types();
+    let shown_as = shown_as(call);
     let strict = options.validation != FieldValidation::Ignore;
     let mut patched = patch::apply(kind, types, shape, &whole, body, strict)?;
     if kind == PatchKind::Strategic && patched.object.is_object() {
@@ -100,13 +101,13 @@ fn patched(
     let decoded = call
         .served
         .normalised(&patched.object)
-        .map_err(|error| patched.refuse(types, shape, &error.to_string()))?;
+        .map_err(|error| patched.refuse(types, shown_as, &error.to_string()))?;
     let mut complaints = patched.complaints.clone();
     complaints.extend(decoded.objections);
     if !complaints.is_empty() && options.validation == FieldValidation::Strict {
         return Err(patched.refuse(
             types,
-            shape,
+            shown_as,
             &format!("strict decoding error: {}", complaints.join(", ")),
         ));
     }
@@ -118,6 +119,15 @@ fn patched(
         complaints.clear();
     }
     Ok((object, complaints))
+}
+
+/// Custom resources are maps to the server, which have no order of their own.
+fn shown_as<'c>(call: &'c Call<'_>) -> &'c Shape {
+    if call.served.is_custom() {
+        &Shape::Any
+    } else {
+        call.served.types().1
+    }
 }
 
 /// What a patch that replaces everything forgets to say about the object stays true of it.
@@ -155,13 +165,12 @@ fn check_identity(
         };
         return Err(undeterminable(call).with_warnings(warnings));
     }
-    if kind != resource.kind || version != resource.api_version() {
+    if !call.served.is_custom() && (kind != resource.kind || version != resource.api_version()) {
         let catalogue = call.server.catalogue();
         let (types, shape) = call.served.types();
         // What it calls itself it has to be, before anybody asks whether it is what it should be.
         let (group, short) = version.rsplit_once('/').unwrap_or(("", version));
         let why = builtin_type(group, short, kind)
-            .filter(|_| !call.served.is_custom())
             .and_then(|id| decode(Types::builtin(), id, &Node::of(&patched.object)).err())
             .map_or_else(
                 || catalogue.why_not(kind, version, &resource.group, &resource.kind),
@@ -169,17 +178,40 @@ fn check_identity(
             );
         return Err(patched.refuse(types, shape, &why));
     }
-    let (name, namespace) = (meta(object, "name"), meta(object, "namespace"));
+    let namespace = meta(object, "namespace");
     if resource.namespaced() && !namespace.is_empty() && namespace != call.path.namespace {
         return Err(Failure::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    if name.is_empty() {
-        return Err(undeterminable(call));
-    }
-    if name != call.path.name {
-        return Err(name_mismatch(call, name));
+    check_name(call, object)?;
+    if call.served.is_custom() {
+        check_self_description(call, object)?;
     }
     Ok(())
+}
+
+/// What a custom resource calls itself is a field like others.
+fn check_self_description(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+    let resource = &call.served.resource;
+    let mut errors = Vec::new();
+    for (field, wanted) in [
+        ("kind", resource.kind.clone()),
+        ("apiVersion", resource.api_version()),
+    ] {
+        let found = object[field].as_str().unwrap_or_default();
+        if found != wanted {
+            let detail = format!("must be {wanted}");
+            errors.push(FieldError::invalid(&Path::new(field), found, detail));
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let subject = Subject {
+        group: version.rsplit_once('/').map_or("", |(group, _)| group),
+        kind: object["kind"].as_str().unwrap_or_default(),
+    };
+    Err(Failure::invalid(subject, &call.path.name, &errors))
 }

@@ -88,14 +88,12 @@ pub fn list_with_objects(call: &Call<'_>) -> Result<(Answer, Vec<SharedStored>),
     integer(call.query, "timeoutSeconds")?;
     let token = call.query.get("continue");
     check_list_options(call, token.is_some())?;
+    let continued = token.map(open_token).transpose()?;
     let at = at(call, token.is_some())?;
     let prefix = call.served.prefix(&call.path.namespace);
     let store = call.server.store();
-    let (after, snapshot) = match token {
-        Some(token) => {
-            let (revision, after) = open_token(token)?;
-            (Some(format!("{prefix}{after}")), Some(revision))
-        }
+    let (after, snapshot) = match continued {
+        Some(Continued { after, revision }) => (Some(format!("{prefix}{after}")), revision),
         None => (
             None,
             match at {
@@ -127,13 +125,22 @@ pub fn list_with_objects(call: &Call<'_>) -> Result<(Answer, Vec<SharedStored>),
             |stored| stored.is_selected_by(&selector),
         )
         .map_err(|error| refused(error, snapshot, token.is_some()))?;
-    let next = (page.remaining > 0)
+    // Whether what follows is selected, too, is not looked at; where only one can be meant, nothing follows.
+    let more_may_follow = page.remaining > 0 && !names_one(call, &selector);
+    let next = more_may_follow
         .then(|| page.items.last())
         .flatten()
         .map(|last| seal_token(page.revision, &last.key[prefix.len()..]));
     let remaining = selector.is_empty().then_some(page.remaining as u64);
     let answer = page_answer(call, &page, next.as_deref(), remaining)?;
     Ok((answer, page.items))
+}
+
+/// Whether the selector says which one object is asked for.
+fn names_one(call: &Call<'_>, selector: &Selector) -> bool {
+    let is_placed = !call.served.resource.namespaced() || !call.path.namespace.is_empty();
+    let is_named = |term: &selector::FieldTerm| term.field == "metadata.name" && term.equal;
+    is_placed && selector.fields.iter().any(is_named)
 }
 
 fn refused(error: RevisionError, asked: Option<u64>, continued: bool) -> Failure {
@@ -222,7 +229,14 @@ fn seal_token(revision: u64, after: &str) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-fn open_token(token: &str) -> Result<(u64, String), Failure> {
+/// Where a list goes on.
+struct Continued {
+    after: String,
+    /// Of which version; `None` goes on in the present one.
+    revision: Option<u64>,
+}
+
+fn open_token(token: &str) -> Result<Continued, Failure> {
     use base64::Engine;
     let refuse = |why: String| {
         Failure::bad_request(format!(
@@ -251,15 +265,18 @@ fn open_token(token: &str) -> Result<(u64, String), Failure> {
         ));
     }
     if start.split('/').any(|part| part == "..") {
-        return Err(refuse(format!("invalid start key: {start}")));
+        return Err(refuse(start.to_owned()));
     }
-    let revision = value["rv"].as_u64().unwrap_or(0);
+    let revision = value["rv"].as_i64().unwrap_or(0);
     if revision == 0 {
         return Err(refuse(
             "incorrect encoded start resourceVersion (version meta.k8s.io/v1)".to_owned(),
         ));
     }
-    Ok((revision, start.trim_end_matches('\0').to_owned()))
+    Ok(Continued {
+        after: start.trim_end_matches('\0').to_owned(),
+        revision: u64::try_from(revision).ok(),
+    })
 }
 
 fn list_meta(page: &Page, next: Option<&str>, remaining: Option<u64>) -> Value {

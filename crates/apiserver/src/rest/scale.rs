@@ -6,9 +6,10 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::actions::{BodyKind, precondition_failed};
+use super::create::settle_namespace;
 use super::options::{FieldValidation, revision, write_options};
 use super::track::forget_what_it_is;
-use super::update::{change_tracked, name_mismatch};
+use super::update::{change_tracked, check_name};
 use super::{Call, meta};
 use crate::answer::Answer;
 use crate::codec::decode::decode;
@@ -161,7 +162,7 @@ fn answer(
     scale: &Value,
     warnings: &[String],
 ) -> Result<Answer, Failure> {
-    let resource = Arc::new(table::scale_resource());
+    let resource = Arc::new(table::scale_resource(call.served.is_custom()));
     let bytes = serde_json::to_vec(scale).unwrap_or_default().into();
     let json = call.shaper_of(&resource)?.one(&bytes);
     let mut answer = call.document_answer(code, json);
@@ -180,12 +181,10 @@ enum Wanted {
 async fn update(call: &Call<'_>, scaling: Scaling<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "UpdateOptions", false)?;
     let mut warnings = Vec::new();
-    let scale = call.decode_as(SCALE, body, &options, &mut warnings)?;
-    let name = meta(&scale, "name");
-    if name != call.path.name {
-        return Err(name_mismatch(call, name));
-    }
-    let wanted = |_: &Value| Ok(Wanted::Scale(scale.clone()));
+    let mut scale = call.decode_as(SCALE, body, &options, &mut warnings)?;
+    settle_namespace(call, &mut scale)?;
+    check_name(call, &scale)?;
+    let wanted = |_: &Value, _: &mut Vec<String>| Ok(Wanted::Scale(scale.clone()));
     write(call, scaling, options.dry_run, warnings, wanted).await
 }
 
@@ -203,7 +202,7 @@ async fn patch_scale(
     if media == super::patch::APPLY {
         let options = write_options(call.query, "PatchOptions", true)?;
         let applied = super::apply::parse_applied(body)?.node.to_value();
-        let wanted = |_: &Value| Ok(Wanted::Applied(applied.clone()));
+        let wanted = |_: &Value, _: &mut Vec<String>| Ok(Wanted::Applied(applied.clone()));
         return write(call, scaling, options.dry_run, Vec::new(), wanted).await;
     }
     let kind = PatchKind::from_media_type(media).ok_or_else(|| super::patch::unsupported(call))?;
@@ -212,16 +211,26 @@ async fn patch_scale(
     let id = scale_type()?;
     let shape = Shape::Struct(id);
     let strict = options.validation != FieldValidation::Ignore;
-    write(call, scaling, options.dry_run, Vec::new(), |current| {
+    let wanted = |current: &Value, warnings: &mut Vec<String>| {
         let mut whole = current.clone();
         whole["kind"] = "Scale".into();
         whole["apiVersion"] = "autoscaling/v1".into();
         let patched = patch::apply(kind, types, &shape, &whole, body, strict)?;
         let decoded = decode(types, id, &Node::of(&patched.object))
             .map_err(|error| patched.refuse(types, &shape, &error.to_string()))?;
+        let mut complaints = patched.complaints.clone();
+        complaints.extend(decoded.objections);
+        match options.validation {
+            FieldValidation::Strict if !complaints.is_empty() => {
+                let why = format!("strict decoding error: {}", complaints.join(", "));
+                return Err(patched.refuse(types, &shape, &why));
+            }
+            FieldValidation::Warn => warnings.extend(complaints),
+            FieldValidation::Strict | FieldValidation::Ignore => {}
+        }
         Ok(Wanted::Scale(decoded.value))
-    })
-    .await
+    };
+    write(call, scaling, options.dry_run, Vec::new(), wanted).await
 }
 
 fn scale_type() -> Result<TypeId, Failure> {
@@ -235,19 +244,20 @@ async fn write(
     scaling: Scaling<'_>,
     dry_run: bool,
     mut warnings: Vec<String>,
-    change: impl Fn(&Value) -> Result<Wanted, Failure>,
+    change: impl Fn(&Value, &mut Vec<String>) -> Result<Wanted, Failure>,
 ) -> Result<Answer, Failure> {
     let options = super::options::WriteOptions {
         dry_run,
         validation: FieldValidation::Ignore,
     };
-    let written = change_tracked(call, &options, &mut warnings, |object, _| {
+    let written = change_tracked(call, &options, &mut warnings, |object, warnings| {
         if object.is_null() {
             return Err(call.not_found());
         }
         let present = scaling.to_change(object)?;
         let entries = object["metadata"]["managedFields"].clone();
-        let (wanted, entries) = tracked(call, scaling, &entries, &present, change(&present)?)?;
+        let wanted = change(&present, warnings)?;
+        let (wanted, entries) = tracked(call, scaling, &entries, &present, wanted)?;
         check(call, scaling, object, &wanted)?;
         let mut new = scaling.apply(object, &wanted)?;
         if let Some(meta) = new["metadata"].as_object_mut() {

@@ -132,12 +132,14 @@ fn wrong_number(resource: &Resource, asked_for: &str, list: bool) -> Failure {
     } else {
         ("not a list", resource.kind.clone())
     };
+    refuse_number(asked_for, which, &format!("{package}.{kind}"))
+}
+
+fn refuse_number(asked_for: &str, which: &str, go_type: &str) -> Failure {
     Failure::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
-        format!(
-            "you requested {asked_for}, but the requested object is {which} (*{package}.{kind})"
-        ),
+        format!("you requested {asked_for}, but the requested object is {which} (*{go_type})"),
     )
 }
 
@@ -177,16 +179,23 @@ impl Call<'_> {
 
     /// Refuses a list to a client that wants one object's metadata.
     pub fn check_list_form(&self) -> Result<(), Failure> {
-        if self.format.transform == Transform::Partial && !self.served.is_custom() {
-            let resource = &self.served.resource;
-            return Err(wrong_number(resource, "PartialObjectMetadata", true));
+        const ASKED_FOR: &str = "PartialObjectMetadata";
+        if self.format.transform != Transform::Partial {
+            return Ok(());
         }
-        Ok(())
+        if self.served.is_custom() {
+            let go_type = "unstructured.UnstructuredList";
+            return Err(refuse_number(ASKED_FOR, "a list", go_type));
+        }
+        Err(wrong_number(&self.served.resource, ASKED_FOR, true))
     }
 
     /// An object, in the form that the client asked for.
     pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Result<Answer, Failure> {
-        if self.format.transform == Transform::PartialList && !self.served.is_custom() {
+        if self.format.transform == Transform::PartialList {
+            if self.served.is_custom() {
+                return Err(Failure::server_error("content is not a list"));
+            }
             let resource = &self.served.resource;
             return Err(wrong_number(resource, "PartialObjectMetadataList", false));
         }

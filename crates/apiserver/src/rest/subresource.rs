@@ -8,14 +8,18 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let resource = &call.served.resource;
     let sub = resource
         .subresource(&call.path.subresource)
-        .ok_or_else(|| match call.path.subresource.as_str() {
-            "status" | "scale" if call.served.is_custom() => call.not_found(),
-            _ => Failure::no_such_resource(),
+        .ok_or_else(|| {
+            if call.served.is_custom() {
+                call.not_found()
+            } else {
+                Failure::no_such_resource()
+            }
         })?;
     if !sub.2.iter().any(|verb| verb == call.info.verb) {
         return Err(Failure::method_not_supported());
     }
-    if !call.path.rest.is_empty() && sub.0 != "proxy" {
+    // Who serves custom resources does not look at what is behind.
+    if !call.path.rest.is_empty() && sub.0 != "proxy" && !call.served.is_custom() {
         return Err(Failure::no_such_resource());
     }
     match (call.path.subresource.as_str(), call.info.verb) {

@@ -22,13 +22,7 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let mut warnings = decoded.warnings;
     let mut object = decoded.object;
     settle_namespace(call, &mut object)?;
-    let name = meta(&object, "name");
-    if name.is_empty() {
-        return Err(undeterminable(call));
-    }
-    if name != call.path.name {
-        return Err(name_mismatch(call, name));
-    }
+    check_name(call, &object)?;
     let written = replace(call, &options, &mut warnings, |current, _| {
         let mut object = object.clone();
         if current.is_null() {
@@ -56,6 +50,18 @@ pub fn undeterminable(call: &Call<'_>) -> Failure {
         "the name of the object ({} based on URL) was undeterminable: name must be provided",
         call.path.name
     ))
+}
+
+/// The object has to be called what the path calls it.
+pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+    let name = meta(object, "name");
+    if name.is_empty() {
+        return Err(undeterminable(call));
+    }
+    if name != call.path.name {
+        return Err(name_mismatch(call, name));
+    }
+    Ok(())
 }
 
 pub fn name_mismatch(call: &Call<'_>, name: &str) -> Failure {

@@ -140,8 +140,29 @@ struct Shelf {
 pub struct Page {
     pub revision: u64,
     pub items: Vec<Arc<Stored>>,
-    /// How many more there are behind the page.
+    /// How many more there are behind the page, wanted or not.
     pub remaining: usize,
+}
+
+impl Page {
+    fn of<'a>(
+        revision: u64,
+        mut found: impl Iterator<Item = &'a Arc<Stored>>,
+        limit: usize,
+        wanted: impl Fn(&Stored) -> bool,
+    ) -> Self {
+        let items = found
+            .by_ref()
+            .filter(|stored| wanted(stored))
+            .take(limit)
+            .cloned()
+            .collect();
+        Self {
+            revision,
+            items,
+            remaining: found.count(),
+        }
+    }
 }
 
 impl Store {
@@ -313,45 +334,27 @@ impl Store {
             .range::<str, _>((start, Bound::Unbounded))
             .map(|(_, stored)| stored)
             .take_while(|stored| stored.key.starts_with(prefix));
-        let mut items: Vec<Arc<Stored>>;
-        if at == current || shelf.log.back().is_none_or(|last| last.revision <= at) {
-            if at < shelf.forgotten {
-                return Err(RevisionError::Expired {
-                    oldest: shelf.forgotten,
-                });
-            }
-            items = now.filter(|stored| wanted(stored)).cloned().collect();
-        } else {
-            if at < shelf.forgotten {
-                return Err(RevisionError::Expired {
-                    oldest: shelf.forgotten,
-                });
-            }
-            let mut past: BTreeMap<&str, &Arc<Stored>> =
-                now.map(|stored| (stored.key.as_ref(), stored)).collect();
-            for event in shelf.log.iter().rev().take_while(|e| e.revision > at) {
-                let key = event.object.key.as_ref();
-                if !key.starts_with(prefix) || after.is_some_and(|after| key <= after) {
-                    continue;
-                }
-                match &event.before {
-                    Some(before) => past.insert(key, before),
-                    None => past.remove(key),
-                };
-            }
-            items = past
-                .into_values()
-                .filter(|stored| wanted(stored))
-                .cloned()
-                .collect();
+        if at < shelf.forgotten {
+            return Err(RevisionError::Expired {
+                oldest: shelf.forgotten,
+            });
         }
-        let remaining = items.len().saturating_sub(limit);
-        items.truncate(limit);
-        Ok(Page {
-            revision: at,
-            items,
-            remaining,
-        })
+        if at == current || shelf.log.back().is_none_or(|last| last.revision <= at) {
+            return Ok(Page::of(at, now, limit, wanted));
+        }
+        let mut past: BTreeMap<&str, &Arc<Stored>> =
+            now.map(|stored| (stored.key.as_ref(), stored)).collect();
+        for event in shelf.log.iter().rev().take_while(|e| e.revision > at) {
+            let key = event.object.key.as_ref();
+            if !key.starts_with(prefix) || after.is_some_and(|after| key <= after) {
+                continue;
+            }
+            match &event.before {
+                Some(before) => past.insert(key, before),
+                None => past.remove(key),
+            };
+        }
+        Ok(Page::of(at, past.into_values(), limit, wanted))
     }
 
     /// Everything that changes on a shelf after `from`. `None`: from now on, with what is there now.

@@ -215,8 +215,13 @@ fn scale(view: View<'_>) -> Vec<Value> {
     ]
 }
 
-/// What the `scale` subresource of anything is shown as.
-pub fn scale_resource() -> Resource {
+/// What the `scale` subresource of anything is shown as; those of custom resources name their columns' forms.
+pub fn scale_resource(custom: bool) -> Resource {
+    let (name_form, age_type) = if custom {
+        ("name", "date")
+    } else {
+        ("", "string")
+    };
     let column = |name: &str, kind: &str, format: &str| {
         Column(name.into(), kind.into(), format.into(), 0, None)
     };
@@ -232,10 +237,10 @@ pub fn scale_resource() -> Resource {
         verbs: Vec::new(),
         subresources: Vec::new(),
         columns: vec![
-            column("Name", "string", ""),
+            column("Name", "string", name_form),
             column("Desired", "integer", ""),
             column("Available", "integer", ""),
-            column("Age", "string", ""),
+            column("Age", age_type, ""),
         ],
         storage_version: None,
     }

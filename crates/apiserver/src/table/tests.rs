@@ -51,7 +51,7 @@ fn every_column_has_a_description() {
 #[test]
 fn cells_of_custom_resources() {
     let path = |name: &str, kind: &str| serde_json::json!({"name": name, "type": kind, "jsonPath": format!(".spec.{name}")});
-    let mut resource = scale_resource();
+    let mut resource = scale_resource(false);
     resource.columns = custom_columns(&[
         path("a", "string"),
         path("b", "integer"),

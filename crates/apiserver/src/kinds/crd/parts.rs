@@ -159,6 +159,14 @@ pub(super) fn conversion(conversion: &At<'_>, errors: &mut Errors) {
 
 /// Fields that lists can be selected by have to be there, as plain values.
 pub fn selectable(fields: &At<'_>, schema: &Value, errors: &mut Errors) {
+    if !fields.is_empty() && schema.is_null() {
+        errors.invalid(
+            fields,
+            "",
+            "may only be set when validations.schema is included",
+        );
+        return;
+    }
     let mut seen = Vec::new();
     for field in fields.items() {
         let path = field.get("jsonPath");
@@ -166,25 +174,47 @@ pub fn selectable(fields: &At<'_>, schema: &Value, errors: &mut Errors) {
             errors.required(&path, "");
             continue;
         }
-        if let Some(first) = path.text().chars().next().filter(|first| *first != '.') {
-            let detail = format!("is an invalid path: expected [ or . but got: {first}");
-            errors.invalid(&path, path.text(), detail);
-            continue;
+        match field_at(schema, path.text()) {
+            Err(why) => {
+                let detail = format!("is an invalid path: {why}");
+                errors.invalid(&path, path.text(), detail);
+                continue;
+            }
+            Ok(kind) if !["boolean", "integer", "string"].contains(&kind) => {
+                let detail = "must point to a field of type string, boolean or integer. Enum string fields and \
+                              strings with formats are allowed.";
+                errors.invalid(&path, path.text(), detail);
+                continue;
+            }
+            Ok(_) => {}
         }
         if seen.contains(&path.text()) {
             errors.duplicate(&path, path.text());
-            continue;
         }
         seen.push(path.text());
-        let mut found = schema;
-        for name in path.text().trim_start_matches('.').split('.') {
-            found = &found["properties"][name];
-        }
-        if !["boolean", "integer", "string"].contains(&found["type"].as_str().unwrap_or_default()) {
-            let detail = "is an invalid path: does not refer to a valid field";
-            errors.invalid(&path, path.text(), detail);
-        }
     }
+}
+
+/// The type of the field that a path like `.a.b` leads to.
+fn field_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, String> {
+    let Some(names) = path.strip_prefix('.') else {
+        let first = path.split(['.', '[']).next().unwrap_or_default();
+        return Err(format!("expected [ or . but got: {first}"));
+    };
+    if names.contains('[') {
+        return Err("array notation is not allowed".to_owned());
+    }
+    if names.is_empty() || names.ends_with('.') {
+        return Err("unexpected end of JSON path".to_owned());
+    }
+    let mut found = schema;
+    for name in names.split('.') {
+        found = &found["properties"][name];
+    }
+    if found.is_null() {
+        return Err("does not refer to a valid field".to_owned());
+    }
+    Ok(found["type"].as_str().unwrap_or_default())
 }
 
 /// Formats that schemas name and nobody will check, each once.

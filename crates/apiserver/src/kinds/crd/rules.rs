@@ -1,5 +1,7 @@
 //! `x-kubernetes-validations` of a definition: whether they can be rules at all.
 
+use std::collections::BTreeMap;
+
 use plimsoll_expressions::Type;
 use serde_json::Value;
 
@@ -7,57 +9,14 @@ use crate::expressions;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::diff;
 
-/// Rules have to make sense to a compiler that knows the types of the schema.
-pub fn check(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut Errors) {
-    let own = crate::crd::declared(schema.value, root).unwrap_or(Type::Dyn);
+/// What can be said about rules without understanding them.
+pub fn check_form(schema: &At<'_>, errors: &mut Errors) {
     for rule in schema.get("x-kubernetes-validations").items() {
-        let optional_old = rule.get("optionalOldSelf");
-        let variables = crate::crd::variables(own.clone(), optional_old.flag());
-        let shown = || diff::compact("ValidationRule", rule.value);
         let source = rule.get("rule");
-        words(&rule, errors);
         if source.text().trim().is_empty() {
             errors.required(&source, "rule is not specified");
-        } else {
-            match expressions::compile_with(source.text(), &variables) {
-                Ok(compiled) if compiled.kind == Type::Bool || compiled.kind.is_dyn() => {
-                    let about_change = compiled.uses("oldSelf");
-                    if let Some(list) = loose.filter(|_| about_change) {
-                        let detail = format!(
-                            "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
-                            list.path()
-                        );
-                        errors.invalid(&source, source.text(), detail);
-                    } else if optional_old.is_set() && !about_change {
-                        let detail = "may not be set if oldSelf is not used in rule";
-                        errors.invalid(&optional_old, optional_old.flag(), detail);
-                    }
-                }
-                Ok(_) => {
-                    let detail = "cel expression must evaluate to a bool";
-                    errors.invalid_shown(&source, &shown(), detail);
-                }
-                Err(words) => errors.invalid_shown(&source, &shown(), words),
-            }
         }
-        let message = rule.get("messageExpression");
-        if !message.is_empty() && !message.text().trim().is_empty() {
-            match expressions::compile_with(message.text(), &variables) {
-                Ok(compiled) if compiled.kind == Type::String || compiled.kind.is_dyn() => {}
-                Ok(_) => {
-                    let detail = "messageExpression must evaluate to a string";
-                    errors.invalid_shown(&message, &shown(), detail);
-                }
-                Err(words) => {
-                    let detail = format!("messageExpression {words}");
-                    errors.invalid_shown(&message, &shown(), detail);
-                }
-            }
-        }
-        if !is_field_of(schema.value, rule.get("fieldPath").text()) {
-            let path = rule.get("fieldPath");
-            errors.invalid(&path, path.text(), "must be a valid path");
-        }
+        words(&rule, errors);
         errors.optional_choice(
             &rule.get("reason"),
             &[
@@ -67,7 +26,65 @@ pub fn check(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut E
                 "FieldValueRequired",
             ],
         );
+        let path = rule.get("fieldPath");
+        if !is_field_of(schema.value, path.text()) {
+            errors.invalid(&path, path.text(), "must be a valid path");
+        }
     }
+}
+
+/// Rules have to make sense to a compiler that knows the types of the schema.
+pub fn compile(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut Errors) {
+    let own = crate::crd::declared(schema.value, root).unwrap_or(Type::Dyn);
+    for rule in schema.get("x-kubernetes-validations").items() {
+        let optional_old = rule.get("optionalOldSelf");
+        let variables = crate::crd::variables(own.clone(), optional_old.flag());
+        let about_change = compile_one(&rule, &variables, errors);
+        if let Some(list) = loose.filter(|_| about_change) {
+            let source = rule.get("rule");
+            let detail = format!(
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
+                list.path()
+            );
+            errors.invalid(&source, source.text(), detail);
+        } else if optional_old.is_set() && !about_change {
+            let detail = "may not be set if oldSelf is not used in rule";
+            errors.invalid(&optional_old, optional_old.flag(), detail);
+        }
+    }
+}
+
+/// Whether the rule is about what an object was before.
+fn compile_one(rule: &At<'_>, variables: &BTreeMap<&str, Type>, errors: &mut Errors) -> bool {
+    let shown = || diff::compact("ValidationRule", rule.value);
+    let source = rule.get("rule");
+    let compiled = match expressions::compile_with(source.text(), variables) {
+        Ok(compiled) if compiled.kind == Type::Bool || compiled.kind.is_dyn() => compiled,
+        Ok(_) => {
+            let detail = "cel expression must evaluate to a bool";
+            errors.invalid_shown(&source, &shown(), detail);
+            return false;
+        }
+        Err(words) => {
+            errors.invalid_shown(&source, &shown(), words);
+            return false;
+        }
+    };
+    let message = rule.get("messageExpression");
+    if !message.is_empty() {
+        match expressions::compile_with(message.text(), variables) {
+            Ok(compiled) if compiled.kind == Type::String || compiled.kind.is_dyn() => {}
+            Ok(_) => {
+                let detail = "messageExpression must evaluate to a string";
+                errors.invalid_shown(&message, &shown(), detail);
+            }
+            Err(words) => {
+                let detail = format!("messageExpression {words}");
+                errors.invalid_shown(&message, &shown(), detail);
+            }
+        }
+    }
+    compiled.uses("oldSelf")
 }
 
 /// What a rule says when it is broken.
@@ -90,7 +107,7 @@ fn words(rule: &At<'_>, errors: &mut Errors) {
 
 /// Whether a path like `.a['b'].c` names a field that the schema has; nothing at all will do, too.
 fn is_field_of(schema: &Value, path: &str) -> bool {
-    let (mut rest, mut schema) = (path.trim(), schema);
+    let (mut rest, mut schema) = (path, schema);
     while !rest.is_empty() {
         let name;
         (name, rest) = match (rest.strip_prefix("['"), rest.strip_prefix('.')) {
@@ -119,7 +136,10 @@ mod tests {
 
     fn complaints(schema: &Value) -> Vec<String> {
         let mut errors = Errors::default();
-        check(&At::root(schema), false, None, &mut errors);
+        check_form(&At::root(schema), &mut errors);
+        if errors.is_empty() {
+            compile(&At::root(schema), false, None, &mut errors);
+        }
         errors.0.iter().map(ToString::to_string).collect()
     }
 

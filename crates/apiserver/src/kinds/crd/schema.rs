@@ -79,17 +79,35 @@ pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
     let mut structural = Errors::default();
     invariants(&schema, Level::Root, &mut structural);
     structural.0.sort_by_key(ToString::to_string);
+    let said_before = errors.0.len();
     if structural.0.is_empty() {
         defaults(&schema, errors);
+        let of_metadata = schema.get("properties").key("metadata").get("default");
+        if of_metadata.is_set() {
+            errors.forbidden(&of_metadata, "must not be set in top-level metadata");
+        }
     }
-    let mut others = Errors::default();
-    standard(&schema, Level::Root, None, &mut others);
+    let mut found = Found {
+        is_sound: structural.0.is_empty() && errors.0.len() == said_before,
+        ..Found::default()
+    };
+    standard(&schema, Level::Root, None, &mut found);
     // With what cannot be said in a structural schema at all, nothing is said about its structure.
     let unreadable = |error: &FieldError| error.to_string().ends_with(" is not supported");
-    if !others.0.iter().any(unreadable) {
+    if !found.schema.0.iter().any(unreadable) {
         errors.0.append(&mut structural.0);
     }
-    errors.0.append(&mut others.0);
+    errors.0.append(&mut found.schema.0);
+    errors.0.append(&mut found.rules.0);
+}
+
+/// What is wrong with a schema by itself, and with the rules in it.
+#[derive(Default)]
+struct Found {
+    /// Whether nothing was wrong before.
+    is_sound: bool,
+    schema: Errors,
+    rules: Errors,
 }
 
 /// A default has to be what the schema allows.
@@ -155,6 +173,11 @@ fn invariants(schema: &At<'_>, level: Level, errors: &mut Errors) {
         }
     }
     value_validation(schema, errors);
+    if level == Level::Root {
+        for alternative in alternatives(schema) {
+            complete(schema, &alternative, errors);
+        }
+    }
     if embedded.flag() && kind.text() != "object" {
         let detail = "must be object if x-kubernetes-embedded-resource is true";
         if kind.is_empty() {
@@ -237,6 +260,36 @@ fn value_validation(schema: &At<'_>, errors: &mut Errors) {
     nested(&schema.get("not"), errors);
 }
 
+fn alternatives<'v>(schema: &At<'v>) -> Vec<At<'v>> {
+    let lists = ["allOf", "anyOf", "oneOf"].map(|name| schema.get(name));
+    let mut all: Vec<At<'v>> = lists.iter().flat_map(At::items).collect();
+    all.push(schema.get("not"));
+    all.retain(At::is_set);
+    all
+}
+
+/// What an alternative of the root restricts, the schema itself has to have; nobody looks at those further down.
+fn complete(schema: &At<'_>, alternative: &At<'_>, errors: &mut Errors) {
+    let mut restricted: Vec<(At<'_>, At<'_>)> = Vec::new();
+    for (name, property) in alternative.get("properties").entries() {
+        restricted.push((schema.get("properties").key(name), property));
+    }
+    if alternative.get("items").is_set() {
+        restricted.push((schema.get("items"), alternative.get("items")));
+    }
+    for (own, restriction) in restricted {
+        if own.is_set() {
+            complete(&own, &restriction, errors);
+        } else {
+            let detail = format!("because it is defined in {}", restriction.path());
+            errors.required(&own, &detail);
+        }
+    }
+    for further in alternatives(alternative) {
+        complete(schema, &further, errors);
+    }
+}
+
 /// Alternatives may only restrict values, not say what they are.
 fn nested(schema: &At<'_>, errors: &mut Errors) {
     if !schema.is_set() {
@@ -276,10 +329,11 @@ fn nested(schema: &At<'_>, errors: &mut Errors) {
 
 /// What no schema may say, structural or not.
 /// `loose`: the list or map whose elements nobody can tell from one version of an object to the next.
-fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, errors: &mut Errors) {
+fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, found: &mut Found) {
     if !schema.value.is_object() {
         return;
     }
+    let errors = &mut found.schema;
     let kind = schema.get("type");
     if !kind.is_empty() && !TYPES.contains(&kind.text()) {
         errors.not_supported(&kind, TYPES);
@@ -328,20 +382,24 @@ fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, errors: &mut 
                 "additionalProperties and properties are mutual exclusive",
             );
         }
-        standard(&additional, Level::Field, below, errors);
+        standard(&additional, Level::Field, below, found);
     }
     for (_, property) in schema.get("properties").entries() {
-        standard(&property, Level::Field, below, errors);
+        standard(&property, Level::Field, below, found);
     }
-    standard(&schema.get("not"), Level::Field, below, errors);
+    standard(&schema.get("not"), Level::Field, below, found);
     for list in ["allOf", "oneOf", "anyOf"] {
         for one in schema.get(list).items() {
-            standard(&one, Level::Field, below, errors);
+            standard(&one, Level::Field, below, found);
         }
     }
-    standard(&items, Level::Item, below, errors);
-    extensions(schema, errors);
-    rules::check(schema, level == Level::Root, loose, errors);
+    standard(&items, Level::Item, below, found);
+    extensions(schema, &mut found.schema);
+    rules::check_form(schema, &mut found.schema);
+    // What a compiler says about a schema that is not sound helps nobody.
+    if found.is_sound && found.schema.is_empty() {
+        rules::compile(schema, level == Level::Root, loose, &mut found.rules);
+    }
 }
 
 fn extensions(schema: &At<'_>, errors: &mut Errors) {
@@ -384,6 +442,13 @@ fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
         errors.required(list, detail);
     } else if !keys.is_empty() && list.text() != "map" {
         errors.invalid(list, list.text(), detail);
+    }
+    if ["set", "map"].contains(&list.text()) && items.get("nullable").flag() {
+        let detail = format!(
+            "cannot be nullable when x-kubernetes-list-type is {}",
+            list.text()
+        );
+        errors.forbidden(&items.get("nullable"), detail);
     }
     if list.text() == "set" {
         // Elements of a set are compared as wholes.

@@ -250,7 +250,7 @@ fn source(name: &str, at: &At<'_>, affinity: &At<'_>, errors: &mut Errors) {
             } else {
                 volumes::no_backsteps(&at.get("path"), errors);
             }
-            if !affinity.get("required").is_set() {
+            if !affinity.is_set() {
                 errors.required(affinity, "Local volume requires node affinity");
             }
         }
