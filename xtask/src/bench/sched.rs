@@ -57,10 +57,10 @@ pub fn run(options: &Options) -> Result<()> {
         "--package",
         "plimsoll-sched",
         "--example",
-        "bench",
+        "throughput",
     ]);
     workspace::run(&mut build)?;
-    let bench = workspace::target()?.join("release/examples/bench");
+    let bench = workspace::target()?.join("release/examples/throughput");
     for workload in WORKLOADS {
         if !options.only.is_empty() && !options.only.iter().any(|name| name == workload) {
             continue;

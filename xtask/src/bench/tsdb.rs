@@ -18,7 +18,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut cargo = workspace::cargo()?;
     cargo
         .args(["run", "--quiet", "--release", "--package", "plimsoll-tsdb"])
-        .args(["--example", "bench", "--"])
+        .args(["--example", "half_day", "--"])
         .args([options.series.to_string(), options.hours.to_string()]);
     workspace::run(&mut cargo).context("measure the store")
 }
