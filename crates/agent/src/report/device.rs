@@ -166,21 +166,27 @@ fn xpus(xpus: &[Xpu], now: Timestamp) -> Vec<Value> {
             device["topology"] = place;
         }
         if let Some(status) = &xpu.status {
-            let or = |text: &str, otherwise: &str| match text {
-                "" => otherwise.to_owned(),
-                text => text.to_owned(),
+            let message = match status.err_message.as_str() {
+                "" => "device is unhealthy",
+                text => text,
             };
-            let fault = (!status.healthy).then(|| {
-                (
-                    or(&status.err_code, "Unknown"),
-                    or(&status.err_message, "device is unhealthy"),
-                )
-            });
+            let fault = (!status.healthy).then(|| (reason(&status.err_code), message.to_owned()));
             device["conditions"] = json!([condition(fault, now)]);
         }
         device
     });
     devices.collect()
+}
+
+/// A code as conditions can have it: one that begins with a digit, say, would have the whole object refused.
+fn reason(code: &str) -> String {
+    let fits = |one: &char| one.is_ascii_alphanumeric() || matches!(one, '_' | ',' | ':');
+    let code: String = code.chars().filter(fits).collect();
+    match code.trim_end_matches([',', ':']) {
+        "" => "Unknown".to_owned(),
+        code if code.starts_with(|one: char| one.is_ascii_alphabetic()) => code.to_owned(),
+        code => format!("Code{code}"),
+    }
 }
 
 fn rdma(card: &RdmaCard) -> Value {
@@ -274,6 +280,19 @@ mod tests {
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn codes_that_are_no_reasons() {
+        for (code, expected) in [
+            ("", "Unknown"),
+            ("Xid79", "Xid79"),
+            ("0x80f78008", "Code0x80f78008"),
+            ("E-42:", "E42"),
+            ("::", "Unknown"),
+        ] {
+            assert_eq!(reason(code), expected);
+        }
     }
 
     #[test]

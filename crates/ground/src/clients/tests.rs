@@ -220,6 +220,19 @@ async fn failures_on_the_way_are_explained() {
     assert!(text.contains("is this the right cluster?"), "{text}");
 }
 
+#[tokio::test]
+async fn where_certificates_are_not_checked_no_authorities_are_asked_for() {
+    for (url, unchecked) in [("https://127.0.0.1:1", true), ("http://127.0.0.1:1", false)] {
+        let mut given = kube::Config::new(url.parse().unwrap());
+        given.accept_invalid_certs = unchecked;
+        let clients = Config::new(Source::Given(Box::new(given)));
+        let clients = clients.build().await.unwrap();
+        // Without a word about them they would be the system's.
+        let authorities = clients.config().root_cert.clone();
+        assert_eq!(authorities, Some(Vec::new()), "{url}");
+    }
+}
+
 #[test]
 fn refusals_are_explained() {
     let status = |code| {
