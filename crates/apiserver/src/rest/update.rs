@@ -21,13 +21,8 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
     let mut object = decoded.object;
-    settle_namespace(call, &mut object)?;
-    let name = meta(&object, "name");
-    if name.is_empty() {
-        return Err(undeterminable(call));
-    }
-    if name != call.path.name {
-        return Err(name_mismatch(call, name));
+    if let Err(refused) = is_meant(call, &mut object) {
+        return Err(refused.with_warnings(warnings));
     }
     let written = replace(call, &options, &mut warnings, |current, _| {
         let mut object = object.clone();
@@ -48,6 +43,16 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         StatusCode::OK
     };
     call.written_answer(code, &written.object, &warnings)
+}
+
+/// Whether the body is of the object that the path names.
+fn is_meant(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+    settle_namespace(call, object)?;
+    match meta(object, "name") {
+        "" => Err(undeterminable(call)),
+        name if name != call.path.name => Err(name_mismatch(call, name)),
+        _ => Ok(()),
+    }
 }
 
 /// The object does not say what it is called.
