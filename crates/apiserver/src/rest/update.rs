@@ -212,6 +212,7 @@ fn finish_change(
         keep_all_but_status(call, new, old);
         call.keep_metadata(new, old);
         kind.prepare_status_update(new, old);
+        note_phase(call, new, old);
         return fail_if_any(call, &kind.validate_status_update(new, old));
     }
     match call.path.subresource.as_str() {
@@ -251,6 +252,19 @@ fn finish_change(
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));
     Ok(())
+}
+
+/// Since when a persistent volume has been in its phase, unless whoever changes it says so.
+fn note_phase(call: &Call<'_>, new: &mut Value, old: &Value) {
+    const SINCE: &str = "lastPhaseTransitionTime";
+    let (now, then) = (&new["status"], &old["status"]);
+    let is_told = !now[SINCE].is_null() && now[SINCE] != then[SINCE];
+    if call.served.shelf.as_ref() == "persistentvolumes"
+        && now["phase"] != then["phase"]
+        && !is_told
+    {
+        new["status"][SINCE] = crate::codec::time::show_seconds(call.now).into();
+    }
 }
 
 /// A pod grows only as far as its node can bear alone.
