@@ -17,6 +17,19 @@ const OPENAPI_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.
 /// Go cannot read its own name for it in an answer.
 const OPENAPI_PROTOBUF_ANSWER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
+const KEY_SET: &str = "application/jwk-set+json";
+
+/// Whether a media type is among those that the client wants, which are all if it does not say.
+fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let Some(wanted) = headers.get(header::ACCEPT) else {
+        return true;
+    };
+    let wanted = wanted.to_str().unwrap_or_default().split(',');
+    wanted
+        .filter_map(|one| one.split(';').next())
+        .any(|one| ["*/*", media].contains(&one.trim()))
+}
+
 pub fn page_not_found() -> Answer {
     answer::text(StatusCode::NOT_FOUND, PAGE_NOT_FOUND)
 }
@@ -42,7 +55,7 @@ impl Server {
             ["healthz" | "livez" | "readyz", ..] => return self.health(&parts, query),
             ["api" | "apis", ..] | ["version"] | [] => {}
             [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => {
-                return self.openid(&parts);
+                return self.openid(&parts, headers);
             }
             ["openapi", ..] => return self.openapi_path(&parts, headers),
             ["metrics"] => return answer::text(StatusCode::OK, self.metrics()),
@@ -133,7 +146,7 @@ impl Server {
         response
     }
 
-    fn openid(&self, parts: &[&str]) -> Answer {
+    fn openid(&self, parts: &[&str], headers: &HeaderMap) -> Answer {
         let (media, document) = match parts {
             [".well-known", ..] => (
                 "application/json",
@@ -145,7 +158,16 @@ impl Server {
                     "id_token_signing_alg_values_supported": ["ES256"],
                 }),
             ),
-            _ => ("application/jwk-set+json", self.authority().public_keys()),
+            _ if !accepts(headers, KEY_SET) => {
+                let refused = Failure::new(
+                    StatusCode::NOT_ACCEPTABLE,
+                    "NotAcceptable",
+                    format!("406: Not Acceptable\n\nAvailable representations: {KEY_SET}"),
+                );
+                let refused = refused.with_details(serde_json::Map::new());
+                return answer::failure(&refused, &Format::JSON);
+            }
+            _ => (KEY_SET, self.authority().public_keys()),
         };
         answer::answer(StatusCode::OK, media, full(document.to_string()))
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::at::{At, Errors, IMMUTABLE, field, same, text};
+use super::claims;
 use super::names::{self, NameRule};
 use super::pod::scheduling;
 use super::rules::Rules;
@@ -57,7 +58,7 @@ static RESOURCE_CLAIM: Rules = Rules {
         None => approve_admin_access("ResourceClaim", &At::root(claim).get("spec"), claim, world),
         Some(_) => Ok(()),
     },
-    validate_status: claim_status,
+    validate_status: claims::status,
     ..Rules::namespaced(GROUP)
 };
 
@@ -113,9 +114,9 @@ fn immutable_spec(new: &At<'_>, old: &At<'_>, kind: &str, errors: &mut Errors) {
 }
 
 /// Names of requests, with those of their alternatives.
-type Requests<'v> = BTreeMap<&'v str, BTreeSet<&'v str>>;
+pub(super) type Requests<'v> = BTreeMap<&'v str, BTreeSet<&'v str>>;
 
-fn requests_of<'v>(devices: &At<'v>) -> Requests<'v> {
+pub(super) fn requests_of<'v>(devices: &At<'v>) -> Requests<'v> {
     let requests = devices.get("requests").items();
     requests
         .map(|request| {
@@ -269,7 +270,7 @@ fn selectors(selectors: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn configuration(config: &At<'_>, errors: &mut Errors) {
+pub(super) fn configuration(config: &At<'_>, errors: &mut Errors) {
     let opaque = config.get("opaque");
     if !opaque.is_set() {
         errors.required(&opaque, "");
@@ -289,14 +290,14 @@ fn configuration(config: &At<'_>, errors: &mut Errors) {
 }
 
 /// A list of names of requests in the claim, each once.
-fn references(list: &At<'_>, known: &Requests<'_>, errors: &mut Errors) {
+pub(super) fn references(list: &At<'_>, known: &Requests<'_>, errors: &mut Errors) {
     for name in list.items() {
         reference(&name, known, errors);
     }
     unique(list, At::text, errors);
 }
 
-fn reference(name: &At<'_>, known: &Requests<'_>, errors: &mut Errors) {
+pub(super) fn reference(name: &At<'_>, known: &Requests<'_>, errors: &mut Errors) {
     const ONE_OF_THEM: &str = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
     let segments: Vec<&str> = name.text().split('/').collect();
     if segments.len() > 2 {
@@ -318,7 +319,7 @@ fn reference(name: &At<'_>, known: &Requests<'_>, errors: &mut Errors) {
     }
 }
 
-fn unique<'v>(list: &At<'v>, key: impl Fn(&At<'v>) -> &'v str, errors: &mut Errors) {
+pub(super) fn unique<'v>(list: &At<'v>, key: impl Fn(&At<'v>) -> &'v str, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for item in list.items() {
         if !seen.insert(key(&item)) {
@@ -374,7 +375,7 @@ fn fully_qualified(at: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn pool_name(name: &At<'_>, errors: &mut Errors) {
+pub(super) fn pool_name(name: &At<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.required(name, "");
         return;
@@ -440,7 +441,7 @@ fn counter_set(set: &At<'_>, name: &'static str, errors: &mut Errors) {
 }
 
 /// Conditions of success and of failure come together, and are different ones.
-fn binding_conditions(device: &At<'_>, errors: &mut Errors) {
+pub(super) fn binding_conditions(device: &At<'_>, errors: &mut Errors) {
     let [good, bad] =
         ["bindingConditions", "bindingFailureConditions"].map(|name| device.get(name));
     for condition in good.items() {
@@ -614,47 +615,6 @@ fn is_semantic_version(text: &str) -> bool {
         && numbers.split('.').all(is_number)
         && early.is_none_or(|early| early.split('.').all(is_early))
         && build.is_none_or(|build| build.split('.').all(is_word))
-}
-
-fn claim_status(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    let (status, before) = (new.get("status"), old.get("status"));
-    let known = requests_of(&new.dig(&["spec", "devices"]));
-    let reserved = status.get("reservedFor");
-    for user in reserved.items() {
-        for name in ["resource", "name", "uid"] {
-            errors.non_empty(&user.get(name));
-        }
-    }
-    unique(&reserved, |user| user.get("uid").text(), errors);
-    let allocation = status.get("allocation");
-    if !reserved.is_empty() && !allocation.is_set() {
-        errors.forbidden(
-            &reserved,
-            "may not be specified when `allocated` is not set",
-        );
-    }
-    let was_deleted = new.dig(&["metadata", "deletionTimestamp"]).is_set();
-    let added = reserved.items().any(|user| {
-        let mut earlier = before.get("reservedFor").items();
-        !earlier.any(|earlier| same(earlier.value, user.value))
-    });
-    if allocation.is_set() && was_deleted && added {
-        errors.forbidden(&reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set");
-    }
-    let earlier = before.get("allocation");
-    if earlier.is_set() && allocation.is_set() {
-        if !same(allocation.value, earlier.value) {
-            let shown = diff::compact("AllocationResult", allocation.value);
-            errors.invalid_shown(&allocation, &shown, IMMUTABLE);
-        }
-    } else if allocation.is_set() {
-        for result in allocation.dig(&["devices", "results"]).items() {
-            reference(&result.get("request"), &known, errors);
-            csi_driver_name(&result.get("driver"), errors);
-            pool_name(&result.get("pool"), errors);
-            errors.format(&result.get("device"), names::label);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod admission_policy;
 mod at;
 mod autoscaling;
 mod batch;
+mod claims;
 mod core;
 mod crd;
 mod defaults;

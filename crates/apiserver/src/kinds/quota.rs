@@ -24,9 +24,6 @@ pub(super) static RESOURCE_QUOTA: Rules = Rules {
         }
     }),
     validate_status: |new, _, errors| {
-        if new.get("status").value.get("hard").is_none() {
-            return;
-        }
         for list in ["hard", "used"] {
             for (name, amount) in new.dig(&["status", list]).entries() {
                 quota_name(&amount, name, errors);

@@ -243,6 +243,11 @@ impl Tracking<'_> {
         let Ok(compared) = self.take_over(old, new, entries, None, true) else {
             return;
         };
+        // What cannot be named cannot be owned, and then the original keeps no books at all.
+        if compared.nameless {
+            *entries = Entries::default();
+            return;
+        }
         let set = compared.modified.union(&compared.added);
         let set = set.difference(nobodys());
         if !set.is_empty() {

@@ -12,6 +12,8 @@ pub struct Comparison {
     pub added: FieldSet,
     pub modified: FieldSet,
     pub removed: FieldSet,
+    /// There is an element that nothing tells from others, where something should.
+    pub nameless: bool,
 }
 
 impl Comparison {
@@ -29,6 +31,7 @@ impl Comparison {
             added: keep(self.added),
             modified: keep(self.modified),
             removed: keep(self.removed),
+            nameless: self.nameless,
         }
     }
 }
@@ -116,6 +119,7 @@ impl Walk {
             values.iter().map(|one| list.step(one).ok()).collect()
         };
         let (old_steps, new_steps) = (index(old), index(new));
+        self.found.nameless |= old_steps.iter().chain(&new_steps).any(Option::is_none);
         let mut all: Vec<&Step> = old_steps.iter().chain(&new_steps).flatten().collect();
         all.sort();
         all.dedup();

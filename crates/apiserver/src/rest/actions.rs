@@ -179,6 +179,7 @@ fn registry_key(call: &Call<'_>, name: &str) -> String {
     let resource = &call.served.resource;
     let place = match (resource.group.as_str(), resource.plural.as_str()) {
         ("", "nodes") => "minions".to_owned(),
+        ("", "replicationcontrollers") => "controllers".to_owned(),
         ("", "services") => "services/specs".to_owned(),
         ("", "endpoints") => "services/endpoints".to_owned(),
         ("networking.k8s.io", "ingresses") => "ingress".to_owned(),

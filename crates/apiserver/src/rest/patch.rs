@@ -98,6 +98,9 @@ fn patched(
         call.say_what_it_is(&mut patched.object);
     }
     keep_identity(&mut patched.object, &whole);
+    if !call.served.is_custom() && says_no_version(&patched.object) {
+        return Err(nothing_known(call, &patched, options));
+    }
     let decoded = call
         .served
         .normalised(&patched.object)
@@ -111,13 +114,15 @@ fn patched(
             &format!("strict decoding error: {}", complaints.join(", ")),
         ));
     }
-    let mut object = decoded.value;
-    check_identity(call, &object, &patched, options.validation)?;
-    forget_what_it_is(&mut object);
-    call.served.settle(&mut object);
     if options.validation == FieldValidation::Ignore {
         complaints.clear();
     }
+    let mut object = decoded.value;
+    if let Err(refused) = check_identity(call, &mut object, &patched) {
+        return Err(refused.with_warnings(complaints));
+    }
+    forget_what_it_is(&mut object);
+    call.served.settle(&mut object);
     Ok((object, complaints))
 }
 
@@ -127,6 +132,29 @@ fn shown_as<'c>(call: &'c Call<'_>) -> &'c Shape {
         &Shape::Any
     } else {
         call.served.types().1
+    }
+}
+
+fn says_no_version(object: &Value) -> bool {
+    let is_said = |version: &Value| !version.is_null() && version != "";
+    object.is_object() && !object.get("apiVersion").is_some_and(is_said)
+}
+
+/// Of an object without a version nothing is known, neither its fields nor its name.
+fn nothing_known(call: &Call<'_>, patched: &Patched, options: &WriteOptions) -> Failure {
+    let fields = patched.object.as_object().into_iter().flatten();
+    let unknown: Vec<String> = fields
+        .filter(|(name, _)| !["apiVersion", "kind"].contains(&name.as_str()))
+        .map(|(name, _)| format!("unknown field {}", quote(name)))
+        .collect();
+    match options.validation {
+        FieldValidation::Ignore => undeterminable(call),
+        FieldValidation::Warn => undeterminable(call).with_warnings(unknown),
+        FieldValidation::Strict => {
+            let (types, shape) = call.served.types();
+            let why = format!("strict decoding error: {}", unknown.join(", "));
+            patched.refuse(types, shape, &why)
+        }
     }
 }
 
@@ -145,25 +173,15 @@ fn keep_identity(new: &mut Value, old: &Value) {
 }
 
 /// A patch does not make another object of the one it is for.
-fn check_identity(
-    call: &Call<'_>,
-    object: &Value,
-    patched: &Patched,
-    validation: FieldValidation,
-) -> Result<(), Failure> {
+fn check_identity(call: &Call<'_>, object: &mut Value, patched: &Patched) -> Result<(), Failure> {
     let resource = &call.served.resource;
+    if object["kind"].as_str().is_none_or(str::is_empty) && !call.served.is_custom() {
+        object["kind"] = resource.kind.as_str().into();
+    }
     let kind = object["kind"].as_str().unwrap_or_default();
     let version = object["apiVersion"].as_str().unwrap_or_default();
     if kind.is_empty() && version.is_empty() {
-        // Of what does not say what it is, no field is known.
-        let fields = patched.object.as_object().into_iter().flatten();
-        let warnings = match validation {
-            FieldValidation::Warn => fields
-                .map(|(name, _)| format!("unknown field {}", quote(name)))
-                .collect(),
-            _ => Vec::new(),
-        };
-        return Err(undeterminable(call).with_warnings(warnings));
+        return Err(undeterminable(call));
     }
     if !call.served.is_custom() && (kind != resource.kind || version != resource.api_version()) {
         let catalogue = call.server.catalogue();

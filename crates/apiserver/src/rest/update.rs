@@ -21,8 +21,10 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
     let mut object = decoded.object;
-    settle_namespace(call, &mut object)?;
-    check_name(call, &object)?;
+    let meant = settle_namespace(call, &mut object).and_then(|()| check_name(call, &object));
+    if let Err(refused) = meant {
+        return Err(refused.with_warnings(warnings));
+    }
     let written = replace(call, &options, &mut warnings, |current, _| {
         let mut object = object.clone();
         if current.is_null() {
@@ -213,6 +215,7 @@ fn finish_change(
         keep_all_but_status(call, new, old);
         call.keep_metadata(new, old);
         kind.prepare_status_update(new, old);
+        note_phase(call, new, old);
         return fail_if_any(call, &kind.validate_status_update(new, old));
     }
     match call.path.subresource.as_str() {
@@ -252,6 +255,19 @@ fn finish_change(
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));
     Ok(())
+}
+
+/// Since when a persistent volume has been in its phase, unless whoever changes it says so.
+fn note_phase(call: &Call<'_>, new: &mut Value, old: &Value) {
+    const SINCE: &str = "lastPhaseTransitionTime";
+    let (now, then) = (&new["status"], &old["status"]);
+    let is_told = !now[SINCE].is_null() && now[SINCE] != then[SINCE];
+    if call.served.shelf.as_ref() == "persistentvolumes"
+        && now["phase"] != then["phase"]
+        && !is_told
+    {
+        new["status"][SINCE] = crate::codec::time::show_seconds(call.now).into();
+    }
 }
 
 /// A pod grows only as far as its node can bear alone.

@@ -36,6 +36,10 @@ static JOB: Rules = Rules {
         disown_unfilled_labels(new);
         drop_unfilled_labels(new);
     },
+    prepare_status_update: |new, _| {
+        disown_unfilled_labels(new);
+        drop_unfilled_labels(new);
+    },
     validate: |job, errors| {
         // The original gives the job the labels of its template only after its own have been checked.
         let [name, labels] = ["name", "labels"].map(|part| job.dig(&["metadata", part]));
@@ -108,7 +112,8 @@ fn disown_unfilled_labels(job: &mut Value) {
     let entries = job
         .pointer_mut("/metadata/managedFields")
         .and_then(Value::as_array_mut);
-    for entry in entries.into_iter().flatten() {
+    let Some(entries) = entries else { return };
+    for entry in entries.iter_mut() {
         let Some(fields) = entry
             .pointer_mut("/fieldsV1")
             .and_then(Value::as_object_mut)
@@ -132,6 +137,7 @@ fn disown_unfilled_labels(job: &mut Value) {
             }
         }
     }
+    entries.retain(|entry| entry["fieldsV1"] != json!({}));
 }
 
 fn generate_selector(job: &mut Value) {

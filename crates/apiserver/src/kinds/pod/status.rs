@@ -82,6 +82,11 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     }
     transitions(&status, &before, old, errors);
     claim_statuses(&status, &new.get("spec"), errors);
+    extended_claim(
+        &status.get("extendedResourceClaimStatus"),
+        &new.get("spec"),
+        errors,
+    );
     addresses(&status.get("podIPs"), &before.get("podIPs"), errors);
     let host = status.get("hostIPs");
     if !host.is_empty() {
@@ -90,6 +95,147 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             errors.invalid(&first, first.text(), "must be equal to `hostIP`");
         }
         addresses(&host, &before.get("hostIPs"), errors);
+    }
+    container_users(&status, &new.get("spec"), errors);
+    for (list, containers) in [
+        ("containerStatuses", "containers"),
+        ("initContainerStatuses", "initContainers"),
+    ] {
+        for one in status.get(list).items() {
+            device_health(&one, &new.dig(&["spec", containers]), errors);
+        }
+    }
+    for one in status.get("ephemeralContainerStatuses").items() {
+        let health = one.get("allocatedResourcesStatus");
+        if !health.is_empty() {
+            errors.forbidden(&health, "must not be specified in container status");
+        }
+    }
+}
+
+const STATUSES: [&str; 3] = [
+    "containerStatuses",
+    "initContainerStatuses",
+    "ephemeralContainerStatuses",
+];
+
+/// Who a container runs as.
+fn container_users(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
+    let os = spec.dig(&["os", "name"]).text();
+    for one in STATUSES.iter().flat_map(|list| status.get(list).items()) {
+        let user = one.dig(&["user", "linux"]);
+        match os {
+            "windows" if user.is_set() => {
+                errors.forbidden(&user, "cannot be set for a windows pod");
+            }
+            "linux" | "" => {
+                let groups = user.get("supplementalGroups");
+                for id in [user.get("uid"), user.get("gid")]
+                    .into_iter()
+                    .chain(groups.items())
+                {
+                    errors.between(&id, 0, i32::MAX.into());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is known of the devices that a container has.
+fn device_health(status: &At<'_>, containers: &At<'_>, errors: &mut Errors) {
+    let container = containers
+        .items()
+        .find(|one| one.get("name").text() == status.get("name").text());
+    for allocated in status.get("allocatedResourcesStatus").items() {
+        if let Some(container) = &container {
+            asked_for(&allocated.get("name"), &container.get("resources"), errors);
+        }
+        let mut seen = Vec::new();
+        for device in allocated.get("resources").items() {
+            let health = device.get("health");
+            let known = ["Healthy", "Unhealthy", "Unknown"];
+            if !known.contains(&health.text()) {
+                errors.not_supported(&health, &known);
+            }
+            let message = device.get("message");
+            if message.is_set() && message.is_empty() {
+                errors.required(&message, "must be non-empty if specified");
+            }
+            let id = device.get("resourceID");
+            if seen.contains(&id.text()) {
+                errors.duplicate(&id, id.text());
+            }
+            seen.push(id.text());
+        }
+    }
+}
+
+/// Whether a container's resources have one of this name, or a claim.
+fn asked_for(name: &At<'_>, resources: &At<'_>, errors: &mut Errors) {
+    let (found, complaint) = match name.text().strip_prefix("claim:") {
+        Some(claim) => {
+            let is_it = |one: &At<'_>| match one.get("request").text() {
+                "" => one.get("name").text() == claim,
+                request => format!("{}/{request}", one.get("name").text()) == claim,
+            };
+            let found = resources.get("claims").items().any(|one| is_it(&one));
+            (
+                found,
+                "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty",
+            )
+        }
+        None => (
+            resources.get("requests").key(name.text()).is_set(),
+            "must match one of the container's resource requests",
+        ),
+    };
+    if !found {
+        errors.invalid(name, name.text(), complaint);
+    }
+}
+
+/// The claim that was made for devices which are asked for like any other resource.
+fn extended_claim(claim: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
+    if !claim.is_set() {
+        return;
+    }
+    let mappings = claim.get("requestMappings");
+    if mappings.is_empty() {
+        errors.required(&mappings, "at least one request mapping is required");
+    }
+    for mapping in mappings.items() {
+        let (container, resource) = (mapping.get("containerName"), mapping.get("resourceName"));
+        let found = ["initContainers", "containers"]
+            .iter()
+            .flat_map(|list| spec.get(list).items())
+            .find(|one| one.get("name").text() == container.text());
+        match found {
+            None => errors.invalid(
+                &container,
+                container.text(),
+                "must match the name of an entry in spec.initContainers.name or spec.containers.name",
+            ),
+            Some(one) if !one.dig(&["resources", "requests"]).key(resource.text()).is_set() => {
+                errors.invalid(
+                    &resource,
+                    resource.text(),
+                    "must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests",
+                );
+            }
+            Some(_) => {}
+        }
+        // The original names the wrong place.
+        let request = mapping
+            .get("requestName")
+            .reported_at(&claim.get("requestName"));
+        errors.format(&request, names::label);
+    }
+    let name = claim.get("resourceClaimName");
+    if name.is_empty() {
+        errors.required(&name, "");
+    } else {
+        errors.format(&name, names::subdomain);
     }
 }
 

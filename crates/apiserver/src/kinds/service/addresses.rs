@@ -49,8 +49,13 @@ fn kind_of(service: &Value) -> &str {
     text(service, &["spec", "type"])
 }
 
-fn has_ports(service: &Value) -> bool {
-    [NODE_PORT, LOAD_BALANCER].contains(&kind_of(service))
+/// Whether it is given ports on nodes.
+fn gets_ports(service: &Value) -> bool {
+    match kind_of(service) {
+        NODE_PORT => true,
+        LOAD_BALANCER => field(service, &["spec", "allocateLoadBalancerNodePorts"]) != false,
+        _ => false,
+    }
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -69,7 +74,7 @@ fn keep_allocated(service: &mut Value, old: &Value) {
             service["spec"]["clusterIPs"] = before.clone();
         }
     }
-    if has_ports(service) && has_ports(old) {
+    if gets_ports(service) && gets_ports(old) {
         let before = field(old, &["spec", "ports"])
             .as_array()
             .cloned()
@@ -267,11 +272,10 @@ fn node_ports(
     old: Option<&Value>,
     addresses: &dyn Addresses,
 ) -> Result<(), Failure> {
-    let wanted_by_type = match kind_of(service) {
-        NODE_PORT => true,
-        LOAD_BALANCER => field(service, &["spec", "allocateLoadBalancerNodePorts"]) != false,
-        _ => return Ok(()),
-    };
+    if ![NODE_PORT, LOAD_BALANCER].contains(&kind_of(service)) {
+        return Ok(());
+    }
+    let wanted_by_type = gets_ports(service);
     let number = |port: &Value| field(port, &["nodePort"]).as_i64().unwrap_or_default();
     let mut held: Vec<i64> = old
         .map(|old| field(old, &["spec", "ports"]))

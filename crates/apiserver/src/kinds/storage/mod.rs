@@ -64,12 +64,15 @@ static CLAIM: Rules = Rules {
         }
         let states = status.get("allocatedResourceStatuses");
         for (name, state) in states.entries() {
+            claimed_resource(&states, name, errors);
             if !RESIZE_STATES.contains(&state.text()) {
                 let path = states.path();
                 errors.push(FieldError::not_supported(&path, name, RESIZE_STATES));
             }
         }
-        for (_, amount) in status.get("allocatedResources").entries() {
+        let allocated = status.get("allocatedResources");
+        for (name, amount) in allocated.entries() {
+            claimed_resource(&allocated, name, errors);
             not_negative(&amount, errors);
         }
     },
@@ -99,6 +102,16 @@ static CLAIM: Rules = Rules {
     },
     ..Rules::namespaced("")
 };
+
+/// Claims have storage, and what others define.
+fn claimed_resource(at: &At<'_>, name: &str, errors: &mut Errors) {
+    let before = errors.0.len();
+    errors.format_of(at, name, names::qualified_name);
+    let native = !name.contains('/') || name.contains("kubernetes.io/");
+    if errors.0.len() == before && native && name != "storage" {
+        errors.push(FieldError::not_supported(&at.path(), name, &["storage"]));
+    }
+}
 
 /// Sizes of claims that are no whole numbers of bytes.
 pub(super) fn size_warnings(spec: &At<'_>) -> Vec<String> {

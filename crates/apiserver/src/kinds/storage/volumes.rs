@@ -21,6 +21,16 @@ pub(in crate::kinds) static VOLUME: Rules = Rules {
         volume["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": since});
     },
     update_checks_metadata: true,
+    prepare_status_update: |new, old| {
+        let is_same = new["status"]["phase"] == old["status"]["phase"];
+        if is_same && new["status"]["lastPhaseTransitionTime"].is_null() {
+            carry(
+                &mut new["status"],
+                &old["status"],
+                "lastPhaseTransitionTime",
+            );
+        }
+    },
     validate: |volume, errors| {
         spec(&volume.get("spec"), false, errors);
         mount_options(volume, errors);

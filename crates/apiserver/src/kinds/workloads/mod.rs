@@ -198,6 +198,11 @@ static DAEMON_SET: Rules = Rules {
         let changed = !same(field(new, &["spec"]), field(old, &["spec"]));
         raise_generation(new, changed);
     },
+    // It is part of the specification, wherever it is kept.
+    prepare_status_update: |new, old| {
+        let before = text(old, &["metadata", "annotations", TEMPLATE_GENERATION]);
+        new["metadata"]["annotations"][TEMPLATE_GENERATION] = before.into();
+    },
     validate: daemon_set,
     validate_update: Some(|new, old, errors| {
         same_selector(new, old, errors);
