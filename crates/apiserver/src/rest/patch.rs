@@ -97,10 +97,11 @@ fn patched(
         call.say_what_it_is(&mut patched.object);
     }
     keep_identity(&mut patched.object, &whole);
-    let decoded = call
-        .served
-        .normalised(&patched.object)
-        .map_err(|error| patched.refuse(types, shown_as, &error.to_string()))?;
+    let decoded = match kind {
+        PatchKind::Strategic => call.served.converted(&patched.object),
+        PatchKind::Json | PatchKind::Merge => call.served.normalised(&patched.object),
+    };
+    let decoded = decoded.map_err(|error| patched.refuse(types, shown_as, &error.to_string()))?;
     let mut complaints = patched.complaints.clone();
     complaints.extend(decoded.objections);
     if !complaints.is_empty() && options.validation == FieldValidation::Strict {
