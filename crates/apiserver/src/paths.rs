@@ -34,6 +34,13 @@ pub fn page_not_found() -> Answer {
     answer::text(StatusCode::NOT_FOUND, PAGE_NOT_FOUND)
 }
 
+/// What OpenAPI 3 says where it has nothing: nothing but the number.
+fn no_document() -> Answer {
+    let mut response = answer::text(StatusCode::NOT_FOUND, "");
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    response
+}
+
 fn is_builtin(group: &str) -> bool {
     crate::resource::builtin()
         .iter()
@@ -51,18 +58,24 @@ impl Server {
     ) -> Answer {
         let trimmed = path.trim_end_matches('/');
         let parts: Vec<&str> = trimmed.split('/').skip(1).collect();
+        let goes_on = path.ends_with('/');
         match parts.as_slice() {
-            ["healthz" | "livez" | "readyz", ..] => return self.health(&parts, query),
             ["api" | "apis", ..] | ["version"] | [] => {}
-            [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => {
-                return self.openid(&parts, headers);
-            }
-            ["openapi", ..] => return self.openapi_path(&parts, headers),
+            [".well-known", "openid-configuration"] | ["openid", "v1", "jwks"] => {}
+            ["openapi", "v3", ..] if goes_on => return no_document(),
+            _ if goes_on => return page_not_found(),
+            ["healthz" | "livez" | "readyz", ..] => return self.health(&parts, query),
+            ["openapi", "v2"] | ["openapi", "v3", ..] => return self.openapi_path(&parts, headers),
             ["metrics"] => return answer::text(StatusCode::OK, self.metrics()),
             _ => return page_not_found(),
         }
-        if *method != Method::GET && *method != Method::HEAD {
+        // Whoever tells what groups there are does not ask how.
+        let any_method = matches!(parts.as_slice(), [] | ["apis"] | ["apis", _]);
+        if *method != Method::GET && !any_method {
             return answer::failure(&Failure::method_not_supported(), &Format::JSON);
+        }
+        if matches!(parts[..], [".well-known", ..] | ["openid", ..]) {
+            return self.openid(&parts, headers);
         }
         if matches!(parts.as_slice(), ["api" | "apis"])
             && let Some(version) = wants_aggregated(headers)
@@ -193,10 +206,7 @@ impl Server {
             _ => None,
         };
         let Some(packed) = packed else {
-            // Nothing but the number.
-            let mut response = answer::text(StatusCode::NOT_FOUND, "");
-            response.headers_mut().remove(header::CONTENT_TYPE);
-            return response;
+            return no_document();
         };
         let takes_gzip = headers
             .get_all(header::ACCEPT_ENCODING)

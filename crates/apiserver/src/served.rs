@@ -264,6 +264,14 @@ impl Served {
         }
     }
 
+    /// As [`Self::normalised`], of what was merged as maps.
+    pub fn converted(&self, value: &Value) -> Result<Decoded, TypeError> {
+        match &self.model {
+            Model::Builtin { id, .. } => decode::convert(Types::builtin(), *id, value),
+            Model::Custom(_) => self.normalised(value),
+        }
+    }
+
     /// Puts a value that was changed by code or by a patch into canonical form.
     pub fn normalised(&self, value: &Value) -> Result<Decoded, TypeError> {
         self.decode(&Node::of(value))

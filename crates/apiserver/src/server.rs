@@ -104,6 +104,19 @@ impl Server {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let warning = crate::auth::ignored_token_warning(request.headers());
+        let mut answer = self.answered(request).await;
+        if let Some(warning) = warning {
+            answer::warn_first(&mut answer, warning);
+        }
+        answer
+    }
+
+    async fn answered<B>(&self, request: Request<B>) -> Answer
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::new(&parts.method, parts.uri.path(), &query);

@@ -23,18 +23,38 @@ pub struct TypeError(pub String);
 
 /// What Go would write of the document.
 pub fn decode(types: &Types, id: TypeId, node: &Node<'_>) -> Result<Decoded, TypeError> {
-    read(types, id, node, false)
+    read(types, id, node, Source::Document, false)
 }
 
 /// As [`decode`], but lists that are given without elements are there: defaults and validation tell them from absent
 /// ones. Whoever keeps the object forgets them (`super::kept`).
 pub fn decode_as_given(types: &Types, id: TypeId, node: &Node<'_>) -> Result<Decoded, TypeError> {
-    read(types, id, node, true)
+    read(types, id, node, Source::Document, true)
 }
 
-fn read(types: &Types, id: TypeId, node: &Node<'_>, as_given: bool) -> Result<Decoded, TypeError> {
+/// As [`decode_as_given`], of what was put together from an object and a patch.
+pub fn convert(types: &Types, id: TypeId, value: &Value) -> Result<Decoded, TypeError> {
+    read(types, id, &Node::of(value), Source::Maps, true)
+}
+
+/// Where Go has the values from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Document,
+    /// Maps are not decoded but converted, which is less strict about numbers and says things in other words.
+    Maps,
+}
+
+fn read(
+    types: &Types,
+    id: TypeId,
+    node: &Node<'_>,
+    source: Source,
+    as_given: bool,
+) -> Result<Decoded, TypeError> {
     let mut decoder = Decoder {
         types,
+        source,
         as_given,
         error: None,
         objections: Vec::new(),
@@ -183,6 +203,7 @@ fn is_schema_or_other(field: &str) -> bool {
 
 struct Decoder<'t> {
     types: &'t Types,
+    source: Source,
     as_given: bool,
     /// Go goes on after a mismatch, and reports the first.
     error: Option<String>,
@@ -198,7 +219,20 @@ impl<'t> Decoder<'t> {
         Value::Null
     }
 
+    /// Of a type that decodes itself, and does not know where it is when it is converted.
+    fn own_mismatch(&mut self, found: &str, context: &Context<'_>, wanted: &str) -> Value {
+        match self.source {
+            Source::Document => self.mismatch(found, context, wanted),
+            Source::Maps => self.fail(format!(
+                "json: cannot unmarshal {found} into Go value of type {wanted}"
+            )),
+        }
+    }
+
     fn mismatch(&mut self, found: &str, context: &Context<'_>, wanted: &str) -> Value {
+        if self.source == Source::Maps {
+            return self.fail(not_convertible(found, wanted));
+        }
         let target = if context.fields.is_empty() {
             format!("Go value of type {wanted}")
         } else {
@@ -328,16 +362,16 @@ impl<'t> Decoder<'t> {
             (Shape::Time | Shape::MicroTime | Shape::Duration, _)
                 if !matches!(node, Node::Text(_) | Node::Null) =>
             {
-                self.mismatch(node.type_name(), context, "string")
+                self.own_mismatch(node.type_name(), context, "string")
             }
             (Shape::Duration, Node::Text(text)) => text.clone().into_owned().into(),
             (Shape::IntOrString, Node::Text(text)) => text.clone().into_owned().into(),
             (Shape::IntOrString, Node::Null) => 0.into(),
             (Shape::IntOrString, Node::Number(digits)) => match digits.parse::<i32>() {
                 Ok(value) => value.into(),
-                Err(_) => self.mismatch(&format!("number {digits}"), context, "int32"),
+                Err(_) => self.own_mismatch(&format!("number {digits}"), context, "int32"),
             },
-            (Shape::IntOrString, _) => self.mismatch(node.type_name(), context, "int32"),
+            (Shape::IntOrString, _) => self.own_mismatch(node.type_name(), context, "int32"),
             (Shape::Bytes, Node::Text(text)) => self.bytes(text),
             // A null among the elements of a list or map is the element's zero value.
             (_, Node::Null) => zero_scalar(shape),
@@ -374,11 +408,14 @@ impl<'t> Decoder<'t> {
     }
 
     fn integer(&mut self, shape: &Shape, digits: &str, context: &Context<'_>) -> Value {
-        let parsed = match shape {
-            Shape::Int32 => digits.parse::<i32>().map(Value::from),
-            _ => digits.parse::<i64>().map(Value::from),
+        let parsed = match (self.source, shape) {
+            // Go cuts off what does not fit.
+            (Source::Maps, Shape::Int32) => whole(digits).map(|wide| Value::from(wide as i32)),
+            (Source::Maps, _) => whole(digits).map(Value::from),
+            (Source::Document, Shape::Int32) => digits.parse::<i32>().ok().map(Value::from),
+            (Source::Document, _) => digits.parse::<i64>().ok().map(Value::from),
         };
-        parsed.unwrap_or_else(|_| {
+        parsed.unwrap_or_else(|| {
             let wanted = self.go_name(shape);
             self.mismatch(&format!("number {digits}"), context, &wanted)
         })
@@ -409,7 +446,11 @@ impl<'t> Decoder<'t> {
             Ok(bytes) => engine.encode(bytes).into(),
             Err(_) => {
                 let at = illegal_base64_at(text, [b'+', b'/'], true);
-                self.fail(format!("illegal base64 data at input byte {at}"))
+                let said_by = match self.source {
+                    Source::Document => "",
+                    Source::Maps => "error decoding from json: ",
+                };
+                self.fail(format!("{said_by}illegal base64 data at input byte {at}"))
             }
         }
     }
@@ -437,6 +478,36 @@ impl<'t> Decoder<'t> {
             ),
             Shape::Struct(id) => self.types.get(*id).go_name.to_string(),
         }
+    }
+}
+
+/// A number without a fraction, even if it is written with one.
+fn whole(digits: &str) -> Option<i64> {
+    let float = || digits.parse::<f64>().ok().filter(|it| it.fract() == 0.0);
+    digits
+        .parse::<i64>()
+        .ok()
+        .or_else(|| float().map(|it| it as i64))
+}
+
+/// Why a value in a map does not become one of a struct; `found` as decoders say it.
+fn not_convertible(found: &str, wanted: &str) -> String {
+    let found = match found.split_once(' ').unwrap_or((found, "")) {
+        ("object", _) => "map",
+        ("array", _) => "slice",
+        ("number", digits) if digits.contains(['.', 'e', 'E']) => "float64",
+        ("number", _) => "int64",
+        (other, _) => other,
+    };
+    match wanted {
+        list if list.starts_with("[]") => format!("cannot restore slice from {found}"),
+        map if map.starts_with("map[") => format!("cannot restore map from {found}"),
+        "string" if found == "int64" => "cannot convert int64 to string".to_owned(),
+        of if of.contains('.') => format!("cannot restore struct from: {found}"),
+        whole @ ("int32" | "int64") if found == "float64" => {
+            format!("cannot convert float64 to {whole}")
+        }
+        simple => format!("unrecognized type: {simple}"),
     }
 }
 

@@ -59,12 +59,9 @@ enum Evidence {
 impl Patched {
     /// The refusal of a patched object that cannot be decoded, or that strict field validation does not accept.
     pub fn refuse(&self, types: &Types, shape: &Shape, why: &str) -> Failure {
-        let (shown, why) = match &self.evidence {
-            Evidence::Patch(patch) => (golang::shown(patch), strategic::conversion_error(why)),
-            Evidence::Object(touched) => (
-                shown::shown(types, shape, &self.object, touched),
-                why.to_owned(),
-            ),
+        let shown = match &self.evidence {
+            Evidence::Patch(patch) => golang::shown(patch),
+            Evidence::Object(touched) => shown::shown(types, shape, &self.object, touched),
         };
         let nothing = Subject {
             group: "",

@@ -52,32 +52,6 @@ pub fn apply(
     })
 }
 
-/// The original does not decode JSON here, it converts maps into structs, and says so in other words.
-pub(super) fn conversion_error(why: &str) -> String {
-    let translated = || {
-        let (found, target) = why
-            .strip_prefix("json: cannot unmarshal ")?
-            .split_once(" into Go ")?;
-        let (_, target) = target.rsplit_once(" of type ")?;
-        let found = match found.split_once(' ').unwrap_or((found, "")) {
-            ("object", _) => "map",
-            ("array", _) => "slice",
-            ("number", digits) if digits.contains(['.', 'e', 'E']) => "float64",
-            ("number", "") => "int64",
-            ("number", _) => return None,
-            (other, _) => other,
-        };
-        Some(match target {
-            list if list.starts_with("[]") => format!("cannot restore slice from {found}"),
-            map if map.starts_with("map[") => format!("cannot restore map from {found}"),
-            "string" if found == "int64" => "cannot convert int64 to string".to_owned(),
-            of if of.contains('.') => format!("cannot restore struct from: {found}"),
-            simple => format!("unrecognized type: {simple}"),
-        })
-    };
-    translated().unwrap_or_else(|| why.to_owned())
-}
-
 fn merge_fields(live: &mut Fields, mut patch: Fields, scope: Scope<'_>) -> Result<(), Problem> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         match directive.as_str() {

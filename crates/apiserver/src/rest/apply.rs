@@ -140,7 +140,7 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
         let object = tracking.apply(live.as_ref(), applied, &manager, force, &now)?;
         let decoded = call
             .served
-            .normalised(&object)
+            .converted(&object)
             .map_err(|error| tracking.refuse_undecodable(applied, &error.to_string()))?;
         let mut object = decoded.value;
         forget_what_it_is(&mut object);

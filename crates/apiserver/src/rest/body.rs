@@ -29,17 +29,26 @@ impl BodyFormat {
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
             .unwrap_or("application/json");
-        match media.split(';').next().unwrap_or_default().trim() {
+        let mut parts = media.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        // A parameter without a value makes it no media type at all.
+        let is_sound = parts.all(|part| part.is_empty() || part.contains('='));
+        match kind {
+            _ if !is_sound => Err(unknown_format()),
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             "application/vnd.kubernetes.protobuf" => Ok(Self::Protobuf),
-            _ => Err(Failure::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "UnsupportedMediaType",
-                "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-            )),
+            _ => Err(unknown_format()),
         }
     }
+}
+
+fn unknown_format() -> Failure {
+    Failure::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+    )
 }
 
 /// An object and what is to be said about it.

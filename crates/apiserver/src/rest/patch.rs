@@ -101,10 +101,11 @@ fn patched(
     if !call.served.is_custom() && says_no_version(&patched.object) {
         return Err(nothing_known(call, &patched, options));
     }
-    let decoded = call
-        .served
-        .normalised(&patched.object)
-        .map_err(|error| patched.refuse(types, shown_as, &error.to_string()))?;
+    let decoded = match kind {
+        PatchKind::Strategic => call.served.converted(&patched.object),
+        PatchKind::Json | PatchKind::Merge => call.served.normalised(&patched.object),
+    };
+    let decoded = decoded.map_err(|error| patched.refuse(types, shown_as, &error.to_string()))?;
     let mut complaints = patched.complaints.clone();
     complaints.extend(decoded.objections);
     if !complaints.is_empty() && options.validation == FieldValidation::Strict {

@@ -12,7 +12,7 @@ use super::track::forget_what_it_is;
 use super::update::{change_tracked, check_name};
 use super::{Call, meta};
 use crate::answer::Answer;
-use crate::codec::decode::decode;
+use crate::codec::decode::{convert, decode};
 use crate::codec::json::Node;
 use crate::codec::time::show_seconds;
 use crate::crd::scale::{self, Scale};
@@ -216,8 +216,11 @@ async fn patch_scale(
         whole["kind"] = "Scale".into();
         whole["apiVersion"] = "autoscaling/v1".into();
         let patched = patch::apply(kind, types, &shape, &whole, body, strict)?;
-        let decoded = decode(types, id, &Node::of(&patched.object))
-            .map_err(|error| patched.refuse(types, &shape, &error.to_string()))?;
+        let decoded = match kind {
+            PatchKind::Strategic => convert(types, id, &patched.object),
+            PatchKind::Json | PatchKind::Merge => decode(types, id, &Node::of(&patched.object)),
+        };
+        let decoded = decoded.map_err(|error| patched.refuse(types, &shape, &error.to_string()))?;
         let mut complaints = patched.complaints.clone();
         complaints.extend(decoded.objections);
         match options.validation {

@@ -61,6 +61,11 @@ fn log(call: &Call<'_>) -> Result<Answer, Failure> {
             "at most one of `sinceTime` or `sinceSeconds` may be specified",
         ));
     }
+    if call.query.all("stream").next().is_some() {
+        // A feature that is off.
+        let detail = "may not be specified";
+        errors.push(FieldError::forbidden(&Path::new("stream"), detail));
+    }
     if !errors.is_empty() {
         let subject = Subject {
             group: "",

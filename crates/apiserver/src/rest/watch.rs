@@ -25,8 +25,8 @@ const STREAMS: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
 /// How often a client that wants them gets bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Watches shorter than this get none.
-const NO_BOOKMARK_UNDER: Duration = Duration::from_secs(12);
+/// Watches shorter than this get none but the one after what was there.
+const NO_BOOKMARK_UNDER: Duration = Duration::from_secs(60);
 /// What is gathered into one chunk when much happens at once.
 const CHUNK: usize = 64 << 10;
 
@@ -104,7 +104,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
             shaper: call.shaper()?,
         },
         deadline: Instant::now() + timeout,
-        bookmarks: bookmarks && (from.is_none() || timeout > NO_BOOKMARK_UNDER),
+        bookmarks: bookmarks && timeout >= NO_BOOKMARK_UNDER,
         marks_initial_end: bookmarks && wants_present,
         initial: wants_present,
         shutdown: call.server.shutdown(),

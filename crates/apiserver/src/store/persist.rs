@@ -1,6 +1,9 @@
 //! The file behind the store: every acknowledged write is in it. A thread of its own gathers what arrives while the
 //! disk is busy into one commit, so many writers share one flush.
 
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -81,14 +84,28 @@ impl Durable {
     }
 }
 
+/// Secrets are among the objects: the file is its owner's alone, whoever may look into the folder.
+fn open_own(file: &Path) -> io::Result<File> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(file)?;
+    opened.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(opened)
+}
+
 impl Journal {
     pub(super) fn open(file: &Path) -> Result<(Self, Contents), PersistError> {
         let open = |error: &dyn std::fmt::Display| {
             PersistError::Open(format!("{}: {error}", file.display()))
         };
+        let own = open_own(file).map_err(|error| open(&error))?;
         let database = Database::builder()
             .set_cache_size(CACHE)
-            .create(file)
+            .create_file(own)
             .map_err(|error| open(&error))?;
         let contents = read(&database).map_err(|error| PersistError::Read(error.to_string()))?;
         let (writes, queue) = mpsc::channel();

@@ -170,3 +170,31 @@ async fn what_somebody_has_to_look_after_disturbs() {
         json!({"metadata": {"name": "x", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
     ));
 }
+
+#[test]
+fn nobody_else_reads_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("objects");
+    std::fs::write(&file, "").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let _store = Store::open(&file, |_, _| Attributes::default()).unwrap();
+    let mode = file.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn what_follows_a_page_counts_wanted_or_not() {
+    let store = Store::in_memory();
+    for key in ["a", "b", "c"] {
+        put(&store, key, Expect::Absent);
+    }
+    let page = |limit, wanted: &str| {
+        let page = store.list("pods", "", None, None, limit, |one| &*one.key == wanted);
+        let page = page.unwrap();
+        (page.items.len(), page.remaining)
+    };
+    assert_eq!(page(1, "a"), (1, 2));
+    assert_eq!(page(1, "c"), (1, 0));
+    assert_eq!(page(2, "a"), (1, 0));
+}
