@@ -213,6 +213,16 @@ impl Server {
 
     /// Makes the catalogue what the definitions say.
     fn serve_definitions(&self) {
+        for shelf in self.rebuild_catalogue() {
+            self.store().end_watches(&shelf);
+        }
+        self.settle_services();
+    }
+
+    /// Says what is no longer served. One at a time: whoever has looked earlier and is done later would bring back what
+    /// is gone.
+    fn rebuild_catalogue(&self) -> Vec<Box<str>> {
+        let _alone = self.rebuilding();
         let mut catalogue = Catalogue::builtin();
         for definition in self.list(DEFINITIONS, "") {
             if !names::is_served(&definition) {
@@ -228,7 +238,7 @@ impl Server {
                 }
             }
         }
-        let gone: Vec<Box<str>> = self
+        let gone = self
             .catalogue()
             .all()
             .filter(|old| {
@@ -239,10 +249,7 @@ impl Server {
             .map(|old| old.shelf.clone())
             .collect();
         self.replace_catalogue(catalogue);
-        for shelf in gone {
-            self.store().end_watches(&shelf);
-        }
-        self.settle_services();
+        gone
     }
 
     /// Deletes the objects of definitions that are to go, and then the definitions.

@@ -376,6 +376,14 @@ impl<'t> Decoder<'t> {
             // A null among the elements of a list or map is the element's zero value.
             (_, Node::Null) => zero_scalar(shape),
             (Shape::Text(_), Node::Text(text)) => text.clone().into_owned().into(),
+            (Shape::Text(_), Node::Number(digits))
+                if self.source == Source::Maps && digits.parse::<i64>().is_ok() =>
+            {
+                self.fail(format!("cannot convert int64 to {}", self.go_name(shape)))
+            }
+            (Shape::Text(_), _) if self.source == Source::Maps => {
+                self.fail("unrecognized type: string")
+            }
             (Shape::Bool, Node::Bool(value)) => (*value).into(),
             (Shape::Int32 | Shape::Int64, Node::Number(digits)) => {
                 self.integer(shape, digits, context)
@@ -502,7 +510,6 @@ fn not_convertible(found: &str, wanted: &str) -> String {
     match wanted {
         list if list.starts_with("[]") => format!("cannot restore slice from {found}"),
         map if map.starts_with("map[") => format!("cannot restore map from {found}"),
-        "string" if found == "int64" => "cannot convert int64 to string".to_owned(),
         of if of.contains('.') => format!("cannot restore struct from: {found}"),
         whole @ ("int32" | "int64") if found == "float64" => {
             format!("cannot convert float64 to {whole}")

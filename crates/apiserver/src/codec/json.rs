@@ -25,8 +25,6 @@ pub enum SyntaxError {
         found: char,
         context: Cow<'static, str>,
     },
-    #[error("exceeded max depth")]
-    Depth,
 }
 
 /// Deeper documents are refused: nothing sensible is, and the stack is finite.
@@ -177,9 +175,12 @@ struct Reader<'a> {
     at: usize,
 }
 
+/// Go reads bytes: of a letter that has several it shows the first.
 fn bad(found: char, context: &'static str) -> SyntaxError {
+    let mut bytes = [0; 4];
+    let first = found.encode_utf8(&mut bytes).bytes().next();
     SyntaxError::Character {
-        found,
+        found: first.map_or(found, char::from),
         context: context.into(),
     }
 }
@@ -208,11 +209,9 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Node<'a>, SyntaxError> {
-        if depth > MAX_DEPTH {
-            return Err(SyntaxError::Depth);
-        }
         self.space();
         match self.byte() {
+            Some(b'{' | b'[') if depth > MAX_DEPTH => self.unexpected("exceeded max depth"),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.list(depth),
             Some(b'"') => self.string().map(Node::Text),
@@ -461,7 +460,14 @@ mod tests {
             "'",
             "invalid character '\\'' looking for beginning of value",
         );
-        check_error(&"[".repeat(5000), "exceeded max depth");
+        check_error(
+            &"[".repeat(5000),
+            "invalid character '[' exceeded max depth",
+        );
+        check_error(
+            "\u{feff}{}",
+            "invalid character 'ï' looking for beginning of value",
+        );
     }
 
     #[test]

@@ -32,6 +32,14 @@ impl Touched {
         Self { new: false, within }
     }
 
+    /// What has been taken apart of a field or an element.
+    fn part(&self, name: &str) -> Option<&Self> {
+        if self.new {
+            return Some(self);
+        }
+        self.within.get(name)
+    }
+
     /// By an operation of a JSON patch: everything on the way to what its path names.
     pub fn note_path(&mut self, path: &str) {
         let mut here = self;
@@ -76,7 +84,7 @@ impl Writer<'_> {
                     if index > 0 {
                         self.out.push(',');
                     }
-                    let touched = touched.and_then(|it| it.within.get(&index.to_string()));
+                    let touched = touched.and_then(|it| it.part(&index.to_string()));
                     self.value(value, element, touched);
                 }
                 self.out.push(']');
@@ -116,11 +124,7 @@ impl Writer<'_> {
                 Some(Shape::Map(element, _)) => Some(element.as_ref()),
                 _ => known(name).map(|field| &field.shape),
             };
-            let touched = match touched {
-                Some(touched) if touched.new => Some(touched),
-                Some(touched) => touched.within.get(name),
-                None => None,
-            };
+            let touched = touched.and_then(|it| it.part(name));
             self.value(value, shape, touched);
         }
         self.out.push('}');
@@ -153,6 +157,11 @@ mod tests {
         };
         let merged = Touched::by_merge(Some(&object), &json!({"data": {"q": 1}}));
         assert_eq!(show(&merged), whole(metadata));
+        let list = json!({"list": [{"b": 1, "a": 2}]});
+        let merged = Touched::by_merge(Some(&json!({"list": []})), &list);
+        let shape = Shape::Struct(builtin_type("", "v1", "ConfigMap").unwrap());
+        let text = shown(Types::builtin(), &shape, &list, &merged);
+        assert_eq!(text, r#"{"list":[{"a":2,"b":1}]}"#);
         let mut touched = Touched::default();
         touched.note_path("/metadata/name");
         assert_eq!(show(&touched), whole(sorted));
