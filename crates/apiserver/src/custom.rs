@@ -216,6 +216,8 @@ impl Server {
 
     /// Makes the catalogue what the definitions say.
     fn serve_definitions(&self) {
+        // One after the other: what was read first must not be put down last.
+        let turn = self.redefining();
         let mut catalogue = Catalogue::builtin();
         for definition in self.list(DEFINITIONS, "") {
             if !names::is_served(&definition) {
@@ -242,6 +244,7 @@ impl Server {
             .map(|old| old.shelf.clone())
             .collect();
         self.replace_catalogue(catalogue);
+        drop(turn);
         for shelf in gone {
             self.store().end_watches(&shelf);
         }

@@ -12,6 +12,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_ground::serve::{Peer, Trust};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
@@ -37,6 +38,8 @@ pub struct Server(Arc<Inner>);
 struct Inner {
     store: Store,
     catalogue: ArcSwap<Catalogue>,
+    /// Held while the catalogue is made anew.
+    redefining: Mutex<()>,
     authority: Authority,
     openapi: OpenApi,
     aggregator: Aggregator,
@@ -55,6 +58,7 @@ impl Server {
         let server = Self(Arc::new(Inner {
             store,
             catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
+            redefining: Mutex::new(()),
             authority,
             openapi: OpenApi::default(),
             aggregator: Aggregator::default(),
@@ -83,6 +87,10 @@ impl Server {
 
     pub fn catalogue(&self) -> Arc<Catalogue> {
         self.0.catalogue.load_full()
+    }
+
+    pub(crate) fn redefining(&self) -> MutexGuard<'_, ()> {
+        self.0.redefining.lock()
     }
 
     pub(crate) fn replace_catalogue(&self, catalogue: Catalogue) {
