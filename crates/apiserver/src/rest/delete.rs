@@ -237,16 +237,18 @@ fn plan(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Plan {
     }
 }
 
-/// A namespace stays until its contents are gone; emptying it is the namespace controller's work.
+/// A namespace stays until its contents are gone; emptying it is the namespace controller's work. The first request only
+/// says that it shall go, whether anything holds it or not.
 fn plan_namespace(call: &Call<'_>, object: &mut Value) -> Plan {
+    if !is_being_deleted(object) {
+        metadata_of(object).insert("deletionTimestamp".into(), show_seconds(call.now).into());
+        object["status"]["phase"] = "Terminating".into();
+        return Plan::Wait;
+    }
     let holds = object["spec"]["finalizers"]
         .as_array()
         .is_some_and(|left| !left.is_empty())
         || !finalizers(object).is_empty();
-    if !is_being_deleted(object) {
-        metadata_of(object).insert("deletionTimestamp".into(), show_seconds(call.now).into());
-        object["status"]["phase"] = "Terminating".into();
-    }
     if holds { Plan::Wait } else { Plan::Remove }
 }
 

@@ -259,7 +259,8 @@ async fn write(
         }
         let present = scaling.to_change(object)?;
         let entries = object["metadata"]["managedFields"].clone();
-        let wanted = change(&present, warnings)?;
+        let shown = with_owners(call, scaling, &entries, present.clone());
+        let wanted = change(&shown, warnings)?;
         let (wanted, entries) = tracked(call, scaling, &entries, &present, wanted)?;
         check(call, scaling, object, &wanted)?;
         let mut new = scaling.apply(object, &wanted)?;
@@ -311,6 +312,28 @@ fn check(
     Ok(())
 }
 
+/// Runs `work` with the way between the owners of a Scale's fields and of those behind it.
+fn with_door<T>(
+    call: &Call<'_>,
+    scaling: Scaling<'_>,
+    work: impl FnOnce(&ScaleDoor<'_>) -> T,
+) -> T {
+    let api_version = call.served.resource.api_version();
+    work(&ScaleDoor {
+        api_version: &api_version,
+        replicas: &[(api_version.as_str(), Some(scaling.replicas_path()))],
+    })
+}
+
+/// A Scale as clients see it, with who owns its fields.
+fn with_owners(call: &Call<'_>, scaling: Scaling<'_>, entries: &Value, mut scale: Value) -> Value {
+    let entries = with_door(call, scaling, |door| door.to_scale(entries));
+    if !entries.is_null() {
+        scale["metadata"]["managedFields"] = entries;
+    }
+    scale
+}
+
 /// The Scale that is wanted, and who owns the fields of the object behind from now on: the one who scales owns the
 /// number.
 fn tracked(
@@ -321,16 +344,11 @@ fn tracked(
     wanted: Wanted,
 ) -> Result<(Value, Value), Failure> {
     let id = scale_type()?;
-    let api_version = call.served.resource.api_version();
-    let replicas = [(api_version.as_str(), Some(scaling.replicas_path()))];
-    let door = ScaleDoor {
-        api_version: &api_version,
-        replicas: &replicas,
-    };
+    let owners = with_door(call, scaling, |door| door.to_scale(entries));
     let whole = |mut scale: Value| {
         scale["kind"] = "Scale".into();
         scale["apiVersion"] = "autoscaling/v1".into();
-        scale["metadata"]["managedFields"] = door.to_scale(entries);
+        scale["metadata"]["managedFields"] = owners.clone();
         scale
     };
     let tracking = Tracking {
@@ -355,6 +373,7 @@ fn tracked(
             tracking.apply(Some(&before), &applied, &manager, force, &now)?
         }
     };
-    let merged = door.to_parent(entries, &scale["metadata"]["managedFields"]);
+    let owners = &scale["metadata"]["managedFields"];
+    let merged = with_door(call, scaling, |door| door.to_parent(entries, owners));
     Ok((scale, merged))
 }

@@ -238,12 +238,11 @@ impl Call<'_> {
                 None => meta.remove(field),
             };
         }
-        let kept = [
-            "uid",
-            "namespace",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-        ];
+        // What is being deleted has been since then, whatever anybody says.
+        if let Some(since) = old.get("deletionTimestamp") {
+            meta.insert("deletionTimestamp".into(), since.clone());
+        }
+        let kept = ["uid", "namespace", "deletionGracePeriodSeconds"];
         for field in kept {
             if meta
                 .get(field)
