@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
+use plimsoll_ground::rest::timeout::timeout;
 use plimsoll_ground::serve::{Peer, Trust};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
@@ -136,6 +137,12 @@ impl Server {
             && remote.is_none()
         {
             return answer::failure(&Failure::method_not_supported(), &Format::JSON);
+        }
+        if info.verb != "watch"
+            && let Err(refused) = timeout(&query)
+        {
+            let format = Format::of_refusal(&parts.headers, query.get("pretty"), Offer::default());
+            return answer::failure(&refused, &format.unwrap_or(Format::JSON));
         }
         let plain = |refused: &Failure| answer::failure(refused, &Format::JSON);
         let user = match self.admitted(&parts, &info) {

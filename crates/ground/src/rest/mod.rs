@@ -13,4 +13,5 @@ pub mod protobuf;
 pub mod request;
 pub mod selector;
 pub mod status;
+pub mod timeout;
 pub mod yaml;

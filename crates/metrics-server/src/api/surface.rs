@@ -15,6 +15,7 @@ use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
 use plimsoll_ground::rest::kept::{Held, keeping};
 use plimsoll_ground::rest::request::{Query, RequestInfo, is_percent_encoded, percent_decoded};
 use plimsoll_ground::rest::status::Failure;
+use plimsoll_ground::rest::timeout::timeout;
 use plimsoll_ground::serve::{LastOnHttp2, Respond, Sent};
 
 use super::access::access;
@@ -211,7 +212,7 @@ impl Surface {
         if asked.info.verb == "watch" {
             return self.admitted(asked, sent, class).await;
         }
-        let wished = match options::timeout(&asked.query) {
+        let wished = match timeout(&asked.query) {
             Ok(wished) => wished,
             Err(refused) => return asked.refused(&refused),
         };
