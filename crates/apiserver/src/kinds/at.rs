@@ -184,6 +184,16 @@ impl Errors {
         self.push(FieldError::duplicate(&at.path(), value));
     }
 
+    /// As [`Self::duplicate`], with a value that has been put into words already.
+    pub fn duplicate_shown(&mut self, at: &At<'_>, shown: &str) {
+        self.push(FieldError::with_shown(
+            Problem::Duplicate,
+            &at.path(),
+            shown,
+            "",
+        ));
+    }
+
     pub fn not_found(&mut self, at: &At<'_>, value: impl Into<Value>) {
         self.push(FieldError::not_found(&at.path(), value));
     }

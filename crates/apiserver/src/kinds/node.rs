@@ -165,12 +165,7 @@ fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
                 ("Type", address.get("type").value),
                 ("Address", address.get("address").value),
             ]);
-            errors.push(FieldError::with_shown(
-                Problem::Duplicate,
-                &address.path(),
-                &shown,
-                "",
-            ));
+            errors.duplicate_shown(&address, &shown);
         }
         seen.push(address.value);
     }

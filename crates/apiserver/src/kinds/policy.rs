@@ -10,7 +10,6 @@ use super::pod::{admission, resources, scheduling};
 use super::rules::Rules;
 use super::workloads::{at_most_all, int_or_percent};
 use super::{Lookup, metadata, shown};
-use crate::field::{FieldError, Problem};
 use crate::status::{Failure, Subject};
 
 pub(super) static KINDS: &[&Rules] = &[&BUDGET, &PRIORITY_CLASS, &RUNTIME_CLASS, &LEASE];
@@ -204,13 +203,7 @@ fn distinct_tolerations(tolerations: &At<'_>, errors: &mut Errors) {
                     toleration.get("tolerationSeconds").value,
                 ),
             ]);
-            let path = toleration.path();
-            errors.push(FieldError::with_shown(
-                Problem::Duplicate,
-                &path,
-                &shown,
-                "",
-            ));
+            errors.duplicate_shown(&toleration, &shown);
         }
         seen.push(key);
     }

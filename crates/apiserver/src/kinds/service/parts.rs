@@ -1,7 +1,6 @@
 //! Addresses, ports and affinity of services.
 
 use super::{CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, ONLY_BALANCED, is_headless, kind_of};
-use crate::field::{FieldError, Problem};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
 
@@ -162,13 +161,7 @@ pub(super) fn repeated_ports(ports: &At<'_>, kind: &str, errors: &mut Errors) {
                 "{{\"Name\":\"\",\"Protocol\":\"{}\",\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
                 key.0, key.1
             );
-            let path = port.path();
-            errors.push(FieldError::with_shown(
-                Problem::Duplicate,
-                &path,
-                &shown,
-                "",
-            ));
+            errors.duplicate_shown(&port, &shown);
         }
         seen.push(key);
     }
