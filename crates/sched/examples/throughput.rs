@@ -20,6 +20,11 @@ const WORKLOADS: &[&str] = &[
     "zone-affinity",
     "preferred-affinity",
     "preemption",
+    "preemption-budgets",
+    "preemption-spread",
+    "first-of-class",
+    "first-of-class-none-fits",
+    "devices",
     "unschedulable-backlog",
     "daemonset",
 ];
@@ -86,7 +91,21 @@ fn wanted(workload: &str, index: usize, nodes: usize) -> String {
             "100m",
             &affinity("podAffinity", "preferred", "kubernetes.io/hostname"),
         ),
-        "preemption" => pod(&name, x, "3", r#","priority":100"#),
+        "preemption" | "preemption-budgets" => pod(&name, x, "3", r#","priority":100"#),
+        "preemption-spread" => {
+            let more = r#","priority":100,"topologySpreadConstraints":[{"maxSkew":5,"topologyKey":"topology.kubernetes.io/zone",
+                "whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"app":"x"}}}]"#;
+            pod(&name, x, "3", more)
+        }
+        // No two of them are alike, so nothing that was found before is of use.
+        "first-of-class" => pod(&name, x, &format!("{}m", 100 + index), ""),
+        "first-of-class-none-fits" => pod(&name, x, &format!("{}m", 4001 + index), ""),
+        "devices" => {
+            let more = format!(
+                r#","resourceClaims":[{{"name":"r","resourceClaimName":"claim-{index}"}}]"#
+            );
+            pod(&name, x, "100m", &more)
+        }
         "unschedulable-backlog" => pod(&name, x, "9", ""),
         "daemonset" => {
             let more = format!(
@@ -106,6 +125,39 @@ struct Options {
     pods: usize,
     /// Placed before, as scheduler_perf does.
     placed: usize,
+    parallelism: usize,
+}
+
+/// Four devices on each node, of which a claim takes two that are alike.
+fn add_devices(scheduler: &mut Scheduler, options: &Options, now: Time) {
+    let bad = "the bench's own objects are well-formed";
+    let json = br#"{"metadata":{"name":"gpu"},"spec":{"selectors":[{"cel":{"expression":"device.driver == 'd.io'"}}]}}"#;
+    let class = decode::device_class(json).expect(bad);
+    scheduler.observe(Observation::DeviceClass(class), now);
+    for index in 0..options.nodes {
+        let device = |number: usize| {
+            let kind = number / 2;
+            format!(r#"{{"name":"gpu-{number}","attributes":{{"kind":{{"int":{kind}}}}}}}"#)
+        };
+        let devices: Vec<String> = (0..4).map(device).collect();
+        let json = format!(
+            r#"{{"metadata":{{"name":"slice-{index}"}},"spec":{{"driver":"d.io","nodeName":"node-{index}",
+                "pool":{{"name":"node-{index}","generation":1,"resourceSliceCount":1}},"devices":[{}]}}}}"#,
+            devices.join(",")
+        );
+        let slice = decode::resource_slice(json.as_bytes(), scheduler.names_mut()).expect(bad);
+        scheduler.observe(Observation::ResourceSlice(Box::new(slice)), now);
+    }
+    for index in 0..options.pods {
+        let json = format!(
+            r#"{{"metadata":{{"name":"claim-{index}","namespace":"bench","uid":"claim-{index}"}},"spec":{{"devices":{{
+                "requests":[{{"name":"q","exactly":{{"deviceClassName":"gpu","count":2,
+                    "selectors":[{{"cel":{{"expression":"device.attributes['d.io'].kind >= 0"}}}}]}}}}],
+                "constraints":[{{"requests":["q"],"matchAttribute":"d.io/kind"}}]}}}}}}"#
+        );
+        let claim = decode::resource_claim(json.as_bytes(), scheduler.names_mut()).expect(bad);
+        scheduler.observe(Observation::ResourceClaim(Box::new(claim)), now);
+    }
 }
 
 fn build(options: &Options) -> (Scheduler, Vec<Pod>) {
@@ -116,7 +168,7 @@ fn build(options: &Options) -> (Scheduler, Vec<Pod>) {
         queue: QueueConfig::default(),
         seed: 1,
     };
-    let mut scheduler = Scheduler::new(config, names);
+    let mut scheduler = Scheduler::new(config, names).with_parallelism(options.parallelism.into());
     let now = Time::from_secs(1_000_000);
     let bad = "the bench's own objects are well-formed";
     for index in 0..options.nodes {
@@ -129,10 +181,18 @@ fn build(options: &Options) -> (Scheduler, Vec<Pod>) {
         let service = decode::service(json, scheduler.names_mut()).expect(bad);
         scheduler.observe(Observation::Service(service), now);
     }
+    if options.workload == "devices" {
+        add_devices(&mut scheduler, options, now);
+    }
+    if options.workload == "preemption-budgets" {
+        let json = br#"{"metadata":{"name":"b","namespace":"bench"},"spec":{"selector":{"matchLabels":{"app":"other"}}}}"#;
+        let budget = decode::disruption_budget(json, scheduler.names_mut()).expect(bad);
+        scheduler.observe(Observation::Budget(budget), now);
+    }
     for index in 0..options.placed {
         let name = format!("placed-{index}");
         let json = match options.workload.as_str() {
-            "preemption" => pod(&name, "{}", "900m", ""),
+            workload if workload.starts_with("preemption") => pod(&name, "{}", "900m", ""),
             "zone-affinity" | "preferred-affinity" => pod(&name, r#"{"app":"x"}"#, "100m", ""),
             _ => pod(&name, "{}", "100m", ""),
         };
@@ -159,7 +219,7 @@ fn computed() -> Duration {
 }
 
 /// Plays the API server: every action succeeds at once, and is told back.
-fn run(scheduler: &mut Scheduler, pods: Vec<Pod>) -> (usize, usize, Duration) {
+fn run(scheduler: &mut Scheduler, pods: Vec<Pod>) -> (usize, usize, Duration, Duration) {
     let (mut scheduled, mut refused) = (0, 0);
     let total = pods.len();
     let mut now = Time::from_secs(1_000_001);
@@ -167,7 +227,7 @@ fn run(scheduler: &mut Scheduler, pods: Vec<Pod>) -> (usize, usize, Duration) {
         .iter()
         .map(|pod| (pod.name.clone(), pod.clone()))
         .collect();
-    let begin = computed();
+    let (begin, wall) = (computed(), clock_gettime(ClockId::Monotonic));
     for pod in pods {
         scheduler.observe(Observation::Pod(Box::new(pod)), now);
     }
@@ -211,7 +271,10 @@ fn run(scheduler: &mut Scheduler, pods: Vec<Pod>) -> (usize, usize, Duration) {
             }
         }
     }
-    (scheduled, refused, computed() - begin)
+    let now = clock_gettime(ClockId::Monotonic);
+    let passed = (now.tv_sec - wall.tv_sec) * 1_000_000_000 + (now.tv_nsec - wall.tv_nsec);
+    let passed = Duration::from_nanos(passed.unsigned_abs());
+    (scheduled, refused, computed() - begin, passed)
 }
 
 fn resident_mib() -> f64 {
@@ -237,7 +300,7 @@ fn main() -> ExitCode {
         .filter(|name| WORKLOADS.contains(&name.as_str()))
     else {
         eprintln!(
-            "usage: bench WORKLOAD [NODES [PODS [PLACED]]]; workloads: {}",
+            "usage: bench WORKLOAD [NODES [PODS [PLACED|- [PARALLELISM]]]]; workloads: {}",
             WORKLOADS.join(" ")
         );
         return ExitCode::from(64);
@@ -256,15 +319,16 @@ fn main() -> ExitCode {
         pods: number(2, 2_000),
         placed: number(
             3,
-            if workload == "preemption" {
+            if workload.starts_with("preemption") {
                 4 * nodes
             } else {
                 1_000
             },
         ),
+        parallelism: number(4, 1),
     };
     let (mut scheduler, pods) = build(&options);
-    let (scheduled, refused, elapsed) = run(&mut scheduler, pods);
+    let (scheduled, refused, elapsed, passed) = run(&mut scheduler, pods);
     let seconds = elapsed.as_secs_f64();
     let attempts = (scheduled + refused) as f64;
     let line = serde_json::json!({
@@ -273,6 +337,8 @@ fn main() -> ExitCode {
         "pods": options.pods,
         "scheduled": scheduled,
         "unschedulable": refused,
+        "parallelism": options.parallelism,
+        "wall_us_per_pod": (passed.as_secs_f64() * 1e6 / attempts * 100.0).round() / 100.0,
         "pods_per_s": (attempts / seconds).round(),
         "us_per_pod": (seconds * 1e6 / attempts * 100.0).round() / 100.0,
         "rss_mib": (resident_mib() * 10.0).round() / 10.0,

@@ -87,6 +87,8 @@ pub enum ActionKind {
     /// PATCH the victim's condition `DisruptionTarget`, then DELETE it.
     Evict {
         victim: PodRef,
+        /// The victim's `metadata.generation`, which the condition repeats.
+        observed_generation: i64,
         preemptor: PodRef,
         message: Box<str>,
     },

@@ -6,6 +6,7 @@
 
 pub mod action;
 pub mod cluster;
+pub mod duration;
 pub mod explain;
 pub mod extender;
 mod features;
@@ -21,5 +22,6 @@ pub mod what_if;
 mod time;
 
 pub use features::Features;
-pub use scheduler::{Config, Cycle, Observation, Outcome, Scheduler};
+pub use framework::workers::Parallelism;
+pub use scheduler::{Config, Cycle, GivenUp, Observation, Outcome, Scheduler};
 pub use time::Time;

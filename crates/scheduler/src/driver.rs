@@ -336,10 +336,13 @@ impl Driver {
         if !actions.is_empty() {
             self.start(actions);
         }
-        for uid in self.core.take_given_up() {
-            if let Some(attempt) = self.attempts.remove(&uid) {
+        for given_up in self.core.take_given_up() {
+            if let Some(attempt) = self.attempts.remove(&given_up.uid) {
                 let took = attempt.began.elapsed();
-                self.metrics.failed(&attempt.profile, took);
+                match given_up.is_refused {
+                    true => self.metrics.refused(&attempt.profile, took),
+                    false => self.metrics.failed(&attempt.profile, took),
+                }
             }
         }
     }

@@ -15,4 +15,5 @@ mod journal;
 pub mod live;
 mod metrics;
 pub mod server;
+pub mod snapshot;
 mod zpages;

@@ -144,7 +144,8 @@ pub struct Ready {
     connections: Connections,
     candidate: Option<leader::Candidate>,
     recorders: FxHashMap<Box<str>, Recorder>,
-    recordings: Vec<Recording>,
+    /// They send when it is spawned.
+    events: Vec<events::Built>,
     shared: Shared,
     inquiries: mpsc::Receiver<Inquiry>,
 }
@@ -176,7 +177,7 @@ pub struct Running {
 }
 
 impl Options {
-    /// Must be called within a tokio runtime.
+    /// Checks everything and starts nothing.
     pub fn build(self, connections: Connections) -> Result<Ready, BuildError> {
         let mut names = Names::default();
         self.configuration.build(&mut names)?;
@@ -186,11 +187,11 @@ impl Options {
             .map(|profile| Arc::from(profile.scheduler_name.as_str()))
             .collect();
         let mut recorders = FxHashMap::default();
-        let mut recordings = Vec::new();
+        let mut events = Vec::new();
         for name in &profiles {
-            let (recorder, recording) = recorder(name).spawn(connections.events.clone());
+            let (recorder, built) = recorder(name).build(connections.events.clone());
             recorders.insert(Box::from(&**name), recorder);
-            recordings.push(recording);
+            events.push(built);
         }
         let election = &self.configuration.leader_election;
         let candidate = match election.leader_elect {
@@ -207,9 +208,9 @@ impl Options {
                     )
                 };
                 let style = events::Style::Core;
-                let (recorder, recording) = events::Config::new(style, "default-scheduler")
-                    .spawn(connections.events.clone());
-                recordings.push(recording);
+                let (recorder, built) = events::Config::new(style, "default-scheduler")
+                    .build(connections.events.clone());
+                events.push(built);
                 Some(config.build(connections.election.clone(), Some(recorder))?)
             }
         };
@@ -229,7 +230,7 @@ impl Options {
             connections,
             candidate,
             recorders,
-            recordings,
+            events,
             shared,
             inquiries,
         })
@@ -313,11 +314,14 @@ impl Ready {
                 }
             });
         }
+        let recordings = self.events.into_iter().map(events::Built::spawn);
+        let recordings: Recordings = Arc::new(Mutex::new(recordings.collect()));
         let (done, is_done) = oneshot::channel();
         let work = Work {
             options: self.options,
             connections: self.connections,
             recorders: self.recorders,
+            recordings: Arc::clone(&recordings),
             shared: self.shared,
             leading,
             reload,
@@ -351,12 +355,15 @@ impl Ready {
             }
         };
         work.abort();
-        for recording in self.recordings {
-            recording.drain(LAST_WORDS).await;
-        }
+        let recordings = std::mem::take(&mut *recordings.lock());
+        let last_words = recordings.into_iter().map(|one| one.drain(LAST_WORDS));
+        futures::future::join_all(last_words).await;
         outcome
     }
 }
+
+/// The tasks that send events: those of profiles that a new configuration adds come to them.
+type Recordings = Arc<Mutex<Vec<Recording>>>;
 
 /// What a leader does: lets the work decide, and when it has to stop, waits for the last writes.
 struct Duty {
@@ -379,6 +386,7 @@ struct Work {
     options: Options,
     connections: Connections,
     recorders: FxHashMap<Box<str>, Recorder>,
+    recordings: Recordings,
     shared: Shared,
     leading: watch::Receiver<bool>,
     reload: watch::Receiver<u64>,
@@ -427,9 +435,11 @@ impl Work {
         let seconds = |value: i64| Duration::from_secs(u64::try_from(value).unwrap_or(0));
         for profile in &configuration.profiles {
             let name: Box<str> = profile.scheduler_name.as_str().into();
-            self.recorders
-                .entry(name)
-                .or_insert_with_key(|name| recorder(name).spawn(self.connections.events.clone()).0);
+            self.recorders.entry(name).or_insert_with_key(|name| {
+                let (recorder, recording) = recorder(name).spawn(self.connections.events.clone());
+                self.recordings.lock().push(recording);
+                recorder
+            });
         }
         let names_of_profiles = configuration.profiles.iter();
         let names_of_profiles: Vec<Arc<str>> = names_of_profiles
@@ -453,6 +463,7 @@ impl Work {
         };
         let core = Scheduler::new(core, names)
             .with_features(features)
+            .with_parallelism(threads(configuration.parallelism).into())
             .with_extenders(rules);
         let (executor, ends) = Executor::new(self.connections.main.clone(), self.recorders.clone());
         let driver = Driver::new(
@@ -472,6 +483,12 @@ impl Work {
         };
         Some((driver, inputs))
     }
+}
+
+/// As many as are asked for, and no more than can run at once.
+fn threads(asked: i32) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    usize::try_from(asked).unwrap_or(1).clamp(1, cores)
 }
 
 /// Tells of a profile's decisions. When there are thousands at once, they are told of a little later.

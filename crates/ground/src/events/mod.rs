@@ -14,5 +14,5 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-pub use recorder::{Config, Kind, Note, Recorder, Recording, Style};
+pub use recorder::{Built, Config, Kind, Note, Recorder, Recording, Style};
 pub use reference::Reference;

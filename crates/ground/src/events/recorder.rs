@@ -76,19 +76,51 @@ impl Config {
         }
     }
 
-    /// Starts the task that sends. Must be called within a tokio runtime.
-    pub fn spawn(self, client: kube::Client) -> (Recorder, Recording) {
+    /// Events can be recorded at once; they are sent when [`Built::spawn`] is called.
+    pub fn build(self, client: kube::Client) -> (Recorder, Built) {
         let (queue, queued) = mpsc::channel(self.queued);
-        let (stop, stopped) = oneshot::channel();
         let counters = Arc::new(Counters::default());
-        let sender = Sender::new(client, Arc::clone(&counters));
-        let task = match self.style {
-            Style::Core => tokio::spawn(run_core(self, queued, stopped, sender)),
-            Style::Series => tokio::spawn(run_series(self, queued, stopped, sender)),
+        let built = Built {
+            sender: Sender::new(client, Arc::clone(&counters)),
+            config: self,
+            queued,
         };
-        let recorder = Recorder { queue, counters };
-        let recording = Recording { stop, task };
-        (recorder, recording)
+        (Recorder { queue, counters }, built)
+    }
+
+    /// Builds, and starts the task that sends. Must be called within a tokio runtime.
+    pub fn spawn(self, client: kube::Client) -> (Recorder, Recording) {
+        let (recorder, built) = self.build(client);
+        (recorder, built.spawn())
+    }
+}
+
+/// A queue of events that nobody sends yet.
+pub struct Built {
+    config: Config,
+    queued: mpsc::Receiver<Note>,
+    sender: Sender,
+}
+
+impl std::fmt::Debug for Built {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Built")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Built {
+    /// Starts the task that sends. Must be called within a tokio runtime.
+    pub fn spawn(self) -> Recording {
+        let (stop, stopped) = oneshot::channel();
+        let (queued, sender) = (self.queued, self.sender);
+        let stopped = Some(stopped);
+        let task = match self.config.style {
+            Style::Core => tokio::spawn(run_core(self.config, queued, stopped, sender)),
+            Style::Series => tokio::spawn(run_series(self.config, queued, stopped, sender)),
+        };
+        Recording { stop, task }
     }
 }
 
@@ -182,18 +214,28 @@ pub(super) fn event_name(object: &str, wall: Timestamp) -> String {
     }
 }
 
+/// Told once, if at all; then there is nothing left to wait for.
+type Stopped = Option<oneshot::Receiver<()>>;
+
 /// The next one, until there can be none; those queued when it is told to stop still come.
-async fn next_note(
-    queue: &mut mpsc::Receiver<Note>,
-    stopped: &mut oneshot::Receiver<()>,
-) -> Option<Note> {
-    tokio::select! {
-        biased;
-        note = queue.recv() => note,
-        // Dropped rather than sent: nobody will ever ask to stop.
-        Ok(()) = &mut *stopped => {
-            queue.close();
-            queue.recv().await
+async fn next_note(queue: &mut mpsc::Receiver<Note>, stopped: &mut Stopped) -> Option<Note> {
+    loop {
+        let stop = async {
+            match stopped.as_mut() {
+                Some(stopped) => stopped.await.is_ok(),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            note = queue.recv() => return note,
+            is_told = stop => {
+                // Dropped rather than sent: nobody will ever ask to stop.
+                *stopped = None;
+                if is_told {
+                    queue.close();
+                }
+            }
         }
     }
 }
@@ -201,7 +243,7 @@ async fn next_note(
 async fn run_core(
     config: Config,
     mut queue: mpsc::Receiver<Note>,
-    mut stopped: oneshot::Receiver<()>,
+    mut stopped: Stopped,
     sender: Sender,
 ) {
     let mut correlator = Correlator::new();
@@ -218,7 +260,7 @@ async fn run_core(
 async fn run_series(
     config: Config,
     mut queue: mpsc::Receiver<Note>,
-    mut stopped: oneshot::Receiver<()>,
+    mut stopped: Stopped,
     sender: Sender,
 ) {
     let instance = match config.host.is_empty() {

@@ -282,3 +282,33 @@ async fn names_and_notes_are_what_an_api_server_takes() {
         note.len()
     );
 }
+
+/// Nobody will ever ask it to stop, so it goes on.
+#[tokio::test]
+async fn events_are_sent_though_the_recording_is_dropped() {
+    for style in [Style::Core, Style::Series] {
+        let (recorder, recording, log) = recorder(style);
+        drop(recording);
+        for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
+            recorder.normal(&pod(name), "Odd", "Trying", "x");
+            let sent = async {
+                while log.lock().len() <= index {
+                    tokio::task::yield_now().await;
+                }
+            };
+            let sent = tokio::time::timeout(A_WHILE, sent).await;
+            assert!(sent.is_ok(), "{style:?} {name}: {}", recorder.dropped());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_recorded_before_the_task_starts_is_sent() {
+    let (client, log) = fake::client(|asked| (201, asked.body.clone()));
+    let (recorder, built) = Config::new(Style::Series, "plimsoll").build(client);
+    recorder.normal(&pod("p"), "Odd", "Trying", "x");
+    tokio::task::yield_now().await;
+    assert!(log.lock().is_empty());
+    assert!(built.spawn().drain(A_WHILE).await);
+    assert_eq!(log.lock().len(), 1);
+}

@@ -99,7 +99,7 @@ pub fn run(args: &SimulateArgs) -> Result<(), Failure> {
     for file in &args.profile {
         configurations.push(configuration(file).map_err(Failure::Usage)?);
     }
-    let question = question(args).map_err(Failure::Run)?;
+    let question = question(args, &configurations).map_err(Failure::Run)?;
     let mut answers = Vec::new();
     for configuration in &configurations {
         answers.push(answer(&question, configuration, args.seed).map_err(Failure::Run)?);
@@ -125,9 +125,9 @@ fn configuration(file: &Path) -> Result<Configuration> {
     config::parse(&text).with_context(|| format!("{} is no configuration", file.display()))
 }
 
-fn question(args: &SimulateArgs) -> Result<Question> {
+fn question(args: &SimulateArgs, configurations: &[Configuration]) -> Result<Question> {
     let objects = match &args.kubeconfig {
-        Some(kubeconfig) => live::read(kubeconfig)?,
+        Some(kubeconfig) => live::read(kubeconfig, configurations)?,
         None => read_all(&args.from)?,
     };
     ensure!(
@@ -151,9 +151,16 @@ fn answer(question: &Question, configuration: &Configuration, seed: u64) -> Resu
         queue: QueueConfig::default(),
         seed,
     };
-    // The same moment every time: the answer is to depend on nothing but the question.
-    let now = Time::from_secs(1_800_000_000);
+    let now = moment(&question.objects);
     Ok(what_if::ask(question, config, names, now)?)
+}
+
+/// When the newest NodeMetric was reported, for reports expire; else always the same. The answer is to depend on nothing
+/// but the question.
+fn moment(objects: &[Value]) -> Time {
+    let metrics = objects.iter().filter(|one| one["kind"] == "NodeMetric");
+    let reported = metrics.filter_map(|one| Time::parse(one["status"]["updateTime"].as_str()?));
+    reported.max().unwrap_or(Time::from_secs(1_800_000_000))
 }
 
 fn read_all(files: &[PathBuf]) -> Result<Vec<Value>> {
@@ -209,7 +216,22 @@ fn flatten(document: Value, objects: &mut Vec<Value>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn reports_are_as_old_as_they_were() {
+        let at = |time: &str| json!({"kind": "NodeMetric", "status": {"updateTime": time}});
+        let node = json!({"kind": "Node"});
+        let old = at("2026-01-01T00:00:00Z");
+        let new = at("2026-01-01T00:03:00Z");
+        assert_eq!(
+            Some(moment(&[new, node.clone(), old, at("never")])),
+            Time::parse("2026-01-01T00:03:00Z")
+        );
+        assert_eq!(moment(&[node]), Time::from_secs(1_800_000_000));
+    }
 
     #[test]
     fn documents_and_lists_become_objects() {

@@ -1,5 +1,6 @@
 //! One cycle: from a pod to a node, or to the reasons why there is none.
 
+mod ahead;
 mod choose;
 mod paused;
 mod pre_filter;
@@ -9,15 +10,17 @@ pub use paused::{Heard, Paused};
 
 use rustc_hash::FxHashMap;
 
+use self::ahead::{Ahead, Finding, Progress};
 use super::diagnosis::Diagnosis;
 pub use super::judge::Attempt;
-use super::judge::{Notes, Subject, Tools, judge_live, judge_with_rivals, local_prefix};
+use super::judge::{Notes, Subject, Tools, judge_live, judge_with_rivals, local_prefix, told};
 use super::local::{self, LocalEntry, Tables};
 use super::plugin::Plugin;
 use super::profile::Profile;
 use super::state::CycleState;
 use super::status::{Code, Refusal, StatusId, Statuses};
 use super::stopwatch::{Ending, Point, Stopwatch};
+use super::workers::Workers;
 use crate::cluster::{Cluster, LocalClassId, NodeId, PodId};
 use crate::extender::Rule;
 use crate::plugins::plans::Plans;
@@ -54,6 +57,7 @@ pub struct Engine {
     pub stopwatch: Stopwatch,
     /// Keep the scores of every choice.
     pub record_scores: bool,
+    pub workers: Workers,
     tables: Tables,
     /// Verdicts on nodes that others have been promised, with what they depend on.
     beside_rivals: FxHashMap<(usize, LocalClassId, NodeId), (RowState, StatusId)>,
@@ -89,6 +93,7 @@ impl Engine {
             extenders: Vec::new(),
             stopwatch: Stopwatch::default(),
             record_scores: false,
+            workers: Workers::default(),
             tables: Tables::default(),
             beside_rivals: FxHashMap::default(),
             rivals_epoch: 0,
@@ -300,7 +305,31 @@ impl Engine {
         let start = self.next_start % total;
         let mut evaluated = 0;
         let mut at = start;
+        let mut ahead = Ahead::default();
+        // Where plugins are timed, one is asked after the other.
+        let in_turn = self.stopwatch.is_sampled();
         while evaluated < total {
+            if !in_turn && ahead.is_worth_it(&self.workers) {
+                let progress = Progress {
+                    at,
+                    left: total - evaluated,
+                    wanted: enough - self.scratch.feasible.len(),
+                };
+                let plugins = &self.profiles[subject.profile].filter[..prefix];
+                ahead.look(
+                    &mut self.workers,
+                    &progress,
+                    cluster,
+                    subject,
+                    &self.profiles,
+                    plugins,
+                    &self.scratch.live,
+                    state,
+                    table,
+                    rivals,
+                );
+            }
+            let finding = ahead.next();
             let node = cluster.nodes.current_order()[at];
             at += 1;
             if at == total {
@@ -342,10 +371,22 @@ impl Engine {
                     statuses: &mut self.statuses,
                     stopwatch: &mut self.stopwatch,
                 };
+                let finding = match finding {
+                    Some(finding) => finding,
+                    None => {
+                        ahead.looked_in_turn(&self.scratch.live);
+                        Finding::default()
+                    }
+                };
+                if let Some(row) = finding.row {
+                    local::keep(table, node, row, notes.statuses);
+                }
                 let mut entry = local::look_up(table, &context, plugins, node, &mut notes);
                 if entry.status == StatusId::FITS {
-                    entry.status =
-                        judge_live(&context, &self.scratch.live, state, node, &mut notes)?;
+                    entry.status = match finding.live {
+                        Some(verdict) => told(&context, verdict, &mut notes)?,
+                        None => judge_live(&context, &self.scratch.live, state, node, &mut notes)?,
+                    };
                 }
                 entry
             };

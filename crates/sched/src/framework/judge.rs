@@ -6,7 +6,7 @@ use super::local;
 use super::plugin::Plugin;
 use super::profile::Profile;
 use super::state::{Context, CycleState};
-use super::status::{Code, StatusId, Statuses, Verdict};
+use super::status::{Code, Refusal, StatusId, Statuses, Verdict};
 use super::stopwatch::{Ending, Point, Stopwatch};
 use crate::cluster::{ClassId, Cluster, NodeId, PodId};
 use crate::model::Pod;
@@ -170,15 +170,25 @@ pub(super) fn judge_live(
 ) -> Result<StatusId, String> {
     for plugin in live.iter().filter(|plugin| state.runs(**plugin)) {
         if let Err(refusal) = notes.ask(*plugin, context, state, node) {
-            if refusal.code == Code::Error {
-                return Err(format!(
-                    "running {:?} filter plugin: {}",
-                    plugin.name(),
-                    refusal.message(&context.cluster.names)
-                ));
-            }
-            return Ok(notes.statuses.id(*plugin, refusal));
+            return told(context, Err((*plugin, refusal)), notes);
         }
     }
     Ok(StatusId::FITS)
+}
+
+/// What follows from the verdict of those filters.
+pub(super) fn told(
+    context: &Context<'_>,
+    verdict: Result<(), (Plugin, Refusal)>,
+    notes: &mut Notes<'_>,
+) -> Result<StatusId, String> {
+    match verdict {
+        Ok(()) => Ok(StatusId::FITS),
+        Err((plugin, refusal)) if refusal.code == Code::Error => Err(format!(
+            "running {:?} filter plugin: {}",
+            plugin.name(),
+            refusal.message(&context.cluster.names)
+        )),
+        Err((plugin, refusal)) => Ok(notes.statuses.id(plugin, refusal)),
+    }
 }

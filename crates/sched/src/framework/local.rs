@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use super::judge::Notes;
 use super::plugin::Plugin;
 use super::state::{Context, CycleState};
-use super::status::StatusId;
+use super::status::{Refusal, StatusId, Statuses};
 use crate::cluster::{LocalClassId, NodeId};
 use crate::plugins;
 
@@ -187,6 +187,51 @@ impl Tables {
         self.by_key.insert(key, index);
         index
     }
+}
+
+/// What [`look_up`] would find and keep, with who refuses the node; `None`: the entry is up to date.
+pub(super) fn look_ahead(
+    table: &[LocalEntry],
+    context: &Context<'_>,
+    plugins: &[Plugin],
+    node: NodeId,
+) -> Option<(LocalEntry, Option<(Plugin, Refusal)>)> {
+    let generation = context.cluster.nodes.generation(node);
+    if table[node.index()].generation == generation {
+        return None;
+    }
+    let mut entry = LocalEntry {
+        generation,
+        ..LocalEntry::UNKNOWN
+    };
+    let state = CycleState::default();
+    let refused = plugins.iter().find_map(|plugin| {
+        let verdict = plugins::filter(*plugin, context, &state, node);
+        verdict.err().map(|refusal| (*plugin, refusal))
+    });
+    if refused.is_none() {
+        score(context, node, false, &mut entry);
+    }
+    Some((entry, refused))
+}
+
+/// Whether the entry of a node says that it fits.
+pub(super) fn fits(table: &[LocalEntry], node: NodeId) -> bool {
+    table[node.index()].status == StatusId::FITS
+}
+
+/// Keeps what was found ahead, as [`look_up`] would have.
+pub(super) fn keep(
+    table: &mut [LocalEntry],
+    node: NodeId,
+    found: (LocalEntry, Option<(Plugin, Refusal)>),
+    statuses: &mut Statuses,
+) {
+    let (mut entry, refused) = found;
+    if let Some((plugin, refusal)) = refused {
+        entry.status = statuses.id(plugin, refusal);
+    }
+    table[node.index()] = entry;
 }
 
 /// The entry of a node, asked for anew if the node has changed since.

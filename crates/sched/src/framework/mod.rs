@@ -11,6 +11,7 @@ pub mod score;
 pub mod state;
 pub mod status;
 pub mod stopwatch;
+pub mod workers;
 
 pub use diagnosis::Diagnosis;
 pub use engine::{Attempt, Choice, Decision, Engine};

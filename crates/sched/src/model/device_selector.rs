@@ -34,6 +34,11 @@ impl From<&str> for DeviceSelector {
     }
 }
 
+thread_local! {
+    /// To make it takes longer than to evaluate an expression, and a search evaluates some for each device.
+    static LANGUAGE: cel::Context<'static, 'static> = plimsoll_expressions::context();
+}
+
 impl DeviceSelector {
     /// Whether it holds for a device. The error is in the words of CEL.
     pub fn matches(&self, driver: &str, device: &Device) -> Result<bool, String> {
@@ -44,9 +49,12 @@ impl DeviceSelector {
         let program = compiled
             .as_ref()
             .map_err(|words| format!("CEL compile error: {words}"))?;
-        let mut context = plimsoll_expressions::context();
-        context.add_variable_from_value("device", value(&self.source, driver, device));
-        match program.evaluate(&context) {
+        let found = LANGUAGE.with(|language| {
+            let mut context = language.new_inner_scope();
+            context.add_variable_from_value("device", value(&self.source, driver, device));
+            program.evaluate(&context)
+        });
+        match found {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!(
                 "CEL runtime error: CEL result of type {} could not be converted to bool: {}",

@@ -3,6 +3,7 @@
 use super::migration::InTree;
 use super::selector::{Labels, NodeSelector, NodeTerm, Selector};
 use super::symbol::Symbol;
+use crate::duration::GoDuration;
 use crate::time::Time;
 
 /// Namespace and name.
@@ -194,7 +195,7 @@ pub struct NodeMetric {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageAggregate {
-    pub seconds: i64,
+    pub window: GoDuration,
     /// `avg`, `p50`, `p90`, `p95`, `p99`.
     pub usage: Box<[(Box<str>, [i64; 2])]>,
 }

@@ -1,10 +1,15 @@
 //! `GangScheduling`: pods of a group are bound together or not at all.
 
+use std::time::Duration;
+
 use crate::cluster::{Cluster, PodId};
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::state::Context;
 use crate::framework::status::Refusal;
 use crate::model::{Pod, PodGroup};
+
+/// How long a pod waits for the rest of its gang, with a node that nobody else can have meanwhile.
+pub const PERMIT_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(Resource::Pod, Action::ADD),

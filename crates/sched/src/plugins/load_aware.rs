@@ -6,6 +6,7 @@ use plimsoll_api::quantity::Quantity;
 use serde_json::Value;
 
 use crate::cluster::NodeId;
+use crate::duration::GoDuration;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::score::MAX_SCORE;
 use crate::framework::state::Context;
@@ -37,8 +38,8 @@ pub type Thresholds = [Option<i64>; 2];
 pub struct LoadArgs {
     pub thresholds: Thresholds,
     pub prod_thresholds: Option<Thresholds>,
-    /// Kind of aggregate (`p95`), seconds (0: the longest) and thresholds.
-    pub aggregated: Option<(Box<str>, i64, Thresholds)>,
+    /// Kind of aggregate (`p95`), window (0: the longest) and thresholds.
+    pub aggregated: Option<(Box<str>, GoDuration, Thresholds)>,
     pub weights: [i64; 2],
     pub dominant_weight: i64,
     /// In percent of what was asked for.
@@ -50,8 +51,8 @@ pub struct LoadArgs {
     pub score_by_prod_usage: bool,
     /// What the system itself uses counts as production's.
     pub prod_includes_system: bool,
-    /// Kind of aggregate and seconds that scores are taken from.
-    pub score_aggregated: Option<(Box<str>, i64)>,
+    /// Kind of aggregate and window that scores are taken from.
+    pub score_aggregated: Option<(Box<str>, GoDuration)>,
 }
 
 impl Default for LoadArgs {
@@ -136,8 +137,8 @@ fn is_expired(args: &LoadArgs, metric: &NodeMetric, now: Time) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum View {
     Whole,
-    /// Kind and seconds; 0: the longest.
-    Aggregated(Box<str>, i64),
+    /// Kind and window; 0: the longest.
+    Aggregated(Box<str>, GoDuration),
     Prod,
 }
 
@@ -157,13 +158,13 @@ fn limits(context: &Context<'_>, node: NodeId) -> (View, Thresholds) {
         let nodes = &own["aggregatedUsage"];
         if let Some(thresholds) = pair(&nodes["usageThresholds"]) {
             let kind = nodes["usageAggregationType"].as_str().unwrap_or("p95");
-            aggregated = Some((kind.into(), 0, thresholds));
+            aggregated = Some((kind.into(), GoDuration::default(), thresholds));
         }
     }
     let is_prod = PROD.contains(&context.pod.priority);
     match (prod, aggregated) {
         (Some(thresholds), _) if is_prod => (View::Prod, thresholds),
-        (_, Some((kind, seconds, thresholds))) => (View::Aggregated(kind, seconds), thresholds),
+        (_, Some((kind, window, thresholds))) => (View::Aggregated(kind, window), thresholds),
         _ => (View::Whole, whole),
     }
 }
@@ -172,7 +173,7 @@ fn limits(context: &Context<'_>, node: NodeId) -> (View, Thresholds) {
 fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: &View) -> [i64; 2] {
     let args = &context.profile.args.load;
     let aggregated = match view {
-        View::Aggregated(kind, seconds) => Some(aggregate(kind, *seconds, metric)),
+        View::Aggregated(kind, window) => Some(aggregate(kind, *window, metric)),
         View::Whole | View::Prod => None,
     };
     // Without the aggregate that is asked for, all there is to go by is what pods will probably use.
@@ -227,16 +228,16 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: &View) -
     sum
 }
 
-fn aggregate(kind: &str, seconds: i64, metric: &NodeMetric) -> Option<[i64; 2]> {
-    let found = match seconds {
-        0 => metric
+fn aggregate(kind: &str, window: GoDuration, metric: &NodeMetric) -> Option<[i64; 2]> {
+    let found = match window {
+        GoDuration(0) => metric
             .aggregates
             .iter()
-            .max_by_key(|aggregate| aggregate.seconds),
+            .max_by_key(|aggregate| aggregate.window),
         wanted => metric
             .aggregates
             .iter()
-            .find(|aggregate| aggregate.seconds == wanted),
+            .find(|aggregate| aggregate.window == wanted),
     };
     let usage = found?.usage.iter().find(|(name, _)| **name == *kind)?;
     Some(usage.1)
@@ -298,7 +299,7 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
     let by_prod = args.score_by_prod_usage && PROD.contains(&context.pod.priority);
     let view = match (&args.score_aggregated, by_prod) {
         (_, true) => View::Prod,
-        (Some((kind, seconds)), _) => View::Aggregated(kind.clone(), *seconds),
+        (Some((kind, window)), _) => View::Aggregated(kind.clone(), *window),
         (None, _) => View::Whole,
     };
     let used = used(context, metric, node, &view);
@@ -444,7 +445,11 @@ mod tests {
             ("p99", 300, 1, true),
         ] {
             let change = |args: &mut super::LoadArgs| {
-                args.aggregated = Some((kind.into(), seconds, at(limit)));
+                args.aggregated = Some((
+                    kind.into(),
+                    super::GoDuration::from_secs(seconds),
+                    at(limit),
+                ));
             };
             check(change, "{}", 0, fits);
         }

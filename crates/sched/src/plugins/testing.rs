@@ -126,8 +126,7 @@ impl Kit {
         let claim = decode::resource_claim(json.as_bytes(), &mut self.cluster.names).unwrap();
         self.cluster
             .devices
-            .claims
-            .insert((claim.namespace, claim.name.clone()), claim);
+            .set_claim((claim.namespace, claim.name.clone()), claim);
     }
 
     pub fn add_slice(&mut self, json: &str) {

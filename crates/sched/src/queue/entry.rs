@@ -42,7 +42,7 @@ pub struct Entry {
     pub(super) sequence: u64,
     pub(super) expiry: Time,
     pub(super) group: u64,
-    pub(super) in_flight_since: usize,
+    pub(super) in_flight_since: u64,
 }
 
 impl Entry {

@@ -2,6 +2,7 @@
 
 mod counters;
 mod entry;
+mod missed;
 pub mod nominations;
 mod rooms;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 pub use counters::Counters;
 pub use entry::{Entry, Room};
 
+use self::missed::Missed;
 use crate::cluster::PodId;
 use crate::framework::events::ClusterEvent;
 use crate::framework::plugin::{Plugin, PluginSet};
@@ -58,7 +60,7 @@ pub struct Queue {
     next_sequence: u64,
     last_leftover_flush: Option<Time>,
     /// What has happened while some pod was being scheduled, for it to catch up with.
-    happened: Vec<ClusterEvent>,
+    missed: Missed,
     in_flight: usize,
     /// Those that back off are not tried early, even if there is nobody else.
     pub waits_out_backoff: bool,
@@ -171,7 +173,7 @@ impl Queue {
     }
 
     fn attempted(&mut self, id: PodId) {
-        let since = self.happened.len();
+        let since = self.missed.now();
         self.change(id, |entry| {
             entry.room = Room::InFlight;
             entry.attempts += 1;
@@ -219,9 +221,7 @@ impl Queue {
             return;
         };
         let missed: Vec<ClusterEvent> = match entry.room {
-            Room::InFlight => {
-                self.happened[entry.in_flight_since.min(self.happened.len())..].to_vec()
-            }
+            Room::InFlight => self.missed.since(entry.in_flight_since).collect(),
             _ => Vec::new(),
         };
         if entry.room == Room::InFlight {
@@ -267,7 +267,7 @@ impl Queue {
         judge: &mut dyn FnMut(PodId, &Entry) -> Strategy,
     ) -> usize {
         if self.in_flight > 0 {
-            self.happened.push(event);
+            self.missed.add(event);
         }
         let interested: PluginSet = Plugin::ALL
             .iter()
@@ -323,7 +323,7 @@ impl Queue {
             Some(Room::Unschedulable | Room::Backoff | Room::ErrorBackoff) => {
                 self.enter(id, Room::Active, "ForceActivate", now, gate);
             }
-            Some(Room::InFlight) => self.happened.push(ClusterEvent::ANYTHING),
+            Some(Room::InFlight) => self.missed.add(ClusterEvent::ANYTHING),
             Some(Room::Active | Room::Settled) | None => {}
         }
     }
@@ -395,8 +395,8 @@ impl Queue {
     }
 
     /// What is kept for pods that are being scheduled: how many of those there are, and what has happened since.
-    pub fn in_flight(&self) -> (usize, &[ClusterEvent]) {
-        (self.in_flight, &self.happened)
+    pub fn in_flight(&self) -> (usize, impl Iterator<Item = (ClusterEvent, u64)> + '_) {
+        (self.in_flight, self.missed.counts())
     }
 
     /// Whether there is anybody whom an event could concern.
@@ -418,7 +418,7 @@ impl Queue {
     fn landed(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if self.in_flight == 0 {
-            self.happened.clear();
+            self.missed.clear();
         }
     }
 }

@@ -38,12 +38,16 @@ impl Sandbox {
                 }
             }),
             ActionKind::Evict {
-                victim, message, ..
+                victim,
+                observed_generation,
+                message,
+                ..
             } => {
                 let key = pod_key(&victim);
                 self.change(&key, |object| {
                     let condition = json!({"type": "DisruptionTarget", "status": "True",
-                        "reason": "PreemptionByScheduler", "message": message});
+                        "reason": "PreemptionByScheduler", "message": message,
+                        "observedGeneration": observed_generation});
                     set_condition(object, condition);
                 })?;
                 self.delete_pod(&key, None)

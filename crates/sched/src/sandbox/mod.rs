@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-pub use objects::{ObjectKey, gone, observed};
+pub use objects::{KINDS, ObjectKey, gone, observed};
 
 use crate::action::{Action, ActionResult, EventRecord};
 use crate::features::Features;
+use crate::framework::workers::Parallelism;
 use crate::model::Names;
 use crate::model::decode::DecodeError;
 use crate::scheduler::{Config, Cycle, Outcome, Scheduler};
@@ -64,6 +65,11 @@ impl Sandbox {
     /// With some of it switched otherwise than usual.
     pub fn with_features(mut self, features: Features) -> Self {
         self.scheduler = self.scheduler.with_features(features);
+        self
+    }
+
+    pub fn with_parallelism(mut self, parallelism: Parallelism) -> Self {
+        self.scheduler = self.scheduler.with_parallelism(parallelism);
         self
     }
 

@@ -34,6 +34,31 @@ impl ObjectKey {
     }
 }
 
+/// The kinds that scheduling reads.
+pub const KINDS: &[&str] = &[
+    "Pod",
+    "Node",
+    "Namespace",
+    "Service",
+    "ReplicationController",
+    "ReplicaSet",
+    "StatefulSet",
+    "PodDisruptionBudget",
+    "PodGroup",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "StorageClass",
+    "CSINode",
+    "CSIDriver",
+    "CSIStorageCapacity",
+    "VolumeAttachment",
+    "ResourceClaim",
+    "ResourceSlice",
+    "DeviceClass",
+    "DeviceTaintRule",
+    "NodeMetric",
+];
+
 const CONTROLLERS: &[(&str, ControllerKind)] = &[
     (
         "ReplicationController",
@@ -123,26 +148,7 @@ mod tests {
     #[test]
     fn every_kind_that_can_come_can_go() {
         let mut names = Names::default();
-        for kind in [
-            "Pod",
-            "Node",
-            "Namespace",
-            "Service",
-            "ReplicaSet",
-            "PodDisruptionBudget",
-            "PodGroup",
-            "PersistentVolume",
-            "PersistentVolumeClaim",
-            "StorageClass",
-            "CSINode",
-            "CSIDriver",
-            "CSIStorageCapacity",
-            "VolumeAttachment",
-            "ResourceClaim",
-            "ResourceSlice",
-            "DeviceClass",
-            "DeviceTaintRule",
-        ] {
+        for kind in KINDS {
             let object =
                 json!({"kind": kind, "metadata": {"name": "x", "namespace": "n", "uid": "u"}});
             let observed = observed(&object, &mut names).unwrap();

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::failure::Nominating;
-use super::{Scheduler, UnderWay};
+use super::{GivenUp, Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, ActionResult, EventRecord, EventType, NominatedNode};
 use crate::cluster::PodId;
+use crate::duration::GoDuration;
+use crate::framework::diagnosis::Diagnosis;
 use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
 use crate::framework::state::{Context, CycleState};
+use crate::framework::status::{Code, Refusal};
 use crate::framework::stopwatch::{Ending, Point};
 use crate::model::devices::{Allocation, ResourceClaim};
 use crate::model::{Key, Pod, VolumeClaim};
@@ -17,6 +20,9 @@ use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
 use crate::time::Time;
+
+/// No plugin may have a pod wait for longer than that.
+const LONGEST_PERMIT: Duration = Duration::from_secs(15 * 60);
 
 /// A pod that has a node and is on its way to be bound.
 #[derive(Debug)]
@@ -32,8 +38,12 @@ pub(super) struct Binding {
 
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Others of its gang have to find nodes in the same cycle.
-    Permit,
+    /// Others of its gang have to find nodes as well.
+    Permit {
+        plugin: Plugin,
+        since: Time,
+        deadline: Time,
+    },
     Writing {
         left: usize,
     },
@@ -88,13 +98,27 @@ impl Scheduler {
         watch.point(Point::Reserve, Ending::Success, profile, began);
         let began = watch.now();
         let waits = self.must_wait(id, profile);
-        let ending = if waits { Ending::Wait } else { Ending::Success };
+        let ending = match waits {
+            Some(_) => Ending::Wait,
+            None => Ending::Success,
+        };
         let watch = &mut self.engine.stopwatch;
         watch.point(Point::Permit, ending, profile, began);
-        if waits {
-            binding.stage = Stage::Permit;
+        if let Some((plugin, timeout)) = waits {
+            binding.stage = Stage::Permit {
+                plugin,
+                since: now,
+                deadline: now.after(timeout.min(LONGEST_PERMIT)),
+            };
             self.bindings.insert(id, binding);
-            return Vec::new();
+            // Whoever is tried with the rest of its group knows at the end of this cycle.
+            let alone = self.group_of(id, profile).is_none();
+            let told = alone && self.cluster.features.expected_node;
+            return told
+                .then(|| self.expect_node(id))
+                .flatten()
+                .into_iter()
+                .collect();
         }
         self.queue.settle(id);
         let mut actions = self.permit_gang(id);
@@ -147,11 +171,12 @@ impl Scheduler {
         dynamic_resources::reserve(&context, claims, node)
     }
 
-    fn must_wait(&self, id: PodId, profile: usize) -> bool {
-        self.engine.profiles[profile]
-            .permit
-            .contains(&Plugin::GangScheduling)
-            && gang_scheduling::lacks_company(&self.cluster, id)
+    /// Which plugin has the pod wait, and for how long at most.
+    fn must_wait(&self, id: PodId, profile: usize) -> Option<(Plugin, Duration)> {
+        let gangs = Plugin::GangScheduling;
+        let permit = &self.engine.profiles[profile].permit;
+        let waits = permit.contains(&gangs) && gang_scheduling::lacks_company(&self.cluster, id);
+        waits.then_some((gangs, gang_scheduling::PERMIT_TIMEOUT))
     }
 
     /// The gang is complete: those of it that have been waiting may go on.
@@ -166,7 +191,7 @@ impl Scheduler {
         let mut waiting: Vec<PodId> = self
             .bindings
             .iter()
-            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit))
+            .filter(|(_, binding)| matches!(binding.stage, Stage::Permit { .. }))
             .map(|(other, _)| *other)
             .filter(|other| {
                 self.cluster.pods.get(*other).is_some_and(|record| {
@@ -262,7 +287,7 @@ impl Scheduler {
         };
         let mut kinds = Vec::new();
         for (key, allocation) in &binding.claims {
-            if let Some(claim) = self.cluster.devices.claims.get(key) {
+            if let Some(claim) = self.cluster.devices.claims().get(key) {
                 kinds.push(ActionKind::ReserveClaim {
                     namespace: self.cluster.names.text(key.0).into(),
                     claim: key.1.clone(),
@@ -366,7 +391,16 @@ impl Scheduler {
             };
             match &binding.stage {
                 Stage::Writing { .. } => {}
-                Stage::Permit => {}
+                Stage::Permit {
+                    plugin,
+                    since,
+                    deadline,
+                } if *deadline <= now => {
+                    let (plugin, waited) = (*plugin, deadline.since(*since));
+                    let actions = self.not_permitted(id, plugin, waited, now);
+                    self.outbox.extend(actions);
+                }
+                Stage::Permit { .. } => {}
                 Stage::Devices { .. } => {
                     let actions = self.check_devices(id, now);
                     self.outbox.extend(actions);
@@ -394,6 +428,49 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// A pod has waited on Permit for too long: its node is free again, and it goes back to the queue as refused.
+    fn not_permitted(
+        &mut self,
+        id: PodId,
+        plugin: Plugin,
+        waited: Duration,
+        now: Time,
+    ) -> Vec<Action> {
+        let Some(record) = self.cluster.pods.get(id) else {
+            return Vec::new();
+        };
+        self.gave_up.push(GivenUp {
+            uid: Arc::clone(&record.pod.uid),
+            is_refused: true,
+        });
+        let placed = self.take_back(id);
+        let reason = format!(
+            "rejected due to timeout after waiting {} at plugin {}",
+            GoDuration::from(waited),
+            plugin.name()
+        );
+        let diagnosis = Diagnosis {
+            all_nodes: 1,
+            absent: Some(Refusal::worded(Code::Unschedulable, reason)),
+            ..Diagnosis::default()
+        };
+        let message = diagnosis.message(&self.engine.statuses, &self.cluster.names);
+        let actions = self.fail(
+            id,
+            "Unschedulable",
+            &message,
+            Nominating::Clear,
+            PluginSet::of(plugin),
+            PluginSet::EMPTY,
+            now,
+        );
+        // It is in the queue again before others hear of the room that it has left.
+        if let Some(placed) = placed {
+            self.tell_of_room(id, &placed, now);
+        }
+        actions
     }
 
     /// Whoever makes volumes may give the node back that was chosen for a claim: then another one has to be found.
@@ -450,7 +527,7 @@ impl Scheduler {
         };
         // What has just been written may not have come back yet.
         let waits = binding.claims.iter().any(|(key, given)| {
-            let claim = self.cluster.devices.claims.get(key);
+            let claim = self.cluster.devices.claims().get(key);
             claim.is_some_and(ResourceClaim::has_conditions)
                 || given.as_ref().is_some_and(Allocation::has_conditions)
         });
@@ -496,7 +573,7 @@ impl Scheduler {
             match self
                 .cluster
                 .devices
-                .claims
+                .claims()
                 .get(key)
                 .map(|claim| claim.is_ready())
             {
@@ -530,8 +607,10 @@ impl Scheduler {
             .bindings
             .values()
             .filter_map(|binding| match &binding.stage {
-                Stage::Claims { deadline, .. } | Stage::Devices { deadline } => Some(*deadline),
-                Stage::Permit | Stage::Writing { .. } => None,
+                Stage::Permit { deadline, .. }
+                | Stage::Claims { deadline, .. }
+                | Stage::Devices { deadline } => Some(*deadline),
+                Stage::Writing { .. } => None,
             });
         deadlines.min()
     }
@@ -588,7 +667,10 @@ impl Scheduler {
 
     fn give_up(&mut self, id: PodId, plugin: Plugin, error: &str, now: Time) -> Vec<Action> {
         if let Some(record) = self.cluster.pods.get(id) {
-            self.gave_up.push(Arc::clone(&record.pod.uid));
+            self.gave_up.push(GivenUp {
+                uid: Arc::clone(&record.pod.uid),
+                is_refused: false,
+            });
         }
         self.release(id, now);
         let message = format!("running PreBind plugin {:?}: {error}", plugin.name());
@@ -622,15 +704,20 @@ impl Scheduler {
         self.outbox.push(event);
     }
 
-    /// Takes back what a pod was given.
+    /// Takes back what a pod was given, and tells others of the room.
     pub(super) fn release(&mut self, id: PodId, now: Time) {
+        if let Some(placed) = self.take_back(id) {
+            self.tell_of_room(id, &placed, now);
+        }
+    }
+
+    /// The pod as it was at its node, if it was there by our word alone.
+    pub(super) fn take_back(&mut self, id: PodId) -> Option<Pod> {
         let began = self.engine.stopwatch.now();
         self.forget_reserved(id);
-        let Some(record) = self.cluster.pods.get(id) else {
-            return;
-        };
+        let record = self.cluster.pods.get(id)?;
         if !record.assumed {
-            return;
+            return None;
         }
         let placed = self.as_placed(record);
         if let Some(profile) = self.profile_of(&placed) {
@@ -639,7 +726,11 @@ impl Scheduler {
         }
         self.cluster.unplace(id);
         self.cluster.set_assumed(id, false);
-        let change = Change::Pod(Some(&placed), None);
+        Some(placed)
+    }
+
+    fn tell_of_room(&mut self, id: PodId, placed: &Pod, now: Time) {
+        let change = Change::Pod(Some(placed), None);
         self.wake(
             ClusterEvent::ASSIGNED_POD_DELETE,
             change,

@@ -155,7 +155,7 @@ impl Scheduler {
             let Some(key) = claims.left_behind.clone() else {
                 return "still not schedulable";
             };
-            if let Some(claim) = self.cluster.devices.claims.get(&key) {
+            if let Some(claim) = self.cluster.devices.claims().get(&key) {
                 let kind = ActionKind::DeleteClaim {
                     namespace: self.cluster.names.text(key.0).into(),
                     claim: key.1,
@@ -165,7 +165,7 @@ impl Scheduler {
             }
             return "deletion of ResourceClaim completed";
         };
-        if let Some(claim) = self.cluster.devices.claims.get(&key) {
+        if let Some(claim) = self.cluster.devices.claims().get(&key) {
             let kind = ActionKind::DeallocateClaim {
                 namespace: self.cluster.names.text(key.0).into(),
                 claim: key.1,
@@ -308,6 +308,7 @@ impl Scheduler {
             .iter()
             .map(|victim| ActionKind::Evict {
                 victim: self.pod_ref(victim),
+                observed_generation: victim.generation,
                 preemptor: self.pod_ref(&preemptor),
                 message: message.clone(),
             })

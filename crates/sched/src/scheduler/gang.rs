@@ -54,13 +54,14 @@ impl Scheduler {
         }
         let is_waiting = |scheduler: &Self, id: PodId| {
             let binding = scheduler.bindings.get(&id);
-            binding.is_some_and(|binding| matches!(binding.stage, Stage::Permit))
+            binding.is_some_and(|binding| matches!(binding.stage, Stage::Permit { .. }))
         };
         let complete = tried.iter().any(|(id, cycle)| {
             matches!(cycle.outcome, Outcome::Scheduled { .. }) && !is_waiting(self, *id)
         });
         for (id, cycle) in &mut tried {
             if is_waiting(self, *id) {
+                // It was given a node only to see whether the others find one, too.
                 self.take_back(*id);
                 let rejectors = PluginSet::of(Plugin::GangScheduling);
                 cycle.actions = self.fail(
@@ -114,13 +115,6 @@ impl Scheduler {
             (std::cmp::Reverse(priority), since, rank, *id)
         });
         members
-    }
-
-    /// Takes a node away again from a pod that was given it only to see.
-    fn take_back(&mut self, id: PodId) {
-        self.forget_reserved(id);
-        self.cluster.unplace(id);
-        self.cluster.set_assumed(id, false);
     }
 
     /// Once scheduled, a group stays so, whatever becomes of further pods.

@@ -25,6 +25,7 @@ use crate::framework::engine::{Engine, Scoreboard};
 use crate::framework::plugin::Plugin;
 use crate::framework::profile::Profile;
 use crate::framework::stopwatch::{Clock, Ending, Measured};
+use crate::framework::workers::{Parallelism, Workers};
 use crate::model::{Names, Pod};
 use crate::queue::nominations::Nominations;
 use crate::queue::{Queue, QueueConfig};
@@ -54,8 +55,8 @@ pub struct Scheduler {
     asking: Option<asking::Asking>,
     /// Cycles that are over and have not been told yet.
     more: VecDeque<Cycle>,
-    /// Pods that had a node and will not be bound to it, by UID.
-    gave_up: Vec<Arc<str>>,
+    /// Pods that had a node and will not be bound to it.
+    gave_up: Vec<GivenUp>,
     /// What came up otherwise than by a cycle or the end of an action.
     outbox: Vec<Action>,
     next_action: u64,
@@ -77,6 +78,14 @@ enum UnderWay {
         preemptor: Arc<str>,
         node: Box<str>,
     },
+}
+
+/// A pod that had a node and will not be bound to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenUp {
+    pub uid: Arc<str>,
+    /// A plugin refused it; else something went wrong.
+    pub is_refused: bool,
 }
 
 /// Evictions of one preemption.
@@ -165,6 +174,12 @@ impl Scheduler {
         self
     }
 
+    /// Threads change how long things take, and no decision.
+    pub fn with_parallelism(mut self, parallelism: Parallelism) -> Self {
+        self.engine.workers = Workers::new(parallelism);
+        self
+    }
+
     /// With others who have a say.
     pub fn with_extenders(mut self, extenders: Vec<Rule>) -> Self {
         self.engine.extenders = extenders;
@@ -250,8 +265,8 @@ impl Scheduler {
         std::mem::take(&mut self.outbox)
     }
 
-    /// Pods whose attempts came to nothing after a node had been chosen, by UID; since the last time.
-    pub fn take_given_up(&mut self) -> Vec<Arc<str>> {
+    /// Pods whose attempts came to nothing after a node had been chosen; since the last time.
+    pub fn take_given_up(&mut self) -> Vec<GivenUp> {
         std::mem::take(&mut self.gave_up)
     }
 

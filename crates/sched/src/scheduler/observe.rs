@@ -184,13 +184,13 @@ impl Scheduler {
                     }
                 }
                 let new = (*claim).clone();
-                let old = self.cluster.devices.claims.insert(key, *claim);
+                let old = self.cluster.devices.set_claim(key, *claim);
                 let change = Change::ResourceClaim(old.as_ref(), Some(&new));
                 self.set(Resource::ResourceClaim, old.is_some(), change, now);
                 self.check_bindings(now);
             }
             Observation::ResourceClaimGone(key) => {
-                self.cluster.devices.claims.remove(&key);
+                self.cluster.devices.remove_claim(&key);
                 self.gone(Resource::ResourceClaim, now);
             }
             Observation::ResourceSlice(mut slice) => {

@@ -294,8 +294,11 @@ impl Work {
                 nominated,
             }) => pods::patch_status(client, pod, condition.as_ref(), nominated).await,
             Self::Kind(ActionKind::Evict {
-                victim, message, ..
-            }) => match pods::evict(client, victim, message).await {
+                victim,
+                observed_generation,
+                message,
+                ..
+            }) => match pods::evict(client, victim, *observed_generation, message).await {
                 // Another pod has its name by now.
                 Err(refused) if refused.is_conflict() => Err(Refused::Status {
                     code: 404,

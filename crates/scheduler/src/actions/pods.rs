@@ -108,19 +108,30 @@ pub async fn write_status(
     Ok(())
 }
 
-/// Says why first, so that its controller knows, then deletes it.
-pub async fn evict(client: &kube::Client, victim: &PodRef, message: &str) -> Result<(), Refused> {
-    let patch = json!({
-        "metadata": {"uid": &*victim.uid},
-        "status": {"conditions": [{
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": message,
-            "lastProbeTime": null,
-            "lastTransitionTime": seconds(Timestamp::now()),
-        }]},
+/// The condition `DisruptionTarget` of a victim, for its controller.
+fn disruption_patch(victim: &PodRef, generation: i64, message: &str, now: Timestamp) -> Value {
+    let mut condition = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": message,
+        "lastProbeTime": null,
+        "lastTransitionTime": seconds(now),
     });
+    if generation != 0 {
+        condition["observedGeneration"] = generation.into();
+    }
+    json!({"metadata": {"uid": &*victim.uid}, "status": {"conditions": [condition]}})
+}
+
+/// Says why first, so that its controller knows, then deletes it.
+pub async fn evict(
+    client: &kube::Client,
+    victim: &PodRef,
+    generation: i64,
+    message: &str,
+) -> Result<(), Refused> {
+    let patch = disruption_patch(victim, generation, message, Timestamp::now());
     write_status(client, victim, &patch).await?;
     let options = json!({
         "apiVersion": "v1",
@@ -176,5 +187,18 @@ mod tests {
         let set = NominatedNode::Set("n".into());
         let patch = status_patch(&pod(), None, &set, now);
         assert_eq!(patch["status"], json!({"nominatedNodeName": "n"}));
+    }
+
+    #[test]
+    fn a_victims_condition_has_its_generation() {
+        let now = "2026-01-02T03:04:05Z".parse().unwrap();
+        let patch = disruption_patch(&pod(), 3, "make room", now);
+        assert_eq!(
+            patch,
+            json!({"metadata": {"uid": "u"}, "status": {"conditions": [{
+                "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
+                "message": "make room", "lastProbeTime": null,
+                "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 3}]}})
+        );
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 pub use check::{check, check_fit};
 
-use super::duration::GoDuration;
+use super::GoDuration;
 use super::schema::{Schema, Type, mismatch};
 use super::types::API_VERSION;
 

@@ -1,7 +1,6 @@
 //! KubeSchedulerConfiguration: read strictly, completed, checked, and turned into what the core is made of.
 
 mod args;
-mod duration;
 mod plugins;
 mod profile;
 mod schema;
@@ -14,7 +13,7 @@ use plimsoll_sched::framework::Profile;
 use plimsoll_sched::model::Names;
 use serde_json::{Value, json};
 
-pub use duration::GoDuration;
+pub use plimsoll_sched::duration::GoDuration;
 pub use types::{
     ClientConnection, Configuration, ExtenderConfig, ExtenderTls, LeaderElection, ManagedResource,
     ProfileConfig,

@@ -9,6 +9,7 @@ use plimsoll_sched::model::{Names, ResourceId};
 use plimsoll_sched::plugins::load_aware::LoadArgs;
 use serde_json::Value;
 
+use super::GoDuration;
 use super::args::{self, typed};
 use super::plugins::{Lineup, Point, line_up, merged};
 use super::types::{Configuration, ProfileConfig};
@@ -229,10 +230,9 @@ fn device_args(args: &Value) -> core::DevicesArgs {
 fn load_args(args: &Value) -> LoadArgs {
     let mut load = LoadArgs::default();
     let pair = |value: &Value| [value["cpu"].as_i64(), value["memory"].as_i64()];
-    let seconds = |value: &Value| {
-        let span = value.as_str().and_then(super::duration::GoDuration::parse);
-        let span = span.unwrap_or_default().duration();
-        i64::try_from(span.as_secs()).unwrap_or(0)
+    let window = |value: &Value| {
+        let window = value.as_str().and_then(GoDuration::parse);
+        window.unwrap_or_default().max(GoDuration::default())
     };
     if args["usageThresholds"].is_object() {
         load.thresholds = pair(&args["usageThresholds"]);
@@ -243,8 +243,8 @@ fn load_args(args: &Value) -> LoadArgs {
     let aggregated = &args["aggregated"];
     if aggregated["usageThresholds"].is_object() {
         let kind = aggregated["usageAggregationType"].as_str().unwrap_or("p95");
-        let seconds = seconds(&aggregated["usageAggregatedDuration"]);
-        load.aggregated = Some((kind.into(), seconds, pair(&aggregated["usageThresholds"])));
+        let window = window(&aggregated["usageAggregatedDuration"]);
+        load.aggregated = Some((kind.into(), window, pair(&aggregated["usageThresholds"])));
     }
     for (own, field) in [
         (&mut load.weights, "resourceWeights"),
@@ -274,8 +274,8 @@ fn load_args(args: &Value) -> LoadArgs {
         *own = args[field].as_bool().unwrap_or(*own);
     }
     if let Some(kind) = aggregated["scoreAggregationType"].as_str() {
-        let seconds = seconds(&aggregated["scoreAggregatedDuration"]);
-        load.score_aggregated = Some((kind.into(), seconds));
+        let window = window(&aggregated["scoreAggregatedDuration"]);
+        load.score_aggregated = Some((kind.into(), window));
     }
     load
 }

@@ -85,7 +85,7 @@ impl Type {
             Self::Int64 if value.as_i64().is_none() => wrong("int64"),
             Self::Duration => match value.as_str() {
                 None => wrong("string"),
-                Some(text) if super::duration::GoDuration::parse(text).is_none() => {
+                Some(text) if super::GoDuration::parse(text).is_none() => {
                     Err(format!("time: invalid duration {text:?}"))
                 }
                 Some(_) => Ok(()),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::duration::GoDuration;
+use super::GoDuration;
 use super::schema::{Schema, Type};
 
 pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";

@@ -7,7 +7,7 @@ use plimsoll_sched::{Features, Observation};
 use serde::Deserialize;
 
 macro_rules! kinds {
-    ($($kind:ident $name:literal $($path:literal)+;)*) => {
+    ($($kind:ident $object:literal $name:literal $($path:literal)+;)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Kind {
             $($kind),*
@@ -15,6 +15,13 @@ macro_rules! kinds {
 
         impl Kind {
             pub const ALL: &'static [Self] = &[$(Self::$kind),*];
+
+            /// The `kind` of its objects.
+            pub fn object_kind(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $object),*
+                }
+            }
 
             /// The resource's name.
             pub fn name(self) -> &'static str {
@@ -35,27 +42,27 @@ macro_rules! kinds {
 
 // Nodes and what pods refer to come first: pods should find them there.
 kinds! {
-    Node "nodes" "/api/v1/nodes";
-    Namespace "namespaces" "/api/v1/namespaces";
-    Service "services" "/api/v1/services";
-    ReplicationController "replicationcontrollers" "/api/v1/replicationcontrollers";
-    ReplicaSet "replicasets" "/apis/apps/v1/replicasets";
-    StatefulSet "statefulsets" "/apis/apps/v1/statefulsets";
-    Budget "poddisruptionbudgets" "/apis/policy/v1/poddisruptionbudgets";
-    Volume "persistentvolumes" "/api/v1/persistentvolumes";
-    Claim "persistentvolumeclaims" "/api/v1/persistentvolumeclaims";
-    StorageClass "storageclasses" "/apis/storage.k8s.io/v1/storageclasses";
-    CsiNode "csinodes" "/apis/storage.k8s.io/v1/csinodes";
-    CsiDriver "csidrivers" "/apis/storage.k8s.io/v1/csidrivers";
-    CsiCapacity "csistoragecapacities" "/apis/storage.k8s.io/v1/csistoragecapacities";
-    Attachment "volumeattachments" "/apis/storage.k8s.io/v1/volumeattachments";
-    ResourceClaim "resourceclaims" "/apis/resource.k8s.io/v1/resourceclaims";
-    ResourceSlice "resourceslices" "/apis/resource.k8s.io/v1/resourceslices";
-    DeviceClass "deviceclasses" "/apis/resource.k8s.io/v1/deviceclasses";
-    TaintRule "devicetaintrules" "/apis/resource.k8s.io/v1beta2/devicetaintrules" "/apis/resource.k8s.io/v1alpha3/devicetaintrules";
-    PodGroup "podgroups" "/apis/scheduling.k8s.io/v1beta1/podgroups" "/apis/scheduling.k8s.io/v1alpha2/podgroups";
-    NodeMetric "nodemetrics" "/apis/slo.koordinator.sh/v1alpha1/nodemetrics";
-    Pod "pods" "/api/v1/pods";
+    Node "Node" "nodes" "/api/v1/nodes";
+    Namespace "Namespace" "namespaces" "/api/v1/namespaces";
+    Service "Service" "services" "/api/v1/services";
+    ReplicationController "ReplicationController" "replicationcontrollers" "/api/v1/replicationcontrollers";
+    ReplicaSet "ReplicaSet" "replicasets" "/apis/apps/v1/replicasets";
+    StatefulSet "StatefulSet" "statefulsets" "/apis/apps/v1/statefulsets";
+    Budget "PodDisruptionBudget" "poddisruptionbudgets" "/apis/policy/v1/poddisruptionbudgets";
+    Volume "PersistentVolume" "persistentvolumes" "/api/v1/persistentvolumes";
+    Claim "PersistentVolumeClaim" "persistentvolumeclaims" "/api/v1/persistentvolumeclaims";
+    StorageClass "StorageClass" "storageclasses" "/apis/storage.k8s.io/v1/storageclasses";
+    CsiNode "CSINode" "csinodes" "/apis/storage.k8s.io/v1/csinodes";
+    CsiDriver "CSIDriver" "csidrivers" "/apis/storage.k8s.io/v1/csidrivers";
+    CsiCapacity "CSIStorageCapacity" "csistoragecapacities" "/apis/storage.k8s.io/v1/csistoragecapacities";
+    Attachment "VolumeAttachment" "volumeattachments" "/apis/storage.k8s.io/v1/volumeattachments";
+    ResourceClaim "ResourceClaim" "resourceclaims" "/apis/resource.k8s.io/v1/resourceclaims";
+    ResourceSlice "ResourceSlice" "resourceslices" "/apis/resource.k8s.io/v1/resourceslices";
+    DeviceClass "DeviceClass" "deviceclasses" "/apis/resource.k8s.io/v1/deviceclasses";
+    TaintRule "DeviceTaintRule" "devicetaintrules" "/apis/resource.k8s.io/v1beta2/devicetaintrules" "/apis/resource.k8s.io/v1alpha3/devicetaintrules";
+    PodGroup "PodGroup" "podgroups" "/apis/scheduling.k8s.io/v1beta1/podgroups" "/apis/scheduling.k8s.io/v1alpha2/podgroups";
+    NodeMetric "NodeMetric" "nodemetrics" "/apis/slo.koordinator.sh/v1alpha1/nodemetrics";
+    Pod "Pod" "pods" "/api/v1/pods";
 }
 
 impl Kind {
@@ -234,19 +241,37 @@ impl Identity {
 mod tests {
     use super::*;
 
+    fn sample(kind: Kind) -> String {
+        let spec = match kind {
+            Kind::ResourceSlice => r#""spec":{"driver":"d","pool":{"name":"p"},"nodeName":"n"}"#,
+            _ => r#""spec":{"containers":[],"driver":"d"}"#,
+        };
+        format!(
+            r#"{{"metadata":{{"name":"n","namespace":"s","uid":"u"}},{spec},"provisioner":"p","storageClassName":"c"}}"#
+        )
+    }
+
     /// What an object is told by when it comes and when it goes must be the same.
     #[test]
     fn identities_agree() {
-        let json = br#"{"metadata":{"name":"n","namespace":"s","uid":"u"},"spec":{"containers":[]},
-            "driver":"d","provisioner":"p","storageClassName":"c"}"#;
         let mut names = Names::default();
         for kind in Kind::ALL {
-            let Ok(observation) = kind.observation(json, &mut names) else {
-                continue;
-            };
+            let json = sample(*kind);
+            let observation = kind.observation(json.as_bytes(), &mut names);
+            let observation = observation.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
             let coming = Identity::of(&observation).unwrap();
-            let going = Identity::read(*kind, json, &mut names).unwrap();
+            let going = Identity::read(*kind, json.as_bytes(), &mut names).unwrap();
             assert_eq!(coming, going, "{kind:?}");
         }
+    }
+
+    /// The sandbox stands for the API server: it must know every kind that is watched there, and no other.
+    #[test]
+    fn the_sandbox_knows_the_same_kinds() {
+        let mut watched: Vec<_> = Kind::ALL.iter().map(|kind| kind.object_kind()).collect();
+        let mut known = plimsoll_sched::sandbox::KINDS.to_vec();
+        watched.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(watched, known);
     }
 }

@@ -124,6 +124,7 @@ impl Books {
                 let known = &mut self.kinds[at];
                 let fresh = known.fresh.take().unwrap_or_default();
                 for gone in known.objects.difference(&fresh) {
+                    forget(kind, gone, &mut self.nodes);
                     core.observe(gone.clone().gone(kind), now);
                 }
                 known.objects = fresh;
@@ -142,9 +143,7 @@ impl Books {
             RawChange::Deleted(object) => match Identity::read(kind, &object, core.names_mut()) {
                 Ok(identity) => {
                     self.kinds[at].objects.remove(&identity);
-                    if let Some(nodes) = &mut self.nodes {
-                        nodes.remove(&identity);
-                    }
+                    forget(kind, &identity, &mut self.nodes);
                     core.observe(identity.gone(kind), now);
                 }
                 Err(error) => {
@@ -152,6 +151,13 @@ impl Books {
                 }
             },
         }
+    }
+}
+
+/// A node is gone, and what was kept of it goes. CSINodes and NodeMetrics have the names of nodes, too.
+fn forget(kind: Kind, identity: &Identity, nodes: &mut Option<FxHashMap<Identity, Bytes>>) {
+    if let (Kind::Node, Some(nodes)) = (kind, nodes) {
+        nodes.remove(identity);
     }
 }
 
@@ -168,5 +174,86 @@ fn read(kind: Kind, object: &[u8], names: &mut Names) -> Option<Observation> {
             );
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_sched::Config;
+    use plimsoll_sched::queue::QueueConfig;
+
+    use super::*;
+
+    struct Told {
+        books: Books,
+        core: Scheduler,
+        gate: Gate,
+    }
+
+    impl Told {
+        fn new() -> Self {
+            let mut names = Names::default();
+            let name = names.intern("default-scheduler");
+            let config = Config {
+                profiles: vec![Profile::standard(name)],
+                queue: QueueConfig::default(),
+                seed: 1,
+            };
+            let mut books = Books::default();
+            books.keep_nodes();
+            let core = Scheduler::new(config, names);
+            let gate = Gate::default();
+            Self { books, core, gate }
+        }
+
+        fn tell(&mut self, kind: Kind, change: RawChange) {
+            self.books
+                .take(kind, change, &mut self.core, Time::from_secs(1));
+        }
+
+        /// A list of these.
+        fn list(&mut self, kind: Kind, objects: &[&str]) {
+            self.tell(kind, RawChange::Begin);
+            for name in objects {
+                self.tell(kind, RawChange::Listed(named(name)));
+            }
+            let ticket = Arc::new(self.gate.register(kind.name()));
+            self.tell(kind, RawChange::End(ticket));
+        }
+
+        fn raw(&self) -> Vec<Bytes> {
+            let wanted = ["a", "b"].map(Box::from);
+            self.books.raw_nodes(&wanted, &self.core.cluster().names)
+        }
+    }
+
+    fn named(name: &str) -> Bytes {
+        format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).into()
+    }
+
+    #[test]
+    fn a_node_is_kept_though_something_of_its_name_goes() {
+        let mut told = Told::new();
+        told.list(Kind::Node, &["a", "b"]);
+        for kind in [Kind::CsiNode, Kind::NodeMetric, Kind::Namespace] {
+            told.list(kind, &["a", "b"]);
+            told.tell(kind, RawChange::Deleted(named("a")));
+            told.list(kind, &[]);
+            assert_eq!(told.raw(), [named("a"), named("b")], "{kind:?}");
+        }
+        told.tell(Kind::Node, RawChange::Deleted(named("a")));
+        assert_eq!(told.raw(), [named("b")]);
+    }
+
+    #[test]
+    fn a_node_that_a_new_list_lacks_is_not_kept() {
+        let mut told = Told::new();
+        told.list(Kind::Node, &["a", "b"]);
+        told.list(Kind::Node, &["b"]);
+        assert_eq!(told.raw(), [named("b")]);
+        let kept = told.books.nodes.as_ref().map(FxHashMap::len);
+        assert_eq!(kept, Some(1));
     }
 }

@@ -42,8 +42,8 @@ impl CoreFigures {
         let (popped, happened) = core.queue().in_flight();
         let mut in_flight: BTreeMap<String, u64> = BTreeMap::new();
         in_flight.insert("PodPopped".to_owned(), popped as u64);
-        for event in happened {
-            *in_flight.entry(event.label()).or_default() += 1;
+        for (event, times) in happened {
+            *in_flight.entry(event.label()).or_default() += times;
         }
         Self {
             lengths: core.queue().lengths(),

@@ -209,6 +209,11 @@ impl Metrics {
         self.0.counts.lock().attempt("error", profile, took);
     }
 
+    /// A pod had a node, and a plugin did not let it be bound.
+    pub fn refused(&self, profile: &Arc<str>, took: Duration) {
+        self.0.counts.lock().attempt("unschedulable", profile, took);
+    }
+
     /// Something that was written, from the moment that it could be.
     pub fn written(&self, point: Point, is_done: bool, profile: &Arc<str>, took: Duration) {
         let ending = match is_done {

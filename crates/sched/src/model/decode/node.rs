@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::meta::{Amount, Meta, Place, ResourceList, labels, symbols};
 use super::{Result, parse};
+use crate::duration::GoDuration;
 use crate::model::node::Node;
 use crate::model::objects::{NodeMetric, PodUsage, UsageAggregate};
 use crate::model::pod::{Effect, Taint};
@@ -204,27 +205,6 @@ fn usage(wire: &WireUsage, place: Place<'_>) -> Result<[i64; 2]> {
     ])
 }
 
-/// Go's notation of durations: `5m0s`, `1h30m`.
-fn seconds(text: &str) -> i64 {
-    let mut total = 0.0;
-    let mut number = String::new();
-    for letter in text.chars() {
-        match letter {
-            'h' | 'm' | 's' => {
-                let unit = match letter {
-                    'h' => 3600.0,
-                    'm' => 60.0,
-                    _ => 1.0,
-                };
-                total += number.parse::<f64>().unwrap_or(0.0) * unit;
-                number.clear();
-            }
-            other => number.push(other),
-        }
-    }
-    total as i64
-}
-
 pub fn node_metric(json: &[u8], names: &mut Names) -> Result<NodeMetric> {
     let wire: WireMetric = parse("NodeMetric", json)?;
     let place = Place {
@@ -234,12 +214,20 @@ pub fn node_metric(json: &[u8], names: &mut Names) -> Result<NodeMetric> {
     let totals = wire.status.node_metric.unwrap_or_default();
     let mut aggregates = Vec::new();
     for aggregate in totals.aggregated_node_usages.iter().flatten() {
+        let window = match aggregate.duration.as_str() {
+            "" => GoDuration::default(),
+            text => match GoDuration::parse(text) {
+                Some(window) => window,
+                // Nobody can ask for a window that cannot be read.
+                None => continue,
+            },
+        };
         let mut kinds = Vec::new();
         for (kind, wire) in aggregate.usage.iter().flatten() {
             kinds.push((kind.as_str().into(), usage(wire, place)?));
         }
         aggregates.push(UsageAggregate {
-            seconds: seconds(&aggregate.duration),
+            window,
             usage: kinds.into(),
         });
     }
@@ -301,8 +289,19 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
-        assert_eq!(seconds("5m0s"), 300);
-        assert_eq!(seconds("1h30m"), 5400);
+    fn windows_of_aggregates() {
+        let aggregate = |window: &str| format!(r#"{{"duration":"{window}","usage":{{}}}}"#);
+        let windows = ["5m0s", "1h30m", "300ms", "1.5h30m", "soon", ""].map(aggregate);
+        let json = format!(
+            r#"{{"metadata":{{"name":"n"}},"status":{{"nodeMetric":{{"aggregatedNodeUsages":[{}]}}}}}}"#,
+            windows.join(",")
+        );
+        let metric = node_metric(json.as_bytes(), &mut Names::default()).unwrap();
+        let millis: Vec<_> = metric
+            .aggregates
+            .iter()
+            .map(|one| one.window.0 / 1_000_000)
+            .collect();
+        assert_eq!(millis, [300_000, 5_400_000, 300, 7_200_000, 0]);
     }
 }

@@ -41,8 +41,9 @@ pub fn allocate(
         cluster,
         claims,
         pools: &pools,
-        left: pools.iter().map(|pool| left(pool, &given)).collect(),
+        left: pools.iter().map(|pool| left(pool, given)).collect(),
         given,
+        own: Given::default(),
         chosen: vec![Vec::new(); claims.len()],
         matched: FxHashMap::default(),
         score: 0,
@@ -113,7 +114,10 @@ struct Search<'a> {
     cluster: &'a Cluster,
     claims: &'a [&'a ResourceClaim],
     pools: &'a [Pool<'a>],
-    given: Given,
+    /// What others have.
+    given: &'a Given,
+    /// What this search has chosen. Of shared devices, all that is gone: others' parts, too.
+    own: Given,
     /// By pool: what is left of its counters.
     left: Vec<Counters>,
     chosen: Vec<Vec<(AllocatedDevice, &'a Device)>>,
@@ -370,7 +374,13 @@ impl<'a> Search<'a> {
             return candidate.device.is_shared
                 || chosen.iter().all(|(other, _)| other.id != candidate.id);
         }
-        !self.given.whole.contains(&candidate.id)
+        !self.given.whole.contains(&candidate.id) && !self.own.whole.contains(&candidate.id)
+    }
+
+    /// What is gone of a shared device.
+    fn parts(&self, id: &DeviceId) -> Option<&BTreeMap<Box<str>, i64>> {
+        let own = self.own.parts.get(id);
+        own.or_else(|| self.given.parts.get(id))
     }
 
     /// Its taints are tolerated, and there is enough of the counters that it takes from.
@@ -389,7 +399,7 @@ impl<'a> Search<'a> {
         if features.device_taints && !device.taints.iter().chain(ruled).all(tolerated) {
             return false;
         }
-        let in_use = device.is_shared && self.given.parts.contains_key(&candidate.id);
+        let in_use = device.is_shared && self.parts(&candidate.id).is_some();
         in_use || {
             let left = &self.left[candidate.pool];
             device.consumes.iter().all(|set| {
@@ -436,11 +446,11 @@ impl<'a> Search<'a> {
     /// `None`: it has not as much as is asked for.
     fn choose(&mut self, at: &At<'_>, candidate: &Candidate<'a>) -> Option<Undo> {
         let device = candidate.device;
-        let before = self.given.parts.get(&candidate.id).cloned();
+        let before = self.parts(&candidate.id).cloned();
         let consumed = capacity::consumed(device, &at.alternative.capacity, before.as_ref())?;
         let undo = Undo {
             takes: before.is_none() || !device.is_shared,
-            parts: before,
+            parts: self.own.parts.get(&candidate.id).cloned(),
         };
         if undo.takes {
             take(&mut self.left[candidate.pool], device, 1);
@@ -458,10 +468,11 @@ impl<'a> Search<'a> {
             readiness: device.readiness.clone(),
         };
         if device.is_shared {
-            self.given.add_part(&allocated);
-            self.given.parts.entry(candidate.id.clone()).or_default();
+            let gone = before.unwrap_or_default();
+            self.own.parts.insert(candidate.id.clone(), gone);
+            self.own.add_part(&allocated);
         } else if !at.alternative.admin_access {
-            self.given.whole.insert(candidate.id.clone());
+            self.own.whole.insert(candidate.id.clone());
         }
         self.chosen[at.claim].push((allocated, device));
         Some(undo)
@@ -470,11 +481,11 @@ impl<'a> Search<'a> {
     fn unchoose(&mut self, at: &At<'_>, candidate: &Candidate<'_>, undo: Undo) {
         if candidate.device.is_shared {
             match undo.parts {
-                Some(parts) => self.given.parts.insert(candidate.id.clone(), parts),
-                None => self.given.parts.remove(&candidate.id),
+                Some(parts) => self.own.parts.insert(candidate.id.clone(), parts),
+                None => self.own.parts.remove(&candidate.id),
             };
         } else if !at.alternative.admin_access {
-            self.given.whole.remove(&candidate.id);
+            self.own.whole.remove(&candidate.id);
         }
         if undo.takes {
             take(&mut self.left[candidate.pool], candidate.device, -1);
@@ -557,7 +568,7 @@ struct Candidate<'a> {
 struct Undo {
     /// It has taken from the pool's counters.
     takes: bool,
-    /// What was gone of a shared device before.
+    /// What this search had counted as gone of a shared device before.
     parts: Option<BTreeMap<Box<str>, i64>>,
 }
 

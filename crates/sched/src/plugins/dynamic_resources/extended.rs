@@ -43,7 +43,7 @@ pub fn key(context: &Context<'_>) -> Key {
 
 /// The claim that an earlier attempt has left behind.
 pub fn left_behind<'a>(context: &Context<'a>) -> Option<&'a ResourceClaim> {
-    let mut claims = context.cluster.devices.claims.values();
+    let mut claims = context.cluster.devices.claims().values();
     claims.find(|claim| claim.is_extended && claim.owner.as_deref() == Some(&*context.pod.uid))
 }
 

@@ -72,7 +72,7 @@ fn claims<'a>(context: &Context<'a>) -> Result<Vec<&'a ResourceClaim>, String> {
         let Some(claim) = context
             .cluster
             .devices
-            .claims
+            .claims()
             .get(&(pod.namespace(), name.clone()))
         else {
             return Err(format!("resourceclaim.resource.k8s.io {name:?} not found"));
@@ -171,7 +171,7 @@ fn checked(context: &Context<'_>) -> Result<Vec<Key>, String> {
 
 /// Claims that still need devices.
 fn unallocated<'a>(context: &Context<'a>, state: &ClaimState) -> Vec<&'a ResourceClaim> {
-    let claims = &context.cluster.devices.claims;
+    let claims = context.cluster.devices.claims();
     let found = state.keys.iter().filter_map(|key| claims.get(key));
     found.filter(|claim| claim.allocation.is_none()).collect()
 }
@@ -203,7 +203,7 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
     if solve(context, state, node)?.is_none() {
         return Err(Refusal::unresolvable("cannot allocate all claims"));
     }
-    let claims = &context.cluster.devices.claims;
+    let claims = context.cluster.devices.claims();
     let mut known = state.keys.iter().filter_map(|key| claims.get(key));
     if known.all(|claim| is_usable(context, claim, node)) {
         return Ok(());
@@ -257,7 +257,7 @@ pub struct ExtendedClaim {
 }
 
 pub fn reserve(context: &Context<'_>, state: &ClaimState, node: NodeId) -> ClaimPlan {
-    let claims = &context.cluster.devices.claims;
+    let claims = context.cluster.devices.claims();
     let mut given = match solve(context, state, node) {
         Ok(Some(solution)) => solution.claims.into_iter(),
         _ => Vec::new().into_iter(),
@@ -333,7 +333,7 @@ pub fn to_deallocate(context: &Context<'_>, state: &ClaimState) -> Option<Key> {
         .keys
         .iter()
         .find(|key| {
-            cluster.devices.claims.get(*key).is_some_and(|claim| {
+            cluster.devices.claims().get(*key).is_some_and(|claim| {
                 let alone = claim
                     .reserved_for
                     .iter()

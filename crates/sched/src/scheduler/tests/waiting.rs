@@ -155,6 +155,110 @@ fn half_a_gang_takes_no_room() {
 }
 
 impl World {
+    /// Pods of a gang of two, tried one by one: a cycle that has to ask an extender cannot be one of several.
+    fn with_half_a_gang() -> Self {
+        let mut world = world_with(Profile::with_gangs);
+        world.scheduler.engine.extenders = vec![Rule {
+            binds: true,
+            ..Rule::default()
+        }];
+        world.node("n", "1");
+        let group = decode::pod_group(
+            br#"{"metadata":{"name":"g","namespace":"d"},"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}"#,
+            world.scheduler.names_mut(),
+        );
+        world
+            .scheduler
+            .observe(Observation::Group(group.unwrap()), world.now);
+        world.member("a");
+        world.member("b");
+        world
+    }
+
+    fn member(&mut self, name: &str) {
+        self.asking(name, "1", r#","schedulingGroup":{"podGroupName":"g"}"#);
+    }
+}
+
+#[test]
+fn half_a_gang_does_not_hold_its_nodes_for_ever() {
+    let mut world = World::with_half_a_gang();
+    let began = world.now;
+    world.run();
+    // The one that has the node says so, as long as it is not for sure.
+    assert_eq!(world.log[0], "a nominated Set(\"n\")", "{:?}", world.log);
+    assert_eq!(world.scheduler.take_given_up(), []);
+    world.log.clear();
+    world.delete("b");
+    world.asking("c", "1", "");
+    world.now = began.after(Duration::from_secs(299));
+    world.run();
+    assert!(
+        !world.log.iter().any(|line| line.starts_with("bind")),
+        "{:?}",
+        world.log
+    );
+    world.log.clear();
+    let deadline = began.after(Duration::from_secs(300));
+    assert!(
+        world
+            .scheduler
+            .next_wakeup()
+            .is_some_and(|at| at <= deadline)
+    );
+    world.now = deadline;
+    world.run().run();
+    let late = "a Unschedulable: 0/1 nodes are available: 1 rejected due to timeout after waiting 5m0s at plugin GangScheduling.";
+    let wanted = ["bind c n", late, "a nominated Clear"];
+    world.log.retain(|line| wanted.contains(&line.as_str()));
+    assert_eq!(world.log, wanted);
+    assert_eq!(
+        world.scheduler.take_given_up(),
+        [GivenUp {
+            uid: "a".into(),
+            is_refused: true
+        }]
+    );
+}
+
+#[test]
+fn what_is_kept_for_pods_that_wait_does_not_grow() {
+    let mut world = World::with_half_a_gang();
+    world.run();
+    let kept = |world: &World| world.scheduler.queue.in_flight().1.count();
+    for round in 0..50 {
+        world.node("m", if round % 2 == 0 { "500m" } else { "600m" });
+        world.asking("x", "100m", r#","nodeName":"m""#);
+        world.delete("x");
+        if round == 10 {
+            assert!(kept(&world) > 0);
+        }
+    }
+    assert!(kept(&world) < 10, "{}", kept(&world));
+    // What came meanwhile is not lost on the pod: another of its gang has.
+    world.member("b2");
+    world.now = world.now.after(Duration::from_secs(300));
+    world.scheduler.step(world.now);
+    assert_eq!(world.scheduler.take_given_up().len(), 1);
+    let id = world.scheduler.cluster.pods.find("a").unwrap();
+    let room = world.scheduler.queue.get(id).unwrap().room;
+    assert_ne!(room, crate::queue::Room::Unschedulable);
+}
+
+#[test]
+fn a_gang_that_becomes_complete_is_bound_though_its_pods_were_tried_apart() {
+    let mut world = World::with_half_a_gang();
+    world.run();
+    world.log.clear();
+    world.now = world.now.after(Duration::from_secs(100));
+    world.node("m", "1");
+    world.run();
+    world.log.retain(|line| line.starts_with("bind"));
+    world.check(&["bind a n", "bind b m"]);
+    assert_eq!(world.scheduler.queue.in_flight().0, 0);
+}
+
+impl World {
     fn with_devices() -> Self {
         let mut world = world();
         world.node("n", "4");
@@ -304,4 +408,56 @@ fn devices_that_do_not_become_ready_are_given_back() {
         "{:?}",
         world.log
     );
+}
+
+/// Two devices on each of some of many nodes, and pods of which each takes one.
+fn many_devices(threads: usize) -> Vec<String> {
+    let mut world = world();
+    world.scheduler = world.scheduler.with_parallelism(threads.into());
+    let class = decode::device_class(
+        br#"{"metadata":{"name":"gpu"},"spec":{"selectors":[{"cel":{"expression":"device.attributes['d.io'].size >= 2"}}]}}"#,
+    );
+    world
+        .scheduler
+        .observe(Observation::DeviceClass(class.unwrap()), world.now);
+    for index in 0..110 {
+        world.node(&format!("n{index}"), "4");
+        if index % 5 > 0 {
+            continue;
+        }
+        let size = index % 4;
+        let json = format!(
+            r#"{{"metadata":{{"name":"s{index}"}},"spec":{{"driver":"d.io","nodeName":"n{index}",
+                "pool":{{"name":"n{index}","generation":1,"resourceSliceCount":1}},"devices":[
+                {{"name":"one","attributes":{{"size":{{"int":{size}}}}}}},
+                {{"name":"two","attributes":{{"size":{{"int":2}}}}}}]}}}}"#
+        );
+        let slice = decode::resource_slice(json.as_bytes(), world.scheduler.names_mut());
+        world.scheduler.observe(
+            Observation::ResourceSlice(Box::new(slice.unwrap())),
+            world.now,
+        );
+    }
+    for index in 0..36 {
+        world.resource_claim(&format!("c{index}"), "{}");
+        world.claiming(&format!("p{index}"), &format!("c{index}"));
+    }
+    world.run();
+    world.log
+}
+
+#[test]
+fn devices_are_the_same_with_any_number_of_threads() {
+    let alone = many_devices(1);
+    let count = |word: &str| alone.iter().filter(|line| line.starts_with(word)).count();
+    // Of 22 nodes, 10 have two that are large enough, the others one.
+    assert_eq!(count("bind"), 32);
+    assert!(
+        alone
+            .iter()
+            .any(|line| line.contains("cannot allocate all claims"))
+    );
+    for threads in [2, 16] {
+        assert_eq!(many_devices(threads), alone, "{threads}");
+    }
 }

@@ -8,7 +8,7 @@ use super::{
     AffinityArgs, BalancedArgs, DynamicResourcesArgs, FitArgs, NodeAffinityArgs, Point,
     PreemptionArgs, SpreadArgs, VolumeBindingArgs, typed,
 };
-use crate::config::duration::GoDuration;
+use crate::config::GoDuration;
 use crate::config::validate::name_errors;
 
 const PERCENT: &str = "not in valid range [0, 100]";

@@ -1,7 +1,5 @@
 //! A cluster in this process, with a scheduler.
 
-#![allow(dead_code)] // not every test file needs all of it
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +10,9 @@ use plimsoll_scheduler::config::{self, Configuration};
 use plimsoll_scheduler::live::{Connections, Options, Running};
 use serde_json::{Value, json};
 
-const DEADLINE: Duration = Duration::from_secs(60);
+/// On a machine that does much else.
+const DEADLINE: Duration = Duration::from_secs(180);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 pub struct Cluster {
     pub api: embed::Running,
@@ -115,6 +115,31 @@ impl Cluster {
             .await;
     }
 
+    /// Nodes that the scheduler knows when this ends. They and pods come by different watches: without that, a pod may
+    /// be decided about before a node that was made earlier.
+    pub async fn nodes(&self, all: &[(&str, &str, Value)]) {
+        for (name, cpu, labels) in all {
+            self.node(name, cpu, labels.clone()).await;
+        }
+        // Changes of a kind come in order: whoever has seen this one come and go has seen all before.
+        let before = self.get("/api/v1/nodes").await["items"]
+            .as_array()
+            .map_or(0, Vec::len);
+        self.node("last", "1", json!({})).await;
+        self.known_nodes(before + 1).await;
+        self.delete("/api/v1/nodes/last").await;
+        self.known_nodes(before).await;
+    }
+
+    async fn known_nodes(&self, nodes: usize) {
+        let line = format!("scheduler_cache_size{{type=\"nodes\"}} {nodes}\n");
+        self.eventually("the nodes are known", async |cluster| {
+            let page = cluster.scheduler.shared().metrics().await;
+            page.contains(&line).then_some(())
+        })
+        .await;
+    }
+
     pub async fn pod(&self, pod: Value) -> Value {
         self.create("/api/v1/namespaces/default/pods", pod).await
     }
@@ -125,11 +150,14 @@ impl Cluster {
         mut look: impl AsyncFnMut(&Self) -> Option<T>,
     ) -> T {
         let looking = async {
+            let mut pause = Duration::from_millis(10);
             loop {
                 if let Some(found) = look(self).await {
                     return found;
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(pause).await;
+                // Lists of thousands of pods are work for whom they wait for.
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         };
         let found = tokio::time::timeout(DEADLINE, looking).await;

@@ -1,9 +1,5 @@
 //! Extenders that are asked over HTTP.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
-
-mod support;
-
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -15,7 +11,7 @@ use plimsoll_ground::serve;
 use plimsoll_scheduler::config::{Configuration, ExtenderConfig};
 use serde_json::{Value, json};
 
-use support::{Cluster, pod};
+use crate::support::{Cluster, pod};
 
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
@@ -59,28 +55,14 @@ async fn three_nodes(configuration: Configuration) -> Cluster {
     nodes(configuration, &[("n1", "4"), ("n2", "4"), ("n3", "4")]).await
 }
 
-/// With nodes that are known when this ends.
 async fn nodes(configuration: Configuration, all: &[(&str, &str)]) -> Cluster {
     let cluster = Cluster::start_with(configuration).await;
-    for (name, cpu) in all {
-        cluster.node(name, cpu, json!({})).await;
-    }
-    // Changes come in order: whoever has seen this one come and go has seen all before.
-    cluster.node("last", "1", json!({})).await;
-    known(&cluster, all.len() + 1).await;
-    cluster.delete("/api/v1/nodes/last").await;
-    known(&cluster, all.len()).await;
+    let all: Vec<_> = all
+        .iter()
+        .map(|(name, cpu)| (*name, *cpu, json!({})))
+        .collect();
+    cluster.nodes(&all).await;
     cluster
-}
-
-async fn known(cluster: &Cluster, nodes: usize) {
-    let line = format!("scheduler_cache_size{{type=\"nodes\"}} {nodes}\n");
-    cluster
-        .eventually("the nodes are known", async |cluster| {
-            let page = cluster.scheduler.shared().metrics().await;
-            page.contains(&line).then_some(())
-        })
-        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +113,7 @@ async fn nodes_that_were_sent_are_scored_as_empty() {
             extender.node_cache_capable = only_names;
         }))
         .await;
-        cluster.node("large", "16", json!({})).await;
+        cluster.nodes(&[("large", "16", json!({}))]).await;
         let mut there = pod("there", "14");
         there["spec"]["nodeName"] = "large".into();
         cluster.pod(there).await;

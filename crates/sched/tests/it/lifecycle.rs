@@ -1,7 +1,5 @@
 //! Whole lives of pods under a server that fails now and then: none is lost, none bound twice, none beyond capacity.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

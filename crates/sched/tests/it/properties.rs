@@ -1,18 +1,14 @@
 //! The fast path against the plain definition, on random clusters that change between decisions.
 
-#![allow(clippy::unwrap_used)]
-
-mod reference;
-
 use std::collections::BTreeMap;
 
+use crate::reference::{Judgement, World};
 use plimsoll_sched::action::{ActionKind, ActionResult};
 use plimsoll_sched::framework::Profile;
 use plimsoll_sched::model::{Labels, Names, Node, Pod, Symbol, decode};
 use plimsoll_sched::queue::QueueConfig;
 use plimsoll_sched::{Config, Observation, Outcome, Scheduler, Time};
 use proptest::prelude::*;
-use reference::{Judgement, World};
 
 const NOW: Time = Time(1_000_000_000_000);
 
