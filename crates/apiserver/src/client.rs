@@ -57,7 +57,7 @@ mod tests {
         let wanted = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "b"}});
         let wanted = serde_json::from_value(wanted).unwrap();
         maps.create(&PostParams::default(), &wanted).await.unwrap();
-        let seen = tokio::time::timeout(Duration::from_secs(10), async {
+        let seen = tokio::time::timeout(Duration::from_secs(60), async {
             loop {
                 if let Some(WatchEvent::Added(map)) = events.try_next().await.unwrap() {
                     return map;

@@ -1,5 +1,8 @@
 //! The few controllers that a cluster's users take for granted: namespaces are emptied, dependents follow their owners,
-//! budgets are counted. Each is a task that follows the store.
+//! old events are forgotten. Each is a task that follows the store.
+
+mod finished;
+mod garbage;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,8 +13,7 @@ use serde_json::{Value, json};
 use crate::aggregate::available;
 use crate::catalogue::Catalogue;
 use crate::codec::time::show_seconds;
-use crate::kinds::Lookup;
-use crate::rest::{finalizers, is_being_deleted, meta};
+use crate::rest::{finalizers, is_being_deleted};
 use crate::server::Server;
 use crate::store::{Expect, Stored};
 
@@ -19,6 +21,10 @@ use crate::store::{Expect, Stored};
 const SETTLE: Duration = Duration::from_millis(20);
 /// … or this many times what the last look took, if that is longer: cleaning up must not be what a server does most.
 const REST: u32 = 10;
+/// Before what could not be done is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// So many old objects are forgotten at a time.
+const FORGOTTEN: usize = 500;
 
 /// Which controllers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,58 +37,109 @@ pub enum Which {
 /// Runs until the server stops.
 pub fn spawn(server: &Server, which: Which) {
     available::spawn(server);
-    let server = server.clone();
-    tokio::spawn(async move {
-        let stop = server.shutdown();
-        loop {
-            let seen = server.store().revision();
-            let started = Instant::now();
-            if which == Which::All {
-                namespaces(&server);
-                garbage(&server);
-            }
-            server.remove_definitions();
-            let settle = SETTLE.max(started.elapsed() * REST);
+    tokio::spawn(expire(server.clone()));
+    tokio::spawn(clean_up(server.clone(), which));
+    if which == Which::All {
+        tokio::spawn(finished::collect(server.clone()));
+    }
+}
+
+/// Forgets what nobody has written for too long.
+async fn expire(server: Server) {
+    let Some(every) = server.store().expires_every() else {
+        return;
+    };
+    let stop = server.shutdown();
+    loop {
+        tokio::select! {
+            () = stop.begins() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+        // What the disk refuses is tried again next time.
+        while server.store().expire(FORGOTTEN) > 0 && server.store().flush().await {}
+    }
+}
+
+async fn clean_up(server: Server, which: Which) {
+    let stop = server.shutdown();
+    loop {
+        let seen = server.store().revision();
+        let started = Instant::now();
+        let mut done = true;
+        if which == Which::All {
+            done &= namespaces(&server).await;
+            done &= garbage::collect(&server).await;
+        }
+        server.remove_definitions().await;
+        done &= server.store().flush().await;
+        let settle = SETTLE.max(started.elapsed() * REST);
+        if done {
             tokio::select! {
                 () = stop.begins() => return,
                 () = server.store().disturbed_since(seen) => {}
             }
-            tokio::select! {
-                () = stop.begins() => return,
-                () = tokio::time::sleep(settle) => {}
-            }
         }
-    });
-}
-
-/// Empties namespaces that are to be deleted, and lets them go when they are empty.
-fn namespaces(server: &Server) {
-    for namespace in server.list("namespaces", "") {
-        if !is_being_deleted(&namespace) {
-            continue;
-        }
-        let name = meta(&namespace, "name");
-        if empty(server, name) {
-            release(server, &namespace);
+        let rest = if done { settle } else { settle.max(RETRY) };
+        tokio::select! {
+            () = stop.begins() => return,
+            () = tokio::time::sleep(rest) => {}
         }
     }
 }
 
-/// Deletes what is in a namespace; true when nothing is left.
-fn empty(server: &Server, namespace: &str) -> bool {
+/// Empties namespaces that are to be deleted, and lets them go when they are empty. False: some of it has to be tried
+/// again.
+async fn namespaces(server: &Server) -> bool {
+    let page = server
+        .store()
+        .list("namespaces", "", None, None, usize::MAX, may_be_going);
+    let mut done = true;
+    for namespace in page.map(|page| page.items).unwrap_or_default() {
+        let object = namespace.value();
+        if !is_being_deleted(&object) {
+            continue;
+        }
+        match empty(server, namespace.name()) {
+            Left::Nothing => done &= release(server, &namespace, object),
+            Left::Held => {}
+            Left::Raced => done = false,
+        }
+    }
+    done
+}
+
+/// Most objects need not be parsed to know that they stay.
+pub(crate) fn may_be_going(stored: &Stored) -> bool {
+    memchr::memmem::find(&stored.bytes(), b"\"deletionTimestamp\"").is_some()
+}
+
+/// What is in a namespace after it was emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Left {
+    Nothing,
+    /// Objects that something holds.
+    Held,
+    /// Objects that somebody else was writing.
+    Raced,
+}
+
+/// Deletes what is in a namespace.
+fn empty(server: &Server, namespace: &str) -> Left {
     let prefix = format!("{namespace}/");
-    let mut left = 0;
+    let mut left = Left::Nothing;
     for shelf in namespaced_shelves(&server.catalogue()) {
         let page = server
             .store()
             .list(&shelf, &prefix, None, None, usize::MAX, |_| true);
         for item in page.map(|page| page.items).unwrap_or_default() {
-            if !remove(server, &shelf, &item) {
-                left += 1;
-            }
+            left = left.max(match remove(server, &shelf, &item) {
+                Removal::Gone => Left::Nothing,
+                Removal::Marked => Left::Held,
+                Removal::Raced => Left::Raced,
+            });
         }
     }
-    left == 0
+    left
 }
 
 fn namespaced_shelves(catalogue: &Catalogue) -> HashSet<Box<str>> {
@@ -93,33 +150,38 @@ fn namespaced_shelves(catalogue: &Catalogue) -> HashSet<Box<str>> {
         .collect()
 }
 
-/// Deletes an object without grace; what has finalizers is marked, and stays.
-pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> bool {
+/// What became of an object that was to be deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Gone,
+    /// It has finalizers.
+    Marked,
+    /// Somebody else was faster: this comes round again.
+    Raced,
+}
+
+/// Begins to delete an object without grace; what has finalizers is marked, and stays.
+pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> Removal {
     let object = item.value();
     let expect = Expect::Revision(item.revision);
     if finalizers(&object).is_empty() {
-        return server.store().delete(shelf, &item.key, expect).is_ok();
+        let begun = server.store().begin_delete(shelf, &item.key, expect);
+        return begun.map_or(Removal::Raced, |_| Removal::Gone);
     }
-    if !is_being_deleted(&object) {
-        let mut marked = object;
-        marked["metadata"]["deletionTimestamp"] = show_seconds(Timestamp::now()).into();
-        marked["metadata"]["deletionGracePeriodSeconds"] = 0.into();
-        let attributes = item.attributes.clone();
-        // Whoever was faster: this comes round again.
-        let _ = server
-            .store()
-            .put(shelf, &item.key, expect, &mut marked, attributes);
+    if is_being_deleted(&object) {
+        return Removal::Marked;
     }
-    false
+    let mut marked = object;
+    marked["metadata"]["deletionTimestamp"] = show_seconds(Timestamp::now()).into();
+    marked["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+    let begun = server
+        .store()
+        .begin_put(shelf, &item.key, expect, &mut marked, &item.attributes());
+    begun.map_or(Removal::Raced, |_| Removal::Marked)
 }
 
-/// Takes the finalizer off an empty namespace, which deletes it.
-fn release(server: &Server, namespace: &Value) {
-    let name = meta(namespace, "name");
-    let Some(current) = server.store().get("namespaces", name) else {
-        return;
-    };
-    let mut object = current.value();
+/// Takes the finalizer off an empty namespace, which deletes it. False: somebody else was faster.
+fn release(server: &Server, namespace: &Stored, mut object: Value) -> bool {
     let left: Vec<Value> = object["spec"]["finalizers"]
         .as_array()
         .into_iter()
@@ -127,157 +189,25 @@ fn release(server: &Server, namespace: &Value) {
         .filter(|one| *one != "kubernetes")
         .cloned()
         .collect();
-    let expect = Expect::Revision(current.revision);
+    let expect = Expect::Revision(namespace.revision);
+    let (store, key) = (server.store(), &namespace.key);
     if left.is_empty() && finalizers(&object).is_empty() {
-        let _ = server.store().delete("namespaces", name, expect);
-    } else if object["spec"]["finalizers"] != json!(left) {
-        object["spec"]["finalizers"] = json!(left);
-        let attributes = current.attributes.clone();
-        let _ = server
-            .store()
-            .put("namespaces", name, expect, &mut object, attributes);
+        return store.begin_delete("namespaces", key, expect).is_ok();
     }
+    if object["spec"]["finalizers"] == json!(left) {
+        return true;
+    }
+    object["spec"]["finalizers"] = json!(left);
+    store
+        .begin_put(
+            "namespaces",
+            key,
+            expect,
+            &mut object,
+            &namespace.attributes(),
+        )
+        .is_ok()
 }
 
-/// Deletes what lost all its owners, and gives orphans their freedom.
-fn garbage(server: &Server) {
-    let shelves: HashSet<Box<str>> = server
-        .catalogue()
-        .all()
-        .map(|served| served.shelf.clone())
-        .collect();
-    let mut owned: Vec<(Box<str>, std::sync::Arc<Stored>)> = Vec::new();
-    let mut uids: HashSet<String> = HashSet::new();
-    let mut parting: Vec<(Box<str>, std::sync::Arc<Stored>)> = Vec::new();
-    for shelf in shelves {
-        let page = server
-            .store()
-            .list(&shelf, "", None, None, usize::MAX, |_| true);
-        for item in page.map(|page| page.items).unwrap_or_default() {
-            if let Some(uid) = quick_uid(&item.bytes) {
-                uids.insert(uid);
-            }
-            if has(&item.bytes, b"\"ownerReferences\"") {
-                owned.push((shelf.clone(), item.clone()));
-            }
-            if has(&item.bytes, b"\"orphan\"") || has(&item.bytes, b"\"foregroundDeletion\"") {
-                parting.push((shelf.clone(), item));
-            }
-        }
-    }
-    let mut dying = HashSet::new();
-    for (shelf, item) in &parting {
-        let object = item.value();
-        if is_being_deleted(&object) {
-            part(server, shelf, item, &object, &owned, &mut dying);
-        }
-    }
-    for (shelf, item) in &owned {
-        let object = item.value();
-        let owners = object["metadata"]["ownerReferences"].as_array();
-        let alive = |owner: &Value| {
-            let uid = owner["uid"].as_str().unwrap_or_default();
-            uids.contains(uid) && !dying.contains(uid)
-        };
-        if owners.is_some_and(|owners| !owners.is_empty() && !owners.iter().any(alive)) {
-            remove(server, shelf, item);
-        }
-    }
-}
-
-/// An owner that goes: its dependents are freed, or go first.
-fn part(
-    server: &Server,
-    shelf: &str,
-    item: &Stored,
-    object: &Value,
-    owned: &[(Box<str>, std::sync::Arc<Stored>)],
-    dying: &mut HashSet<String>,
-) {
-    let uid = meta(object, "uid");
-    let dependents: Vec<_> = owned
-        .iter()
-        .filter(|(_, dependent)| {
-            dependent.value()["metadata"]["ownerReferences"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|owner| owner["uid"] == uid)
-        })
-        .collect();
-    let held = finalizers(object);
-    if held.iter().any(|one| one == "orphan") {
-        for (shelf, dependent) in dependents {
-            disown(server, shelf, dependent, uid);
-        }
-        unhold(server, shelf, item, object, "orphan");
-    } else if held.iter().any(|one| one == "foregroundDeletion") {
-        let blocking = dependents.iter().any(|(_, dependent)| {
-            dependent.value()["metadata"]["ownerReferences"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|owner| owner["uid"] == uid && owner["blockOwnerDeletion"] == true)
-        });
-        if blocking {
-            dying.insert(uid.to_owned());
-        } else {
-            unhold(server, shelf, item, object, "foregroundDeletion");
-        }
-    }
-}
-
-fn disown(server: &Server, shelf: &str, item: &Stored, uid: &str) {
-    let mut object = item.value();
-    if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
-        owners.retain(|owner| owner["uid"] != uid);
-        if owners.is_empty()
-            && let Some(meta) = object["metadata"].as_object_mut()
-        {
-            meta.remove("ownerReferences");
-        }
-    }
-    let expect = Expect::Revision(item.revision);
-    let attributes = item.attributes.clone();
-    let _ = server
-        .store()
-        .put(shelf, &item.key, expect, &mut object, attributes);
-}
-
-fn unhold(server: &Server, shelf: &str, item: &Stored, object: &Value, finalizer: &str) {
-    let left: Vec<String> = finalizers(object)
-        .into_iter()
-        .filter(|one| one != finalizer)
-        .collect();
-    let expect = Expect::Revision(item.revision);
-    if left.is_empty() {
-        let _ = server.store().delete(shelf, &item.key, expect);
-        return;
-    }
-    let mut object = object.clone();
-    object["metadata"]["finalizers"] = json!(left);
-    let attributes = item.attributes.clone();
-    let _ = server
-        .store()
-        .put(shelf, &item.key, expect, &mut object, attributes);
-}
-
-fn has(bytes: &[u8], needle: &[u8]) -> bool {
-    memchr::memmem::find(bytes, needle).is_some()
-}
-
-/// The object's uid without parsing all of it: keys are sorted, and `uid` ends the metadata.
-fn quick_uid(bytes: &[u8]) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Outer<'a> {
-        #[serde(borrow)]
-        metadata: Inner<'a>,
-    }
-    #[derive(serde::Deserialize)]
-    struct Inner<'a> {
-        #[serde(borrow, default)]
-        uid: std::borrow::Cow<'a, str>,
-    }
-    let outer: Outer<'_> = serde_json::from_slice(bytes).ok()?;
-    Some(outer.metadata.uid.into_owned())
-}
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::catalogue::Catalogue;
 use crate::codec::time::show_seconds;
-use crate::controllers;
+use crate::controllers::{self, Removal};
 use crate::crd::{Definition, Version, names};
 use crate::field::FieldError;
 use crate::kinds::names::NameRule;
@@ -183,7 +183,7 @@ fn own_status(mut before: Value, after: &mut Value, now: Timestamp) {
 
 impl Server {
     /// Accepts definitions' names, and serves what is accepted.
-    pub(crate) fn settle_definitions(&self) {
+    pub(crate) async fn settle_definitions(&self) {
         let now = Timestamp::now();
         let all = self.list(DEFINITIONS, "");
         for definition in &all {
@@ -200,23 +200,24 @@ impl Server {
             let before = object.clone();
             if names::reconcile(&mut object, &others, now) {
                 own_status(before, &mut object, now);
-                let attributes = current.attributes.clone();
+                let attributes = current.attributes().into_owned();
                 let expect = Expect::Revision(current.revision);
                 // Whoever was faster settles it in their turn.
                 let _ = self
                     .store()
-                    .put(DEFINITIONS, name, expect, &mut object, attributes);
+                    .put(DEFINITIONS, name, expect, &mut object, attributes)
+                    .await;
             }
         }
-        self.serve_definitions();
+        self.serve_definitions().await;
     }
 
     /// Makes the catalogue what the definitions say.
-    fn serve_definitions(&self) {
+    async fn serve_definitions(&self) {
         for shelf in self.rebuild_catalogue() {
             self.store().end_watches(&shelf);
         }
-        self.settle_services();
+        self.settle_services().await;
     }
 
     /// Says what is no longer served. One at a time: whoever has looked earlier and is done later would bring back what
@@ -253,9 +254,14 @@ impl Server {
     }
 
     /// Deletes the objects of definitions that are to go, and then the definitions.
-    pub(crate) fn remove_definitions(&self) {
+    pub(crate) async fn remove_definitions(&self) {
         let now = Timestamp::now();
-        for definition in self.list(DEFINITIONS, "") {
+        let going = controllers::may_be_going;
+        let page = self
+            .store()
+            .list(DEFINITIONS, "", None, None, usize::MAX, going);
+        for definition in page.map(|page| page.items).unwrap_or_default() {
+            let definition = definition.value();
             let held = crate::rest::finalizers(&definition);
             if !is_being_deleted(&definition)
                 || !held.iter().any(|one| one == names::CLEANUP_FINALIZER)
@@ -269,15 +275,16 @@ impl Server {
             let items = page.map(|page| page.items).unwrap_or_default();
             let mut left = 0;
             for item in &items {
-                left += usize::from(!controllers::remove(self, &shelf, item));
+                left += usize::from(controllers::remove(self, &shelf, item) != Removal::Gone);
             }
-            if left == 0 {
-                self.finish_removal(&shelf, now);
+            // They are seen to be gone before it is: nobody serves them afterwards.
+            if left == 0 && self.store().flush().await {
+                self.finish_removal(&shelf, now).await;
             }
         }
     }
 
-    fn finish_removal(&self, name: &str, now: Timestamp) {
+    async fn finish_removal(&self, name: &str, now: Timestamp) {
         let Some(current) = self.store().get(DEFINITIONS, name) else {
             return;
         };
@@ -285,13 +292,14 @@ impl Server {
         names::finish_removal(&mut object, now);
         let expect = Expect::Revision(current.revision);
         if crate::rest::finalizers(&object).is_empty() {
-            let _ = self.store().delete(DEFINITIONS, name, expect);
+            let _ = self.store().delete(DEFINITIONS, name, expect).await;
         } else {
-            let attributes = current.attributes.clone();
+            let attributes = current.attributes().into_owned();
             let _ = self
                 .store()
-                .put(DEFINITIONS, name, expect, &mut object, attributes);
+                .put(DEFINITIONS, name, expect, &mut object, attributes)
+                .await;
         }
-        self.settle_definitions();
+        self.settle_definitions().await;
     }
 }

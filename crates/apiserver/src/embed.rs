@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use plimsoll_ground::serve::{self, Certificate, Clients, Tls, Trust};
 
 use crate::auth::{self, Authority, User};
@@ -11,7 +12,7 @@ use crate::controllers::{self, Which};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::served;
 use crate::server::Server;
-use crate::store::{PersistError, Store};
+use crate::store::{self, Expiry, PersistError, Store};
 
 /// Requests at once on one HTTP/2 connection: clients share one among all their watches.
 const STREAMS: u32 = 1000;
@@ -21,6 +22,25 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where objects and credentials are kept; `None`: in memory.
     pub data_dir: Option<PathBuf>,
+}
+
+/// What few have a reason to change.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Events are forgotten when nobody has written them for this long; zero: never.
+    pub event_ttl: Duration,
+    /// What time it is.
+    pub clock: fn() -> Timestamp,
+}
+
+impl Default for Options {
+    /// As a real server that is not told otherwise.
+    fn default() -> Self {
+        Self {
+            event_ttl: Duration::from_secs(3600),
+            clock: Timestamp::now,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +80,31 @@ pub struct Running {
     credentials: Credentials,
 }
 
+impl Options {
+    fn for_store(&self) -> store::Options {
+        let after = SignedDuration::try_from(self.event_ttl).unwrap_or(SignedDuration::MAX);
+        store::Options {
+            clock: self.clock,
+            expiry: (!after.is_zero()).then_some(Expiry {
+                shelf: "events",
+                after,
+                attributes: served::attributes,
+            }),
+        }
+    }
+}
+
 impl Config {
     pub async fn build(self) -> Result<ControlPlane, BuildError> {
+        self.build_with(Options::default()).await
+    }
+
+    pub async fn build_with(self, options: Options) -> Result<ControlPlane, BuildError> {
         let mut pki = None;
+        let clock = options.clock;
+        let kept = options.for_store();
         let store = match &self.data_dir {
-            None => Store::in_memory(),
+            None => Store::in_memory(kept),
             Some(dir) => {
                 let credentials = dir.join("pki");
                 std::fs::create_dir_all(&credentials).map_err(|source| BuildError::DataDir {
@@ -72,7 +112,7 @@ impl Config {
                     source,
                 })?;
                 pki = Some(credentials);
-                Store::open(&dir.join("objects.redb"), served::attributes)?
+                Store::open(&dir.join("objects.redb"), kept, served::attributes)?
             }
         };
         let names = [
@@ -99,9 +139,12 @@ impl Config {
         tls.clients = Clients::Requested(vec![clients.clone(), front_proxy]);
         config.tls = Some(tls);
         let bound = config.bind().await?;
-        let server = Server::new(store, authority(&credentials)?, clients);
-        server.announce(&credentials)?;
-        server.publish_address(bound.local_addr());
+        let server = Server::new(store, authority(&credentials, clock)?, clients).await;
+        server.announce(&credentials).await?;
+        server.publish_address(bound.local_addr()).await;
+        if let Some(trouble) = server.store().trouble() {
+            return Err(PersistError::Write(trouble).into());
+        }
         Ok(ControlPlane {
             server,
             bound,
@@ -110,7 +153,10 @@ impl Config {
     }
 }
 
-fn authority(credentials: &Credentials) -> Result<Authority, auth::KeyError> {
+pub(crate) fn authority(
+    credentials: &Credentials,
+    clock: fn() -> Timestamp,
+) -> Result<Authority, auth::KeyError> {
     let admin = User {
         name: "kubernetes-admin".to_owned(),
         groups: vec![auth::MASTERS.to_owned()],
@@ -120,7 +166,7 @@ fn authority(credentials: &Credentials) -> Result<Authority, auth::KeyError> {
         static_tokens: vec![(credentials.admin_token.clone(), admin)],
         signing_key: auth::SigningKey::from_pkcs8(&credentials.token_key)?,
         issuer: auth::DEFAULT_ISSUER.to_owned(),
-        clock: jiff::Timestamp::now,
+        clock,
     }))
 }
 

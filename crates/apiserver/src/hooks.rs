@@ -20,7 +20,7 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 impl Server {
     /// What a new cluster holds, as far as it is not there yet.
-    pub(crate) fn bootstrap(&self) {
+    pub(crate) async fn bootstrap(&self) {
         let now = Timestamp::now();
         for (shelf, mut object) in bootstrap::objects(now) {
             forget_what_it_is(&mut object);
@@ -38,15 +38,16 @@ impl Server {
             // It was just seen to be absent, and nobody else writes yet.
             let _ = self
                 .store()
-                .put(&shelf, &key, Expect::Absent, &mut object, attributes);
+                .begin_put(&shelf, &key, Expect::Absent, &mut object, &attributes);
         }
-        self.aggregate_roles();
-        self.register_builtin_services();
-        self.settle_definitions();
+        self.store().flush().await;
+        self.aggregate_roles().await;
+        self.register_builtin_services().await;
+        self.settle_definitions().await;
     }
 
     /// Gives ClusterRoles that gather the rules of others what they ought to have.
-    fn aggregate_roles(&self) {
+    async fn aggregate_roles(&self) {
         use crate::kinds::Lookup;
         loop {
             let all = self.list(CLUSTER_ROLES, "");
@@ -59,7 +60,7 @@ impl Server {
                 if role["rules"] == rules {
                     continue;
                 }
-                changed |= self.set_rules(role, rules);
+                changed |= self.set_rules(role, rules).await;
             }
             if !changed {
                 return;
@@ -67,17 +68,18 @@ impl Server {
         }
     }
 
-    fn set_rules(&self, role: &Value, rules: Value) -> bool {
+    async fn set_rules(&self, role: &Value, rules: Value) -> bool {
         let name = role["metadata"]["name"].as_str().unwrap_or_default();
         let Some(current) = self.store().get(CLUSTER_ROLES, name) else {
             return false;
         };
         let mut object = current.value();
         object["rules"] = rules;
-        let attributes = current.attributes.clone();
+        let attributes = current.attributes().into_owned();
         let expect = Expect::Revision(current.revision);
         self.store()
             .put(CLUSTER_ROLES, name, expect, &mut object, attributes)
+            .await
             .is_ok()
     }
 
@@ -149,32 +151,30 @@ impl Server {
         Ok(())
     }
 
-    pub fn after_write(&self, call: &Call<'_>, _old: Option<&Value>, _new: &Value) {
-        self.policy_may_have_changed(call);
-        match call.served.shelf.as_ref() {
-            DEFINITIONS => self.settle_definitions(),
-            API_SERVICES => self.settle_services(),
-            _ => {}
+    /// What follows from a write or a deletion. It is done to the end, whether the client waits for it or not.
+    pub async fn after_write(&self, call: &Call<'_>) {
+        let shelf = &call.served.shelf;
+        let is_policy = call.path.group == "rbac.authorization.k8s.io";
+        if is_policy {
+            self.authority().policy_changed();
         }
-    }
-
-    pub fn after_delete(&self, call: &Call<'_>, _object: &Value) {
-        self.policy_may_have_changed(call);
-        match call.served.shelf.as_ref() {
-            DEFINITIONS => self.settle_definitions(),
-            API_SERVICES => self.settle_services(),
-            _ => {}
-        }
-    }
-
-    fn policy_may_have_changed(&self, call: &Call<'_>) {
-        if call.path.group != "rbac.authorization.k8s.io" {
+        if !matches!(shelf.as_ref(), CLUSTER_ROLES | DEFINITIONS | API_SERVICES) {
             return;
         }
-        if call.served.shelf.as_ref() == CLUSTER_ROLES {
-            self.aggregate_roles();
+        let (server, shelf) = (self.clone(), shelf.clone());
+        let settling = tokio::spawn(async move {
+            match shelf.as_ref() {
+                CLUSTER_ROLES => {
+                    server.aggregate_roles().await;
+                    server.authority().policy_changed();
+                }
+                DEFINITIONS => server.settle_definitions().await,
+                _ => server.settle_services().await,
+            }
+        });
+        if let Err(error) = settling.await {
+            tracing::error!(%error, "what follows from a write was not done");
         }
-        self.authority().policy_changed();
     }
 }
 

@@ -312,28 +312,55 @@ impl Server {
 
     fn health(&self, parts: &[&str], query: &Query) -> Answer {
         let name = parts[0];
-        let checks: &[&str] = &["ping", "log", "etcd"];
         match parts {
-            [_] if query.get("verbose").is_some() || query.flag("verbose") => {
+            [_] => {
                 let excluded: Vec<&str> = query.all("exclude").collect();
                 let mut text = String::new();
-                for check in checks {
-                    let outcome = if excluded.contains(check) {
-                        "excluded: ok"
+                let mut passed = true;
+                for check in CHECKS {
+                    let outcome = if excluded.contains(&check) {
+                        "[+]{} excluded: ok"
+                    } else if self.trouble(check).is_none() {
+                        "[+]{} ok"
                     } else {
-                        "ok"
+                        passed = false;
+                        "[-]{} failed: reason withheld"
                     };
-                    text.push_str(&format!("[+]{check} {outcome}\n"));
+                    text.push_str(&outcome.replace("{}", check));
+                    text.push('\n');
+                }
+                if !passed {
+                    text.push_str(&format!("{name} check failed\n"));
+                    return answer::text(StatusCode::INTERNAL_SERVER_ERROR, text);
+                }
+                if query.get("verbose").is_none() && !query.flag("verbose") {
+                    return answer::text(StatusCode::OK, "ok");
                 }
                 text.push_str(&format!("{name} check passed\n"));
                 answer::text(StatusCode::OK, text)
             }
-            [_] => answer::text(StatusCode::OK, "ok"),
-            [_, check] if checks.contains(check) => answer::text(StatusCode::OK, "ok"),
+            [_, check] if CHECKS.contains(check) => match self.trouble(check) {
+                None => answer::text(StatusCode::OK, "ok"),
+                Some(why) => answer::text(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    format!("internal server error: {why}\n"),
+                ),
+            },
             _ => page_not_found(),
         }
     }
+
+    /// What is wrong with what a check is about.
+    fn trouble(&self, check: &str) -> Option<String> {
+        match check {
+            "etcd" => self.store().trouble(),
+            _ => None,
+        }
+    }
 }
+
+/// What probes ask about. The store stands where a real server has etcd.
+const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 
 fn is_version(parts: &[&str]) -> bool {
     matches!(parts, ["api", _] | ["apis", _, _])

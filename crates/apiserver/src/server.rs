@@ -54,7 +54,7 @@ struct Inner {
 pub struct Trusted(pub User);
 
 impl Server {
-    pub fn new(store: Store, authority: Authority, clients: Trust) -> Self {
+    pub async fn new(store: Store, authority: Authority, clients: Trust) -> Self {
         let (stopper, _) = shutdown::channel();
         let server = Self(Arc::new(Inner {
             store,
@@ -66,7 +66,7 @@ impl Server {
             clients,
             stopper,
         }));
-        server.bootstrap();
+        server.bootstrap().await;
         server
     }
 
@@ -95,6 +95,7 @@ impl Server {
     }
 
     pub(crate) fn replace_catalogue(&self, catalogue: Catalogue) {
+        self.0.openapi.keep(catalogue.definitions());
         self.0.catalogue.store(Arc::new(catalogue));
     }
 

@@ -7,7 +7,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use serde_json::{Value, json};
 
 use crate::codec::time::show_seconds;
-use crate::kinds::Lookup;
 use crate::kinds::service::{Addresses, allocate, held};
 use crate::server::Server;
 use crate::status::Failure;
@@ -35,7 +34,7 @@ pub fn complete(
 
 impl Server {
     /// Where the service `kubernetes` leads: to this server.
-    pub(crate) fn publish_address(&self, address: SocketAddr) {
+    pub(crate) async fn publish_address(&self, address: SocketAddr) {
         let (ip, port) = (address.ip().to_string(), address.port());
         let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
         let endpoints = json!({
@@ -49,12 +48,12 @@ impl Server {
             "endpoints": [{"addresses": [ip], "conditions": {"ready": true}}],
             "ports": ports,
         });
-        self.publish("endpoints", endpoints);
-        self.publish("endpointslices.discovery.k8s.io", slice);
+        self.publish("endpoints", endpoints).await;
+        self.publish("endpointslices.discovery.k8s.io", slice).await;
     }
 
     /// Writes an object `default/kubernetes`, whose earlier life may have been on another port.
-    fn publish(&self, shelf: &str, mut object: Value) {
+    async fn publish(&self, shelf: &str, mut object: Value) {
         let key = "default/kubernetes";
         let current = self.store().get(shelf, key);
         let old = current.as_ref().map(|current| current.value());
@@ -79,7 +78,8 @@ impl Server {
         // Nobody else writes yet.
         let _ = self
             .store()
-            .put(shelf, key, expect, &mut object, attributes);
+            .put(shelf, key, expect, &mut object, attributes)
+            .await;
     }
 }
 
@@ -121,7 +121,9 @@ impl Pool {
     fn without(server: &Server, own: Option<&Value>) -> Self {
         let uid = own.map(|own| own["metadata"]["uid"].clone());
         let pool = Self::default();
-        for other in server.list("services", "") {
+        // What others are being given at the moment counts, too.
+        for other in server.store().latest("services", "") {
+            let other = other.value();
             if uid.as_ref() == Some(&other["metadata"]["uid"]) {
                 continue;
             }

@@ -36,6 +36,11 @@ impl Addresses {
     pub fn give_back(&mut self, address: Ipv4Addr) {
         self.taken.remove(&address);
     }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
 }
 
 #[cfg(test)]

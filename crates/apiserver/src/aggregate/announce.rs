@@ -13,27 +13,27 @@ use crate::managed::{Reset, Tracking};
 use crate::rest::track::forget_what_it_is;
 use crate::served::Served;
 use crate::server::Server;
-use crate::store::Expect;
+use crate::store::{Expect, WriteError};
 
 /// Who set the fields that this server writes.
 const MANAGER: &str = "kube-apiserver";
 
 impl Server {
     /// To be called once, before requests.
-    pub fn announce(&self, credentials: &Credentials) -> Result<(), KeyPairError> {
+    pub async fn announce(&self, credentials: &Credentials) -> Result<(), KeyPairError> {
         let client = &credentials.front_proxy_client;
         let key = certified_key(client.chain.as_bytes(), client.key.as_bytes())?;
         let aggregator = self.aggregator();
         // Whoever was first stays: connections may have been made with it.
         if aggregator.identity.set(key).is_ok() {
             aggregator.remotes.store(Remotes::default().into());
-            self.settle_services();
+            self.settle_services().await;
         }
-        self.publish_authentication(credentials);
+        self.publish_authentication(credentials).await;
         Ok(())
     }
 
-    fn publish_authentication(&self, credentials: &Credentials) {
+    async fn publish_authentication(&self, credentials: &Credentials) {
         let (shelf, mut wanted) = authentication_config(authentication_data(credentials));
         forget_what_it_is(&mut wanted);
         let key = "kube-system/extension-apiserver-authentication";
@@ -66,11 +66,11 @@ impl Server {
                 None => Expect::Absent,
             };
             let attributes = crate::served::attributes(&shelf, &object);
-            if self
+            let written = self
                 .store()
                 .put(&shelf, key, expect, &mut object, attributes)
-                .is_ok()
-            {
+                .await;
+            if !matches!(written, Err(WriteError::Mismatch(_))) {
                 return;
             }
         }

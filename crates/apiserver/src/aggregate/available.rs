@@ -22,7 +22,7 @@ use super::{API_SERVICES, GROUP, RemoteSpec};
 use crate::codec::time::show_seconds;
 use crate::kinds::Lookup;
 use crate::server::Server;
-use crate::store::{Expect, Tail};
+use crate::store::{Expect, Tail, WriteError};
 
 /// What decides where a service is served.
 const FOLLOWED: [&str; 4] = [
@@ -56,7 +56,7 @@ async fn follow(server: Server) {
     loop {
         let mut tails = subscribe(&server);
         loop {
-            server.settle_services();
+            server.settle_services().await;
             tasks.fit(&server, &changed);
             changed.send_replace(());
             tokio::select! {
@@ -179,8 +179,8 @@ async fn judge(
     };
     let passed = condition.0 == "True";
     server.aggregator().learn(&spec.name, said);
-    write(server, spec, condition);
-    server.settle_services();
+    write(server, spec, condition).await;
+    server.settle_services().await;
     passed
 }
 
@@ -208,7 +208,7 @@ async fn ask(
     Err(complaint)
 }
 
-fn write(server: &Server, spec: &RemoteSpec, condition: (&str, &str, String)) {
+async fn write(server: &Server, spec: &RemoteSpec, condition: (&str, &str, String)) {
     while let Some(current) = server.store().get(API_SERVICES, &spec.name) {
         let old = current.value();
         // What was found out may be about what it no longer is.
@@ -224,11 +224,12 @@ fn write(server: &Server, spec: &RemoteSpec, condition: (&str, &str, String)) {
             note_own(served, Some(old), &mut new, "status", now);
         }
         let expect = Expect::Revision(current.revision);
-        let attributes = current.attributes.clone();
+        let attributes = current.attributes().into_owned();
         let written = server
             .store()
-            .put(API_SERVICES, &spec.name, expect, &mut new, attributes);
-        if written.is_ok() {
+            .put(API_SERVICES, &spec.name, expect, &mut new, attributes)
+            .await;
+        if !matches!(written, Err(WriteError::Mismatch(_))) {
             return;
         }
     }

@@ -52,17 +52,19 @@ pub fn priorities(group: &str, version: &str) -> (i32, i32) {
 
 impl Server {
     /// When the server starts.
-    pub(crate) fn register_builtin_services(&self) {
+    pub(crate) async fn register_builtin_services(&self) {
         for (group, version) in self.served_versions(false) {
             self.register(&group, &version, "onstart");
         }
+        self.store().flush().await;
     }
 
     /// Whenever definitions or APIServices have changed.
-    pub(super) fn register_custom_services(&self) {
+    pub(super) async fn register_custom_services(&self) {
         let wanted = self.served_versions(true);
+        let mut begun = false;
         for (group, version) in &wanted {
-            self.register(group, version, "true");
+            begun |= self.register(group, version, "true");
         }
         for object in self.list(API_SERVICES, "") {
             let text = |field: &str| {
@@ -77,9 +79,15 @@ impl Server {
                 if let Some(current) = self.store().get(API_SERVICES, name) {
                     // Whoever changed it meanwhile comes by here in their turn.
                     let expect = Expect::Revision(current.revision);
-                    let _ = self.store().delete(API_SERVICES, name, expect);
+                    begun |= self
+                        .store()
+                        .begin_delete(API_SERVICES, name, expect)
+                        .is_ok();
                 }
             }
+        }
+        if begun {
+            self.store().flush().await;
         }
     }
 
@@ -98,7 +106,8 @@ impl Server {
     }
 
     /// Sees to it that there is one. What a user has made in its place is left alone.
-    fn register(&self, group: &str, version: &str, managed: &str) {
+    /// True: something is being written.
+    fn register(&self, group: &str, version: &str, managed: &str) -> bool {
         let name = format!("{version}.{group}");
         let (group_priority, version_priority) = priorities(group, version);
         let mut spec = json!({
@@ -128,7 +137,7 @@ impl Server {
             Some(current) => {
                 let old = current.value();
                 if old["metadata"]["labels"][MANAGED] != managed || old["spec"] == spec {
-                    return;
+                    return false;
                 }
                 let mut object = old.clone();
                 object["spec"] = spec;
@@ -140,8 +149,8 @@ impl Server {
         }
         let attributes = crate::served::attributes(API_SERVICES, &object);
         // Whoever was faster saw to it.
-        let _ = self
-            .store()
-            .put(API_SERVICES, &name, expect, &mut object, attributes);
+        self.store()
+            .begin_put(API_SERVICES, &name, expect, &mut object, &attributes)
+            .is_ok()
     }
 }

@@ -171,8 +171,8 @@ impl Aggregator {
 
 impl Server {
     /// After every write of an APIService, and when other resources are served than before.
-    pub(crate) fn settle_services(&self) {
-        self.register_custom_services();
+    pub(crate) async fn settle_services(&self) {
+        self.register_custom_services().await;
         self.aggregator().settle(self);
     }
 }

@@ -96,6 +96,18 @@ impl OpenApi {
         v2_to_protobuf(&document)
     }
 
+    /// Forgets the documents about what is no longer served.
+    pub fn keep(&self, definitions: Definitions<'_>) {
+        let mut made = self.made.lock();
+        let builtin = |path: &str| path == "v2" || static_paths().iter().any(|one| one == path);
+        made.retain(|path, _| custom_paths(definitions).any(|one| one == *path) || builtin(path));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.made.lock().contains_key(path)
+    }
+
     fn made(
         &self,
         path: &str,

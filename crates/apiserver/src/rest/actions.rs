@@ -15,6 +15,7 @@ use crate::field::quote;
 use crate::resource::builtin_type;
 use crate::schema::Types;
 use crate::status::{Failure, Subject};
+use crate::store::WriteError;
 
 /// A kind that is not the resource's own.
 #[derive(Debug, Clone, Copy)]
@@ -134,18 +135,13 @@ impl Call<'_> {
             }
             let attributes = crate::served::attributes(shelf, &object);
             let expect = crate::store::Expect::Revision(current.revision);
-            match self
-                .server
-                .store()
-                .put(shelf, key, expect, &mut object, attributes)
-            {
-                Ok((stored, durable)) => {
-                    if !durable.wait().await {
-                        return Err(Failure::internal("the write is not on disk"));
-                    }
-                    return Ok(stored.value());
+            let store = self.server.store();
+            match store.put(shelf, key, expect, &mut object, attributes).await {
+                Ok(stored) => return Ok(stored.value()),
+                Err(WriteError::NotKept) => {
+                    return Err(self.not_kept(shelf, current.name()));
                 }
-                Err(_raced) => {}
+                Err(WriteError::Mismatch(_)) => {}
             }
         }
         Err(Failure::conflict(

@@ -108,7 +108,7 @@ pub async fn insert_new(
         call.charge_quotas(&attempt, None, options.dry_run).await?;
         match call.store_new(&key, attempt, options.dry_run).await {
             Ok(stored) => {
-                call.server.after_write(call, None, &stored);
+                call.server.after_write(call).await;
                 return Ok(stored);
             }
             Err(Stopped::Refused(failure)) => return Err(failure),

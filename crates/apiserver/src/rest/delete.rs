@@ -15,7 +15,7 @@ use crate::codec::time::show_seconds;
 use crate::field::{FieldError, Path};
 use crate::schema::Types;
 use crate::status::{Failure, Subject};
-use crate::store::Expect;
+use crate::store::{Expect, WriteError};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -157,39 +157,60 @@ async fn try_delete(
             _ => Deleted::Gone(marked),
         });
     }
-    let store = call.server.store();
-    let mut expected = current.revision;
-    if marked != old {
-        let attributes = call.served.attributes(&marked);
-        let (stored, durable) = store
-            .put(
-                &call.served.shelf,
-                &current.key,
-                Expect::Revision(expected),
-                &mut marked,
-                attributes,
-            )
-            .map_err(Stopped::Raced)?;
-        if !durable.wait().await {
-            return Err(Failure::internal("the write is not on disk").into());
+    if plan == Plan::Wait {
+        if marked != old {
+            let attributes = call.served.attributes(&marked);
+            let expect = Expect::Revision(current.revision);
+            let store = call.server.store();
+            store
+                .put(
+                    &call.served.shelf,
+                    &current.key,
+                    expect,
+                    &mut marked,
+                    attributes,
+                )
+                .await
+                .map_err(|error| call.stopped(current.name(), error))?;
+            call.server.after_write(call).await;
         }
-        expected = stored.revision;
-        if plan == Plan::Wait {
-            call.server.after_write(call, Some(&old), &marked);
-            return Ok(Deleted::Pending(marked));
-        }
-    } else if plan == Plan::Wait {
         return Ok(Deleted::Pending(marked));
     }
-    let (last, durable) = store
-        .delete(&call.served.shelf, &current.key, Expect::Revision(expected))
-        .map_err(Stopped::Raced)?;
-    if !durable.wait().await {
-        return Err(Failure::internal("the write is not on disk").into());
-    }
+    let mark = (marked != old).then_some(marked);
+    let last = remove(call, current, mark)
+        .await?
+        .map_err(|error| call.stopped(current.name(), error))?;
     let object = last.value();
-    call.server.after_delete(call, &object);
+    call.server.after_write(call).await;
     Ok(Deleted::Gone(object))
+}
+
+/// Marks the object, where it is marked at all, and removes it. Both are done even if the client leaves between them:
+/// nobody would remove what is only marked.
+async fn remove(
+    call: &Call<'_>,
+    current: &SharedStored,
+    mark: Option<Value>,
+) -> Result<Result<SharedStored, WriteError>, Failure> {
+    let server = call.server.clone();
+    let shelf = call.served.shelf.clone();
+    let key = current.key.clone();
+    let mut expected = current.revision;
+    let mark = mark.map(|marked| (call.served.attributes(&marked), marked));
+    let removing = tokio::spawn(async move {
+        let store = server.store();
+        if let Some((attributes, mut marked)) = mark {
+            let expect = Expect::Revision(expected);
+            let stored = store
+                .put(&shelf, &key, expect, &mut marked, attributes)
+                .await?;
+            expected = stored.revision;
+        }
+        store.delete(&shelf, &key, Expect::Revision(expected)).await
+    });
+    removing
+        .await
+        .map_err(|error| Failure::internal(format!("the deletion was not done: {error}")))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,6 +305,8 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
                 meta.insert("deletionGracePeriodSeconds".into(), wanted.into());
                 Grace::Seconds(wanted)
             }
+            // Whoever began to remove it came no further than to mark it.
+            _ if present == 0 && finalizers(object).is_empty() => Grace::None,
             _ => Grace::Pending,
         };
     }

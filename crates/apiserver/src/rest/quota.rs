@@ -6,12 +6,13 @@ use super::track::forget_what_it_is;
 use super::write::RETRIES;
 use super::{Call, meta};
 use crate::codec::time::show_seconds;
-use crate::kinds::quota;
+use crate::kinds::{Lookup, quota};
 use crate::managed::{Reset, Tracking};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, Types};
+use crate::server::Server;
 use crate::status::Failure;
-use crate::store::Expect;
+use crate::store::{Expect, Stored, WriteError};
 
 const QUOTAS: &str = "resourcequotas";
 /// Who is said to have counted.
@@ -31,7 +32,7 @@ impl Call<'_> {
         let resource = self.served.resource.qualified();
         let mut counted: Vec<String> = Vec::new();
         for _ in 0..RETRIES {
-            let mut charged = quota::charge(&resource, object, old, self.server)?;
+            let mut charged = quota::charge(&resource, object, old, &Counting(self.server))?;
             charged.retain(|quota| !counted.iter().any(|name| name == meta(quota, "name")));
             if dry_run || charged.is_empty() {
                 return Ok(());
@@ -39,7 +40,7 @@ impl Call<'_> {
             let mut overtaken = false;
             for quota in charged {
                 let name = meta(&quota, "name").to_owned();
-                if !self.write_quota(quota, &name).await {
+                if !self.write_quota(quota, &name).await? {
                     // Somebody else was faster: what is left is computed anew.
                     overtaken = true;
                     break;
@@ -60,28 +61,54 @@ impl Call<'_> {
         ))
     }
 
-    async fn write_quota(&self, mut quota: Value, name: &str) -> bool {
+    /// False: somebody else was faster.
+    async fn write_quota(&self, mut quota: Value, name: &str) -> Result<bool, Failure> {
         let key = format!("{}/{name}", self.path.namespace);
-        let Some(current) = self.server.store().get(QUOTAS, &key) else {
-            return true;
+        let Some(current) = latest(self.server, &key) else {
+            return Ok(true);
         };
         if meta(&quota, "resourceVersion") != current.revision.to_string() {
-            return false;
+            return Ok(false);
         }
         note_manager(&current.value(), &mut quota, &show_seconds(self.now));
         let (expect, attributes) = (
             Expect::Revision(current.revision),
-            current.attributes.clone(),
+            current.attributes().into_owned(),
         );
-        match self
-            .server
-            .store()
+        let store = self.server.store();
+        match store
             .put(QUOTAS, &key, expect, &mut quota, attributes)
+            .await
         {
-            Ok((_, durable)) => durable.wait().await,
-            Err(_) => false,
+            Ok(_) => Ok(true),
+            Err(WriteError::Mismatch(_)) => Ok(false),
+            Err(WriteError::NotKept) => Err(self.not_kept(QUOTAS, name)),
         }
     }
+}
+
+/// One who counts builds on what others have counted just now: who would wait until that is on disk would let only one
+/// object through with each flush.
+struct Counting<'a>(&'a Server);
+
+impl Lookup for Counting<'_> {
+    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
+        self.0.get(resource, namespace, name)
+    }
+
+    fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
+        if resource != QUOTAS {
+            return self.0.list(resource, namespace);
+        }
+        let prefix = format!("{namespace}/");
+        let latest = self.0.store().latest(QUOTAS, &prefix);
+        latest.iter().map(|quota| quota.value()).collect()
+    }
+}
+
+fn latest(server: &Server, key: &str) -> Option<std::sync::Arc<Stored>> {
+    let found = server.store().latest(QUOTAS, key);
+    found.into_iter().find(|quota| quota.key.as_ref() == key)
 }
 
 fn note_manager(old: &Value, quota: &mut Value, now: &str) {

@@ -60,7 +60,7 @@ pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
         .store()
         .get(&call.served.shelf, &call.key())
         .ok_or_else(|| call.not_found())?;
-    call.object_answer(StatusCode::OK, &stored.bytes)
+    call.object_answer(StatusCode::OK, &stored.bytes())
 }
 
 pub fn too_large(wanted: u64, current: u64) -> Failure {
@@ -299,7 +299,7 @@ fn page_answer(
     call.check_list_form()?;
     let resource = &call.served.resource;
     let mut meta = list_meta(page, next, remaining);
-    let items = page.items.iter().map(|item| &item.bytes);
+    let items = page.items.iter().map(|item| item.bytes());
     if let Some(shaped) = call.shaper()?.list(&meta, items) {
         return Ok(answer::json(StatusCode::OK, &shaped, &call.format));
     }
@@ -321,7 +321,7 @@ fn page_answer(
 
 /// Items of custom resources say what they are; those of built-in ones do not.
 fn put_items(call: &Call<'_>, body: &mut BytesMut, items: &[std::sync::Arc<Stored>]) {
-    let total: usize = items.iter().map(|item| item.bytes.len() + 1).sum();
+    let total: usize = items.iter().map(|item| item.size() + 1).sum();
     body.reserve(total);
     let resource = &call.served.resource;
     let version = resource.api_version();
@@ -329,7 +329,7 @@ fn put_items(call: &Call<'_>, body: &mut BytesMut, items: &[std::sync::Arc<Store
         if index > 0 {
             body.put_u8(b',');
         }
-        let item = call.served.present(&item.bytes);
+        let item = call.served.present(&item.bytes());
         if call.served.is_custom() {
             body.put_slice(&document(&resource.kind, &version, &item));
         } else {

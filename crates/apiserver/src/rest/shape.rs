@@ -1,5 +1,6 @@
 //! Objects in the form that the client asked for: whole, as metadata only, or as rows of a table.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
@@ -74,18 +75,18 @@ impl Shaper {
     pub fn list<'a>(
         &self,
         meta: &Value,
-        items: impl IntoIterator<Item = &'a Bytes>,
+        items: impl IntoIterator<Item = Cow<'a, Bytes>>,
     ) -> Option<Value> {
         let items = items.into_iter();
         match self.transform {
             Transform::None => None,
             Transform::Table => {
-                let items: Vec<Value> = items.map(|item| self.row(item)).collect();
+                let items: Vec<Value> = items.map(|item| self.row(&item)).collect();
                 Some(table::of_list(&self.resource, meta, &items, &self.options))
             }
             Transform::Partial | Transform::PartialList => {
                 let items: Vec<Value> = items
-                    .map(|item| as_within(value(&self.present(item))))
+                    .map(|item| as_within(value(&self.present(&item))))
                     .collect();
                 Some(table::partial_metadata_list(
                     meta,

@@ -124,7 +124,7 @@ pub async fn change_tracked(
         {
             Ok(written) => {
                 if !options.dry_run {
-                    call.server.after_write(call, Some(&old), &written.object);
+                    call.server.after_write(call).await;
                 }
                 return Ok(written);
             }

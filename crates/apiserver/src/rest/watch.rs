@@ -185,7 +185,7 @@ impl Follower {
         if self.initial {
             for stored in std::mem::take(&mut self.subscription.present) {
                 if stored.is_selected_by(&self.selector) {
-                    self.shape.put(&mut out, "ADDED", &stored.bytes);
+                    self.shape.put(&mut out, "ADDED", &stored.bytes());
                     if out.len() > CHUNK && client.send(out.split().freeze()).await.is_err() {
                         return;
                     }
@@ -248,11 +248,11 @@ impl Follower {
         let was_in = event.before.as_ref().is_some_and(matches);
         match (was_in, is_in) {
             (false, false) => {}
-            (false, true) => self.shape.put(out, "ADDED", &event.object.bytes),
-            (true, true) => self.shape.put(out, "MODIFIED", &event.object.bytes),
+            (false, true) => self.shape.put(out, "ADDED", &event.object.bytes()),
+            (true, true) => self.shape.put(out, "MODIFIED", &event.object.bytes()),
             // The client gets the object as it last knew it, with the version at which it left.
             (true, false) if event.change == Change::Deleted => {
-                self.shape.put(out, "DELETED", &event.object.bytes);
+                self.shape.put(out, "DELETED", &event.object.bytes());
             }
             (true, false) => {
                 if let Some(before) = &event.before {

@@ -11,7 +11,7 @@ use crate::answer::{self, Answer};
 use crate::codec::kept;
 use crate::field::FieldError;
 use crate::status::Failure;
-use crate::store::{Expect, Mismatch, Stored};
+use crate::store::{Expect, Mismatch, Stored, WriteError};
 
 /// Why a write did not happen.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Call<'_> {
         }
         let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
-        let (_, durable) = store
+        store
             .put(
                 &self.served.shelf,
                 key,
@@ -135,10 +135,8 @@ impl Call<'_> {
                 &mut object,
                 attributes,
             )
-            .map_err(Stopped::Raced)?;
-        if !durable.wait().await {
-            return Err(self.disk_failed(name).into());
-        }
+            .await
+            .map_err(|error| self.stopped(name, error))?;
         Ok(self.served.as_shown(object))
     }
 
@@ -160,12 +158,10 @@ impl Call<'_> {
             if dry_run {
                 return Ok(written(object, true));
             }
-            let (_, durable) = store
+            store
                 .delete(&self.served.shelf, &current.key, expect)
-                .map_err(Stopped::Raced)?;
-            if !durable.wait().await {
-                return Err(self.disk_failed(current.name()).into());
-            }
+                .await
+                .map_err(|error| self.stopped(current.name(), error))?;
             // The client gets what it wrote, in the version that it changed.
             return Ok(written(object, true));
         }
@@ -175,7 +171,7 @@ impl Call<'_> {
         }
         let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
-        let (_, durable) = store
+        store
             .put(
                 &self.served.shelf,
                 &current.key,
@@ -183,10 +179,8 @@ impl Call<'_> {
                 &mut object,
                 attributes,
             )
-            .map_err(Stopped::Raced)?;
-        if !durable.wait().await {
-            return Err(self.disk_failed(current.name()).into());
-        }
+            .await
+            .map_err(|error| self.stopped(current.name(), error))?;
         Ok(written(self.served.as_shown(object), false))
     }
 
@@ -201,11 +195,20 @@ impl Call<'_> {
                 .is_none_or(|left| self.served.shelf.as_ref() != "namespaces" || left.is_empty())
     }
 
-    fn disk_failed(&self, name: &str) -> Failure {
-        Failure::internal(format!(
-            "{} {name:?}: the write is not on disk; look at the server's log",
-            self.served.resource.qualified()
-        ))
+    pub fn stopped(&self, name: &str, error: WriteError) -> Stopped {
+        match error {
+            WriteError::Mismatch(present) => Stopped::Raced(present),
+            WriteError::NotKept => self
+                .not_kept(&self.served.resource.qualified(), name)
+                .into(),
+        }
+    }
+
+    /// What a client is told when the disk refuses.
+    pub fn not_kept(&self, resource: &str, name: &str) -> Failure {
+        let trouble = self.server.store().trouble();
+        let why = trouble.unwrap_or_else(|| "the database could not be written".to_owned());
+        Failure::internal(format!("{resource} {name:?} was not stored: {why}"))
     }
 
     /// The metadata that a server gives to a new object.

@@ -1,8 +1,15 @@
 //! The objects: in memory, ordered by key, with one revision counter over everything, as etcd has it, and a bounded
 //! log of changes from which watches resume and past states are rebuilt. Objects are kept as the JSON that clients get.
+//!
+//! A write is first only a plan: it has a revision, and other writes are held against it, but nobody reads it. It is
+//! published when it is on disk. Readers thus never see what was not kept.
 
+mod moments;
 mod persist;
+mod spill;
+mod ties;
 mod watch;
+mod write;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -11,29 +18,77 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use crate::selector::Selector;
 
+use moments::Moments;
 pub use persist::PersistError;
-use persist::{Durable, Journal};
+use persist::{Contents, Journal};
+use spill::{Slip, Spill};
+pub use ties::{Chores, Place};
+use ties::{Kinship, Ties};
 pub use watch::{Subscription, Tail};
+pub use write::{Durable, Refusal, WriteError};
 
 /// An object at one revision.
 #[derive(Debug)]
 pub struct Stored {
     /// `namespace/name`, or `name` for what has no namespace.
-    pub key: Box<str>,
+    pub key: Arc<str>,
     pub revision: u64,
-    pub bytes: Bytes,
-    pub attributes: Attributes,
+    body: Body,
+    /// `None`: it has none, or is not in memory.
+    attributes: Option<Box<Attributes>>,
+    ties: Option<Box<Ties>>,
+}
+
+/// The JSON that clients get.
+#[derive(Debug)]
+enum Body {
+    Here(Bytes),
+    Away(Slip),
 }
 
 impl Stored {
+    fn new(key: Arc<str>, revision: u64, object: &Value, attributes: Attributes) -> Self {
+        Self {
+            key,
+            revision,
+            body: Body::Here(to_bytes(object)),
+            attributes: (attributes != Attributes::default()).then(|| Box::new(attributes)),
+            ties: Ties::of(object),
+        }
+    }
+
+    /// The JSON that clients get.
+    pub fn bytes(&self) -> Cow<'_, Bytes> {
+        match &self.body {
+            Body::Here(bytes) => Cow::Borrowed(bytes),
+            Body::Away(slip) => Cow::Owned(slip.read()),
+        }
+    }
+
+    pub fn size(&self) -> usize {
+        match &self.body {
+            Body::Here(bytes) => bytes.len(),
+            Body::Away(slip) => slip.len(),
+        }
+    }
+
+    pub fn attributes(&self) -> Cow<'_, Attributes> {
+        match (&self.attributes, &self.body) {
+            (Some(attributes), _) => Cow::Borrowed(attributes),
+            (None, Body::Here(_)) => Cow::Owned(Attributes::default()),
+            (None, Body::Away(slip)) => Cow::Owned(slip.attributes()),
+        }
+    }
+
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or_default()
+        serde_json::from_slice(&self.bytes()).unwrap_or_default()
     }
 
     pub fn name(&self) -> &str {
@@ -47,11 +102,15 @@ impl Stored {
     }
 
     pub fn is_selected_by(&self, selector: &Selector) -> bool {
-        let label = |name: &str| value_of(&self.attributes.labels, name);
+        if selector.is_empty() {
+            return true;
+        }
+        let attributes = self.attributes();
+        let label = |name: &str| value_of(&attributes.labels, name);
         selector.matches(label, |field| match field {
             "metadata.name" => self.name(),
             "metadata.namespace" => self.namespace(),
-            field => value_of(&self.attributes.fields, field).unwrap_or_default(),
+            field => value_of(&attributes.fields, field).unwrap_or_default(),
         })
     }
 }
@@ -103,32 +162,89 @@ pub enum RevisionError {
     Future { current: u64 },
 }
 
-/// The log is cut when the objects in it take more than this.
+/// The log is cut when what is in it takes more than this.
 const LOG_BYTES: usize = 24 << 20;
-/// … but never shorter than this.
-const LOG_EVENTS: usize = 1_000;
+/// So many objects leave memory together.
+const COOLED: usize = 256;
+/// What an event takes beside the bytes of its object.
+const EVENT_BYTES: usize = 512;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub clock: fn() -> Timestamp,
+    pub expiry: Option<Expiry>,
+}
+
+/// Objects of this shelf are forgotten when nobody has written them for this long.
+#[derive(Debug, Clone, Copy)]
+pub struct Expiry {
+    pub shelf: &'static str,
+    pub after: SignedDuration,
+    /// What selectors ask about, for objects that have left memory.
+    pub attributes: fn(&str, &Value) -> Attributes,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Timestamp::now,
+            expiry: None,
+        }
+    }
+}
+
+impl Options {
+    /// How exactly ages are known. A real server's leases are shared for up to a minute, too.
+    fn step(&self) -> SignedDuration {
+        let minute = SignedDuration::from_mins(1);
+        let after = self
+            .expiry
+            .map_or(SignedDuration::MAX, |expiry| expiry.after);
+        (after / 60).min(minute)
+    }
+}
 
 #[derive(Debug)]
 pub struct Store {
-    state: Mutex<State>,
+    shared: Arc<Shared>,
     journal: Option<Journal>,
-    /// The revision of the last change that may have left something to clean up.
-    disturbed: tokio::sync::watch::Sender<u64>,
 }
 
-#[derive(Debug, Default)]
+/// What the journal's thread has to do with as well.
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    state: Mutex<State>,
+    /// The revision of the last change that may have left something to clean up.
+    disturbed: tokio::sync::watch::Sender<u64>,
+    /// Raised when writes were published or given up.
+    settled: tokio::sync::watch::Sender<u64>,
+    /// Why nothing can be written at the moment.
+    trouble: Mutex<Option<String>>,
+}
+
+#[derive(Debug)]
 struct State {
+    /// Of the last change that readers see.
     revision: u64,
-    shelves: FxHashMap<Box<str>, Shelf>,
-    /// Shelves in the order of the log's events, to find the oldest.
-    order: VecDeque<(Box<str>, usize)>,
+    shelves: FxHashMap<Arc<str>, Shelf>,
+    /// Shelves and weights of the log's events, to find the oldest.
+    order: VecDeque<(Arc<str>, usize)>,
     log_bytes: usize,
+    /// The revision at which a shelf was last thrown away.
+    removed: u64,
+    plans: write::Plans,
+    kinship: Kinship,
+    moments: Moments,
+    spill: Option<Spill>,
+    /// Objects that can leave memory, until they are enough to do it for all of them.
+    cooling: Vec<Arc<Stored>>,
 }
 
 /// All objects of one resource.
 #[derive(Debug, Default)]
 struct Shelf {
-    objects: BTreeMap<Box<str>, Arc<Stored>>,
+    objects: BTreeMap<Arc<str>, Arc<Stored>>,
     log: VecDeque<Arc<Event>>,
     /// Changes up to here are no longer in the log.
     forgotten: u64,
@@ -166,145 +282,62 @@ impl Page {
 }
 
 impl Store {
-    pub fn in_memory() -> Self {
+    pub fn in_memory(options: Options) -> Self {
+        // As in etcd, the first write is revision 2: 0 and 1 mean something else to clients.
         Self {
-            // As in etcd, the first write is revision 2: 0 and 1 mean something else to clients.
-            state: Mutex::new(State {
-                revision: 1,
-                ..State::default()
-            }),
+            shared: Arc::new(Shared::new(options, 1)),
             journal: None,
-            disturbed: tokio::sync::watch::Sender::new(0),
         }
     }
 
     /// Opens or creates the file; everything that was ever acknowledged is there again.
     pub fn open(
         file: &Path,
+        options: Options,
         attributes: impl Fn(&str, &Value) -> Attributes,
     ) -> Result<Self, PersistError> {
-        let (journal, contents) = Journal::open(file)?;
-        let mut state = State {
-            revision: contents.next_revision,
-            ..State::default()
-        };
-        for record in contents.records {
-            let value: Value = serde_json::from_slice(&record.bytes)
-                .map_err(|error| PersistError::Corrupt(format!("{}: {error}", record.key)))?;
-            let stored = Stored {
-                attributes: attributes(&record.shelf, &value),
-                key: record.key.into(),
-                revision: record.revision,
-                bytes: record.bytes,
-            };
-            let shelf = state.shelves.entry(record.shelf.into()).or_default();
-            shelf.objects.insert(stored.key.clone(), Arc::new(stored));
-        }
-        let revision = state.revision;
-        for shelf in state.shelves.values_mut() {
-            shelf.forgotten = revision;
-        }
+        let dir = file.parent().unwrap_or(Path::new("."));
+        Self::open_with(persist::file(file), dir, options, attributes)
+    }
+
+    fn open_with(
+        open: persist::Opener,
+        dir: &Path,
+        options: Options,
+        attributes: impl Fn(&str, &Value) -> Attributes,
+    ) -> Result<Self, PersistError> {
+        let (database, contents) = persist::open(&open)?;
+        let shared = Arc::new(Shared::new(options, contents.revision));
+        let spill = |expiry| Spill::new(dir.to_owned(), expiry);
+        shared.state.lock().spill = shared.options.expiry.map(spill);
+        shared.state.lock().fill(contents, attributes)?;
+        let journal = Journal::spawn(open, database, shared.clone())?;
         Ok(Self {
-            state: Mutex::new(state),
+            shared,
             journal: Some(journal),
-            disturbed: tokio::sync::watch::Sender::new(0),
         })
     }
 
     pub fn revision(&self) -> u64 {
-        self.state.lock().revision
+        self.shared.state.lock().revision
     }
 
     pub fn get(&self, shelf: &str, key: &str) -> Option<Arc<Stored>> {
-        let state = self.state.lock();
+        let state = self.shared.state.lock();
         state.shelves.get(shelf)?.objects.get(key).cloned()
     }
 
     pub fn count(&self, shelf: &str) -> usize {
-        let state = self.state.lock();
+        let state = self.shared.state.lock();
         state
             .shelves
             .get(shelf)
             .map_or(0, |shelf| shelf.objects.len())
     }
 
-    /// Writes `object`, whose `metadata.resourceVersion` becomes that of the write, if the key is as expected.
-    pub fn put(
-        &self,
-        shelf: &str,
-        key: &str,
-        expect: Expect,
-        object: &mut Value,
-        attributes: Attributes,
-    ) -> Result<(Arc<Stored>, Durable), Mismatch> {
-        let mut state = self.state.lock();
-        let revision = state.revision + 1;
-        let current = state.shelf(shelf).check(key, expect)?;
-        object["metadata"]["resourceVersion"] = revision.to_string().into();
-        let stored = Arc::new(Stored {
-            key: key.into(),
-            revision,
-            bytes: to_bytes(object),
-            attributes,
-        });
-        state
-            .shelf(shelf)
-            .objects
-            .insert(key.into(), stored.clone());
-        if unsettles(object, current.as_deref()) {
-            self.disturbed.send_replace(revision);
-        }
-        let event = Event {
-            change: if current.is_some() {
-                Change::Modified
-            } else {
-                Change::Added
-            },
-            revision,
-            object: stored.clone(),
-            before: current,
-        };
-        state.publish(shelf, event);
-        let durable = self
-            .journal
-            .as_ref()
-            .map_or(Durable::already(), |journal| journal.put(shelf, &stored));
-        Ok((stored, durable))
-    }
-
-    /// Removes the key. Returns the last state, with the deletion's revision in it.
-    pub fn delete(
-        &self,
-        shelf: &str,
-        key: &str,
-        expect: Expect,
-    ) -> Result<(Arc<Stored>, Durable), Mismatch> {
-        let mut state = self.state.lock();
-        let revision = state.revision + 1;
-        let Some(current) = state.shelf(shelf).check(key, expect)? else {
-            return Err(Mismatch(None));
-        };
-        let mut object = current.value();
-        object["metadata"]["resourceVersion"] = revision.to_string().into();
-        let last = Arc::new(Stored {
-            key: key.into(),
-            revision,
-            bytes: to_bytes(&object),
-            attributes: current.attributes.clone(),
-        });
-        state.shelf(shelf).objects.remove(key);
-        let event = Event {
-            change: Change::Deleted,
-            revision,
-            object: last.clone(),
-            before: Some(current),
-        };
-        state.publish(shelf, event);
-        self.disturbed.send_replace(revision);
-        let durable = self.journal.as_ref().map_or(Durable::already(), |journal| {
-            journal.delete(shelf, key, revision)
-        });
-        Ok((last, durable))
+    /// Why nothing can be written at the moment; `None`: all is well.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.trouble.lock().clone()
     }
 
     /// Up to `limit` objects that `wanted` says yes to, whose keys start with `prefix`, behind the key `after`, as of
@@ -318,43 +351,38 @@ impl Store {
         limit: usize,
         wanted: impl Fn(&Stored) -> bool,
     ) -> Result<Page, RevisionError> {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let current = state.revision;
         let at = at.unwrap_or(current);
         if at > current {
             return Err(RevisionError::Future { current });
         }
+        let may_be_away = state
+            .spill
+            .as_ref()
+            .is_some_and(|spill| spill.is_for(shelf));
         let shelf = state.shelf(shelf);
-        let start = match after {
-            Some(after) => Bound::Excluded(after),
-            None => Bound::Included(prefix),
-        };
-        let now = shelf
-            .objects
-            .range::<str, _>((start, Bound::Unbounded))
-            .map(|(_, stored)| stored)
-            .take_while(|stored| stored.key.starts_with(prefix));
         if at < shelf.forgotten {
             return Err(RevisionError::Expired {
                 oldest: shelf.forgotten,
             });
         }
-        if at == current || shelf.log.back().is_none_or(|last| last.revision <= at) {
-            return Ok(Page::of(at, now, limit, wanted));
+        let is_now = at == current || shelf.log.back().is_none_or(|last| last.revision <= at);
+        if is_now && !may_be_away {
+            return Ok(Page::of(at, shelf.now(prefix, after), limit, wanted));
         }
-        let mut past: BTreeMap<&str, &Arc<Stored>> =
-            now.map(|stored| (stored.key.as_ref(), stored)).collect();
-        for event in shelf.log.iter().rev().take_while(|e| e.revision > at) {
-            let key = event.object.key.as_ref();
-            if !key.starts_with(prefix) || after.is_some_and(|after| key <= after) {
-                continue;
-            }
-            match &event.before {
-                Some(before) => past.insert(key, before),
-                None => past.remove(key),
-            };
-        }
-        Ok(Page::of(at, past.into_values(), limit, wanted))
+        let found: Vec<Arc<Stored>> = if is_now {
+            shelf.now(prefix, after).cloned().collect()
+        } else {
+            shelf
+                .past(prefix, after, at)
+                .into_values()
+                .cloned()
+                .collect()
+        };
+        // Looking at what is not in memory takes long.
+        drop(state);
+        Ok(Page::of(at, found.iter(), limit, wanted))
     }
 
     /// Everything that changes on a shelf after `from`. `None`: from now on, with what is there now.
@@ -364,7 +392,7 @@ impl Store {
         prefix: &str,
         from: Option<u64>,
     ) -> Result<Subscription, RevisionError> {
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let revision = state.revision;
         let shelf = state.shelf(shelf);
         let mut subscription = Subscription {
@@ -400,62 +428,177 @@ impl Store {
         Ok(subscription)
     }
 
-    /// Forgets a shelf whose resource is gone; its watchers are ended.
-    pub fn end_watches(&self, shelf: &str) {
-        if let Some(shelf) = self.state.lock().shelves.get_mut(shelf) {
-            shelf.watchers.clear();
+    /// Ends the watches of a shelf whose resource is gone, and forgets it when it is empty.
+    pub fn end_watches(&self, name: &str) {
+        let mut state = self.shared.state.lock();
+        let Some(shelf) = state.shelves.get_mut(name) else {
+            return;
+        };
+        shelf.watchers.clear();
+        if shelf.objects.is_empty() && !state.plans.concern(name) {
+            state.throw_away(name);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn knows(&self, shelf: &str) -> bool {
+        self.shared.state.lock().shelves.contains_key(shelf)
+    }
+
+    /// What the garbage collector has to look at since it was asked the last time.
+    pub fn take_chores(&self) -> Chores {
+        self.shared.state.lock().kinship.take_chores()
+    }
+
+    /// What could not be done is to be looked at again.
+    pub fn give_back(&self, chores: Chores) {
+        self.shared.state.lock().kinship.give_back(chores);
+    }
+
+    /// Where the objects are that name this uid among their owners.
+    pub fn dependents(&self, uid: &str) -> Vec<Place> {
+        self.shared.state.lock().kinship.dependents(uid)
     }
 
     /// Waits for a change after `seen` that may have left something to clean up: something was deleted or marked for
     /// it, or has owners.
     pub async fn disturbed_since(&self, seen: u64) {
-        let mut disturbed = self.disturbed.subscribe();
+        let mut disturbed = self.shared.disturbed.subscribe();
         // The sender lives as long as the store.
         let _ = disturbed.wait_for(|revision| *revision > seen).await;
     }
 
-    /// Waits until everything written so far is on disk.
-    pub async fn flush(&self) {
-        if let Some(journal) = &self.journal {
-            journal.flush().wait().await;
+    /// Waits until everything written so far is on disk. False: it is not.
+    pub async fn flush(&self) -> bool {
+        match &self.journal {
+            Some(journal) => match journal.flush() {
+                Some(durable) => durable.wait().await,
+                None => false,
+            },
+            None => true,
         }
     }
 }
 
-/// Whether somebody has to look after what is written: it is to go, or its owners are new.
-fn unsettles(object: &Value, before: Option<&Stored>) -> bool {
-    let metadata = &object["metadata"];
-    if !metadata["deletionTimestamp"].is_null() {
-        return true;
+impl Shared {
+    fn new(options: Options, revision: u64) -> Self {
+        let state = State {
+            revision,
+            shelves: FxHashMap::default(),
+            order: VecDeque::new(),
+            log_bytes: 0,
+            removed: 0,
+            plans: write::Plans::after(revision),
+            kinship: Kinship::default(),
+            moments: Moments::new(options.step()),
+            spill: None,
+            cooling: Vec::new(),
+        };
+        Self {
+            options,
+            state: Mutex::new(state),
+            disturbed: tokio::sync::watch::Sender::new(0),
+            settled: tokio::sync::watch::Sender::new(0),
+            trouble: Mutex::new(None),
+        }
     }
-    let owners = &metadata["ownerReferences"];
-    if owners.as_array().is_none_or(Vec::is_empty) {
-        return false;
+
+    fn now(&self) -> Timestamp {
+        (self.options.clock)()
     }
-    // What is stored is written by the same writer, so the same owners are the same bytes.
-    let owners = to_bytes(owners);
-    before.is_none_or(|before| memchr::memmem::find(&before.bytes, &owners).is_none())
 }
 
 impl State {
-    fn shelf(&mut self, name: &str) -> &mut Shelf {
-        if !self.shelves.contains_key(name) {
-            self.shelves.insert(name.into(), Shelf::default());
+    /// What the file holds.
+    fn fill(
+        &mut self,
+        contents: Contents,
+        attributes: impl Fn(&str, &Value) -> Attributes,
+    ) -> Result<(), PersistError> {
+        for record in contents.records {
+            let value: Value = serde_json::from_slice(&record.bytes)
+                .map_err(|error| PersistError::Corrupt(format!("{}: {error}", record.key)))?;
+            let attributes = attributes(&record.shelf, &value);
+            let mut stored = Stored {
+                key: record.key.into(),
+                revision: record.revision,
+                body: Body::Here(record.bytes),
+                attributes: (attributes != Attributes::default()).then(|| Box::new(attributes)),
+                ties: Ties::of(&value),
+            };
+            if let Some(away) = self.put_away(&record.shelf, &stored) {
+                stored = away;
+            }
+            let stored = Arc::new(stored);
+            let name = self.shelf_name(&record.shelf);
+            let place = (name, stored.key.clone());
+            self.kinship.written(&place, None, stored.ties.as_deref());
+            let shelf = self.shelf(&record.shelf);
+            shelf.objects.insert(stored.key.clone(), stored);
         }
-        self.shelves.entry(name.into()).or_default()
+        let revision = self.revision;
+        for shelf in self.shelves.values_mut() {
+            shelf.forgotten = revision;
+        }
+        self.removed = revision;
+        self.moments.restore(contents.moments, contents.last);
+        Ok(())
     }
 
-    fn publish(&mut self, shelf_name: &str, event: Event) {
+    fn shelf(&mut self, name: &str) -> &mut Shelf {
+        if !self.shelves.contains_key(name) {
+            let shelf = Shelf {
+                forgotten: self.removed,
+                ..Shelf::default()
+            };
+            self.shelves.insert(name.into(), shelf);
+        }
+        match self.shelves.get_mut(name) {
+            Some(shelf) => shelf,
+            None => unreachable!("it was just put there"),
+        }
+    }
+
+    /// What all objects take.
+    fn live_bytes(&self) -> u64 {
+        let objects = self
+            .shelves
+            .values()
+            .flat_map(|shelf| shelf.objects.values());
+        objects.map(|stored| stored.size() as u64).sum()
+    }
+
+    /// The one copy of a shelf's name.
+    fn shelf_name(&mut self, name: &str) -> Arc<str> {
+        self.shelf(name);
+        let found = self.shelves.get_key_value(name);
+        found.map_or_else(|| name.into(), |(name, _)| name.clone())
+    }
+
+    /// Who asks later for what has been on it is told that this is too old.
+    fn throw_away(&mut self, name: &str) {
+        self.shelves.remove(name);
+        self.removed = self.revision;
+        let log_bytes = &mut self.log_bytes;
+        self.order.retain(|(shelf, weight)| {
+            let stays = shelf.as_ref() != name;
+            if !stays {
+                *log_bytes -= weight;
+            }
+            stays
+        });
+    }
+
+    fn publish(&mut self, shelf_name: &Arc<str>, event: Event) {
         self.revision = event.revision;
-        let weight = event.object.bytes.len();
+        let weight = event.weight();
         let event = Arc::new(event);
         let shelf = self.shelf(shelf_name);
         shelf.tell(&event);
         shelf.log.push_back(event);
-        self.order.push_back((shelf_name.into(), weight));
+        self.order.push_back((shelf_name.clone(), weight));
         self.log_bytes += weight;
-        while self.log_bytes > LOG_BYTES && self.order.len() > LOG_EVENTS {
+        while self.log_bytes > LOG_BYTES {
             let Some((name, weight)) = self.order.pop_front() else {
                 break;
             };
@@ -464,29 +607,94 @@ impl State {
                 && let Some(dropped) = shelf.log.pop_front()
             {
                 shelf.forgotten = dropped.revision;
+                if self.spill.as_ref().is_some_and(|spill| spill.is_for(&name)) {
+                    self.cooling.push(dropped.object.clone());
+                }
             }
         }
+        if self.cooling.len() >= COOLED {
+            self.cool();
+        }
+    }
+
+    /// What the log no longer holds need not be in memory, if it is of those that are many. What stays of them is made
+    /// in one go: small things that live long must not lie between large ones that do not, or memory frays.
+    fn cool(&mut self) {
+        let Some(shelf) = self.spill.as_ref().map(Spill::shelf) else {
+            return;
+        };
+        for object in std::mem::take(&mut self.cooling) {
+            let objects = &self.shelf(shelf).objects;
+            let current = objects.get(&object.key);
+            if current.is_none_or(|current| !Arc::ptr_eq(current, &object)) {
+                continue;
+            }
+            if let Some(away) = self.put_away(shelf, &object) {
+                let objects = &mut self.shelf(shelf).objects;
+                objects.remove(&object.key);
+                objects.insert(away.key.clone(), Arc::new(away));
+            }
+        }
+    }
+
+    /// The same object, out of memory.
+    fn put_away(&mut self, shelf: &str, object: &Stored) -> Option<Stored> {
+        let spill = self.spill.as_mut().filter(|spill| spill.is_for(shelf))?;
+        let Body::Here(bytes) = &object.body else {
+            return None;
+        };
+        Some(Stored {
+            key: object.key.as_ref().into(),
+            revision: object.revision,
+            body: Body::Away(spill.take(bytes)?),
+            attributes: None,
+            ties: object.ties.clone(),
+        })
     }
 }
 
 impl Shelf {
-    fn check(&self, key: &str, expect: Expect) -> Result<Option<Arc<Stored>>, Mismatch> {
-        let current = self.objects.get(key).cloned();
-        let fits = match (expect, &current) {
-            (Expect::Absent, None) => true,
-            (Expect::Revision(revision), Some(stored)) => stored.revision == revision,
-            _ => false,
+    fn now(&self, prefix: &str, after: Option<&str>) -> impl Iterator<Item = &Arc<Stored>> {
+        let start = match after {
+            Some(after) => Bound::Excluded(after),
+            None => Bound::Included(prefix),
         };
-        if fits {
-            Ok(current)
-        } else {
-            Err(Mismatch(current))
+        self.objects
+            .range::<str, _>((start, Bound::Unbounded))
+            .map(|(_, stored)| stored)
+            .take_while(move |stored| stored.key.starts_with(prefix))
+    }
+
+    /// As it was at a revision that the log reaches.
+    fn past(&self, prefix: &str, after: Option<&str>, at: u64) -> BTreeMap<&str, &Arc<Stored>> {
+        let now = self.now(prefix, after);
+        let mut past: BTreeMap<&str, &Arc<Stored>> =
+            now.map(|stored| (stored.key.as_ref(), stored)).collect();
+        for event in self.log.iter().rev().take_while(|e| e.revision > at) {
+            let key = event.object.key.as_ref();
+            if !key.starts_with(prefix) || after.is_some_and(|after| key <= after) {
+                continue;
+            }
+            match &event.before {
+                Some(before) => past.insert(key, before),
+                None => past.remove(key),
+            };
         }
+        past
     }
 }
 
+impl Event {
+    /// What it takes in memory, about.
+    fn weight(&self) -> usize {
+        self.object.size() + EVENT_BYTES
+    }
+}
+
+/// As it is kept: without the room that writing it needed.
 fn to_bytes(object: &Value) -> Bytes {
-    serde_json::to_vec(object).unwrap_or_default().into()
+    let written = serde_json::to_vec(object).unwrap_or_default();
+    written.into_boxed_slice().into()
 }
 
 #[cfg(test)]

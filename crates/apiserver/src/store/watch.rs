@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 
 use super::{Event, Shelf, Stored};
 
-/// A follower that lags this far behind is cut off: it will list again, which is cheaper for everybody.
-const MAX_LAG: usize = 50_000;
+/// A follower that lags so many bytes behind is cut off: it will list again, which is cheaper for everybody.
+const MAX_LAG: usize = 64 << 20;
 
 /// What a new follower gets, in this order.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub struct Subscription {
 #[derive(Debug)]
 pub struct Tail {
     events: mpsc::UnboundedReceiver<Arc<Event>>,
+    /// What the events that wait weigh.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -39,20 +40,22 @@ impl Tail {
     /// `None`: the follower was too slow, or the resource is gone.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
         let event = self.events.recv().await?;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.fetch_sub(event.weight(), Ordering::Relaxed);
         Some(event)
     }
 
     /// What can be had without waiting.
     pub fn try_next(&mut self) -> Option<Arc<Event>> {
         let event = self.events.try_recv().ok()?;
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waiting.fetch_sub(event.weight(), Ordering::Relaxed);
         Some(event)
     }
 }
 
 impl Shelf {
     pub(super) fn subscribe(&mut self) -> Tail {
+        // Where nothing happens, nobody else notices that followers have left.
+        self.watchers.retain(|watcher| !watcher.events.is_closed());
         let (sender, events) = mpsc::unbounded_channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         self.watchers.push(Watcher {
@@ -64,8 +67,9 @@ impl Shelf {
 
     /// Under the store's lock, so that all followers see the same order.
     pub(super) fn tell(&mut self, event: &Arc<Event>) {
+        let weight = event.weight();
         self.watchers.retain(|watcher| {
-            watcher.waiting.fetch_add(1, Ordering::Relaxed) < MAX_LAG
+            watcher.waiting.fetch_add(weight, Ordering::Relaxed) < MAX_LAG
                 && watcher.events.send(event.clone()).is_ok()
         });
     }

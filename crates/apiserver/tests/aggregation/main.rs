@@ -12,7 +12,7 @@ use plimsoll_apiserver::aggregate::RemoteSpec;
 use plimsoll_apiserver::aggregate::backend::Backend;
 use serde_json::{Value, json};
 
-use world::{Aggregated, Authority, GROUP, THINGS, World, send, text};
+use world::{Aggregated, Authority, GROUP, PATIENCE, THINGS, World, send, text};
 
 const NAME: &str = "things.default.svc";
 
@@ -162,12 +162,12 @@ async fn watches_stream_and_end_with_the_server() {
     // Each event before there is a next one.
     for event in ["{\"type\":\"ADDED\"}\n", "{\"type\":\"MODIFIED\"}\n"] {
         aggregated.events.send(event).unwrap();
-        let frame = tokio::time::timeout(Duration::from_secs(20), answer.frame()).await;
+        let frame = tokio::time::timeout(PATIENCE, answer.frame()).await;
         let frame = frame.unwrap().unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), event.as_bytes());
     }
     world.running.server().stop();
-    let end = tokio::time::timeout(Duration::from_secs(20), answer.frame()).await;
+    let end = tokio::time::timeout(PATIENCE, answer.frame()).await;
     assert!(end.unwrap().is_none(), "the watch went on");
 }
 
@@ -181,7 +181,7 @@ async fn a_watch_that_breaks_off_does_not_look_complete() {
     answer.frame().await.unwrap().unwrap();
     // Without a drain everything is cut off at once.
     drop(aggregated.serving);
-    let end = tokio::time::timeout(Duration::from_secs(20), answer.frame()).await;
+    let end = tokio::time::timeout(PATIENCE, answer.frame()).await;
     assert!(end.unwrap().unwrap().is_err(), "it looks complete");
 }
 
@@ -329,7 +329,7 @@ async fn custom_groups_have_their_own_services() {
 
     let name = format!("{definitions}/foos.example.com");
     world.admin(Method::DELETE, &name, Value::Null).await;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     while world.admin(Method::GET, &path, Value::Null).await.0 != StatusCode::NOT_FOUND {
         assert!(tokio::time::Instant::now() < deadline, "it is still there");
         tokio::time::sleep(Duration::from_millis(10)).await;

@@ -34,7 +34,7 @@ pub const GROUP: &str = "agg.example.com";
 pub const THINGS: &str = "/apis/agg.example.com/v1/namespaces/default/things";
 
 /// For anything that is not at once.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 

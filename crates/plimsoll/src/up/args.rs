@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+
+use crate::go;
 
 /// A control plane on this machine, with this machine as its node
 ///
@@ -40,6 +43,11 @@ pub struct UpArgs {
     /// Where the API server listens; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     pub api_listen: SocketAddr,
+    /// How long events are kept after they were last written; 0s keeps them for ever
+    ///
+    /// As kube-apiserver's flag: whole seconds.
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = event_ttl)]
+    pub event_ttl: Duration,
     /// What this machine's node is called [default: the host name]
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
@@ -98,6 +106,15 @@ impl UpArgs {
     }
 }
 
+/// A real server counts in whole seconds, and takes less than one for none at all.
+fn event_ttl(text: &str) -> Result<Duration, String> {
+    let wanted = go::duration(text)?;
+    if !wanted.is_zero() && wanted.as_secs() == 0 {
+        return Err("less than a second: use 1s or more, or 0s to keep events for ever".to_owned());
+    }
+    Ok(Duration::from_secs(wanted.as_secs()))
+}
+
 /// Names that DNS would take: dots between words, words of letters, digits and inner dashes.
 fn is_node_name(name: &str) -> bool {
     let is_word = |word: &str| {
@@ -113,6 +130,17 @@ fn is_node_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_long_events_are_kept() {
+        let seconds = |text| event_ttl(text).map(|ttl| ttl.as_secs()).ok();
+        assert_eq!(seconds("1h0m0s"), Some(3600));
+        assert_eq!(seconds("1m30.9s"), Some(90));
+        assert_eq!(seconds("0s"), Some(0));
+        for bad in ["900ms", "-1h", "60", "soon", ""] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn node_names() {

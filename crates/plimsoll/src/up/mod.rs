@@ -88,7 +88,11 @@ impl Up {
             listen: args.api_listen,
             data_dir: Some(data_dir.to_owned()),
         };
-        let plane = config.build().await.map_err(advise)?;
+        let options = embed::Options {
+            event_ttl: args.event_ttl,
+            ..embed::Options::default()
+        };
+        let plane = config.build_with(options).await.map_err(advise)?;
         let api = if args.no_controllers {
             plane.spawn_without_controllers()
         } else {
