@@ -163,6 +163,13 @@ impl Config {
             .is_some_and(|dir| hierarchies.is_v2() && dir.join("cpu.pressure").exists());
         tracing::info!(cgroups = ?hierarchies.mode(), pressure, kernel_log, interval = ?self.sampling.interval,
             groups = groups.join(","), runtimes = runtimes.join(","), "watching");
+        if !self.unavailable_features.is_empty() {
+            let gates = self.unavailable_features.join(",");
+            tracing::warn!(
+                gates,
+                "these feature gates are on, but what they switch is not built here"
+            );
+        }
     }
 }
 
@@ -275,6 +282,7 @@ impl Agent {
             node_name: self.config.node_name.clone(),
             board: self.board,
             memory: self.memory,
+            unavailable_features: self.config.unavailable_features.clone(),
             bell: self.bell,
             cluster: OnceLock::new(),
         };

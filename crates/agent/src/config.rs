@@ -37,4 +37,6 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     /// What the node used is remembered; `None`: it is not.
     pub memory: Option<memory::Config>,
+    /// Feature gates of Koordinator's agent that are switched on, and have nothing behind them here.
+    pub unavailable_features: Vec<&'static str>,
 }

@@ -1,15 +1,22 @@
 //! `/metrics/self`: the agent on itself — what it costs, what it saw, what went wrong.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_ground::reflect::Rounds;
+use plimsoll_host::proc::net::parse_ip_octets;
 use plimsoll_host::proc::stat::SelfUsage;
-use plimsoll_host::{ReadBuf, Timestamp};
+use plimsoll_host::{ReadBuf, Timestamp, parse_file};
 use plimsoll_observe::exposition::Kind::{Counter, Gauge};
 use plimsoll_observe::exposition::Text;
 use plimsoll_observe::exposition::number::Number::{self, Float, Whole};
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::View;
+
+/// Always of this very process, whatever machine is being observed.
+const OWN_NETSTAT: &str = "/proc/self/net/netstat";
 
 fn load(counter: &AtomicU64) -> Number {
     Whole(counter.load(Ordering::Relaxed))
@@ -465,8 +472,9 @@ pub fn process(text: &mut Text, started: Timestamp) {
     let Ok(usage) = SelfUsage::now(&mut buf) else {
         return;
     };
-    let fds = open_files();
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    // "No limit" is the largest number there is, as the Go client has it.
+    let limit = |of| Whole(getrlimit(of).current.unwrap_or(u64::MAX));
+    let traffic = parse_file(Path::new(OWN_NETSTAT), &mut buf, parse_ip_octets);
     text.single(
         "process_cpu_seconds_total",
         Counter,
@@ -477,13 +485,27 @@ pub fn process(text: &mut Text, started: Timestamp) {
         "process_max_fds",
         Gauge,
         "Files this process may have open.",
-        Whole(limit.current.unwrap_or(0)),
-    )
-    .single(
+        limit(Resource::Nofile),
+    );
+    if let Ok(Some(traffic)) = traffic {
+        text.single(
+            "process_network_receive_bytes_total",
+            Counter,
+            "IP bytes received in the network namespace of this process.",
+            Whole(traffic.received),
+        )
+        .single(
+            "process_network_transmit_bytes_total",
+            Counter,
+            "IP bytes sent from the network namespace of this process.",
+            Whole(traffic.sent),
+        );
+    }
+    text.single(
         "process_open_fds",
         Gauge,
         "Files this process has open.",
-        Whole(fds),
+        Whole(open_files()),
     )
     .single(
         "process_resident_memory_bytes",
@@ -502,5 +524,51 @@ pub fn process(text: &mut Text, started: Timestamp) {
         Gauge,
         "Address space of this process.",
         Whole(usage.virtual_bytes),
+    )
+    .single(
+        "process_virtual_memory_max_bytes",
+        Gauge,
+        "Address space this process may have.",
+        limit(Resource::As),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the Go client's process collector shows on Linux, in the page's order.
+    const FAMILIES: [&str; 9] = [
+        "process_cpu_seconds_total counter",
+        "process_max_fds gauge",
+        "process_network_receive_bytes_total counter",
+        "process_network_transmit_bytes_total counter",
+        "process_open_fds gauge",
+        "process_resident_memory_bytes gauge",
+        "process_start_time_seconds gauge",
+        "process_virtual_memory_bytes gauge",
+        "process_virtual_memory_max_bytes gauge",
+    ];
+
+    #[test]
+    fn every_family_of_a_process_is_there() {
+        let mut text = Text::default();
+        process(&mut text, Timestamp::from_secs(1_700_000_000));
+        let page = String::from_utf8(text.into_bytes()).unwrap();
+        let types: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "))
+            .collect();
+        assert_eq!(types, FAMILIES, "{page}");
+        for family in FAMILIES {
+            let name = family.split(' ').next().unwrap();
+            assert!(page.contains(&format!("# HELP {name} ")), "{page}");
+            let value = page
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            let value: f64 = value.expect(name).parse().expect(name);
+            // A namespace that has seen no packet yet has no bytes either.
+            assert!(value > 0.0 || name.contains("network"), "{page}");
+        }
+    }
 }

@@ -49,6 +49,7 @@ pub struct View {
     pub(crate) node_name: Option<String>,
     pub(crate) board: Board,
     pub(crate) memory: Option<Arc<Memory>>,
+    pub(crate) unavailable_features: Vec<&'static str>,
     pub(crate) bell: Doorbell,
     pub(crate) cluster: OnceLock<Membership>,
 }
@@ -138,11 +139,14 @@ impl View {
         self.page_room.hand_out(page)
     }
 
-    /// Koordinator's families, where something is remembered.
+    /// Koordinator's families: what is not there, and the rest where something is remembered.
     pub(crate) fn koordlet(&self, halves: &[Half]) -> Vec<u8> {
         let mut text = Text::default();
+        if halves.contains(&Half::Internal) {
+            koordlet_page::unavailable(&mut text, &self.unavailable_features);
+        }
         let Some(memory) = &self.memory else {
-            return Vec::new();
+            return text.into_bytes();
         };
         let name = self.node_name();
         let now = self.observer.clock.now();

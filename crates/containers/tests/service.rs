@@ -19,7 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn id(n: usize) -> String {
     format!("{n:064}")
@@ -162,7 +162,7 @@ impl Rig {
 
     fn end(mut self) {
         let handle = self.handle.take().unwrap();
-        assert!(self.tokio.block_on(handle.shutdown(Duration::from_secs(5))));
+        assert!(self.tokio.block_on(handle.shutdown(PATIENCE)));
         // The channel is closed: nothing speaks any more.
         while self.changes.recv_timeout(PATIENCE).is_ok() {}
     }
@@ -259,13 +259,13 @@ fn a_silent_engine_costs_the_other_nothing() {
         silent.push(UnixListener::bind(dir.join("docker")).unwrap());
         silent.push(UnixListener::bind(dir.join("silent")).unwrap());
     });
-    let start = Instant::now();
     rig.make(1);
     rig.hear("podman 1");
-    assert!(start.elapsed() < Duration::from_secs(2));
+    // The silent one was not waited for: the deadline of its first call has not passed yet.
+    let counters = rig.handle.as_ref().unwrap().counters();
+    assert_eq!(counters.runtimes[0].timeouts.load(Relaxed), 0);
     rig.make(2);
     rig.hear("unclaimed 2");
-    assert!(start.elapsed() < Duration::from_secs(8));
     rig.until(|handle| handle.counters().runtimes[2].timeouts.load(Relaxed) > 0);
     rig.end();
 }

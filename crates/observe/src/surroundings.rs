@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_containers::runtime;
 use plimsoll_host::fs::{
     DiskRow, DockerStorage, FsUsage, ImageStorage, Partitions, Prober, filesystem_uuids, find_disk,
-    read_diskstats, statfs,
+    read_diskstats,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf};
@@ -142,14 +142,11 @@ impl Surroundings {
         let mut rows = Vec::new();
         let mut storage = Vec::new();
         for (device, partition) in self.partitions.iter() {
-            let mount_point = self.root.path(&partition.mount_point);
             // Asking on another thread costs more than the question: only where a server may be dead.
-            let usage = match self.partitions.may_hang(&partition.mount_point) {
-                true => self.prober.usage(&mount_point),
-                false => statfs(&mount_point),
-            };
-            // A mount that does not answer is left out until it does.
-            let Ok(usage) = usage else {
+            let may_hang = self.partitions.may_hang(&partition.mount_point);
+            let prober = may_hang.then_some(&mut self.prober);
+            // A mount that does not answer, or that has gone since the table was read, is left out.
+            let Ok(usage) = partition.usage(&self.root, prober) else {
                 continue;
             };
             let disk = find_disk(&self.disks, device, partition.major, partition.minor);
@@ -303,15 +300,15 @@ mod tests {
     use super::*;
     use crate::machine::Fixed;
 
-    #[test]
-    fn the_place_of_images_is_labelled_once_docker_has_told() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = HostRoot::new(dir.path());
+    /// With these mounts below a temporary directory, which is one file system.
+    fn surroundings(
+        root: HostRoot,
+        mounts: &str,
+        runtimes: Vec<Arc<runtime::Counters>>,
+    ) -> Surroundings {
         std::fs::create_dir_all(root.proc("1")).unwrap();
-        let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n";
         std::fs::write(root.proc("1/mountinfo"), mounts).unwrap();
         let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
-        let docker = Arc::new(runtime::Counters::default());
         let mut surroundings = Surroundings::new(
             root,
             Arc::new(state),
@@ -319,8 +316,39 @@ mod tests {
             GroupSet::EMPTY.with(Group::Disk),
             IdFiles::default(),
             PathBuf::new(),
-            vec![Arc::clone(&docker)],
+            runtimes,
         );
+        surroundings.refresh_mounts();
+        surroundings
+    }
+
+    #[test]
+    fn a_mount_that_has_gone_is_not_shown_with_the_figures_of_what_is_around_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = HostRoot::new(dir.path());
+        std::fs::create_dir_all(root.path("/run/box/shm")).unwrap();
+        let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            90 27 0:4242 / /run/box/shm rw - tmpfs shm rw\n";
+        let mut surroundings = surroundings(root, mounts, Vec::new());
+        surroundings.refresh_filesystems();
+        let devices = |found: &[Storage]| -> Vec<String> {
+            found.iter().map(|found| found.device.clone()).collect()
+        };
+        assert_eq!(devices(&surroundings.machine.storage()), ["/dev/vda"]);
+        let mut rows = Vec::new();
+        surroundings.machine.filesystems(&mut rows);
+        assert_eq!(rows.len(), 1);
+        surroundings.refresh_machine();
+        assert_eq!(surroundings.machine.info().filesystems.len(), 1);
+    }
+
+    #[test]
+    fn the_place_of_images_is_labelled_once_docker_has_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = HostRoot::new(dir.path());
+        let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n";
+        let docker = Arc::new(runtime::Counters::default());
+        let mut surroundings = surroundings(root, mounts, vec![Arc::clone(&docker)]);
         let labels = |surroundings: &mut Surroundings| {
             surroundings.refresh_mounts();
             surroundings.refresh_filesystems();

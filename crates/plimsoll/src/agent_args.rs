@@ -554,6 +554,7 @@ impl AgentArgs {
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
             memory: self.koordlet.memory(sampling.housekeeping_interval)?,
+            unavailable_features: self.koordlet.unavailable_features()?,
         })
     }
 

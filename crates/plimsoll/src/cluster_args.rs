@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use plimsoll_agent::states::{Access, PodSource, READ_ONLY_PORT};
+use plimsoll_agent::states::{Access, AddressType, PodSource, READ_ONLY_PORT};
 use plimsoll_agent::{Membership, View, World, report, states};
 use plimsoll_ground::{clients, shutdown};
 
@@ -30,11 +30,11 @@ pub struct ClusterArgs {
     /// Who says which pods there are
     #[arg(long, value_name = "WHO", default_value = "kubelet")]
     pods_from: PodsFrom,
-    /// Where the kubelet is [default: as the node's InternalIP says]
+    /// Where the kubelet is [default: as the node's addresses say]
     #[arg(long, value_name = "ADDRESS")]
     kubelet_address: Option<String>,
-    /// Which address of the node the kubelet is asked by; only InternalIP can be chosen
-    #[arg(long, value_name = "TYPE", default_value = "InternalIP", hide = true)]
+    /// Which of the node's addresses the kubelet is asked by: InternalIP, ExternalIP, Hostname, InternalDNS or ExternalDNS
+    #[arg(long, value_name = "TYPE", default_value = "InternalIP")]
     kubelet_preferred_address_type: String,
     /// Ask the kubelet's read-only port, without TLS and credentials
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
@@ -109,12 +109,19 @@ impl ClusterArgs {
         })
     }
 
-    pub fn check(&self) -> Result<()> {
-        if self.kubelet_preferred_address_type != "InternalIP" {
-            bail!(
-                "--kubelet-preferred-address-type: only InternalIP is known; name another address with --kubelet-address"
+    /// What is no type of address is taken for the default, as koordlet does.
+    fn address_type(&self) -> AddressType {
+        let asked = self.kubelet_preferred_address_type.as_str();
+        AddressType::named(asked).unwrap_or_else(|| {
+            tracing::warn!(
+                asked,
+                "--kubelet-preferred-address-type is no type of address, using InternalIP"
             );
-        }
+            AddressType::default()
+        })
+    }
+
+    pub fn check(&self) -> Result<()> {
         if self.kubelet_sync_interval < Duration::from_secs(1) {
             bail!("--kubelet-sync-interval must be at least 1s; new pods are seen at once anyway");
         }
@@ -134,6 +141,7 @@ impl ClusterArgs {
                 .kubelet_insecure_tls
                 .then_some(self.kubelet_read_only_port),
             address: self.kubelet_address.clone(),
+            address_type: self.address_type(),
             timeout: self.kubelet_sync_timeout,
         };
         states::Config {
@@ -245,5 +253,38 @@ impl Member {
             reports.drain(deadline).await;
         }
         self.states.drain(deadline).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &[&str]) -> ClusterArgs {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: ClusterArgs,
+        }
+        let line = [&["koordlet"], line].concat();
+        <Line as clap::Parser>::try_parse_from(line).unwrap().args
+    }
+
+    #[test]
+    fn any_type_of_address_is_accepted() {
+        for (asked, expected) in [
+            ("InternalIP", AddressType::InternalIp),
+            ("ExternalIP", AddressType::ExternalIp),
+            ("Hostname", AddressType::Hostname),
+            ("InternalDNS", AddressType::InternalDns),
+            ("ExternalDNS", AddressType::ExternalDns),
+            // Koordinator's agent goes on with its default.
+            ("Nonsense", AddressType::InternalIp),
+            ("", AddressType::InternalIp),
+        ] {
+            let args = args(&["--kubelet-preferred-address-type", asked]);
+            args.check().unwrap();
+            assert_eq!(args.address_type(), expected, "{asked}");
+        }
     }
 }

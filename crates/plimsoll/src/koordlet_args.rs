@@ -12,50 +12,69 @@ use plimsoll_agent::memory;
 use crate::go;
 use crate::inert::{Flags, PassedOver, Takes};
 
-/// What can be switched on and off, and whether it is on unless told otherwise.
-const GATES: [(&str, bool); 39] = [
-    ("BECPUSuppress", true),
-    ("CPUBurst", true),
-    ("RdtResctrl", true),
-    ("NodeTopologyReport", true),
-    ("GroupIdentity", true),
-    ("CPUSetAllocator", true),
-    ("BatchResource", true),
-    ("AuditEvents", false),
-    ("AuditEventsHTTPHandler", false),
-    ("BECPUManager", false),
-    ("BECPUEvict", false),
-    ("BEMemoryEvict", false),
-    ("SystemConfig", false),
-    ("CgroupReconcile", false),
-    ("Accelerators", false),
-    ("CPICollector", false),
-    ("Libpfm4", false),
-    ("PSICollector", false),
-    ("BlkIOReconcile", false),
-    ("ColdPageCollector", false),
-    ("HugePageReport", false),
-    ("GPUEnvInject", false),
-    ("CPUNormalization", false),
-    ("CoreSched", false),
-    ("CPUEvict", false),
-    ("MemoryEvict", false),
-    ("CPUAllocatableEvict", false),
-    ("MemoryAllocatableEvict", false),
-    ("RDMADevices", false),
-    ("ResctrlCollector", false),
-    ("PodResourcesProxy", false),
-    ("HamiCoreVGPUMonitor", false),
-    ("PerCPUMetric", false),
-    ("NodeMetricPromMetrics", false),
-    ("RDMADeviceInject", false),
-    ("TerwayQoS", false),
-    ("TCNetworkQoS", false),
-    ("Resctrl", false),
-    ("OOMScoreAdj", false),
+/// How far a gate has come in Koordinator. Alpha gates are off unless told otherwise, beta gates are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Alpha,
+    Beta,
+}
+
+/// Whether there is something behind a gate here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    /// Cycles are always counted without libpfm4, and CPUs of shared pools are always listed.
+    Built,
+    /// BlkIOReconcile belongs here: disks are looked at, but nothing is throttled.
+    NotBuilt,
+}
+
+use Stage::{Alpha, Beta};
+use Status::{Built, NotBuilt};
+
+/// Koordinator's gates.
+const GATES: [(&str, Stage, Status); 39] = [
+    ("BECPUSuppress", Beta, NotBuilt),
+    ("CPUBurst", Beta, NotBuilt),
+    ("RdtResctrl", Beta, NotBuilt),
+    ("NodeTopologyReport", Beta, Built),
+    ("GroupIdentity", Beta, NotBuilt),
+    ("CPUSetAllocator", Beta, NotBuilt),
+    ("BatchResource", Beta, NotBuilt),
+    ("AuditEvents", Alpha, NotBuilt),
+    ("AuditEventsHTTPHandler", Alpha, NotBuilt),
+    ("BECPUManager", Alpha, NotBuilt),
+    ("BECPUEvict", Alpha, NotBuilt),
+    ("BEMemoryEvict", Alpha, NotBuilt),
+    ("SystemConfig", Alpha, NotBuilt),
+    ("CgroupReconcile", Alpha, NotBuilt),
+    ("Accelerators", Alpha, Built),
+    ("CPICollector", Alpha, Built),
+    ("Libpfm4", Alpha, Built),
+    ("PSICollector", Alpha, Built),
+    ("BlkIOReconcile", Alpha, NotBuilt),
+    ("ColdPageCollector", Alpha, Built),
+    ("HugePageReport", Alpha, Built),
+    ("GPUEnvInject", Alpha, NotBuilt),
+    ("CPUNormalization", Alpha, NotBuilt),
+    ("CoreSched", Alpha, NotBuilt),
+    ("CPUEvict", Alpha, NotBuilt),
+    ("MemoryEvict", Alpha, NotBuilt),
+    ("CPUAllocatableEvict", Alpha, NotBuilt),
+    ("MemoryAllocatableEvict", Alpha, NotBuilt),
+    ("RDMADevices", Alpha, Built),
+    ("ResctrlCollector", Alpha, Built),
+    ("PodResourcesProxy", Alpha, NotBuilt),
+    ("HamiCoreVGPUMonitor", Alpha, NotBuilt),
+    ("PerCPUMetric", Alpha, Built),
+    ("NodeMetricPromMetrics", Alpha, Built),
+    ("RDMADeviceInject", Alpha, NotBuilt),
+    ("TerwayQoS", Alpha, NotBuilt),
+    ("TCNetworkQoS", Alpha, NotBuilt),
+    ("Resctrl", Alpha, NotBuilt),
+    ("OOMScoreAdj", Alpha, NotBuilt),
 ];
-/// Gates that stand for those that are off unless told otherwise, and for those that are on.
-const ALL: [(&str, bool); 2] = [("AllAlpha", false), ("AllBeta", true)];
+/// Gates that stand for all of a stage.
+const ALL: [(&str, Stage); 2] = [("AllAlpha", Alpha), ("AllBeta", Beta)];
 
 #[derive(Debug, Args)]
 pub struct KoordletArgs {
@@ -274,6 +293,11 @@ impl KoordletArgs {
         Ok(Gates::parse(&self.collect.feature_gates)?.on(name))
     }
 
+    /// Gates that were switched on without anything behind them.
+    pub fn unavailable_features(&self) -> Result<Vec<&'static str>> {
+        Ok(Gates::parse(&self.collect.feature_gates)?.unavailable())
+    }
+
     /// How often to take notes, if that was said, and if it is to be done.
     pub fn asked_interval(&self) -> Option<Duration> {
         let asked = self.collect.collect_res_used_interval;
@@ -420,7 +444,8 @@ impl Gates {
                     "--feature-gates: {part:?} is not a gate and what to do with it, like PSICollector=true"
                 );
             };
-            if !GATES.iter().chain(&ALL).any(|(known, _)| *known == name) {
+            let mut known = GATES.iter().map(|(gate, ..)| *gate);
+            if !known.any(|gate| gate == name) && !ALL.iter().any(|(all, _)| *all == name) {
                 bail!("--feature-gates: there is no gate {name:?}");
             }
             let on = go::boolean(value)
@@ -430,15 +455,33 @@ impl Gates {
         Ok(Self(said))
     }
 
-    /// The last word counts, and the gate's own before that for many.
     fn on(&self, name: &str) -> bool {
-        let default = GATES.iter().any(|(gate, on)| *gate == name && *on);
-        let many = ALL.iter().find(|(_, defaults)| *defaults == default);
+        let stage = GATES.iter().find(|(gate, ..)| *gate == name);
+        let stage = stage.map_or(Alpha, |(_, stage, _)| *stage);
+        self.asked(name, stage).unwrap_or(stage == Beta)
+    }
+
+    /// The last word counts, and the gate's own before that for all of its stage. `None`: nothing was said.
+    fn asked(&self, name: &str, stage: Stage) -> Option<bool> {
         let last = |wanted: &str| {
             let said = self.0.iter().rev().find(|(gate, _)| gate == wanted)?;
             Some(said.1)
         };
-        last(name).or_else(|| last(many?.0)).unwrap_or(default)
+        let all = ALL.iter().find(|(_, of)| *of == stage);
+        last(name).or_else(|| last(all?.0))
+    }
+
+    /// Gates that were switched on, and have nothing behind them here.
+    fn unavailable(&self) -> Vec<&'static str> {
+        let asked = GATES
+            .iter()
+            .filter(|(name, stage, status)| {
+                *status == NotBuilt && self.asked(name, *stage) == Some(true)
+            })
+            .map(|(name, ..)| *name);
+        let mut asked: Vec<&str> = asked.collect();
+        asked.sort_unstable();
+        asked
     }
 }
 
@@ -504,8 +547,14 @@ mod tests {
 
     #[test]
     fn gates_that_do_not_exist_are_refused() {
-        for bad in ["Nonsense=true", "PSICollector", "PSICollector=perhaps"] {
-            assert!(Gates::parse(&[bad.to_owned()]).is_err(), "{bad}");
+        for (bad, named) in [
+            ("PSICollector=true,Nonsense=true", "Nonsense"),
+            ("Nonsense=false", "Nonsense"),
+            ("PSICollector", "PSICollector"),
+            ("PSICollector=perhaps", "PSICollector"),
+        ] {
+            let error = Gates::parse(&[bad.to_owned()]).unwrap_err();
+            assert!(error.to_string().contains(named), "{bad}: {error}");
         }
         let gates = Gates::parse(&["CPUBurst=true,CPUBurst=false".to_owned()]).unwrap();
         assert!(!gates.on("CPUBurst") && gates.on("BatchResource") && !gates.on("PSICollector"));
@@ -536,6 +585,28 @@ mod tests {
         check("AllAlpha=false", false, true);
         check("AllBeta=false", false, false);
         check("PSICollector=false,AllAlpha=true", false, true);
+    }
+
+    #[test]
+    fn gates_without_anything_behind_them() {
+        let unavailable = |list: &str| Gates::parse(&[list.to_owned()]).unwrap().unavailable();
+        // Nobody asked for those that are on by default.
+        assert_eq!(unavailable(""), [""; 0]);
+        assert_eq!(unavailable("PSICollector=true,CPUBurst=false"), [""; 0]);
+        assert_eq!(
+            unavailable("CoreSched=true,PSICollector=true,CPUBurst=true"),
+            ["CPUBurst", "CoreSched"]
+        );
+        let all = unavailable("AllAlpha=true,AllBeta=true,CoreSched=false");
+        assert!(
+            all.contains(&"CPUBurst") && all.contains(&"BEMemoryEvict"),
+            "{all:?}"
+        );
+        assert!(
+            !all.contains(&"CoreSched") && !all.contains(&"PSICollector"),
+            "{all:?}"
+        );
+        assert!(all.is_sorted());
     }
 
     #[test]

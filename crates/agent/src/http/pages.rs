@@ -81,15 +81,21 @@ border-bottom:1px solid #8884;overflow-wrap:anywhere;vertical-align:top}td.n,th.
 white-space:nowrap}nav a{margin-right:1em}@media(prefers-color-scheme:dark){body{background:#111;\
 color:#ddd}a{color:#8bf}}";
 
-fn frame(title: &str, to_top: &str, content: &str) -> String {
-    let title = escape_html(title);
+/// `name` is the container's path, or what a list is of.
+fn frame(name: &str, to_top: &str, content: &str) -> String {
+    let name = escape_html(name);
+    // A bare slash says nothing in a tab or at the top of a page.
+    let heading = match name.as_str() {
+        "/" => "Machine (/)",
+        name => name,
+    };
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><meta http-equiv=\"refresh\" content=\"10\">\
-         <title>{title}</title><style>{STYLE}</style></head><body>\
+         <title>plimsoll - {heading}</title><style>{STYLE}</style></head><body>\
          <nav><a href=\"{to_top}containers/\">containers</a><a href=\"{to_top}docker/\">docker</a>\
          <a href=\"{to_top}podman/\">podman</a><a href=\"{to_top}metrics\">metrics</a>\
-         <a href=\"{to_top}validate/\">validate</a></nav>\n<h1>{title}</h1>\n{content}</body></html>\n"
+         <a href=\"{to_top}validate/\">validate</a></nav>\n<h1>{heading}</h1>\n{content}</body></html>\n"
     )
 }
 
@@ -325,6 +331,22 @@ mod tests {
             (u64::MAX, "16.0 EiB"),
         ] {
             assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn every_page_has_a_title() {
+        for (name, expected) in [
+            ("/", "Machine (/)"),
+            ("/a<b", "/a&lt;b"),
+            ("docker", "docker"),
+        ] {
+            let page = frame(name, "../", "");
+            assert!(
+                page.contains(&format!("<title>plimsoll - {expected}</title>")),
+                "{page}"
+            );
+            assert!(page.contains(&format!("<h1>{expected}</h1>")), "{page}");
         }
     }
 

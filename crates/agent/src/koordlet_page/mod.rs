@@ -9,6 +9,7 @@ use std::time::Duration;
 use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names::{BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY};
 use plimsoll_api::priority::PriorityClass;
+use plimsoll_api::quantity::Quantity;
 use plimsoll_observe::exposition::Kind::{Counter, Gauge};
 use plimsoll_observe::exposition::number::Number::{Float, Whole};
 use plimsoll_observe::exposition::{Kind, Text};
@@ -183,16 +184,17 @@ impl Page<'_> {
     }
 
     fn allocatable(&self, text: &mut Text) {
-        let Some(node) = &self.known.node else {
+        let node = self.known.node.as_deref();
+        let Some(node) = node.filter(|node| !node.allocatable.is_empty()) else {
             return;
         };
         let help = "What of the node may be lent.";
         self.family(text, "node_resource_allocatable", Gauge, help);
         for (resource, unit) in LENT {
-            if let Some(quantity) = node.allocatable.get(resource) {
-                let labels = [("resource", resource), ("unit", unit)];
-                self.series(text, &labels, quantity.value() as f64);
-            }
+            // A node that does not have it lends none of it.
+            let amount = node.allocatable.get(resource).map_or(0, Quantity::value);
+            let labels = [("resource", resource), ("unit", unit)];
+            self.series(text, &labels, amount as f64);
         }
     }
 
@@ -411,6 +413,18 @@ impl Page<'_> {
         let place = all.partition_point(|(name, _)| *name < "node");
         all.insert(place, ("node", self.node));
         text.series(&all, value, None);
+    }
+}
+
+/// Gates that are on without anything behind them. Without the node's name: what is built is the same everywhere.
+pub fn unavailable(text: &mut Text, gates: &[&str]) {
+    if gates.is_empty() {
+        return;
+    }
+    let help = "1 for each feature gate that is on, and whose feature is not built here.";
+    text.family("koordlet_feature_unavailable", Gauge, help);
+    for gate in gates {
+        text.series(&[("gate", gate)], Whole(1), None);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::states::{Board, Known, Pod};
 /// Without a disk all samples are in memory, where they must not grow for half a day.
 const MEMORY_WITHOUT_DISK: usize = 16 << 20;
 /// A folder that another process holds is waited for this long.
-const HELD_FOR: Duration = Duration::from_secs(3);
+const HELD_FOR: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 3 });
 
 /// What the node has used, and what that lets us foresee. Shared: one thread appends, others ask.
 #[derive(Debug)]

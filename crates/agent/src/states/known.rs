@@ -81,7 +81,17 @@ pub struct Node {
     pub capacity: BTreeMap<Box<str>, Quantity>,
     pub allocatable: BTreeMap<Box<str>, Quantity>,
     pub kubelet_port: Option<u16>,
-    pub internal_ip: Option<Box<str>>,
+    /// By their type, `InternalIP` and the like.
+    pub addresses: Vec<(Box<str>, Box<str>)>,
+}
+
+impl Node {
+    /// The first address of a type.
+    pub fn address(&self, kind: &str) -> Option<&str> {
+        let mut all = self.addresses.iter();
+        all.find(|(of, _)| **of == *kind)
+            .map(|(_, address)| &**address)
+    }
 }
 
 /// What of the kubelet's configuration concerns others.

@@ -17,6 +17,41 @@ use super::objects::PodList;
 const SECURE_PORT: u16 = 10250;
 pub const READ_ONLY_PORT: u16 = 10255;
 
+/// The types of addresses that Kubernetes knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AddressType {
+    Hostname,
+    #[default]
+    InternalIp,
+    ExternalIp,
+    InternalDns,
+    ExternalDns,
+}
+
+impl AddressType {
+    const ALL: [Self; 5] = [
+        Self::Hostname,
+        Self::InternalIp,
+        Self::ExternalIp,
+        Self::InternalDns,
+        Self::ExternalDns,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hostname => "Hostname",
+            Self::InternalIp => "InternalIP",
+            Self::ExternalIp => "ExternalIP",
+            Self::InternalDns => "InternalDNS",
+            Self::ExternalDns => "ExternalDNS",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
 /// How to reach it.
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -26,6 +61,8 @@ pub struct Access {
     pub plain_port: Option<u16>,
     /// `None`: the node's own, as its object has it; this machine's loopback address until that is known.
     pub address: Option<String>,
+    /// Which of the node's own: `InternalIP` where it has none of that type.
+    pub address_type: AddressType,
     /// For a whole answer.
     pub timeout: Duration,
 }
@@ -142,8 +179,10 @@ fn refusal(status: &kube::core::Status) -> String {
 }
 
 fn url(access: &Access, node: Option<&Node>) -> String {
-    let of_node = || node.and_then(|node| node.internal_ip.as_deref());
-    let address = access.address.as_deref().or_else(of_node);
+    let of_type = |kind: AddressType| node.and_then(|node| node.address(kind.name()));
+    let address = access.address.as_deref();
+    let address = address.or_else(|| of_type(access.address_type));
+    let address = address.or_else(|| of_type(AddressType::InternalIp));
     let address = address.unwrap_or("127.0.0.1");
     let address = match address.contains(':') && !address.starts_with('[') {
         true => format!("[{address}]"),
@@ -168,6 +207,7 @@ mod tests {
             clients: clients::Config::new(source).build().await.unwrap(),
             plain_port,
             address: None,
+            address_type: AddressType::default(),
             timeout: Duration::from_secs(3),
         }
     }
@@ -175,12 +215,15 @@ mod tests {
     #[tokio::test]
     async fn where_it_is() {
         let node = Node {
-            internal_ip: Some("10.0.0.7".into()),
+            addresses: vec![
+                ("Hostname".into(), "n1".into()),
+                ("InternalIP".into(), "10.0.0.7".into()),
+            ],
             kubelet_port: Some(10_260),
             ..Node::default()
         };
         let six = Node {
-            internal_ip: Some("fd00::7".into()),
+            addresses: vec![("InternalIP".into(), "fd00::7".into())],
             ..Node::default()
         };
         let secure = access(None).await;
@@ -189,6 +232,18 @@ mod tests {
         assert_eq!(url(&secure, Some(&six)), "https://[fd00::7]:10250");
         let plain = access(Some(READ_ONLY_PORT)).await;
         assert_eq!(url(&plain, Some(&node)), "http://10.0.0.7:10255");
+        let by_name = Access {
+            address_type: AddressType::Hostname,
+            ..secure
+        };
+        assert_eq!(url(&by_name, Some(&node)), "https://n1:10260");
+        // Where a node does not have it, its internal address is better than none.
+        assert_eq!(url(&by_name, Some(&six)), "https://[fd00::7]:10250");
+        assert_eq!(
+            AddressType::named("ExternalDNS"),
+            Some(AddressType::ExternalDns)
+        );
+        assert_eq!(AddressType::named("internalip"), None);
     }
 
     #[test]

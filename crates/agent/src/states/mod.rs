@@ -18,7 +18,7 @@ pub use known::{
     Claim, Container, CpuPool, CpuShares, HostApplication, Known, KubeletSettings, Node, NodeSlo,
     Phase, Pod,
 };
-pub use kubelet::{Access, READ_ONLY_PORT};
+pub use kubelet::{Access, AddressType, READ_ONLY_PORT};
 pub use live::{Config, PodSource, Running, States, without_manager};
 pub(crate) use objects::Topology;
 pub use pods::Doorbell;

@@ -11,6 +11,8 @@ use super::objects;
 
 /// Annotations that are large and that nobody here reads.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Real nodes have a handful.
+const MOST_ADDRESSES: usize = 32;
 
 impl From<objects::Pod> for Pod {
     fn from(object: objects::Pod) -> Self {
@@ -71,8 +73,7 @@ impl From<objects::Node> for Node {
             annotations,
             ..
         } = metadata;
-        let mut addresses = status.addresses.into_iter();
-        let internal = addresses.find(|one| &*one.kind == "InternalIP");
+        let addresses = status.addresses.into_iter().take(MOST_ADDRESSES);
         let kubelet = status.daemon_endpoints.get("kubeletEndpoint");
         Self {
             uid: uid.unwrap_or_default().into(),
@@ -81,7 +82,7 @@ impl From<objects::Node> for Node {
             capacity: status.capacity,
             allocatable: status.allocatable,
             kubelet_port: kubelet.map(|kubelet| kubelet.port).filter(|port| *port > 0),
-            internal_ip: internal.map(|internal| internal.address),
+            addresses: addresses.map(|one| (one.kind, one.address)).collect(),
         }
     }
 }
@@ -211,7 +212,9 @@ mod tests {
         }))
         .unwrap();
         let node = Node::from(node);
-        assert_eq!(node.internal_ip.as_deref(), Some("10.0.0.7"));
+        assert_eq!(node.address("InternalIP"), Some("10.0.0.7"));
+        assert_eq!(node.address("Hostname"), Some("n"));
+        assert_eq!(node.address("ExternalIP"), None);
         assert_eq!(node.kubelet_port, Some(10250));
         assert_eq!(node.allocatable["kubernetes.io/batch-cpu"].value(), 319);
         assert_eq!(node.annotations.len(), 1);

@@ -15,7 +15,7 @@ use plimsoll_predict::reclaim::Reclaimable;
 use serde_json::{Value, json};
 
 use crate::states::by_kubelet;
-use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, seen};
+use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, Place, seen};
 
 /// Averages that can be changed.
 #[derive(Default)]
@@ -168,12 +168,16 @@ async fn usage_is_reported_and_again_when_it_moves() {
         "1Mi"
     );
     let updated: Timestamp = status["updateTime"].as_str().unwrap().parse().unwrap();
-    assert!(Timestamp::now().duration_since(updated).as_secs() < 60);
+    assert!(Timestamp::now().duration_since(updated).as_hours() < 1);
     assert_eq!(counters.early.get(), 0);
     // By more than a twentieth of ten cores, an hour before the time.
     figures.set("node_cpu_usage", 2.0);
     cpu("2").await;
-    assert_eq!((counters.reports.get(), counters.early.get()), (2, 1));
+    // Counted once the answer is there, which is after others can see it.
+    eventually("both are counted", async || {
+        ((counters.reports.get(), counters.early.get()) == (2, 1)).then_some(())
+    })
+    .await;
     // Without its object there is nobody to tell, until there is one again.
     metrics
         .delete(NODE, &DeleteParams::default())
@@ -204,7 +208,8 @@ async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
         figures.set(&format!("pod_cpu_usage{{pod_uid=uid-{pod}}}"), 0.5);
         figures.set(&format!("pod_memory_usage{{pod_uid=uid-{pod}}}"), 1024.0);
     }
-    let kubelet = FakeKubelet::start().await;
+    let place = Place::reserve();
+    let kubelet = FakeKubelet::at(&place).await;
     kubelet.tell(&["a", "b"]);
     let often = Duration::from_millis(20);
     let (states, _) = by_kubelet(&kubelet, often, "http://127.0.0.1:1").await;
@@ -230,7 +235,6 @@ async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
         .await;
     };
     told("1", &["a", "b"]).await;
-    let port = kubelet.port();
     kubelet.stop().await;
     let before = asked.pod_list_failures.get();
     eventually("it is missed", async || {
@@ -240,7 +244,7 @@ async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
     // What was known of the pods still is, and what they use is measured without the kubelet.
     figures.set("node_cpu_usage", 3.0);
     told("3", &["a", "b"]).await;
-    let kubelet = FakeKubelet::at(port).await;
+    let kubelet = FakeKubelet::at(&place).await;
     kubelet.tell(&["b", "c"]);
     seen(&agent.board, "its new pods", |known| {
         let pods = known.pods.as_deref().unwrap_or_default();
@@ -388,7 +392,10 @@ async fn devices_are_told_where_there_are_any() {
         (&card["id"], &card["health"]),
         (&json!("0000:3b:00.0"), &json!(true))
     );
-    assert_eq!(agent.reports.counters().devices.written.get(), 1);
+    eventually("it is counted", async || {
+        (agent.reports.counters().devices.written.get() == 1).then_some(())
+    })
+    .await;
     assert_eq!(
         device.metadata.labels.unwrap()["node.koordinator.sh/gpu-model"],
         "Tesla-T4"

@@ -18,6 +18,7 @@ use plimsoll_agent::states::{Board, Known};
 use plimsoll_apiserver::embed;
 use plimsoll_ground::serve;
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 pub const DEADLINE: Duration = Duration::from_secs(60);
 pub const NODE: &str = "n1";
@@ -101,6 +102,28 @@ pub async fn seen(board: &Board, what: &str, wanted: impl FnMut(&Known) -> bool)
     found.unwrap().clone()
 }
 
+/// A port that is ours, whether somebody listens there or not: a socket is bound to it, and does not listen.
+pub struct Place {
+    _bound: TcpSocket,
+    address: SocketAddr,
+}
+
+impl Place {
+    pub fn reserve() -> Self {
+        let bound = TcpSocket::new_v4().unwrap();
+        // So that a listener may share it.
+        bound.set_reuseaddr(true).unwrap();
+        bound
+            .bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+            .unwrap();
+        let address = bound.local_addr().unwrap();
+        Self {
+            _bound: bound,
+            address,
+        }
+    }
+}
+
 /// Answers `/pods/` and `/configz`; without pods it is not well.
 pub struct FakeKubelet {
     pub pods: Arc<Mutex<Option<Value>>>,
@@ -110,12 +133,15 @@ pub struct FakeKubelet {
 
 impl FakeKubelet {
     pub async fn start() -> Self {
-        Self::at(0).await
+        Self::on(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
     }
 
-    /// Where one was before.
-    pub async fn at(port: u16) -> Self {
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    /// Where one was before, perhaps.
+    pub async fn at(place: &Place) -> Self {
+        Self::on(place.address).await
+    }
+
+    async fn on(listen: SocketAddr) -> Self {
         let bound = serve::Config::new(listen).bind().await.unwrap();
         let pods = Arc::new(Mutex::new(None::<Value>));
         let asked = Arc::new(Mutex::new(0));

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_secs(3600);
+const OFTEN: Duration = Duration::from_millis(20);
 
 struct Rig {
     dir: tempfile::TempDir,
@@ -20,15 +22,16 @@ struct Rig {
 
 impl Rig {
     fn new(rescan: Duration) -> Self {
+        Self::looking(rescan, OFTEN)
+    }
+
+    fn looking(rescan: Duration, poll: Duration) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (sender, changes) = channel();
         let counters = Arc::<Counters>::default();
         let wake = Wake::new().unwrap();
         let (_, answers) = channel();
-        let intervals = Intervals {
-            rescan,
-            poll: Duration::from_millis(20),
-        };
+        let intervals = Intervals { rescan, poll };
         let parts = Parts {
             intervals,
             clock: Clock::Real,
@@ -115,7 +118,7 @@ fn storm(root: &Path, seed: usize, rounds: usize) {
 
 #[test]
 fn storms_settle_to_the_truth() {
-    let mut rig = Rig::new(Duration::from_secs(3600));
+    let mut rig = Rig::new(NEVER);
     rig.settle();
     std::thread::scope(|scope| {
         for seed in 0..3 {
@@ -137,25 +140,23 @@ fn a_storm_during_rescans_settles_too() {
         scope.spawn(move || storm(root, 2, 1500));
     });
     rig.settle();
-    assert!(rig.counters.rescans.load(Ordering::Relaxed) > 1);
+    let given_up = Instant::now() + PATIENCE;
+    while rig.counters.rescans.load(Ordering::Relaxed) <= 1 {
+        assert!(Instant::now() < given_up, "nothing was walked again");
+        std::thread::yield_now();
+    }
     rig.stop();
 }
 
+/// Nobody looks for an hour, so whatever is heard came as an event.
 #[test]
-fn one_creation_is_heard_at_once() {
-    let mut rig = Rig::new(Duration::from_secs(3600));
+fn creations_are_heard_without_looking() {
+    let mut rig = Rig::looking(NEVER, NEVER);
     rig.settle();
-    // The best of some tries: what other programs do to this machine is not measured here.
-    let fastest = (0..20)
-        .map(|i| {
-            let start = Instant::now();
-            std::fs::create_dir(rig.dir.path().join(format!("n{i}"))).unwrap();
-            rig.settle();
-            start.elapsed()
-        })
-        .min()
-        .unwrap();
-    assert!(fastest < Duration::from_millis(5), "{fastest:?}");
+    for i in 0..20 {
+        std::fs::create_dir(rig.dir.path().join(format!("n{i}"))).unwrap();
+        rig.settle();
+    }
     rig.stop();
 }
 

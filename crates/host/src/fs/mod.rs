@@ -18,6 +18,6 @@ pub use mountinfo::{Mount, overlay_upper_dir, parse_mountinfo, read_mounts, vfs_
 pub use partitions::{
     CrioStorage, DockerStorage, FsKind, ImageStorage, Label, Partition, Partitions,
 };
-pub use statfs::{FsUsage, Prober, statfs};
+pub use statfs::{DeviceNumber, FsUsage, Prober, statfs, statfs_mounted};
 pub use tools::{DmPool, DmTable, parse_dm_status, parse_dm_table, parse_zfs_list};
 pub use walk::{DirWalk, Ended, Walk, Walked, dir_usage};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, major, minor};
 
 use super::mountinfo::{Mount, read_mounts};
+use super::statfs::{DeviceNumber, FsUsage, Prober, statfs, statfs_mounted};
 use crate::{HostError, HostRoot, ReadBuf, Result};
 
 /// How a file system's figures are obtained.
@@ -54,6 +55,26 @@ pub struct Partition {
 }
 
 impl Partition {
+    fn device(&self) -> DeviceNumber {
+        (self.major, self.minor)
+    }
+
+    /// The machine's `/` is always there, and a thin pool is mounted nowhere.
+    fn may_be_unmounted(&self) -> bool {
+        !matches!(self.mount_point.as_str(), "" | "/")
+    }
+
+    /// How full it is; an error where its mount is not there any more. Asked by the prober, where that is given.
+    pub fn usage(&self, root: &HostRoot, prober: Option<&mut Prober>) -> Result<FsUsage> {
+        let point = root.path(&self.mount_point);
+        match (prober, self.may_be_unmounted()) {
+            (Some(prober), true) => prober.usage_mounted(&point, self.device()),
+            (Some(prober), false) => prober.usage(&point),
+            (None, true) => statfs_mounted(&point, self.device()),
+            (None, false) => statfs(&point),
+        }
+    }
+
     /// Exports of one NFS server share a device number and figures; asking once for all of them is enough.
     pub fn shares_figures(&self) -> bool {
         self.filesystem.starts_with("nfs")

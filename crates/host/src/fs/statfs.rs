@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{major, minor};
+
 use crate::{HostError, Result};
 
 /// Bytes.
@@ -40,8 +42,36 @@ pub fn statfs(path: &Path) -> Result<FsUsage> {
     })
 }
 
+/// Major and minor number, as the mount table has them.
+pub type DeviceNumber = (u32, u32);
+
+/// Like [`statfs`], for a mount of this device. A mount that has gone, or that our own mount namespace does not have, is
+/// an error: the kernel would tell the figures of the file system around the empty directory.
+pub fn statfs_mounted(point: &Path, device: DeviceNumber) -> Result<FsUsage> {
+    // In this order: figures that were read before the mount was seen there are the mount's own.
+    let usage = statfs(point)?;
+    let found = device_at(point)?;
+    // Subvolumes have numbers other than the table's, but others than their parents, too.
+    let is_around = |parent| device_at(parent).is_ok_and(|around| around == found);
+    if found != device && point.parent().is_some_and(is_around) {
+        return Err(HostError::io(
+            "find a mount at",
+            point,
+            rustix::io::Errno::NOENT,
+        ));
+    }
+    Ok(usage)
+}
+
+fn device_at(path: &Path) -> Result<DeviceNumber> {
+    let stat = rustix::fs::stat(path).map_err(|e| HostError::io("stat", path, e))?;
+    Ok((major(stat.st_dev), minor(stat.st_dev)))
+}
+
+/// `None`: whatever is there.
+type Question = (PathBuf, Option<DeviceNumber>);
 type Reply = (PathBuf, Result<FsUsage>);
-type Ask = Box<dyn Fn(&Path) -> Result<FsUsage> + Send + Sync>;
+type Ask = Box<dyn Fn(&Path, Option<DeviceNumber>) -> Result<FsUsage> + Send + Sync>;
 
 /// Asks on a thread of its own and waits no longer than a deadline.
 ///
@@ -50,7 +80,7 @@ type Ask = Box<dyn Fn(&Path) -> Result<FsUsage> + Send + Sync>;
 pub struct Prober {
     deadline: Duration,
     ask: std::sync::Arc<Ask>,
-    worker: Option<Sender<PathBuf>>,
+    worker: Option<Sender<Question>>,
     replies: Receiver<Reply>,
     reply: Sender<Reply>,
     stuck: BTreeSet<PathBuf>,
@@ -75,13 +105,16 @@ impl Prober {
     pub const DEADLINE: Duration = Duration::from_secs(2);
 
     pub fn new(deadline: Duration) -> Self {
-        Self::asking(deadline, statfs)
+        Self::asking(deadline, |path, device| match device {
+            Some(device) => statfs_mounted(path, device),
+            None => statfs(path),
+        })
     }
 
     /// With another way to ask, for pools whose figures come from elsewhere, and for tests.
     pub fn asking(
         deadline: Duration,
-        ask: impl Fn(&Path) -> Result<FsUsage> + Send + Sync + 'static,
+        ask: impl Fn(&Path, Option<DeviceNumber>) -> Result<FsUsage> + Send + Sync + 'static,
     ) -> Self {
         let (reply, replies) = channel();
         Self {
@@ -96,13 +129,22 @@ impl Prober {
 
     /// The usage of the file system at `path`; an error of kind `TimedOut` where it does not answer.
     pub fn usage(&mut self, path: &Path) -> Result<FsUsage> {
+        self.answer(path, None)
+    }
+
+    /// The usage of the mount of this device at `path`; an error where it is not there.
+    pub fn usage_mounted(&mut self, path: &Path, device: DeviceNumber) -> Result<FsUsage> {
+        self.answer(path, Some(device))
+    }
+
+    fn answer(&mut self, path: &Path, device: Option<DeviceNumber>) -> Result<FsUsage> {
         while let Ok((late, _)) = self.replies.try_recv() {
             self.stuck.remove(&late);
         }
         if self.stuck.contains(path) {
             return Err(timed_out(path));
         }
-        self.send(path.to_owned())?;
+        self.send((path.to_owned(), device))?;
         let until = Instant::now() + self.deadline;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -127,29 +169,29 @@ impl Prober {
         self.stuck.iter().map(PathBuf::as_path)
     }
 
-    fn send(&mut self, path: PathBuf) -> Result<()> {
+    fn send(&mut self, question: Question) -> Result<()> {
         let unsent = match &self.worker {
-            Some(worker) => match worker.send(path) {
+            Some(worker) => match worker.send(question) {
                 Ok(()) => return Ok(()),
                 Err(unsent) => unsent.0,
             },
-            None => path,
+            None => question,
         };
-        let (worker, questions) = channel::<PathBuf>();
+        let (worker, questions) = channel::<Question>();
         let (reply, ask) = (self.reply.clone(), std::sync::Arc::clone(&self.ask));
         std::thread::Builder::new()
             .name("statfs".to_owned())
             .spawn(move || {
-                for path in questions {
-                    let usage = ask(&path);
+                for (path, device) in questions {
+                    let usage = ask(&path, device);
                     if reply.send((path, usage)).is_err() {
                         return;
                     }
                 }
             })
-            .map_err(|source| HostError::io("start a thread for", &unsent, source))?;
+            .map_err(|source| HostError::io("start a thread for", &unsent.0, source))?;
         if let Err(unsent) = worker.send(unsent) {
-            return Err(timed_out(&unsent.0));
+            return Err(timed_out(&unsent.0.0));
         }
         self.worker = Some(worker);
         Ok(())
@@ -163,8 +205,10 @@ fn timed_out(path: &Path) -> HostError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
+
+    const SOON: Duration = Duration::from_millis(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
     fn this_machine() {
@@ -177,43 +221,65 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_that_has_gone_has_no_figures() {
+        let dir = tempfile::tempdir().unwrap();
+        let point = dir.path().join("shm");
+        std::fs::create_dir(&point).unwrap();
+        let (major, minor) = device_at(&point).unwrap();
+        assert!(statfs_mounted(&point, (major, minor)).is_ok());
+        // The table says that another device is here, but the directory is part of the file system around it.
+        let gone = statfs_mounted(&point, (major, minor + 1)).unwrap_err();
+        assert!(gone.is_gone(), "{gone}");
+        let gone = Prober::default().usage_mounted(&point, (major, minor + 1));
+        assert!(gone.unwrap_err().is_gone());
+        // A mount point whose number is not the table's, as those of subvolumes are not.
+        assert!(statfs_mounted(Path::new("/proc"), (major, minor + 1)).is_ok());
+    }
+
+    #[test]
     fn a_dead_server_costs_one_thread_and_no_more() {
-        let gate = Arc::new(Mutex::new(()));
-        let asked = Arc::new(AtomicUsize::new(0));
-        let closed = gate.lock().unwrap();
-        let mut prober = {
-            let (gate, asked) = (Arc::clone(&gate), Arc::clone(&asked));
-            Prober::asking(Duration::from_millis(20), move |path| {
-                asked.fetch_add(1, Ordering::SeqCst);
-                if path == Path::new("/dead") {
-                    drop(gate.lock());
-                }
-                Ok(FsUsage {
-                    capacity: 7,
-                    ..FsUsage::default()
-                })
+        let (open, gate) = channel::<()>();
+        let gate = Mutex::new(gate);
+        let (asked, questions) = channel();
+        let mut prober = Prober::asking(SOON, move |path, _| {
+            let _ = asked.send(path.to_owned());
+            if path == Path::new("/dead") {
+                let _ = gate.lock().map(|gate| gate.recv());
+            }
+            Ok(FsUsage {
+                capacity: 7,
+                ..FsUsage::default()
             })
+        });
+        let dead = Path::new("/dead");
+        let is_late = |outcome: Result<FsUsage>| {
+            matches!(
+                outcome,
+                Err(HostError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::TimedOut
+            )
         };
+        assert!(is_late(prober.usage(dead)));
+        // The thread may need longer than the deadline to begin.
+        assert_eq!(questions.recv_timeout(PATIENCE).as_deref(), Ok(dead));
         for _ in 0..5 {
-            let error = prober.usage(Path::new("/dead")).unwrap_err();
-            assert!(matches!(
-                error,
-                HostError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::TimedOut
-            ));
+            assert!(is_late(prober.usage(dead)));
         }
-        assert!(asked.load(Ordering::SeqCst) <= 1);
+        assert!(questions.try_recv().is_err(), "it was asked again");
         assert_eq!(prober.stuck().count(), 1);
-        // Others are answered meanwhile. The deadline is short, so a busy machine may need a second try.
-        let answered = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(5));
-            prober.usage(Path::new("/alive")).is_ok()
-        });
-        assert!(answered);
-        drop(closed);
-        let back = (0..200).any(|_| {
-            std::thread::sleep(Duration::from_millis(5));
-            prober.usage(Path::new("/dead")).is_ok()
-        });
-        assert!(back);
+        // Others are answered meanwhile, however long that takes.
+        prober.deadline = PATIENCE;
+        assert!(prober.usage(Path::new("/alive")).is_ok());
+        assert_eq!(prober.stuck().count(), 1);
+        // The gate lets one through, and then everybody.
+        drop(open);
+        let given_up = Instant::now() + PATIENCE;
+        while prober.usage(dead).is_err() {
+            assert!(
+                Instant::now() < given_up,
+                "the mount is back, and is not asked"
+            );
+            std::thread::yield_now();
+        }
+        assert_eq!(prober.stuck().count(), 0);
     }
 }

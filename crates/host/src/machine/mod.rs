@@ -125,7 +125,7 @@ pub fn filesystems(
         let known = asked.get(&number).filter(|_| partition.shares_figures());
         let usage = match known {
             Some(usage) => *usage,
-            None => match prober.usage(&root.path(&partition.mount_point)) {
+            None => match partition.usage(root, Some(&mut *prober)) {
                 Ok(usage) => usage,
                 Err(_) => continue,
             },

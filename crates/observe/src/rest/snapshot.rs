@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_containers::{CgroupPath, Identity};
+use plimsoll_containers::{CgroupPath, Identity, Namespace};
 use plimsoll_host::Timestamp;
 use plimsoll_host::cgroup::Spec;
 
@@ -96,8 +96,15 @@ impl Snapshot {
         self.samples.last()
     }
 
-    /// Version 1 shows a network, if only of zeros, for everything that has a first process of its own.
+    /// Version 1 shows a network, if only of zeros, for everything that has a first process of its own, but not for
+    /// Podman's containers in the network of another.
     pub fn shows_network(&self, sample: &Sample) -> bool {
+        let shares = |identity: &Arc<Identity>| {
+            identity.namespace == Namespace::Podman && !self.owns_network
+        };
+        if self.identity.as_ref().is_some_and(shares) {
+            return false;
+        }
         sample.has_network || self.is_root() || self.identity.is_some()
     }
 
@@ -132,4 +139,37 @@ fn samples(state: &State, range: &Range) -> Vec<Sample> {
         found.drain(..found.len().saturating_sub(most));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rest::fixture::identity;
+
+    #[test]
+    fn whose_network_version_1_shows() {
+        let shown = |path: &str, runtime: Option<Namespace>, owns_network: bool| {
+            let state = State {
+                identity: runtime.map(|runtime| {
+                    let identity = identity(runtime, &["box"]);
+                    Arc::new(Identity {
+                        owns_network,
+                        ..identity
+                    })
+                }),
+                ..State::new(std::time::Duration::ZERO)
+            };
+            let snapshot = Snapshot::of(&path.into(), &state, &Range::newest(0));
+            snapshot.shows_network(&Sample::default())
+        };
+        assert!(shown("/", None, false));
+        assert!(!shown("/a.slice", None, false));
+        for runtime in [Namespace::Docker, Namespace::Containerd, Namespace::Crio] {
+            assert!(shown("/box", Some(runtime), true), "{runtime:?}");
+            assert!(shown("/box", Some(runtime), false), "{runtime:?}");
+        }
+        assert!(shown("/box", Some(Namespace::Podman), true));
+        // As cAdvisor answers for a container of `podman run --network container:other`.
+        assert!(!shown("/box", Some(Namespace::Podman), false));
+    }
 }

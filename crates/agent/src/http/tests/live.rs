@@ -15,6 +15,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 const LOOPBACK: &str = "127.0.0.1:0";
+/// However busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn config() -> Config {
     Config::new(LOOPBACK.parse().unwrap())
@@ -218,7 +220,7 @@ async fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     };
     assert!(reaches(&old).await && !reaches(&new).await);
     new.issue(dir.path(), "server");
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     while !reaches(&new).await {
         assert!(tokio::time::Instant::now() < deadline, "never reloaded");
     }
@@ -325,7 +327,8 @@ async fn what_hangs_is_cut_off() {
     while counters.in_flight() == 0 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(running.drain(Duration::from_millis(50)).await, 1);
+    // At once: a while later the server would itself give up the body.
+    assert_eq!(running.drain(Duration::ZERO).await, 1);
     assert_eq!(counters.open_connections(), 0);
 }
 
@@ -352,6 +355,8 @@ async fn no_more_connections_than_allowed() {
 #[tokio::test]
 async fn those_who_only_hold_a_place_do_not_keep_others_out() {
     let mut config = config();
+    // Heads may take as long as they like: only asking to leave makes room.
+    config.limits.head = Duration::from_secs(3600);
     config.limits.connections = 2;
     let running = config.bind().await.unwrap().spawn(Arc::new(Machine::new()));
     let address = running.address();
@@ -360,7 +365,7 @@ async fn those_who_only_hold_a_place_do_not_keep_others_out() {
     half.write_all(b"GET /metrics HTT").await.unwrap();
     let late = TcpStream::connect(address).await.unwrap();
     let answer = get(late, "/healthz", None);
-    let (status, _) = tokio::time::timeout(Duration::from_secs(8), answer)
+    let (status, _) = tokio::time::timeout(PATIENCE, answer)
         .await
         .unwrap()
         .unwrap();

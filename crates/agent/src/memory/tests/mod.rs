@@ -4,6 +4,7 @@ mod cycles;
 mod forecasts;
 mod keeping;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -467,6 +468,24 @@ fn cache_and_bandwidth_of_the_classes() {
 }
 
 #[test]
+fn features_that_are_not_built() {
+    let page = |gates: &[&str]| {
+        let mut text = plimsoll_observe::exposition::Text::default();
+        crate::koordlet_page::unavailable(&mut text, gates);
+        String::from_utf8(text.into_bytes()).unwrap()
+    };
+    assert_eq!(page(&[]), "");
+    let page = page(&["CPUBurst", "CoreSched"]);
+    for line in [
+        "# TYPE koordlet_feature_unavailable gauge\n",
+        "koordlet_feature_unavailable{gate=\"CPUBurst\"} 1\n",
+        "koordlet_feature_unavailable{gate=\"CoreSched\"} 1\n",
+    ] {
+        assert!(page.contains(line), "{line} is not in\n{page}");
+    }
+}
+
+#[test]
 fn koordinators_families() {
     let mut rig = Rig::new(Config::default());
     let mut known = old_pod(&rig);
@@ -481,6 +500,13 @@ fn koordinators_families() {
         shared: pool("0-1,3"),
         best_effort: pool("2"),
         ..CpuShares::default()
+    }));
+    let lent = [("cpu", "2"), ("kubernetes.io/batch-cpu", "319")];
+    let lent = lent.map(|(name, amount)| (Box::from(name), amount.parse().unwrap()));
+    let node = known.node.as_deref().cloned().unwrap_or_default();
+    known.node = Some(Arc::new(crate::states::Node {
+        allocatable: BTreeMap::from(lent),
+        ..node
     }));
     rig.board.change(|board| *board = known.clone());
     rig.run(130);
@@ -512,6 +538,11 @@ fn koordinators_families() {
         "koordlet_cpuset_share_pool_cpu_cores{node=\"n1\"} 3\n",
         "koordlet_cpuset_be_share_pool_cpu_cores{node=\"n1\"} 1\n",
         "koordlet_cpuset_share_pool_info{cpu=\"3\",node=\"n1\"} 1\n",
+        // What the node does not have is shown as none of it.
+        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/batch-cpu\",unit=\"integer\"} 319\n",
+        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/batch-memory\",unit=\"byte\"} 0\n",
+        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/mid-cpu\",unit=\"integer\"} 0\n",
+        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/mid-memory\",unit=\"byte\"} 0\n",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

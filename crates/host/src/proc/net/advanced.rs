@@ -152,6 +152,22 @@ pub fn parse_netstat(text: &[u8], out: &mut AdvancedTcp) -> Result<(), Malformed
     parse_table(text, b"TcpExt:", names, values)
 }
 
+/// Bytes of IP packets that a network namespace has received and sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IpOctets {
+    pub received: u64,
+    pub sent: u64,
+}
+
+/// `IpExt` of `net/netstat`; zero where the kernel lacks the field.
+pub fn parse_ip_octets(text: &[u8]) -> Result<IpOctets, Malformed> {
+    let text = parse::whole_lines(text)?;
+    let mut values = [0; 2];
+    parse_table(text, b"IpExt:", &["InOctets", "OutOctets"], &mut values)?;
+    let [received, sent] = values.map(i64::cast_unsigned);
+    Ok(IpOctets { received, sent })
+}
+
 /// Each protocol has two lines that start with its name: the field names, then the values.
 fn parse_table(
     text: &[u8],
@@ -231,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_ip() {
+        let netstat = b"TcpExt: InOctets\nTcpExt: 9\n\
+            IpExt: InNoRoutes InOctets OutOctets InMcastOctets\nIpExt: 1 4750867351 18446744073709551615 4\n";
+        let found = parse_ip_octets(netstat).unwrap();
+        assert_eq!((found.received, found.sent), (4_750_867_351, u64::MAX));
+        assert_eq!(
+            parse_ip_octets(b"TcpExt: TW\nTcpExt: 9\n").unwrap(),
+            IpOctets::default()
+        );
+        assert!(parse_ip_octets(b"IpExt: InOctets\nIpExt: x\n").is_err());
+    }
+
+    #[test]
     fn columns_that_do_not_match() {
         let mut out = AdvancedTcp::default();
         let error = parse_snmp(b"Tcp: RtoMin RtoMax\nTcp: 1\n", &mut out).unwrap_err();
@@ -257,6 +286,7 @@ mod tests {
             let mut out = AdvancedTcp::default();
             let _ = parse_snmp(&text, &mut out);
             let _ = parse_netstat(&text, &mut out);
+            let _ = parse_ip_octets(&text);
         }
     }
 }

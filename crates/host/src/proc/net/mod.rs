@@ -12,7 +12,8 @@ use crate::parse::{self, Malformed};
 use crate::{HostRoot, ReadBuf, Result, parse_file};
 
 pub use advanced::{
-    ADVANCED_TCP_NAMES, AdvancedTcp, FROM_SNMP, parse_advanced_tcp, parse_netstat, parse_snmp,
+    ADVANCED_TCP_NAMES, AdvancedTcp, FROM_SNMP, IpOctets, parse_advanced_tcp, parse_ip_octets,
+    parse_netstat, parse_snmp,
 };
 pub use sockets::{TcpStates, UdpStats, parse_tcp, parse_udp};
 

@@ -1,7 +1,5 @@
 //! `plimsoll up` as people start it: a process, a folder, a kubeconfig.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
-
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
@@ -171,20 +169,18 @@ async fn reports_and_lends(client: &kube::Client) {
     let all = i64::try_from(memory_of_this_machine()).unwrap();
     assert!((1..all).contains(&memory.value()), "{memory}");
     let nodes: Api<Node> = Api::all(client.clone());
-    let lent = |node: &'static str| {
-        let nodes = nodes.clone();
-        until("it lends", move || {
-            let nodes = nodes.clone();
-            async move {
-                let status = nodes.get(node).await.unwrap().status?;
-                let allocatable = status.allocatable?;
-                Some(allocatable.get("kubernetes.io/batch-cpu")?.0.clone())
-            }
-        })
+    let lent = async |node: &str| {
+        let status = nodes.get(node).await.unwrap().status?;
+        let allocatable = status.allocatable?;
+        Some(allocatable.get("kubernetes.io/batch-cpu")?.0.clone())
     };
+    until("this machine lends", || lent("box")).await;
     // Of 16 cores 40 % are kept free, and the node itself uses 0.12.
-    assert_eq!(lent("sim-0001").await, "9480");
-    lent("box").await;
+    until("a node without pods lends 9480 thousandths", || async {
+        let amount = lent("sim-0001").await?;
+        (amount == "9480").then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -219,6 +215,9 @@ async fn from_nothing_to_a_cluster_and_back() {
     );
     assert_eq!(amount("cpu").value(), cpus_of_this_machine());
 
+    // Before there is any pod: what is lent does not change for every little thing, so a report with one would stay.
+    reports_and_lends(&client).await;
+
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     pods.create(&PostParams::default(), &pod("far", "sim-0001"))
         .await
@@ -233,8 +232,6 @@ async fn from_nothing_to_a_cluster_and_back() {
         pods.get_opt("far").await.unwrap().is_none().then_some(())
     })
     .await;
-
-    reports_and_lends(&client).await;
 
     // Nobody starts the pods of this machine, but they can be deleted.
     pods.create(&PostParams::default(), &pod("near", "box"))
@@ -267,26 +264,28 @@ async fn from_nothing_to_a_cluster_and_back() {
     let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
     assert_eq!(maps.get("kept").await.unwrap().metadata.uid, uid);
     let nodes: Api<Node> = Api::all(client);
-    let listed = nodes.list(&ListParams::default()).await.unwrap();
-    let states: Vec<(&str, &str)> = listed
-        .iter()
-        .map(|node| {
-            (
-                node.metadata.name.as_deref().unwrap(),
-                ready_condition(node),
-            )
-        })
-        .collect();
-    assert_eq!(
-        states,
-        [
-            ("box", "False"),
-            ("sim-0001", "False"),
-            ("sim-0002", "False")
-        ]
-    );
+    until("all three are there, and not ready", || async {
+        let listed = nodes.list(&ListParams::default()).await.unwrap();
+        let states: Vec<(&str, &str)> = listed
+            .iter()
+            .map(|node| {
+                (
+                    node.metadata.name.as_deref().unwrap(),
+                    ready_condition(node),
+                )
+            })
+            .collect();
+        let expected = ["box", "sim-0001", "sim-0002"].map(|name| (name, "False"));
+        (states == expected).then_some(())
+    })
+    .await;
     up.stop();
 }
+
+/// Each has at most one write that was done and not acknowledged when the server was killed.
+const WRITERS: usize = 8;
+/// So many at least have to be there afterwards.
+const ACKNOWLEDGED: usize = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_a_kill() {
@@ -294,7 +293,7 @@ async fn acknowledged_writes_survive_a_kill() {
     let up = Up::start(temp.path(), &["--no-agent"]);
     up.ready();
     let client = client(temp.path()).await;
-    let writers: Vec<_> = (0..8)
+    let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
             tokio::spawn(async move {
@@ -313,7 +312,7 @@ async fn acknowledged_writes_survive_a_kill() {
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     until("some writes are done", || async {
         let listed = maps.list_metadata(&ListParams::default()).await.unwrap();
-        (listed.items.len() > 200).then_some(())
+        (listed.items.len() >= ACKNOWLEDGED + WRITERS).then_some(())
     })
     .await;
     up.signal(rustix::process::Signal::KILL);
@@ -322,7 +321,7 @@ async fn acknowledged_writes_survive_a_kill() {
     for writer in writers {
         acknowledged.extend(writer.await.unwrap());
     }
-    assert!(acknowledged.len() >= 200, "{}", acknowledged.len());
+    assert!(acknowledged.len() >= ACKNOWLEDGED, "{}", acknowledged.len());
 
     let up = Up::start(temp.path(), &["--no-agent"]);
     up.ready();
@@ -417,7 +416,10 @@ fn without_a_manager_its_kinds_are_missed_once() {
     });
     missed.unwrap();
     let log = std::fs::read_to_string(&log).unwrap();
-    assert_eq!(log.lines().count(), 1, "{log}");
-    assert!(log.contains("deploy/manager/crds.yaml"), "{log}");
+    // A busy machine may have given rise to other warnings.
+    let advice = log
+        .lines()
+        .filter(|line| line.contains("deploy/manager/crds.yaml"));
+    assert_eq!(advice.count(), 1, "{log}");
     up.stop();
 }

@@ -1,9 +1,24 @@
-//! In a program of its own, where nothing else maps pages meanwhile.
+use std::process::Command;
 
 use plimsoll_host::program::give_back_mapped;
 
+const ALONE: &str = "PLIMSOLL_TEST_ALONE";
+
+/// In a process of its own, where no other test maps pages meanwhile.
 #[test]
 fn what_is_mapped_of_this_very_program_is_given_back() {
+    if std::env::var_os(ALONE).is_none() {
+        let name = "program::what_is_mapped_of_this_very_program_is_given_back";
+        let program = std::env::current_exe().unwrap();
+        let mut alone = Command::new(program);
+        let output = alone.args(["--exact", name]).env(ALONE, "1").output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}");
+        // Under another name nothing would have been run.
+        assert!(text.contains("1 passed"), "{text}");
+        return;
+    }
     // Bytes of files that are mapped.
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -1,5 +1,4 @@
 //! A cgroup in each layout, read from a fixture tree: files in, figures out.
-#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::path::{Path, PathBuf};
 
