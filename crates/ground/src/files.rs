@@ -130,7 +130,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     async fn soon(watcher: &Watcher) {
-        let changed = tokio::time::timeout(Duration::from_secs(10), watcher.changed());
+        let changed = tokio::time::timeout(Duration::from_secs(60), watcher.changed());
         changed.await.expect("the change is told");
     }
 

@@ -170,8 +170,12 @@ async fn a_node_lends_what_its_pods_do_not_use() {
     cluster
         .lent("n1", "kubernetes.io/batch-cpu", Some("2500"))
         .await;
-    let spec = cluster.slo("NodeSLO").get("n1").await.unwrap().data["spec"].clone();
-    assert_eq!(spec["cpuBurstStrategy"]["policy"], "none");
+    let slos = cluster.slo("NodeSLO");
+    eventually("the node's policy", async || {
+        let slo = slos.get_opt("n1").await.unwrap()?;
+        (slo.data["spec"]["cpuBurstStrategy"]["policy"] == "none").then_some(())
+    })
+    .await;
     // Nothing is lent where nothing is to be.
     cluster
         .configure(json!({"colocation-config": r#"{"enable":false}"#}))

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::scrape::Reason;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(120);
 
 /// A kubelet of pods `a` and `b`, without TLS.
 async fn kubelet() -> SocketAddr {
@@ -109,11 +109,12 @@ async fn what_the_api_server_has_and_kubelets_tell() {
     let kubelet = kubelet().await;
 
     let mut config = Config {
-        resolution: Duration::from_secs(1),
+        resolution: Duration::from_millis(250),
         history: Some(Duration::from_secs(3600)),
         ..Config::default()
     };
-    config.scrape.request_timeout = Duration::from_millis(900);
+    // No scrape is to fail because a busy machine holds it up.
+    config.scrape.request_timeout = SOON;
     config.scrape.rules.plain = true;
     config.scrape.rules.use_status_port = true;
     config.scrape.trust = Trust {

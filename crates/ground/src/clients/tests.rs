@@ -16,7 +16,7 @@ use super::*;
 use crate::pki::Authority;
 use crate::serve::{self, Peer, Serving, Tls};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 type Seen = Arc<Mutex<Vec<String>>>;
 

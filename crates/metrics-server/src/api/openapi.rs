@@ -393,6 +393,57 @@ mod tests {
     use super::*;
     use crate::api::schemas::references;
 
+    /// Of metrics-server 0.9.0: what its documents say of each path, without prose.
+    const RECORDED: &str = include_str!("../../../../tests/cluster/metrics-server/paths.jsonl");
+
+    fn without_descriptions(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                map.retain(|key, inner| !(key == "description" && inner.is_string()));
+                map.values_mut().for_each(without_descriptions);
+            }
+            Value::Array(list) => list.iter_mut().for_each(without_descriptions),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn paths_consume_and_produce_what_they_do_in_the_original() {
+        let openapi = OpenApi::new(Announced::default());
+        let mut recorded: Map<String, Value> = Map::new();
+        for line in RECORDED.lines() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let document = line["document"].as_str().unwrap().to_owned();
+            let path = line["path"].as_str().unwrap();
+            recorded.entry(document).or_insert_with(|| json!({}))[path] = line["item"].clone();
+        }
+        assert_eq!(recorded.len(), 5);
+        for (name, expected) in &recorded {
+            let published = match name.strip_prefix("/openapi/v3/") {
+                Some(part) => openapi.v3(part).unwrap(),
+                None => &openapi.v2,
+            };
+            let mut document: Value = serde_json::from_slice(&published.body).unwrap();
+            without_descriptions(&mut document);
+            let found = &document["paths"];
+            for (path, item) in expected.as_object().unwrap() {
+                assert_eq!(found[path], *item, "{name} {path}");
+                // What is recorded says so of every path, so this compares something.
+                let says = match name.as_str() {
+                    "/openapi/v2" => {
+                        item["get"]["consumes"].is_array() && item["get"]["produces"].is_array()
+                    }
+                    _ => item["get"]["responses"]["200"]["content"].is_object(),
+                };
+                assert!(says, "{name} {path}");
+            }
+            assert_eq!(
+                found.as_object().map(Map::len),
+                expected.as_object().map(Map::len)
+            );
+        }
+    }
+
     #[test]
     fn documents_are_closed() {
         let openapi = OpenApi::new(Announced {

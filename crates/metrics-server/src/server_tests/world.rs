@@ -31,7 +31,7 @@ use crate::scrape::Trust;
 use crate::server::{Figures, Running};
 
 /// Much longer than anything here takes.
-pub const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(120);
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -198,10 +198,12 @@ impl World {
 
 fn collector_config() -> collector::Config {
     let mut collector = collector::Config {
-        resolution: Duration::from_secs(1),
+        // Short, for there is a lot of waiting for the next scrape.
+        resolution: Duration::from_millis(250),
         ..collector::Config::default()
     };
-    collector.scrape.request_timeout = Duration::from_millis(900);
+    // No scrape is to fail because a busy machine holds it up.
+    collector.scrape.request_timeout = SOON;
     collector.scrape.rules.plain = true;
     collector.scrape.rules.use_status_port = true;
     collector.scrape.trust = Trust {

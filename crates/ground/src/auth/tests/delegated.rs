@@ -59,7 +59,7 @@ async fn the_cluster_tells_whom_to_believe() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(TEN, told).await.unwrap();
+    tokio::time::timeout(SOON, told).await.unwrap();
     stopper.stop();
 }
 
@@ -120,7 +120,7 @@ async fn files_come_before_the_cluster() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(TEN, told).await.unwrap();
+    tokio::time::timeout(SOON, told).await.unwrap();
     clients
         .peer("joe", "ops")
         .verified_by(&found.client_ca)

@@ -14,6 +14,8 @@ use crate::pki::Authority;
 use crate::serve::Peer;
 
 const TEN: Duration = Duration::from_secs(10);
+/// Much longer than anything takes that does not wait for a clock of its own.
+const SOON: Duration = Duration::from_secs(60);
 
 fn nobody() -> Peer {
     Peer::new("10.0.0.1:1".parse().unwrap(), &[])

@@ -26,7 +26,7 @@ use tower::Service;
 use super::*;
 use crate::pki::{Authority, Pair};
 
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(60);
 
 pub fn write(pair: &Pair, dir: &Path) -> KeyPairFiles {
     let files = KeyPairFiles {

@@ -7,11 +7,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
 
-const MANY: u64 = 1000;
+const MANY: u64 = 400;
 /// One in twenty.
 const EVERY: usize = 20;
 /// A debug build on a busy machine has to keep up.
-const INTERVAL: Duration = Duration::from_secs(4);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// As many as there are descriptors for: each takes one to listen and two for a connection, while a new one may be made
 /// before the old one is gone.
@@ -33,7 +33,7 @@ async fn lists_stay_complete_while_one_in_twenty_fails() {
         settings.keep = Duration::from_secs(300);
         // Few at once: the hung ones could block all of them.
         config.concurrency = 8;
-        config.request_timeout = Duration::from_secs(3);
+        config.request_timeout = Duration::from_millis(1500);
     });
     let bad = [
         Kind::Hung,
@@ -67,7 +67,7 @@ async fn lists_stay_complete_while_one_in_twenty_fails() {
     }
     let before = world.telemetry.totals();
     soon("some fail", || {
-        world.telemetry.totals().failed >= before.failed + 60
+        world.telemetry.totals().failed >= before.failed + failing.len() as u64
     })
     .await;
     // What is well is fresh again and again, and what is not is still there as it was.

@@ -20,9 +20,12 @@ use crate::metadata::{NodeChange, NodeInfo};
 use crate::store::{Settings, Store};
 use crate::view::{Found, View};
 
-const RESOLUTION: Duration = Duration::from_secs(1);
-/// Much longer than anything here takes.
-const SOON: Duration = Duration::from_secs(60);
+/// Short, for there is a lot of waiting for the next scrape.
+const RESOLUTION: Duration = Duration::from_millis(250);
+/// Much longer than anything here takes, on a busy machine, too.
+const SOON: Duration = Duration::from_secs(120);
+/// For kubelets that are to take too long.
+const IMPATIENT: Duration = Duration::from_millis(800);
 
 /// A scraper and its kubelets.
 struct World {
@@ -58,7 +61,8 @@ impl World {
                 authority: Some(path),
                 ..Trust::default()
             },
-            request_timeout: Duration::from_millis(800),
+            // A scrape that a busy machine holds up is not to fail for it.
+            request_timeout: SOON,
             concurrency: 8,
             page_limit: 1 << 20,
             user_agent: "test".to_owned(),
@@ -183,9 +187,8 @@ async fn a_good_kubelet_is_scraped_on_one_connection() {
 /// A bad kubelet is counted by this reason, and its neighbour does not suffer.
 async fn check(kind: Kind, reason: Reason) {
     let world = World::new(|config, _| {
-        // On a busy machine nothing but what hangs must take too long.
-        if reason != Reason::Timeout {
-            config.request_timeout = SOON;
+        if reason == Reason::Timeout {
+            config.request_timeout = IMPATIENT;
         }
     });
     let bad = world.kubelet("bad", kind.clone()).await;
@@ -195,11 +198,10 @@ async fn check(kind: Kind, reason: Reason) {
         world.failures(reason) >= 2 && world.nodes() == ["good"]
     })
     .await;
-    assert_eq!(
-        world.telemetry.totals().failed,
-        world.failures(reason),
-        "{what}"
-    );
+    // One look at all of them, for scraping goes on.
+    let counted = world.telemetry.failures().filter(|(_, count)| *count > 0);
+    let counted: Vec<Reason> = counted.map(|(reason, _)| reason).collect();
+    assert_eq!(counted, [reason], "{what}");
     soon(&what, || good.requests() >= 3).await;
     // Figures come as soon as it is well.
     bad.becomes(Kind::Good);
@@ -350,7 +352,7 @@ async fn a_connection_that_was_closed_is_opened_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn last_good_figures_stay_with_their_time() {
-    let world = World::new(|_, settings| settings.keep = Duration::from_secs(8));
+    let world = World::new(|config, _| config.request_timeout = IMPATIENT);
     let kubelet = world.kubelet("a", Kind::Good).await;
     soon("figures", || world.nodes() == ["a"]).await;
     kubelet.becomes(Kind::Hung);
@@ -366,6 +368,20 @@ async fn last_good_figures_stay_with_their_time() {
     })
     .await;
     assert_eq!(at(&world.view), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_that_are_too_old_are_not_shown() {
+    let world = World::new(|config, settings| {
+        config.request_timeout = IMPATIENT;
+        settings.keep = 2 * RESOLUTION;
+    });
+    let kubelet = world.kubelet("a", Kind::Good).await;
+    soon("figures", || {
+        world.nodes() == ["a"] && world.pods() == ["a"]
+    })
+    .await;
+    kubelet.becomes(Kind::Hung);
     soon("too old", || {
         world.nodes().is_empty() && world.pods().is_empty()
     })
@@ -376,7 +392,7 @@ async fn last_good_figures_stay_with_their_time() {
 async fn nodes_that_go_take_their_series_along() {
     let world = World::new(|_, _| {});
     let kubelet = world.kubelet("a", Kind::Good).await;
-    world.kubelet("b", Kind::Good).await;
+    let stays = world.kubelet("b", Kind::Good).await;
     soon("figures", || world.nodes() == ["a", "b"]).await;
     world.store.remove_node("a");
     world.changes.send(NodeChange::Gone("a".into())).unwrap();
@@ -388,8 +404,9 @@ async fn nodes_that_go_take_their_series_along() {
         names
     };
     soon("gone", || world.nodes() == ["b"] && known() == ["b"]).await;
-    let requests = kubelet.requests();
-    tokio::time::sleep(2 * RESOLUTION).await;
-    assert_eq!(kubelet.requests(), requests);
+    let (gone, still) = (kubelet.requests(), stays.requests());
+    soon("the other is asked on", || stays.requests() >= still + 4).await;
+    // One may have been on its way.
+    assert!(kubelet.requests() <= gone + 1);
     assert_eq!(known(), ["b"]);
 }
