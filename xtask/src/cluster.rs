@@ -1,21 +1,24 @@
 //! Rung 5b: the embedded API server and a real one against the same recordings, and the same elections held on both; and
 //! the tools to work with recordings.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use plimsoll_test_support::janitor;
-use plimsoll_test_support::report::Line;
+use plimsoll_test_support::report::{Filter, Outcome};
 
-use crate::ladder::Progress;
 use crate::packages::{self, Need};
+use crate::test::{Built, Progress, follow, in_ci, with_long};
 use crate::{kube, workspace};
 
+/// The longest test, real pods on a busy machine, takes minutes.
+const SILENCE: Duration = Duration::from_secs(900);
+
 /// What a real node takes beside Kubernetes' own programs.
-const NODE: [Need; 3] = [
+pub const NODE: &[Need] = &[
     ("/bin/busybox", "busybox-static"),
     ("containerd", "containerd"),
     ("runc", "runc"),
@@ -174,50 +177,31 @@ fn check(options: &Check) -> Result<Command> {
     Ok(tests)
 }
 
-/// The rung of the ladder.
-pub fn test(filter: Option<&str>, progress: &mut Progress) -> Result<()> {
-    let mut tests = program(filter, true)?;
+/// A rung of the ladder: the half that may run beside anything, or the one that may not.
+pub fn test(part: &str, built: &Built, filter: &Filter, progress: &Progress) -> Result<()> {
+    let mut tests = janitor::command_in(None, built.program("plimsoll-cluster-tests"));
+    tests
+        .arg("--folder")
+        .arg(workspace::root()?.join("tests/cluster"));
+    if let Some(filter) = filter.text() {
+        tests.args(["--filter", &filter]);
+    }
     match kube::programs() {
         Ok(folder) => {
             tests.arg("--kube-bin").arg(folder);
         }
         Err(error) if in_ci() => return Err(error).context("a real Kubernetes"),
-        Err(error) => progress.left_out("real", &format!("{error:#}")),
+        Err(error) => progress.outcome("real", &Outcome::LeftOut(format!("{error:#}"))),
     }
     // Tests that want a node say themselves what is missing.
-    if let Err(error) = packages::ensure(&NODE)
+    if let Err(error) = packages::ensure(NODE)
         && in_ci()
     {
         return Err(error).context("a real node");
     }
-    let mut tests = tests
-        .arg("test")
-        .arg("--program")
-        .arg(plimsoll()?)
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start the cluster tests")?;
-    let output = tests
-        .stdout
-        .take()
-        .context("no output of the cluster tests")?;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        match Line::parse(&line) {
-            Some(parsed) => progress.line(&parsed),
-            None => println!("    {line}"),
-        }
-    }
-    let status = tests.wait()?;
-    if !progress.has_verdict() {
-        bail!("the cluster tests ended with {status} and without a verdict");
-    }
-    Ok(())
-}
-
-/// There the recordings have to be proven in every run.
-fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "true")
+    tests.args(["test", "--part", part]).arg("--program");
+    tests.arg(built.program("plimsoll"));
+    follow::protocol(with_long(&mut tests), SILENCE, progress)
 }
 
 /// Builds the test program, and the binary under test where it is wanted.

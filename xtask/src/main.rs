@@ -4,9 +4,10 @@ mod bench;
 mod cluster;
 mod kernel;
 mod kube;
-mod ladder;
 mod packages;
 mod runtime;
+mod soak;
+mod test;
 mod workspace;
 
 use std::process::ExitCode;
@@ -25,11 +26,16 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the whole test ladder: format, clippy, unit tests, kernel tests, runtime tests, cluster tests.
-    Test(ladder::Options),
+    Test(test::Options),
     /// Measures the agent against the floor of bare kernel reads.
     Bench {
         #[command(subcommand)]
         bench: bench::Bench,
+    },
+    /// Lets things come and go for a long time, and says what stays behind.
+    Soak {
+        #[command(subcommand)]
+        soak: soak::Soak,
     },
     /// Obtains kube-apiserver, etcd, kubelet, kubectl, kube-scheduler and kube-controller-manager for the cluster tests.
     Kube,
@@ -61,8 +67,9 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<bool> {
     match command {
-        Command::Test(options) => ladder::run(&options),
+        Command::Test(options) => test::run(&options),
         Command::Bench { bench } => bench.run().map(|()| true),
+        Command::Soak { soak } => soak::run(&soak).map(|()| true),
         Command::Kube => {
             println!("{}", kube::obtain()?.display());
             Ok(true)

@@ -1,15 +1,16 @@
 //! Rung 5a: real container runtimes, started and ended by the tests.
 
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use plimsoll_test_support::janitor;
-use plimsoll_test_support::report::Line;
+use plimsoll_test_support::report::Filter;
 
-use crate::ladder::{LeaveOut, Progress};
 use crate::packages::{self, Need};
-use crate::workspace;
+use crate::test::{Built, LeaveOut, Progress, follow, with_long};
+
+/// Starting a daemon on a busy machine takes a minute at worst.
+const SILENCE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
@@ -27,7 +28,7 @@ impl Runtime {
         }
     }
 
-    fn needs(self) -> &'static [Need] {
+    pub fn needs(self) -> &'static [Need] {
         match self {
             Self::Containerd => &[
                 ("/bin/busybox", "busybox-static"),
@@ -47,51 +48,18 @@ impl Runtime {
     }
 }
 
-pub fn test(runtime: Runtime, filter: Option<&str>, progress: &mut Progress) -> Result<()> {
+pub fn test(runtime: Runtime, built: &Built, filter: &Filter, progress: &Progress) -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(LeaveOut("container runtimes need root".into()).into());
     }
     packages::ensure(runtime.needs()).map_err(LeaveOut::because)?;
-    let mut cargo = workspace::cargo()?;
-    cargo.args([
-        "build",
-        "--package",
-        "plimsoll",
-        "--package",
-        "plimsoll-runtime-tests",
-        "--target-dir",
-    ]);
-    let target = workspace::target()?;
-    cargo.arg(&target);
-    workspace::run(&mut cargo).context("build the agent and its tests")?;
-
-    let programs = target.join("debug");
-    let mut tests = janitor::command_in(None, programs.join("plimsoll-runtime-tests"));
+    let mut tests = janitor::command_in(None, built.program("plimsoll-runtime-tests"));
     tests
         .arg(runtime.name())
         .arg("--program")
-        .arg(programs.join("plimsoll"));
-    if let Some(filter) = filter {
-        tests.args(["--filter", filter]);
+        .arg(built.program("plimsoll"));
+    if let Some(filter) = filter.text() {
+        tests.args(["--filter", &filter]);
     }
-    let mut tests = tests
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start the runtime tests")?;
-    let output = tests
-        .stdout
-        .take()
-        .context("no output of the runtime tests")?;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        match Line::parse(&line) {
-            Some(parsed) => progress.line(&parsed),
-            None => println!("    {line}"),
-        }
-    }
-    let status = tests.wait()?;
-    if !progress.has_verdict() {
-        bail!("the runtime tests ended with {status} and without a verdict");
-    }
-    Ok(())
+    follow::protocol(with_long(&mut tests), SILENCE, progress)
 }

@@ -1,7 +1,10 @@
 //! What an administrator does to a cluster: JSON goes out, JSON comes back.
 
-use anyhow::{Result, ensure};
-use serde_json::Value;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+use plimsoll_test_support::poll;
+use serde_json::{Value, json};
 
 use crate::client::{Request, Server};
 
@@ -52,4 +55,63 @@ pub fn get(server: &Server, path: &str) -> Result<Value> {
     let (status, answer) = send(server, "GET", path, "application/json", &Value::Null)?;
     ensure!(status == 200, "GET {path}: {status} {answer}");
     Ok(answer)
+}
+
+/// How long a real API server's own caches may lag behind what it has just stored.
+const CACHES: Duration = Duration::from_secs(60);
+/// What it answers meanwhile.
+const LAGGING: [&str; 3] = [
+    "no PriorityClass with name",
+    "pod rejected: RuntimeClass",
+    "not yet ready to handle request",
+];
+
+/// Creates an object, again on what a real API server answers while its own caches lag: every client of it has to.
+pub fn create_retrying(server: &Server, path: &str, object: &Value) -> Result<Value> {
+    poll::until(&format!("POST {path}"), CACHES, || {
+        let (status, answer) = send(server, "POST", path, "application/json", object)?;
+        if status == 201 {
+            return Ok(Some(answer));
+        }
+        let text = answer["message"].as_str().unwrap_or_default();
+        if status == 403 && LAGGING.iter().any(|lagging| text.contains(lagging)) {
+            return Ok(None);
+        }
+        Err(poll::fatal(anyhow!("{status} {answer}")))
+    })
+}
+
+/// One thing that somebody should be allowed to do. An empty namespace means all of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Access<'a> {
+    pub verb: &'a str,
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub namespace: &'a str,
+}
+
+/// Waits until the server allows all of this to the owner of the token: roles and bindings reach its authorizer through
+/// caches of its own.
+pub fn wait_allowed(server: &Server, token: &str, wanted: &[Access<'_>]) -> Result<()> {
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let mut as_owner = server.clone();
+    as_owner.admin_token = token.to_owned();
+    for access in wanted {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": access.verb,
+                "group": access.group,
+                "resource": access.resource,
+                "namespace": access.namespace,
+            }},
+        });
+        poll::until(&format!("{access:?} is allowed"), CACHES, || {
+            let (status, answer) = send(&as_owner, "POST", path, "application/json", &review)?;
+            ensure!(status == 201, "{status} {answer}");
+            Ok((answer["status"]["allowed"] == true).then_some(()))
+        })?;
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@ mod mask;
 mod metrics;
 mod open;
 mod placeholder;
+mod plan;
 mod pool;
 mod process;
 mod real;
@@ -34,14 +35,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use plimsoll_test_support::janitor;
-use plimsoll_test_support::report::{LeaveOut, Runner};
+use plimsoll_test_support::report::{Filter, LeaveOut};
 
 use crate::case::Case;
 use crate::check::Summary;
 use crate::client::Server;
 use crate::embedded::EmbeddedCluster;
-use crate::leader::Scenario;
 use crate::open::Open;
+use crate::plan::Plan;
 use crate::real::RealCluster;
 use crate::run::Stage;
 
@@ -78,6 +79,9 @@ enum Command {
         /// The plimsoll binary.
         #[arg(long)]
         program: PathBuf,
+        /// Only this half.
+        #[arg(long)]
+        part: Option<plan::Part>,
     },
 }
 
@@ -164,38 +168,31 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
     }
     let recordings = arguments.folder.join("recorded");
     let filter = arguments.filter.as_deref();
-    let cases = case::load(&arguments.folder.join("cases"), filter)?;
-    let elections = leader::scenarios(filter);
     let kube_bin = arguments.kube_bin.as_deref();
-    let is_test = matches!(arguments.command, Command::Test { .. });
+    if let Command::Test { program, part } = &arguments.command {
+        // Tests are chosen by their whole names.
+        let plan = Plan {
+            cases: &case::load(&arguments.folder.join("cases"), None)?,
+            recordings: &recordings,
+            open: &Open::load(&arguments.folder.join("open.txt"))?,
+            metrics: &arguments.folder.join(METRICS),
+            kube_bin,
+            program,
+            filter: &Filter::new(filter),
+        };
+        return Ok(plan::test(&plan, *part));
+    }
+    let cases = case::load(&arguments.folder.join("cases"), filter)?;
     ensure!(
-        !cases.is_empty()
-            || (is_test
-                && (!elections.is_empty()
-                    || of_metrics(filter)
-                    || of_scheduling(filter)
-                    || of_colocation(filter)))
-            || (matches!(arguments.command, Command::Record) && of_metrics(filter)),
+        !cases.is_empty() || (matches!(arguments.command, Command::Record) && of_metrics(filter)),
         "no case in {} has such a name",
         arguments.folder.display()
     );
     match &arguments.command {
-        Command::SchedBench(_) => Ok(true),
         Command::Record => record_all(&cases, &recordings, kube_bin, &arguments.folder, filter),
-        Command::Scenarios { command } => play_scenarios(arguments, command),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
-        Command::Test { program } => {
-            let open = Open::load(&arguments.folder.join("open.txt"))?;
-            let plan = Plan {
-                cases: &cases,
-                elections: &elections,
-                recordings: &recordings,
-                open: &open,
-                metrics: &arguments.folder.join(METRICS),
-                filter,
-            };
-            Ok(test(&plan, kube_bin, program))
-        }
+        // Done above: they do without cases of that name.
+        Command::SchedBench(_) | Command::Scenarios { .. } | Command::Test { .. } => Ok(true),
     }
 }
 
@@ -227,26 +224,8 @@ fn of_metrics(filter: Option<&str>) -> bool {
     filter.is_none_or(|filter| filter.contains(METRICS) || METRICS.contains(filter))
 }
 
-/// Tests of the scheduler begin with this.
-fn of_scheduling(filter: Option<&str>) -> bool {
-    filter.is_none_or(|filter| filter.contains("scheduler") || "scheduler".contains(filter))
-}
-
-fn of_colocation(filter: Option<&str>) -> bool {
-    filter.is_some_and(|filter| filter.contains(colocation::NAME))
-}
-
 fn start_real(kube_bin: Option<&Path>) -> Result<RealCluster> {
     RealCluster::start(kube_bin.context("a real server needs --kube-bin")?)
-}
-
-fn stage(server: &Server, kube_bin: Option<&Path>) -> Stage {
-    Stage {
-        server: server.clone(),
-        kubectl: kube_bin
-            .map(|folder| folder.join("kubectl"))
-            .filter(|program| program.is_file()),
-    }
 }
 
 fn record_all(
@@ -257,7 +236,7 @@ fn record_all(
     filter: Option<&str>,
 ) -> Result<bool> {
     let cluster = start_real(kube_bin)?;
-    let stage = stage(&cluster.server, kube_bin);
+    let stage = Stage::new(&cluster.server, kube_bin);
     let recorded = pool::each(cases, |case| {
         let outcome = run::run(case, &stage)?;
         record::write(recordings, case, &outcome)
@@ -289,7 +268,7 @@ fn check_with(
     options: &CheckArguments,
 ) -> Result<bool> {
     let check = |server: &Server| {
-        let stage = stage(server, kube_bin);
+        let stage = Stage::new(server, kube_bin);
         check_all(cases, recordings, &stage, options.brief)
     };
     let which = &options.which;
@@ -334,97 +313,4 @@ fn check_all(cases: &[Case], recordings: &Path, stage: &Stage, brief: bool) -> b
     }
     summary.print();
     summary.all_passed()
-}
-
-/// What is tested on each server.
-struct Plan<'a> {
-    cases: &'a [Case],
-    elections: &'a [&'a Scenario],
-    recordings: &'a Path,
-    open: &'a Open,
-    metrics: &'a Path,
-    filter: Option<&'a str>,
-}
-
-/// One line a case and one an election for each server that can be had.
-fn test(plan: &Plan<'_>, kube_bin: Option<&Path>, program: &Path) -> bool {
-    let Plan {
-        cases,
-        elections,
-        recordings,
-        open,
-        metrics,
-        filter,
-    } = *plan;
-    let metrics_stage = metrics::Stage {
-        folder: metrics,
-        program,
-        kube_bin,
-    };
-    let mut runner = Runner::new(std::io::stdout(), None);
-    let mut run_on = |name: &str, server: Result<&Server>| {
-        let server = match server {
-            Ok(server) => server,
-            Err(error) => {
-                runner.case(&format!("{name}::start"), || Err(error));
-                return;
-            }
-        };
-        let stage = stage(server, kube_bin);
-        let checked = pool::each(cases, |case| check::check(case, recordings, &stage));
-        for (case, checked) in cases.iter().zip(checked) {
-            runner.case(&format!("{name}::{}", case.name), || {
-                let mut checked = checked?;
-                let differing = checked.failed.len();
-                // The real server has nothing to make up for.
-                if name == "embedded" {
-                    checked
-                        .failed
-                        .retain(|(step, ..)| !open.has(&case.name, *step));
-                }
-                if !checked.failed.is_empty() {
-                    bail!("{}\n{}", case.about, checked.describe());
-                }
-                Ok(match differing {
-                    0 => format!("{} steps", checked.steps),
-                    open => format!("{} steps, {open} of them open", checked.steps),
-                })
-            });
-        }
-        // Not beside the cases: elections are about time.
-        for (scenario, held) in elections.iter().zip(leader::hold(elections, server)) {
-            runner.case(&format!("{name}::{}", scenario.name), || held);
-        }
-        // After the cases, which expect an empty cluster.
-        let outcomes = match name {
-            "embedded" => metrics::on_embedded(&metrics_stage, server, filter),
-            _ => metrics::on_real(&metrics_stage, server, filter),
-        };
-        for (test, outcome) in outcomes {
-            runner.case(&format!("{name}::{test}"), || outcome);
-        }
-        for (test, outcome) in scheduling::play(program, server, filter) {
-            runner.case(&format!("{name}::{test}"), || outcome);
-        }
-        let stage = colocation::Stage {
-            manifests: &metrics.join("../../../deploy"),
-            program,
-            kube_bin,
-            real: name == "real",
-        };
-        for (test, outcome) in colocation::run(&stage, server, filter) {
-            runner.case(&format!("{name}::{test}"), || outcome);
-        }
-    };
-    match EmbeddedCluster::start(program) {
-        Ok(embedded) => run_on("embedded", Ok(&embedded.server)),
-        Err(error) => run_on("embedded", Err(error)),
-    }
-    if kube_bin.is_some() {
-        match start_real(kube_bin) {
-            Ok(real) => run_on("real", Ok(&real.server)),
-            Err(error) => run_on("real", Err(error)),
-        }
-    }
-    runner.finish()
 }

@@ -1,5 +1,6 @@
 //! Several cases at a time: most of a case is waiting.
 
+use std::borrow::Borrow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,15 +12,18 @@ const THREADS: usize = 6;
 
 /// Does something with each case and gives the results in the order of the cases. Those that need a server
 /// that nobody has changed come first, and those that disturb others last, one by one.
-pub fn each<T: Send>(cases: &[Case], work: impl Fn(&Case) -> Result<T> + Sync) -> Vec<Result<T>> {
+pub fn each<C: Borrow<Case> + Sync, T: Send>(
+    cases: &[C],
+    work: impl Fn(&Case) -> Result<T> + Sync,
+) -> Vec<Result<T>> {
     let results: Vec<Mutex<Option<Result<T>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
     let finish = |index: usize| {
-        let result = work(&cases[index]);
+        let result = work(cases[index].borrow());
         if let Ok(mut slot) = results[index].lock() {
             *slot = Some(result);
         }
     };
-    let of_turn = |turn| (0..cases.len()).filter(move |&index| cases[index].turn == turn);
+    let of_turn = |turn| (0..cases.len()).filter(move |&index| cases[index].borrow().turn == turn);
     of_turn(Turn::First).for_each(finish);
     let together: Vec<usize> = of_turn(Turn::Together).collect();
     let next = AtomicUsize::new(0);

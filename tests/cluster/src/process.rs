@@ -1,13 +1,13 @@
 //! Servers as child processes, and the folder they live in.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use plimsoll_test_support::janitor::Janitor;
+pub use plimsoll_test_support::ports::reserve_for_good as free_address;
 use plimsoll_test_support::{log, poll, proc};
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -154,9 +154,4 @@ pub fn wait_ready(server: &Server, process: &mut Process) -> Result<()> {
         exchange.body()?;
         Ok((status == 200).then_some(()))
     })
-}
-
-pub fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
-    Ok(listener.local_addr()?)
 }

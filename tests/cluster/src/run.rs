@@ -1,7 +1,7 @@
 //! Does the steps of a case on a server and gives the answers as they came.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,7 +16,7 @@ use crate::kubectl::Kubectl;
 use crate::watch::Watch;
 
 /// How long a wanted state may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Servers name the field manager of an update after it.
 const USER_AGENT: &str = "cases/1.0";
 
@@ -35,6 +35,17 @@ pub struct Stage {
     pub server: Server,
     /// The kubectl program, if there is one.
     pub kubectl: Option<PathBuf>,
+}
+
+impl Stage {
+    /// `kube_bin` is the folder with kubectl.
+    pub fn new(server: &Server, kube_bin: Option<&Path>) -> Self {
+        let kubectl = kube_bin.map(|folder| folder.join("kubectl"));
+        Self {
+            server: server.clone(),
+            kubectl: kubectl.filter(|program| program.is_file()),
+        }
+    }
 }
 
 /// Runs the case in a namespace of its own.

@@ -197,7 +197,7 @@ pub async fn create(
 }
 
 /// What a small service looks like.
-fn pod(index: u32, node: Option<String>) -> Value {
+pub fn pod(index: u32, node: Option<String>) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",

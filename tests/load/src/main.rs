@@ -4,6 +4,7 @@
 mod create;
 mod fan_out;
 mod kill;
+mod soak;
 mod start;
 mod subject;
 mod wire;
@@ -13,6 +14,9 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use serde_json::{Map, Value, json};
+
+/// What `plimsoll up` does without being told.
+const EVENT_TTL: &str = "1h0m0s";
 
 #[derive(Debug, Parser)]
 struct Options {
@@ -37,6 +41,18 @@ struct Options {
     /// How many of those a second.
     #[arg(long, default_value_t = 250)]
     rate: u32,
+    /// How long the soak is.
+    #[arg(long, default_value_t = 30)]
+    minutes: u32,
+    /// How many pods come and go a second in the soak.
+    #[arg(long, default_value_t = 20)]
+    soak_rate: u32,
+    /// How many of them live at a time.
+    #[arg(long, default_value_t = 2_000)]
+    alive: u32,
+    /// How long events are kept in the soak.
+    #[arg(long, default_value = EVENT_TTL)]
+    event_ttl: String,
     /// Judge nothing: only print.
     #[arg(long)]
     no_bars: bool,
@@ -48,6 +64,8 @@ enum Part {
     Create,
     FanOut,
     Kill,
+    /// Not unless asked for: it takes long.
+    Soak,
 }
 
 /// Figures with their bars.
@@ -92,6 +110,7 @@ async fn main() -> Result<()> {
             Part::Create => create::measure(&options, &mut report).await?,
             Part::FanOut => fan_out::measure(&options, &mut report).await?,
             Part::Kill => kill::measure(&options, &mut report).await?,
+            Part::Soak => soak::measure(&options, &mut report).await?,
         }
     }
     println!("{}", Value::Object(report.figures));

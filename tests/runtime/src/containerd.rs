@@ -5,9 +5,8 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use plimsoll_test_support::agent::Agent;
 use plimsoll_test_support::poll;
 use plimsoll_test_support::report::Runner;
@@ -17,12 +16,11 @@ use crate::cri::{
     Client, ContainerConfig, ContainerMetadata, Image, LinuxContainer, LinuxPod, PodConfig,
     PodMetadata, Resources,
 };
-use crate::scene::{Daemon, ROW, Scene, output, program, wait_gone, wait_row};
+use crate::scene::{Daemon, NAMED, READY, ROW, Scene, output, program, wait_gone, wait_row};
 use plimsoll_test_support::image;
 
 const NAMESPACE: &str = "k8s.io";
 const PAUSE: &str = "registry.test/plimsoll/pause:1";
-const READY: Duration = Duration::from_secs(30);
 
 pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
     let mut stage = None;
@@ -210,17 +208,13 @@ impl Stage {
                 cgroup_parent: format!("{}/kubepods/burstable/pod{uid}", self.cgroup),
             }),
         };
-        let before = network_namespaces();
         // The image's import reaches CRI by an event of its own.
         let id = poll::until("the pod's sandbox runs", READY, || {
             client.run_pod(&config).map(Some)
         })?;
-        for path in network_namespaces()
-            .into_iter()
-            .filter(|path| !before.contains(path))
-        {
-            scene.janitor()?.mount_point(&path)?;
-        }
+        scene
+            .janitor()?
+            .mount_point(&self.network_namespace(&id)?)?;
         let container = ContainerConfig {
             metadata: Some(ContainerMetadata {
                 name: "main".to_owned(),
@@ -245,6 +239,20 @@ impl Stage {
             id,
             container,
         })
+    }
+
+    /// Where the pod's network is mounted: its own, whoever else makes namespaces on this machine meanwhile.
+    fn network_namespace(&self, sandbox: &str) -> Result<PathBuf> {
+        let info = self.info(sandbox)?;
+        let namespaces = info["Spec"]["linux"]["namespaces"].as_array();
+        let path = namespaces
+            .into_iter()
+            .flatten()
+            .find(|one| one["type"] == "network")
+            .and_then(|one| one["path"].as_str())
+            .with_context(|| format!("no network namespace in {info}"))?;
+        // Without links: the mount table has none either.
+        fs::canonicalize(path).with_context(|| format!("find {path}"))
     }
 
     /// What containerd itself says of a container.
@@ -296,9 +304,11 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     runtime_type = "io.containerd.runc.v2"
 "#
     );
+    // Of this run alone: another one may have its pods at the same time.
+    let net = fastrand::u8(..);
     let network = format!(
         r#"{{"cniVersion": "0.4.0", "name": "plimsoll-tests", "plugins": [{{"type": "ptp", "ipMasq": false,
-  "ipam": {{"type": "host-local", "dataDir": "{directory}/cni-ipam", "ranges": [[{{"subnet": "10.213.7.0/24"}}]]}}}}]}}
+  "ipam": {{"type": "host-local", "dataDir": "{directory}/cni-ipam", "ranges": [[{{"subnet": "10.213.{net}.0/24"}}]]}}}}]}}
 "#
     );
     scene.write("cni/10-tests.conflist", network)?;
@@ -307,13 +317,6 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
         .janitor()?
         .setting(Path::new("/proc/sys/net/ipv4/ip_forward"))?;
     scene.write("containerd.toml", config)
-}
-
-fn network_namespaces() -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir("/run/netns") else {
-        return Vec::new();
-    };
-    entries.flatten().map(|entry| entry.path()).collect()
 }
 
 fn ctr_container(stage: &mut Stage) -> Result<String> {
@@ -382,16 +385,20 @@ fn cri_pod(stage: &mut Stage, scene: &mut Scene) -> Result<String> {
         &sandbox,
         &[("pod", pod.name()), ("container", "")],
     )?;
-    let page = stage.agent.exposition("/metrics/cadvisor")?;
     let network = "container_network_receive_bytes_total";
-    page.value(
-        network,
-        &[("id", &sandbox), ("interface", "eth0"), ("pod", pod.name())],
-    )?;
-    ensure!(
-        page.first(network, &[("id", &cgroup)]).is_none(),
-        "a container that shares the sandbox's network has network rows of its own"
-    );
+    poll::until("the sandbox's network shows", NAMED, || {
+        let page = stage.agent.exposition("/metrics/cadvisor")?;
+        page.value(
+            network,
+            &[("id", &sandbox), ("interface", "eth0"), ("pod", pod.name())],
+        )?;
+        if page.first(network, &[("id", &cgroup)]).is_some() {
+            return Err(poll::fatal(anyhow!(
+                "a container that shares the sandbox's network has network rows of its own"
+            )));
+        }
+        Ok(Some(()))
+    })?;
 
     // The pod's own cgroup has no runtime to name it; its children do.
     wait_row(
@@ -407,7 +414,7 @@ fn cri_pod(stage: &mut Stage, scene: &mut Scene) -> Result<String> {
     )?;
 
     // The runtime sets limits after it made the cgroup.
-    poll::until("the limits show", Duration::from_secs(4), || {
+    poll::until("the limits show", NAMED, || {
         let page = stage.agent.exposition("/metrics/cadvisor")?;
         let of = [("id", cgroup.as_str())];
         let quota = page.value("container_spec_cpu_quota", &of)?;

@@ -3,15 +3,22 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use plimsoll_test_support::agent::Agent;
 use plimsoll_test_support::poll;
 use plimsoll_test_support::report::{LeaveOut, Runner};
 
-use crate::scene::{Daemon, Scene, output, program, wait_gone, wait_row};
+use crate::scene::{Daemon, NAMED, READY, Scene, output, program, wait_gone, wait_row};
 use plimsoll_test_support::image;
+
+/// What dockerd says where this machine, and not the test, keeps it from starting.
+const CANNOT_START: [&str; 4] = [
+    "operation not permitted",
+    "permission denied",
+    "Devices cgroup isn't mounted",
+    "driver not supported",
+];
 
 /// A program with Docker's command line and socket.
 pub trait Engine {
@@ -116,7 +123,7 @@ pub fn engine_cases(runner: &mut Runner<impl Write>, scene: &mut Scene, engine: 
             info["spec"]["image"]
         );
         // The engine sets limits after it made the cgroup.
-        poll::until("the memory limit shows", Duration::from_secs(4), || {
+        poll::until("the memory limit shows", NAMED, || {
             let info = agent.json(&format!("/api/v1.3/containers{}", container.cgroup))?;
             let memory = &info["spec"]["memory"];
             ensure!(memory["limit"] == 64 << 20, "memory is {memory}");
@@ -177,11 +184,15 @@ pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
         Ok(docker) => docker,
         Err(error) => return runner.case("docker_is_set_up", || Err(error)),
     };
-    // Not every machine lets this daemon start: inside a container it often cannot. Then the reason is the result.
+    // Not every machine lets this daemon start: inside a container it often cannot.
     let mut starts = false;
     runner.setup("docker_daemon_starts", || {
         let mut daemon = docker.start(scene).map_err(|error| {
-            LeaveOut(format!("dockerd does not start on this machine: {error:#}"))
+            let text = format!("dockerd does not start on this machine: {error:#}");
+            match CANNOT_START.iter().any(|reason| text.contains(reason)) {
+                true => LeaveOut(text).into(),
+                false => error,
+            }
         })?;
         daemon.stop()?;
         starts = true;
@@ -247,9 +258,7 @@ impl Engine for Docker {
             .args(["--oom-score-adjust=0", "--config-file"])
             .arg(scene.write("docker.json", "{}")?);
         let mut daemon = scene.daemon("docker", &mut dockerd)?;
-        daemon.wait_ready(Duration::from_secs(30), || {
-            output(self.client().arg("version")).map(|_| ())
-        })?;
+        daemon.wait_ready(READY, || output(self.client().arg("version")).map(|_| ()))?;
         Ok(daemon)
     }
 

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use plimsoll_test_support::janitor;
-use plimsoll_test_support::report::Runner;
+use plimsoll_test_support::report::{Filter, Runner};
 
 use crate::scene::Scene;
 
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<bool> {
     let mut scene = Scene::new(arguments.program)?;
-    let mut runner = Runner::new(std::io::stdout(), arguments.filter);
+    let mut runner = Runner::new(std::io::stdout(), Filter::new(arguments.filter.as_deref()));
     match arguments.runtime {
         Runtime::Containerd => containerd::cases(&mut runner, &mut scene),
         Runtime::Podman => podman::cases(&mut runner, &mut scene),

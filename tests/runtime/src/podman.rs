@@ -3,13 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use plimsoll_test_support::report::Runner;
 
 use crate::docker::{self, Engine};
-use crate::scene::{Daemon, Scene, output, program};
+use crate::scene::{Daemon, READY, Scene, output, program};
 use plimsoll_test_support::image;
 
 pub fn cases(runner: &mut Runner<impl Write>, scene: &mut Scene) {
@@ -109,9 +108,7 @@ impl Engine for Podman {
         service.args(["system", "service", "--time", "0"]);
         service.arg(format!("unix://{}", self.socket.display()));
         let mut daemon = scene.daemon("podman", &mut service)?;
-        daemon.wait_ready(Duration::from_secs(30), || {
-            output(self.remote().arg("version")).map(|_| ())
-        })?;
+        daemon.wait_ready(READY, || output(self.remote().arg("version")).map(|_| ()))?;
         Ok(daemon)
     }
 

@@ -13,8 +13,10 @@ use plimsoll_test_support::janitor::{self, Janitor};
 use plimsoll_test_support::{log, poll, proc};
 use rustix::process::Signal;
 
-/// For a container's name to appear: the runtime has to answer the agent.
-pub const NAMED: Duration = Duration::from_secs(15);
+/// For what the agent shows to be as the runtime has it: the runtime has to answer, beside whatever else this machine does.
+pub const NAMED: Duration = Duration::from_secs(60);
+/// For a runtime to start, or to end.
+pub const READY: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
 pub struct Scene {
@@ -158,11 +160,9 @@ impl Daemon {
 
     pub fn stop(&mut self) -> Result<()> {
         proc::signal(self.child.id(), Signal::TERM);
-        poll::until(
-            &format!("{} ends", self.name),
-            Duration::from_secs(20),
-            || Ok(self.child.try_wait()?),
-        )?;
+        poll::until(&format!("{} ends", self.name), READY, || {
+            Ok(self.child.try_wait()?)
+        })?;
         Ok(())
     }
 

@@ -28,11 +28,12 @@ impl Cluster {
         std::fs::write(dir.path().join("kubeconfig"), running.kubeconfig())?;
         let cluster = Self { running, dir };
         for index in 0..kubelets.nodes {
-            cluster.put("nodes", &node_name(index), node(index))?;
+            cluster.put("nodes", &node_name(index), node(index)).await?;
             for pod in 0..kubelets.pods {
                 let (namespace, name) = pod_name(index, pod);
                 let key = format!("{namespace}/{name}");
-                cluster.put("pods", &key, pod_object(index, pod, &namespace, &name))?;
+                let object = pod_object(index, pod, &namespace, &name);
+                cluster.put("pods", &key, object).await?;
             }
         }
         Ok(cluster)
@@ -51,12 +52,12 @@ impl Cluster {
     }
 
     /// Straight into the store: as many as this would take minutes through the front door.
-    fn put(&self, shelf: &str, key: &str, mut object: Value) -> Result<()> {
+    async fn put(&self, shelf: &str, key: &str, mut object: Value) -> Result<()> {
         let attributes = served::attributes(shelf, &object);
         let store = self.running.server().store();
-        // In memory: there is nothing to wait for.
-        let _ = store
+        store
             .put(shelf, key, Expect::Absent, &mut object, attributes)
+            .await
             .map_err(|_| anyhow!("{key} is there already"))
             .with_context(|| format!("put {shelf}"))?;
         Ok(())

@@ -2,14 +2,14 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use plimsoll_test_support::proc::{self, CpuTime};
-use plimsoll_test_support::{janitor, log};
+use plimsoll_test_support::{janitor, log, ports};
 
 use crate::Options;
 use crate::cluster::Cluster;
@@ -46,7 +46,7 @@ impl Subject {
             Kind::Collector => (std::env::current_exe()?, false),
         };
         let mut command = janitor::command_in(None, &program);
-        let address = free_address()?;
+        let address = ports::reserve_for_good()?;
         let dir = cluster.dir();
         if api {
             if matches!(kind, Kind::Ours(_)) {
@@ -131,9 +131,4 @@ impl Subject {
         self.child.wait()?;
         Ok(())
     }
-}
-
-fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    Ok(listener.local_addr()?)
 }

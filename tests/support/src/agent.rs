@@ -1,7 +1,7 @@
 //! The program under test as a child process.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use rustix::process::Signal;
 
 use crate::cgroup::Group;
 use crate::exposition::Exposition;
+use crate::ports::{self, Reserved};
 use crate::{http, janitor, log, poll, proc};
 
 /// Generous because the kernel tests run it under emulation; a healthy start takes a fraction of a second.
@@ -22,6 +23,7 @@ pub struct Agent {
     child: Child,
     pub address: SocketAddr,
     log: PathBuf,
+    _port: Reserved,
 }
 
 impl Agent {
@@ -32,7 +34,8 @@ impl Agent {
         group: Option<&Group>,
         log: &Path,
     ) -> Result<Self> {
-        let address = free_address()?;
+        let port = ports::reserve()?;
+        let address = port.address();
         let output = File::create(log).with_context(|| format!("create {}", log.display()))?;
         let child = janitor::command_in(group, program)
             .args(["agent", "--listen", &address.to_string()])
@@ -46,6 +49,7 @@ impl Agent {
             child,
             address,
             log: log.to_owned(),
+            _port: port,
         };
         agent.wait_ready()?;
         Ok(agent)
@@ -119,10 +123,4 @@ impl Drop for Agent {
             let _ = self.child.wait();
         }
     }
-}
-
-/// A port that was free a moment ago.
-pub fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
-    Ok(listener.local_addr()?)
 }

@@ -12,6 +12,7 @@ pub mod image;
 pub mod janitor;
 pub mod log;
 pub mod poll;
+pub mod ports;
 pub mod proc;
 pub mod report;
 pub mod tar;

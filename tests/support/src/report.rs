@@ -1,4 +1,4 @@
-//! The line protocol between a test program and `xtask`: one `TEST` line a case, one `VERDICT` at the end.
+//! The line protocol between a test program and `xtask`: a `BEGIN` and a `TEST` line a case, one `VERDICT` at the end.
 //!
 //! It is text because it crosses a serial line out of a booted kernel. A program that dies has no verdict, and that is
 //! a failure by itself.
@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -21,6 +22,7 @@ pub enum Outcome {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
+    Begin { name: String },
     Test { name: String, outcome: Outcome },
     Verdict { passed: usize, failed: usize },
 }
@@ -28,6 +30,7 @@ pub enum Line {
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Begin { name } => write!(f, "BEGIN {name}"),
             Self::Verdict { passed, failed } => {
                 write!(f, "VERDICT {passed} passed {failed} failed")
             }
@@ -56,6 +59,10 @@ impl Line {
                 passed: passed.parse().ok()?,
                 failed: failed.parse().ok()?,
             });
+        }
+        if let Some(name) = line.strip_prefix("BEGIN ") {
+            let name = name.to_owned();
+            return (!name.contains(' ')).then_some(Self::Begin { name });
         }
         let mut words = line.strip_prefix("TEST ")?.splitn(3, ' ');
         let name = words.next()?.to_owned();
@@ -90,43 +97,90 @@ impl LeaveOut {
     }
 }
 
-/// Runs cases one after the other and writes their lines.
+/// Which tests are wanted: a list of patterns with commas between them. A pattern is a part of a name, or `=` and the
+/// whole name.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// None: every test.
+    patterns: Option<Vec<String>>,
+}
+
+impl Filter {
+    pub fn new(text: Option<&str>) -> Self {
+        let patterns = text.map(|text| text.split(',').map(str::to_owned).collect());
+        Self { patterns }
+    }
+
+    /// Only tests with exactly these names.
+    pub fn exactly<N: AsRef<str>>(names: &[N]) -> Self {
+        let patterns = names.iter().map(|name| format!("={}", name.as_ref()));
+        Self {
+            patterns: Some(patterns.collect()),
+        }
+    }
+
+    /// Whether every test is wanted.
+    pub fn is_all(&self) -> bool {
+        self.patterns.is_none()
+    }
+
+    /// The text that [`Filter::new`] takes.
+    pub fn text(&self) -> Option<String> {
+        self.patterns.as_ref().map(|patterns| patterns.join(","))
+    }
+
+    pub fn wants(&self, name: &str) -> bool {
+        let matches = |pattern: &String| match pattern.strip_prefix('=') {
+            Some(whole) => name == whole,
+            None => name.contains(pattern.as_str()),
+        };
+        self.patterns
+            .as_ref()
+            .is_none_or(|patterns| patterns.iter().any(matches))
+    }
+}
+
+/// Runs cases and writes their lines. Threads may share it.
 #[derive(Debug)]
 pub struct Runner<W> {
+    filter: Filter,
+    state: Mutex<State<W>>,
+}
+
+#[derive(Debug)]
+struct State<W> {
     out: W,
-    /// Only cases whose name contains this.
-    filter: Option<String>,
     passed: usize,
     failed: usize,
 }
 
 impl<W: Write> Runner<W> {
-    pub fn new(out: W, filter: Option<String>) -> Self {
-        Self {
+    pub fn new(out: W, filter: Filter) -> Self {
+        let state = Mutex::new(State {
             out,
-            filter,
             passed: 0,
             failed: 0,
-        }
+        });
+        Self { filter, state }
     }
 
     /// A case that others stand on: it runs whatever the filter says.
-    pub fn setup(&mut self, name: &str, body: impl FnOnce() -> Result<String>) {
-        let filter = self.filter.take();
-        self.case(name, body);
-        self.filter = filter;
+    pub fn setup(&self, name: &str, body: impl FnOnce() -> Result<String>) {
+        self.run(name, body);
     }
 
     /// The case's `Ok` text is shown beside its name: put what was measured there.
-    pub fn case(&mut self, name: &str, body: impl FnOnce() -> Result<String>) {
-        if self
-            .filter
-            .as_ref()
-            .is_some_and(|wanted| !name.contains(wanted.as_str()))
-        {
-            return;
+    pub fn case(&self, name: &str, body: impl FnOnce() -> Result<String>) {
+        if self.filter.wants(name) {
+            self.run(name, body);
         }
+    }
+
+    fn run(&self, name: &str, body: impl FnOnce() -> Result<String>) {
         let started = Instant::now();
+        self.line(&Line::Begin {
+            name: name.to_owned(),
+        });
         // A panicking case must not take the ones after it along.
         let outcome = match std::panic::catch_unwind(AssertUnwindSafe(body)) {
             Ok(Ok(note)) => {
@@ -140,11 +194,6 @@ impl<W: Write> Runner<W> {
             },
             Err(_) => Outcome::Failed("panicked; see its output".to_owned()),
         };
-        match &outcome {
-            Outcome::Passed(_) => self.passed += 1,
-            Outcome::Failed(_) => self.failed += 1,
-            Outcome::LeftOut(_) => {}
-        }
         self.line(&Line::Test {
             name: name.to_owned(),
             outcome,
@@ -152,16 +201,27 @@ impl<W: Write> Runner<W> {
     }
 
     /// Writes the verdict; `true` when nothing failed.
-    pub fn finish(mut self) -> bool {
-        let (passed, failed) = (self.passed, self.failed);
+    pub fn finish(self) -> bool {
+        let (passed, failed) = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            (state.passed, state.failed)
+        };
         self.line(&Line::Verdict { passed, failed });
         failed == 0
     }
 
-    fn line(&mut self, line: &Line) {
+    fn line(&self, line: &Line) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Line::Test { outcome, .. } = line {
+            match outcome {
+                Outcome::Passed(_) => state.passed += 1,
+                Outcome::Failed(_) => state.failed += 1,
+                Outcome::LeftOut(_) => {}
+            }
+        }
         // Nothing can be reported when the report itself cannot be written; the missing verdict tells.
-        let _ = writeln!(self.out, "{line}");
-        let _ = self.out.flush();
+        let _ = writeln!(state.out, "{line}");
+        let _ = state.out.flush();
     }
 }
 
@@ -174,7 +234,7 @@ mod tests {
     #[test]
     fn lines_survive_the_wire() {
         let mut wire = Vec::new();
-        let mut runner = Runner::new(&mut wire, None);
+        let runner = Runner::new(&mut wire, Filter::default());
         runner.case("good", || Ok("3 ms".to_owned()));
         runner.case("bad", || bail!("two\nlines"));
         runner.case("absent", || Err(LeaveOut("no daemon".to_owned()).into()));
@@ -182,13 +242,14 @@ mod tests {
         assert!(!runner.finish());
 
         let text = String::from_utf8(wire).unwrap();
-        let lines: Vec<Line> = text
+        let (begins, lines): (Vec<Line>, Vec<Line>) = text
             .lines()
             .map(|line| Line::parse(line).unwrap())
-            .collect();
+            .partition(|line| matches!(line, Line::Begin { .. }));
+        assert_eq!(begins.len(), 4);
         let outcome = |index: usize| match &lines[index] {
             Line::Test { outcome, .. } => outcome.clone(),
-            Line::Verdict { .. } => panic!("a verdict"),
+            other => panic!("{other}"),
         };
         assert!(matches!(outcome(0), Outcome::Passed(note) if note.starts_with("3 ms; ")));
         assert_eq!(outcome(1), Outcome::Failed("two | lines".to_owned()));
@@ -210,6 +271,7 @@ mod tests {
             "TEST",
             "TEST x maybe",
             "VERDICT all fine",
+            "BEGIN to wonder",
             "[    1.0] TESTING",
         ] {
             assert_eq!(Line::parse(line), None, "{line}");
@@ -218,8 +280,20 @@ mod tests {
 
     #[test]
     fn a_filter_leaves_cases_out() {
-        let mut runner = Runner::new(Vec::new(), Some("io".to_owned()));
+        let runner = Runner::new(Vec::new(), Filter::new(Some("io")));
         runner.case("memory", || bail!("must not run"));
         assert!(runner.finish());
+    }
+
+    #[test]
+    fn filters_by_part_and_by_whole_name() {
+        let filter = Filter::new(Some("limits,=memory"));
+        assert!(filter.wants("limits_survive"));
+        assert!(filter.wants("memory"));
+        assert!(!filter.wants("memory_numa"));
+        assert!(Filter::new(None).wants("anything"));
+        let exact = Filter::exactly(&["a::b"]);
+        assert_eq!(exact.text().as_deref(), Some("=a::b"));
+        assert!(exact.wants("a::b") && !exact.wants("a::b::c"));
     }
 }

@@ -18,6 +18,11 @@ const WORKLOADS: &[&str] = &[
     "zone-affinity",
     "preferred-affinity",
     "preemption",
+    "preemption-budgets",
+    "preemption-spread",
+    "first-of-class",
+    "first-of-class-none-fits",
+    "devices",
     "unschedulable-backlog",
     "daemonset",
 ];
@@ -37,6 +42,9 @@ pub struct Options {
     /// How many pods to schedule.
     #[arg(long, default_value_t = 2000)]
     pods: usize,
+    /// How many threads the core may use.
+    #[arg(long, default_value_t = 1)]
+    parallelism: usize,
     /// Pods that are there before, already placed; with --real only.
     #[arg(long, default_value_t = 1000)]
     placed: usize,
@@ -70,9 +78,9 @@ pub fn run(options: &Options) -> Result<()> {
             (None, "daemonset") => 15_000,
             (None, _) => 5_000,
         };
-        let cost = measure(&bench, workload, nodes, options.pods)?;
+        let cost = measure(&bench, workload, nodes, options)?;
         if options.nodes.is_none() && GROWING.contains(workload) {
-            let more = measure(&bench, workload, LARGER, options.pods)?;
+            let more = measure(&bench, workload, LARGER, options)?;
             let growth = json!({
                 "workload": workload,
                 "nodes": [nodes, LARGER],
@@ -86,10 +94,13 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// One workload; its line is told. What a pod costs, in microseconds.
-fn measure(bench: &Path, workload: &str, nodes: usize, pods: usize) -> Result<f64> {
+fn measure(bench: &Path, workload: &str, nodes: usize, options: &Options) -> Result<f64> {
     let output = Command::new(bench)
         .arg(workload)
-        .args([nodes, pods].map(|number| number.to_string()))
+        .args([nodes, options.pods].map(|number| number.to_string()))
+        // As many as the workload has placed before.
+        .arg("-")
+        .arg(options.parallelism.to_string())
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("run {}", bench.display()))?;

@@ -8,9 +8,10 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use plimsoll_test_support::agent::{Agent, free_address};
+use plimsoll_test_support::agent::Agent;
 use plimsoll_test_support::exposition::Exposition;
 use plimsoll_test_support::http::{self, Connection};
+use plimsoll_test_support::ports;
 use plimsoll_test_support::proc::{self, CpuTime};
 use plimsoll_test_support::{janitor, log, poll};
 
@@ -114,7 +115,7 @@ impl Subject {
 
     /// cAdvisor with its defaults, but at a steady pace: while it backs off, a window has hardly a sample.
     pub fn peer(program: &Path, log: &Path) -> Result<Self> {
-        let address = free_address()?;
+        let address = ports::reserve_for_good()?;
         let output = File::create(log)?;
         let started = Instant::now();
         let mut child = janitor::command_in(None, program)

@@ -4,28 +4,31 @@ mod cpio;
 mod modules;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use plimsoll_test_support::report::Line;
+use anyhow::{Context, Result};
+use plimsoll_test_support::report::Filter;
 use plimsoll_test_support::{janitor, log};
 
-use crate::ladder::{LeaveOut, Progress};
 use crate::packages::{self, Need};
+use crate::test::{Built, LeaveOut, Progress, follow};
 use crate::workspace;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Boot takes seconds and the tests two minutes; an emulator on a busy machine gets some more.
-const TIMEOUT: Duration = Duration::from_secs(480);
-const NEEDS: &[Need] = &[
+/// A guest that shows no test for so long hangs.
+const SILENCE: Duration = Duration::from_secs(180);
+pub const NEEDS: &[Need] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("/bin/busybox", "busybox-static"),
     ("mkfs.ext4", "e2fsprogs"),
 ];
+/// What a kernel has to know in an emulator. It must not look whether its timer runs in time, which on a busy machine it
+/// does not, and then there is no boot. And it must take its time from the processor: left to itself it takes it from an
+/// emulated chip, and each look at the clock leaves the guest.
+const EMULATED: &str = "no_timer_check tsc=reliable mitigations=off";
+/// Programs use whatever a processor has, and wide registers are slow where they are emulated.
+const PROCESSOR: &str = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt";
 /// What the cloud kernel has as modules and the tests use: the disk and the network card.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "virtio_net"];
 const DISK_BYTES: u64 = 128 << 20;
@@ -47,7 +50,7 @@ impl Cgroups {
 }
 
 /// Boots one kernel and runs its tests.
-pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> Result<()> {
+pub fn test(cgroups: Cgroups, built: &Built, filter: &Filter, progress: &Progress) -> Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         return Err(LeaveOut(
             "kernel tests boot an amd64 kernel with programs of this machine".into(),
@@ -56,25 +59,27 @@ pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> 
     }
     packages::ensure(NEEDS).map_err(LeaveOut::because)?;
     let kernel = Kernel::get().map_err(LeaveOut::because)?;
-    let programs = build_static()?;
 
     let folder = workspace::target()?
         .join("kernel-tests")
         .join(cgroups.name());
     fs::create_dir_all(&folder)?;
     let initramfs = folder.join("initramfs.cpio");
-    write_initramfs(&initramfs, &kernel, &programs)?;
+    write_initramfs(&initramfs, &kernel, built)?;
     let disk = make_disk(&folder)?;
     let console = folder.join("console.log");
 
+    let filter = filter.text();
     let filter = filter.map_or(String::new(), |name| format!(" plimsoll.filter={name}"));
     let command_line = format!(
-        "console=ttyS0 quiet panic=-1 psi=1 plimsoll.cgroups={}{filter}",
+        "console=ttyS0 quiet panic=-1 psi=1 {EMULATED} plimsoll.cgroups={}{filter}",
         cgroups.name()
     );
-    let guest = janitor::command_in(None, "qemu-system-x86_64")
+    let mut guest = janitor::command_in(None, "qemu-system-x86_64");
+    guest
         // Never KVM: inside a virtual machine it may exist and hang.
-        .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "768"])
+        .args(["-accel", "tcg,thread=multi,tb-size=256"])
+        .args(["-cpu", PROCESSOR, "-smp", "2", "-m", "768"])
         .args(["-nodefaults", "-display", "none", "-no-reboot"])
         .arg("-kernel")
         .arg(&kernel.image)
@@ -90,58 +95,14 @@ pub fn test(cgroups: Cgroups, filter: Option<&str>, progress: &mut Progress) -> 
             "file={},if=virtio,format=raw,cache=unsafe",
             disk.display()
         ))
-        .args(["-nic", "user,restrict=on,model=virtio-net-pci"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("start qemu-system-x86_64")?;
-    watch(guest, progress).with_context(|| {
+        .args(["-nic", "user,restrict=on,model=virtio-net-pci"]);
+    follow::protocol(&mut guest, SILENCE, progress).with_context(|| {
         format!(
             "end of the kernel's console ({}):\n{}",
             console.display(),
             log::tail(&console, 25)
         )
     })
-}
-
-/// Shows the guest's lines as they come, until it powers off.
-fn watch(mut guest: Child, progress: &mut Progress) -> Result<()> {
-    let output = guest.stdout.take().context("no output of the emulator")?;
-    let (sender, lines) = mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    let deadline = Instant::now() + TIMEOUT;
-    let mut timed_out = false;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match lines.recv_timeout(left) {
-            Ok(line) => match Line::parse(&line) {
-                Some(parsed) => progress.line(&parsed),
-                None => println!("    {}", line.trim_end()),
-            },
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {
-                timed_out = true;
-                guest.kill()?;
-                break;
-            }
-        }
-    }
-    let status = guest.wait()?;
-    drop(lines);
-    let _ = reader.join();
-    if timed_out {
-        bail!("the guest was still running after {} s", TIMEOUT.as_secs());
-    }
-    if !progress.has_verdict() {
-        bail!("the guest ended without a verdict; the emulator ended with {status}");
-    }
-    Ok(())
 }
 
 /// A sparse file with an empty file system.
@@ -195,42 +156,7 @@ impl Kernel {
     }
 }
 
-struct Programs {
-    plimsoll: PathBuf,
-    tests: PathBuf,
-}
-
-/// Builds what runs in the guest, without shared libraries.
-fn build_static() -> Result<Programs> {
-    // A folder of its own: other flags in the common one would rebuild everything at each change of mind.
-    let target = workspace::target()?.join("static");
-    let mut cargo = workspace::cargo()?;
-    cargo
-        .args([
-            "build",
-            "--package",
-            "plimsoll",
-            "--package",
-            "plimsoll-kernel-tests",
-        ])
-        // Naming the target keeps the flags from build scripts and procedural macros.
-        .args(["--target", TARGET, "--target-dir"])
-        .arg(&target)
-        // This variable wins over every other source of flags, so a caller's RUSTFLAGS cannot undo it.
-        .env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static")
-        // Emulation is slow and the archive is unpacked into the guest's memory: some optimisation, no debug
-        // information, but overflow checks and debug assertions stay on.
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .env("CARGO_PROFILE_DEV_DEBUG", "0");
-    workspace::run(&mut cargo).context("build the guest's programs")?;
-    let programs = target.join(TARGET).join("debug");
-    Ok(Programs {
-        plimsoll: programs.join("plimsoll"),
-        tests: programs.join("plimsoll-kernel-tests"),
-    })
-}
-
-fn write_initramfs(path: &Path, kernel: &Kernel, programs: &Programs) -> Result<()> {
+fn write_initramfs(path: &Path, kernel: &Kernel, built: &Built) -> Result<()> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("read {}", path.display()));
     let mut archive = cpio::Archive::new(std::io::BufWriter::new(File::create(path)?));
     for directory in [
@@ -239,8 +165,8 @@ fn write_initramfs(path: &Path, kernel: &Kernel, programs: &Programs) -> Result<
         archive.directory(directory)?;
     }
     archive.character_device("dev/console", 5, 1)?;
-    archive.file("init", &read(&programs.tests)?)?;
-    archive.file("bin/plimsoll", &read(&programs.plimsoll)?)?;
+    archive.file("init", &read(&built.program("plimsoll-kernel-tests"))?)?;
+    archive.file("bin/plimsoll", &read(&built.program("plimsoll"))?)?;
     archive.file("bin/busybox", &read(Path::new("/bin/busybox"))?)?;
     for (index, module) in modules::load_order(&kernel.modules, MODULES)?
         .iter()

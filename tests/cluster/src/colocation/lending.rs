@@ -1,15 +1,16 @@
 //! A node reports and lends: what the original's users find in the objects.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use plimsoll_test_support::poll;
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Stage, object};
+use super::{PATIENCE, Stage, node_path, object, slo_path};
 use crate::client::Server;
 use crate::kubectl::Kubectl;
 use crate::process::Scratch;
 
 const NODE: &str = "colocation-node";
+const TOPOLOGIES: &str = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies";
 
 pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
     let program = stage.kubectl()?;
@@ -21,12 +22,12 @@ pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
     let from = ["--pods-from", "apiserver"];
     let mut agent = stage.agent(&kubectl, api, NODE, &from, &mut scratch)?;
     let metric = agent.wait("the node reports", || {
-        let metric = object(&kubectl, &format!("get nodemetric {NODE}"))?;
+        let metric = object(api, &slo_path("nodemetrics", NODE))?;
         Ok(metric.filter(|metric| metric["status"]["updateTime"].is_string()))
     })?;
     as_the_original(&metric)?;
     let node = agent.wait("the node lends", || {
-        let node = object(&kubectl, &format!("get node {NODE}"))?;
+        let node = object(api, &node_path(NODE))?;
         let lends = |node: &Value| {
             let allocatable = &node["status"]["allocatable"];
             allocatable["kubernetes.io/batch-cpu"].is_string()
@@ -35,7 +36,7 @@ pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
     })?;
     let batch = &node["status"]["allocatable"]["kubernetes.io/batch-memory"];
     let zones = agent.wait("its NUMA node lends", || {
-        let topology = object(&kubectl, &format!("get noderesourcetopology {NODE}"))?;
+        let topology = object(api, &format!("{TOPOLOGIES}/{NODE}"))?;
         let zones = topology.map(|topology| topology["zones"].clone());
         Ok(zones.filter(|zones| zones.to_string().contains("kubernetes.io/batch-cpu")))
     })?;
@@ -43,15 +44,21 @@ pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
         zones[0]["name"] == "node-0" && zones[0]["type"] == "Node",
         "{zones}"
     );
-    let slo = object(&kubectl, &format!("get nodeslo {NODE}"))?.context("there is no NodeSLO")?;
-    ensure!(
-        slo["spec"]["cpuBurstStrategy"]["cfsQuotaBurstPercent"] == 300,
-        "{slo}"
-    );
+    agent.wait("its policy is there", || {
+        let slo = object(api, &slo_path("nodeslos", NODE))?;
+        let burst = slo.map(|slo| slo["spec"]["cpuBurstStrategy"]["cfsQuotaBurstPercent"].clone());
+        Ok((burst == Some(json!(300))).then_some(()))
+    })?;
+    // As people look at them.
+    let shown = kubectl.text(&format!("get nodemetric,nodeslo {NODE} -o name"))?;
+    ensure!(shown.lines().count() == 2, "{shown}");
     kubectl.text(&format!("delete node {NODE}"))?;
     poll::until("its objects go with it", PATIENCE, || {
-        let left = kubectl.text("get nodemetrics,nodeslos -o name")?;
-        Ok((!left.contains(NODE)).then_some(()))
+        let mut left = Vec::new();
+        for kind in ["nodemetrics", "nodeslos"] {
+            left.extend(object(api, &slo_path(kind, NODE))?);
+        }
+        Ok(left.is_empty().then_some(()))
     })?;
     Ok(format!("lends {batch} bytes"))
 }

@@ -8,20 +8,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
 use plimsoll_test_support::janitor;
 use plimsoll_test_support::report::LeaveOut;
 use serde_json::{Value, json};
 
+use crate::admin;
 use crate::client::Server;
 use crate::kubectl::Kubectl;
+use crate::plan::Tests;
 use crate::process::{Process, Scratch};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const SPACE: &str = "koordinator-system";
-
-/// Tests begin with this.
-pub const NAME: &str = "colocation";
 
 /// What a test has to work with.
 #[derive(Debug, Clone, Copy)]
@@ -31,26 +30,19 @@ pub struct Stage<'a> {
     /// The plimsoll binary.
     pub program: &'a Path,
     pub kube_bin: Option<&'a Path>,
-    /// The API server is the real one.
-    pub real: bool,
 }
 
-pub type Outcomes = Vec<(String, Result<String>)>;
+/// Shows that reports become capacity. Runs on every server.
+pub const REPORT_AND_LEND: &str = "colocation/report-and-lend";
+/// Compares figures of real pods. Wants a real server and a quiet machine.
+pub const REAL_PODS: &str = "colocation/real-pods";
 
-pub fn run(stage: &Stage<'_>, api: &Server, filter: Option<&str>) -> Outcomes {
-    type Test = fn(&Stage<'_>, &Server) -> Result<String>;
-    let tests: [(&str, bool, Test); 2] = [
-        ("report-and-lend", true, lending::report_and_lend),
-        ("real-pods", stage.real, real_pods::figures_are_true),
-    ];
-    let mut outcomes = Outcomes::new();
-    for (name, has_server, test) in tests {
-        let name = format!("{NAME}/{name}");
-        if has_server && filter.is_none_or(|filter| name.contains(filter)) {
-            outcomes.push((name, test(stage, api)));
-        }
-    }
-    outcomes
+pub fn report_and_lend(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    tests.case(REPORT_AND_LEND, || lending::report_and_lend(stage, api));
+}
+
+pub fn real_pods(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    tests.case(REAL_PODS, || real_pods::figures_are_true(stage, api));
 }
 
 impl Stage<'_> {
@@ -134,12 +126,20 @@ fn kubeconfig(
 }
 
 /// `None`: it is not there (yet).
-fn object(kubectl: &Kubectl<'_>, line: &str) -> Result<Option<Value>> {
-    let text = kubectl.text(&format!("{line} -o json --ignore-not-found"))?;
-    match text.trim() {
-        "" => Ok(None),
-        text => Ok(Some(
-            serde_json::from_str(text).with_context(|| line.to_owned())?,
-        )),
+fn object(api: &Server, path: &str) -> Result<Option<Value>> {
+    let (status, answer) = admin::send(api, "GET", path, "application/json", &Value::Null)?;
+    match status {
+        200 => Ok(Some(answer)),
+        404 => Ok(None),
+        _ => bail!("GET {path}: {status} {answer}"),
     }
+}
+
+fn node_path(name: &str) -> String {
+    format!("/api/v1/nodes/{name}")
+}
+
+/// Of what the manager and the agent write about a node.
+fn slo_path(kind: &str, name: &str) -> String {
+    format!("/apis/slo.koordinator.sh/v1alpha1/{kind}/{name}")
 }

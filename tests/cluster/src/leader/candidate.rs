@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use plimsoll_test_support::{janitor, log};
 use rustix::process::Signal;
 
-use super::proxy::Proxy;
+use super::proxy::{Cut, Proxy};
 use super::{LEASE, PATIENCE, RENEW, RETRY};
 use crate::client::Server;
 use crate::process::{Process, Scratch};
@@ -65,10 +65,11 @@ pub struct Candidate {
     pub name: &'static str,
     process: Process,
     /// Between it and the server.
-    pub network: Proxy,
+    network: Proxy,
     diary: PathBuf,
     log: PathBuf,
-    was_paused: bool,
+    /// It could not notice in time that it had lost.
+    was_disturbed: bool,
 }
 
 impl Candidate {
@@ -110,7 +111,7 @@ impl Candidate {
             network,
             diary,
             log,
-            was_paused: false,
+            was_disturbed: false,
         })
     }
 
@@ -119,12 +120,12 @@ impl Candidate {
         Term::read(&diary).with_context(|| format!("diary of {}", self.name))
     }
 
-    /// Its term, with the time from which on somebody else may lead: for a process that was killed or paused the last
-    /// time it acted, since it could not notice anything.
+    /// Its term, with the time from which on somebody else may lead: when it had noticed its loss, or, where something
+    /// kept it from noticing or a busy machine may have, the last time it acted.
     pub fn reign(&self) -> Result<Option<(&'static str, Term, Duration)>> {
         Ok(self.term()?.map(|term| {
             let end = match term.lost {
-                Some(lost) if !self.was_paused => lost,
+                Some(lost) if !self.was_disturbed => lost,
                 _ => term.active,
             };
             (self.name, term, end)
@@ -132,8 +133,23 @@ impl Candidate {
     }
 
     pub fn pause(&mut self) {
-        self.was_paused = true;
+        self.was_disturbed = true;
         self.process.signal(Signal::STOP);
+    }
+
+    /// Takes the network from it.
+    pub fn cut_off(&mut self, cut: Cut) {
+        self.was_disturbed = true;
+        self.network.cut(cut);
+    }
+
+    pub fn reconnect(&self) {
+        self.network.cut(Cut::Nothing);
+    }
+
+    /// Whether everything that it and the server sent each other has arrived.
+    pub fn is_idle(&self) -> bool {
+        self.network.is_idle()
     }
 
     pub fn resume(&mut self) {

@@ -9,9 +9,6 @@ use serde_json::Value;
 use super::{LEASE, LONGEST_WAIT, SLACK};
 use crate::watch::Watch;
 
-/// Wall clocks are corrected while they run, and the Lease has only microseconds.
-const CLOCK_ERROR: Duration = Duration::from_millis(20);
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub holder: String,
@@ -99,14 +96,17 @@ impl History {
 }
 
 /// Checks each record against the one before it, and gives how long those took who had to wait for a lease to expire.
-pub fn check(records: &[Record]) -> Result<Vec<Duration>> {
+/// `error` is how far the wall clock, which the times are of, may have been off.
+pub fn check(records: &[Record], error: Duration) -> Result<Vec<Duration>> {
     let mut waits = Vec::new();
     for pair in records.windows(2) {
         let [old, new] = pair else { continue };
-        let wait = Duration::try_from(new.renewed.duration_since(old.renewed));
-        let Ok(wait) = wait else {
-            bail!("renewTime went back: {old:?}, then {new:?}");
-        };
+        let wait = new.renewed.duration_since(old.renewed).as_secs_f64();
+        ensure!(
+            wait + error.as_secs_f64() >= 0.0,
+            "renewTime went back: {old:?}, then {new:?}"
+        );
+        let wait = Duration::from_secs_f64(wait.max(0.0));
         let is_released = new.holder.is_empty();
         if new.holder == old.holder {
             ensure!(
@@ -126,10 +126,10 @@ pub fn check(records: &[Record]) -> Result<Vec<Duration>> {
         );
         if is_taken && !old.holder.is_empty() {
             ensure!(
-                wait + CLOCK_ERROR >= LEASE,
+                wait + error >= LEASE,
                 "taken {wait:?} after its last renewal, before it had expired: {old:?}, then {new:?}"
             );
-            let latest = LEASE + 2 * LONGEST_WAIT + SLACK;
+            let latest = LEASE + 2 * LONGEST_WAIT + SLACK + error;
             ensure!(
                 wait <= latest,
                 "taken only {wait:?} after its last renewal, later than {latest:?}"
@@ -166,7 +166,7 @@ mod tests {
         let at = |millis| Timestamp::UNIX_EPOCH + SignedDuration::from_millis(millis);
         Record {
             holder: holder.to_owned(),
-            seconds: 4,
+            seconds: 6,
             transitions,
             acquired: at(acquired),
             renewed: at(renewed),
@@ -179,30 +179,41 @@ mod tests {
         let records = [
             record("a", 0, 0, 0),
             record("a", 0, 0, 500),
-            record("b", 1, 5000, 5000),
-            record("", 1, 5100, 5100),
-            record("c", 2, 5200, 5200),
+            record("b", 1, 7000, 7000),
+            record("", 1, 7100, 7100),
+            record("c", 2, 7200, 7200),
         ];
-        assert_eq!(check(&records).unwrap(), [Duration::from_millis(4500)]);
+        let waits = check(&records, Duration::ZERO).unwrap();
+        assert_eq!(waits, [Duration::from_millis(6500)]);
         let changes = changes(&records);
-        let expected = ["a 4 s 0", "b 4 s 1", "nobody 4 s 1", "c 4 s 2"];
+        let expected = ["a 6 s 0", "b 6 s 1", "nobody 6 s 1", "c 6 s 2"];
         assert_eq!(changes, expected);
     }
 
     #[test]
     fn what_must_not_happen() {
         let refused = |old: Record, new: Record, expected: &str| {
-            let error = check(&[old, new]).unwrap_err().to_string();
+            let error = check(&[old, new], Duration::ZERO).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
         let held = || record("a", 0, 0, 1000);
         refused(held(), record("b", 1, 4000, 4000), "before it had expired");
         refused(held(), record("b", 1, 60_000, 60_000), "later than");
-        refused(held(), record("b", 0, 6000, 6000), "leaseTransitions");
-        refused(held(), record("b", 1, 0, 6000), "of a new holder");
+        refused(held(), record("b", 0, 8000, 8000), "leaseTransitions");
+        refused(held(), record("b", 1, 0, 8000), "of a new holder");
         refused(held(), record("a", 1, 0, 1500), "leaseTransitions");
         refused(held(), record("a", 0, 1500, 1500), "with a renewal");
         refused(held(), record("a", 0, 0, 500), "went back");
         refused(held(), record("", 1, 1500, 1500), "leaseTransitions");
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_no_fault_of_theirs() {
+        let error = Duration::from_secs(2);
+        let back = [record("a", 0, 0, 1000), record("a", 0, 0, 500)];
+        check(&back, error).unwrap();
+        let early = [record("a", 0, 0, 1000), record("b", 1, 5500, 5500)];
+        check(&early, error).unwrap();
+        check(&early, Duration::from_secs(1)).unwrap_err();
     }
 }

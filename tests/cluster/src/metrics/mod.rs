@@ -7,6 +7,7 @@ mod fixture;
 mod kubelet;
 mod node;
 mod openapi;
+mod paths;
 mod program;
 mod recording;
 mod shown;
@@ -18,16 +19,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_test_support::report::LeaveOut;
 use plimsoll_test_support::{janitor, poll};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::client::Server;
+use crate::client::{Request, Server};
 use crate::embedded::server_of;
 use crate::kubectl::Kubectl;
+use crate::plan::Tests;
 use crate::process::{Process, Scratch, free_address};
 use kubelet::Kubelet;
 use program::{MetricsServer, Program};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
+const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 
 /// What a test has to work with.
 #[derive(Debug, Clone, Copy)]
@@ -39,12 +42,18 @@ pub struct Stage<'a> {
     pub kube_bin: Option<&'a Path>,
 }
 
-/// Names of tests and what came of them.
-pub type Outcomes = Vec<(String, Result<String>)>;
+const REPLAY: &str = "metrics-server/replay";
+const KUBECTL_TOP: &str = "metrics-server/kubectl-top";
+const AUTOSCALER: &str = "metrics-server/autoscaler";
+const MANIFESTS: &str = "metrics-server/manifests";
+const UP: &str = "metrics-server/up";
+/// Wants a real server and a quiet machine.
+pub const KUBELET: &str = "metrics-server/kubelet";
 
-fn wanted(name: &str, filter: Option<&str>) -> bool {
-    filter.is_none_or(|filter| name.contains(filter))
-}
+/// Of the tests that want a real API server.
+pub const ON_REAL: [&str; 4] = [REPLAY, KUBECTL_TOP, AUTOSCALER, MANIFESTS];
+/// Of the tests that the embedded one serves as well.
+pub const ON_EMBEDDED: [&str; 2] = [MANIFESTS, UP];
 
 impl Stage<'_> {
     fn kubectl(&self) -> Result<PathBuf> {
@@ -68,50 +77,37 @@ pub fn record(stage: &Stage<'_>, api: &Server) -> Result<String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let running = MetricsServer::start(&original, api, loopback, &mut scratch)?;
     let count = recording::record(&running.server, stage.folder)?;
+    paths::record(&running, stage.folder)?;
     Ok(format!("{count} requests"))
 }
 
-/// Everything that wants a real API server.
-pub fn on_real(stage: &Stage<'_>, api: &Server, filter: Option<&str>) -> Outcomes {
-    let names =
-        ["replay", "kubectl-top", "autoscaler"].map(|name| format!("metrics-server/{name}"));
-    let mut outcomes = Outcomes::new();
-    if names.iter().any(|name| wanted(name, filter)) {
+/// Everything that wants a real API server, but for [`real_kubelet`].
+pub fn on_real(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    let with_figures: Vec<&str> = [REPLAY, KUBECTL_TOP, AUTOSCALER]
+        .into_iter()
+        .filter(|name| tests.wants(name))
+        .collect();
+    if !with_figures.is_empty() {
         match Rig::start(stage, api) {
-            Err(error) => outcomes.push(("metrics-server/start".to_owned(), Err(error))),
+            Err(error) => tests.none_of(&with_figures, &error),
             Ok(rig) => {
-                for name in &names {
-                    if wanted(name, filter) {
-                        outcomes.push((name.clone(), rig.play(name)));
-                    }
+                for name in with_figures {
+                    tests.case(name, || rig.play(name));
                 }
             }
         }
     }
-    let name = "metrics-server/manifests".to_owned();
-    if wanted(&name, filter) {
-        let checked = manifests(stage, api, "--dry-run=server");
-        outcomes.push((name, checked));
-    }
-    let name = "metrics-server/kubelet".to_owned();
-    if wanted(&name, filter) {
-        outcomes.push((name, node::real_pods(stage, api)));
-    }
-    outcomes
+    tests.case(MANIFESTS, || manifests(stage, api, "--dry-run=server"));
+}
+
+pub fn real_kubelet(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    tests.case(KUBELET, || node::real_pods(stage, api));
 }
 
 /// Everything that the embedded one serves as well.
-pub fn on_embedded(stage: &Stage<'_>, api: &Server, filter: Option<&str>) -> Outcomes {
-    let mut outcomes = Outcomes::new();
-    let name = "metrics-server/manifests".to_owned();
-    if wanted(&name, filter) {
-        outcomes.push((name, manifests(stage, api, "")));
-    }
-    let name = "metrics-server/up".to_owned();
-    if wanted(&name, filter) {
-        outcomes.push((name, up(stage)));
-    }
-    outcomes
+pub fn on_embedded(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    tests.case(MANIFESTS, || manifests(stage, api, ""));
+    tests.case(UP, || up(stage));
 }
 
 /// Ours, with figures, in a real cluster.
@@ -146,8 +142,8 @@ impl<'a> Rig<'a> {
 
     fn play(&self, name: &str) -> Result<String> {
         match name {
-            "metrics-server/replay" => self.replay(),
-            "metrics-server/kubectl-top" => self.kubectl_top(),
+            REPLAY => self.replay(),
+            KUBECTL_TOP => self.kubectl_top(),
             _ => {
                 self.register()?;
                 autoscaler::scales(self.api, self.stage.kube_bin)
@@ -156,12 +152,16 @@ impl<'a> Rig<'a> {
     }
 
     fn replay(&self) -> Result<String> {
+        // First, because it names the places.
+        let paths = paths::compare(&self.running, self.stage.folder)?;
         let (count, differences) = recording::compare(&self.running.server, self.stage.folder)?;
         if differences.is_empty() {
             // After those requests there is something to say of everything.
             let page = self.running.page("/metrics")?;
             let families = families::compare(&page, self.stage.folder)?;
-            return Ok(format!("{count} requests, {families} families"));
+            return Ok(format!(
+                "{count} requests, {families} families, {paths} paths of OpenAPI"
+            ));
         }
         let shown: Vec<&str> = differences.iter().take(10).map(String::as_str).collect();
         bail!(
@@ -196,9 +196,10 @@ impl<'a> Rig<'a> {
         let registrations = "/apis/apiregistration.k8s.io/v1/apiservices";
         fixture::create(api, registrations, &registration)?;
         poll::until("the API server hands on", PATIENCE, || {
-            let nodes = fixture::get(api, "/apis/metrics.k8s.io/v1beta1/nodes")?;
+            let nodes = fixture::get(api, &format!("{GROUP}/nodes?labelSelector=zone"))?;
             Ok((nodes["items"].as_array().map(Vec::len) == Some(2)).then_some(()))
-        })
+        })?;
+        wait_discovered(api)
     }
 
     fn kubectl_top(&self) -> Result<String> {
@@ -208,7 +209,7 @@ impl<'a> Rig<'a> {
         let mut asked = 0;
         for (line, expected) in [
             (
-                "top nodes --no-headers --show-capacity=false --use-protocol-buffers=true --sort-by=cpu",
+                "top nodes -l zone --no-headers --show-capacity=false --use-protocol-buffers=true --sort-by=cpu",
                 "node-c 2000m 1Mi|node-a 821m 3281Mi|node-b <unknown> <unknown> <unknown> <unknown>",
             ),
             (
@@ -235,6 +236,39 @@ impl<'a> Rig<'a> {
         }
         Ok(format!("{asked} commands"))
     }
+}
+
+/// Waits until discovery has the group, too: kubectl looks there, and another part of a real API server fills it.
+fn wait_discovered(api: &Server) -> Result<()> {
+    let request = Request {
+        method: "GET".to_owned(),
+        path: "/apis".to_owned(),
+        headers: vec![
+            (
+                "Authorization".to_owned(),
+                format!("Bearer {}", api.admin_token),
+            ),
+            (
+                "Accept".to_owned(),
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList".to_owned(),
+            ),
+        ],
+        body: None,
+    };
+    poll::until("discovery has the metrics", PATIENCE, || {
+        let answer = api.send(&request)?.body()?;
+        let groups: Value = serde_json::from_slice(&answer)?;
+        let groups = groups["items"].as_array().context("no list of groups")?;
+        let group = groups
+            .iter()
+            .find(|group| group["metadata"]["name"] == "metrics.k8s.io");
+        let version = group.map_or(&Value::Null, |group| &group["versions"][0]);
+        let is_there = version["freshness"] == "Current"
+            && version["resources"]
+                .as_array()
+                .is_some_and(|resources| !resources.is_empty());
+        Ok(is_there.then_some(()))
+    })
 }
 
 /// Has the service lead to this address, and to no other.
@@ -290,7 +324,7 @@ fn up(stage: &Stage<'_>) -> Result<String> {
         .arg("up")
         .arg("--data-dir")
         .arg(&data)
-        .args(["--api-listen", &free_address()?.to_string()])
+        .args(["--api-listen", "127.0.0.1:0"])
         .args(["--no-agent", "--simulate-nodes", "2"]);
     let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
     scratch.process(&process)?;
@@ -311,16 +345,22 @@ fn up(stage: &Stage<'_>) -> Result<String> {
     poll::until("a pod is taken", PATIENCE, || {
         fixture::create(&api, pods, &pod).map(Some)
     })?;
+    process.wait("there are figures of the nodes and the pod", || {
+        let nodes = fixture::get(&api, &format!("{GROUP}/nodes"))?;
+        let pod = fixture::get(&api, &format!("{GROUP}/namespaces/default/pods/web"))?;
+        let counts =
+            [&nodes["items"], &pod["containers"]].map(|list| list.as_array().map(Vec::len));
+        Ok((counts == [Some(2), Some(2)]).then_some(()))
+    })?;
+    wait_discovered(&api)?;
     let kubectl = Kubectl::new(&program, &api, "default")?;
-    let nodes = process.wait("kubectl top nodes", || {
-        let text = kubectl.text("top nodes --no-headers")?;
-        Ok((text.lines().count() == 2 && !text.contains("unknown")).then_some(text))
-    })?;
-    ensure!(nodes.contains("sim-0001"), "{nodes}");
-    let containers = process.wait("kubectl top pods", || {
-        let text = kubectl.text("top pods --no-headers --containers")?;
-        Ok((text.lines().count() == 2).then_some(text))
-    })?;
+    let nodes = kubectl.text("top nodes --no-headers")?;
+    ensure!(
+        nodes.lines().count() == 2 && nodes.contains("sim-0001") && !nodes.contains("unknown"),
+        "{nodes}"
+    );
+    let containers = kubectl.text("top pods --no-headers --containers")?;
+    ensure!(containers.lines().count() == 2, "{containers}");
     let rows: Vec<Vec<&str>> = containers
         .lines()
         .map(|line| line.split_whitespace().collect())

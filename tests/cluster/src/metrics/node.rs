@@ -8,7 +8,8 @@ use plimsoll_test_support::report::LeaveOut;
 use serde_json::{Value, json};
 
 use super::program::{MetricsServer, Program, own_address};
-use super::{PATIENCE, Stage, fixture, stand_behind_service};
+use super::{GROUP, PATIENCE, Stage, fixture, stand_behind_service, wait_discovered};
+use crate::admin::{Access, wait_allowed};
 use crate::client::Server;
 use crate::kubectl::Kubectl;
 use crate::kubelet::{RealNode, container};
@@ -31,6 +32,7 @@ pub fn real_pods(stage: &Stage<'_>, api: &Server) -> Result<String> {
     let manifests = stage.manifests().join("components.yaml");
     kubectl.text(&format!("apply -f {}", manifests.display()))?;
     let token = token(api)?;
+    wait_until_allowed(api, &token)?;
     let trust = format!(
         "--kubelet-certificate-authority={}",
         node.authority.display()
@@ -39,26 +41,23 @@ pub fn real_pods(stage: &Stage<'_>, api: &Server) -> Result<String> {
     let running = MetricsServer::start_as(&ours, api, &token, ip, &[trust], &mut scratch)?;
     stand_behind_service(api, running.server.address)?;
 
-    let nodes = poll::until("kubectl top node", PATIENCE, || {
-        let text = kubectl.text(&format!("top node {NAME} --no-headers"))?;
-        Ok((!text.contains("unknown")).then_some(text))
+    let of_node = format!("{GROUP}/nodes/{NAME}");
+    let of_pods = format!("{GROUP}/namespaces/{NAMESPACE}/pods");
+    node.kubelet.wait("there are figures of all", || {
+        fixture::get(api, &of_node)?;
+        let pods = fixture::get(api, &of_pods)?;
+        Ok((pods["items"].as_array().map(Vec::len) == Some(2)).then_some(()))
     })?;
+    wait_discovered(api)?;
+    let nodes = kubectl.text(&format!("top node {NAME} --no-headers"))?;
     let [cpu, memory] = figures(&nodes, &[NAME])?;
     ensure!(cpu > 0 && memory > 0, "{nodes}");
-    let rows = node.kubelet.wait("kubectl top pod", || {
-        let text = kubectl.text("top pod --containers --no-headers")?;
-        Ok((text.lines().count() == 3).then_some(text))
+    // The first figures may be of a time when they had not begun, or had not written everything yet.
+    let rows = poll::until("kubectl top pod shows what they use", SLOW, || {
+        let rows = kubectl.text("top pod --containers --no-headers")?;
+        check(&rows)?;
+        Ok(Some(rows))
     })?;
-    // It would take a whole core, and may have a fifth of one.
-    let [cpu, _] = figures(&rows, &["busy", "spin"])?;
-    ensure!((100..=300).contains(&cpu), "{rows}");
-    for container in ["holds", "sleeps"] {
-        let [cpu, _] = figures(&rows, &["calm", container])?;
-        ensure!(cpu < 50, "{rows}");
-    }
-    // It wrote 16 MiB into memory.
-    let [_, memory] = figures(&rows, &["calm", "holds"])?;
-    ensure!((16..=40).contains(&memory), "{rows}");
 
     // Its token is good for what the manifests' roles allow, and the kubelet asks about that.
     let gone = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:metrics-server";
@@ -81,6 +80,48 @@ pub fn real_pods(stage: &Stage<'_>, api: &Server) -> Result<String> {
         Ok(count.filter(|count| *count != "0").map(drop))
     })?;
     Ok(format!("{} rows of kubectl top", rows.lines().count() + 1))
+}
+
+/// Whether these are figures of the pods as they are when they have settled down.
+fn check(rows: &str) -> Result<()> {
+    ensure!(rows.lines().count() == 3, "{rows}");
+    // It would take a whole core, and may have a fifth of one.
+    let [cpu, _] = figures(rows, &["busy", "spin"])?;
+    ensure!((100..=300).contains(&cpu), "{rows}");
+    for container in ["holds", "sleeps"] {
+        let [cpu, _] = figures(rows, &["calm", container])?;
+        ensure!(cpu < 50, "{rows}");
+    }
+    // It wrote 16 MiB into memory.
+    let [_, memory] = figures(rows, &["calm", "holds"])?;
+    ensure!((16..=40).contains(&memory), "{rows}");
+    Ok(())
+}
+
+/// Waits until the API server knows of the roles: it learns of them some time after it has stored them, and whoever is
+/// refused what it looks up at its start ends.
+fn wait_until_allowed(api: &Server, token: &str) -> Result<()> {
+    let access = |verb, group, resource| Access {
+        verb,
+        group,
+        resource,
+        namespace: "",
+    };
+    let wanted = [
+        access("create", "authentication.k8s.io", "tokenreviews"),
+        access("create", "authorization.k8s.io", "subjectaccessreviews"),
+        access("list", "", "nodes"),
+        access("list", "", "pods"),
+    ];
+    wait_allowed(api, token, &wanted)?;
+    let mut itself = api.clone();
+    itself.admin_token = token.to_owned();
+    // This role names the one object that it is about.
+    let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    poll::until("it may see how others are authenticated", PATIENCE, || {
+        fixture::get(&itself, map).map(Some)
+    })?;
+    Ok(())
 }
 
 /// Millicores and MiB of the row that begins with these words.

@@ -203,27 +203,28 @@ fn version(text: &str) -> String {
     value.to_string()
 }
 
-/// Without prose, and without the fingerprints that depend on it.
-fn openapi(text: &str) -> String {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.retain(|key, inner| !(key == "description" && inner.is_string()));
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(list) => list.iter_mut().for_each(strip),
-            Value::String(text) => {
-                if let Some((path, _)) = text.split_once("?hash=") {
-                    *text = path.to_owned();
-                }
-            }
-            _ => {}
+/// Takes the prose out, and the fingerprints that depend on it.
+pub fn without_descriptions(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, inner| !(key == "description" && inner.is_string()));
+            map.values_mut().for_each(without_descriptions);
         }
+        Value::Array(list) => list.iter_mut().for_each(without_descriptions),
+        Value::String(text) => {
+            if let Some((path, _)) = text.split_once("?hash=") {
+                *text = path.to_owned();
+            }
+        }
+        _ => {}
     }
+}
+
+fn openapi(text: &str) -> String {
     let Ok(mut value) = serde_json::from_str::<Value>(text) else {
         return text.to_owned();
     };
-    strip(&mut value);
+    without_descriptions(&mut value);
     if value.pointer("/info/version").is_some() {
         value["info"]["version"] = "(own)".into();
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use plimsoll_sched::action::EventType;
 use plimsoll_sched::model::Names;
 use plimsoll_sched::sandbox::{ObjectKey, Sandbox};
-use plimsoll_sched::{Outcome, Time};
+use plimsoll_sched::{Outcome, Parallelism, Time};
 use serde_json::Value;
 
 use super::kinds::short_key;
@@ -20,13 +20,22 @@ use super::stored::{has_status_of_its_own, merge};
 const BETWEEN_STEPS: Duration = Duration::from_secs(20);
 
 /// What the core makes of it, step by step. The recording says what the server adds to objects, the seed decides between
-/// nodes that are equally good.
-pub fn replay(scenario: &Scenario, recorded: &[Seen], seed: u64) -> Result<Vec<Seen>> {
+/// nodes that are equally good. Several threads are used for everything that they can be used for.
+pub fn replay(
+    scenario: &Scenario,
+    recorded: &[Seen],
+    seed: u64,
+    parallelism: usize,
+) -> Result<Vec<Seen>> {
     let mut names = Names::default();
     let config = profiles::config(&scenario.setup, &mut names, seed)?;
     let features = profiles::features(&scenario.setup)?;
-    let mut sandbox =
-        Sandbox::new(config, names, Time::from_secs(1_800_000_000)).with_features(features);
+    let mut sandbox = Sandbox::new(config, names, Time::from_secs(1_800_000_000))
+        .with_features(features)
+        .with_parallelism(Parallelism {
+            threads: parallelism,
+            everywhere: true,
+        });
     sandbox.scheduler_mut().record_scores(true);
     let mut play = Play {
         sandbox,

@@ -142,6 +142,11 @@ pub fn load(folder: &Path, filter: Option<&str>) -> Result<Vec<Scenario>> {
     for path in files {
         let family = path.file_stem().and_then(|name| name.to_str());
         let family = family.context("a family's name is not UTF-8")?;
+        // What stands before the slash must end a family's name: files of others need not be read.
+        let wanted = filter.and_then(|filter| filter.split_once('/'));
+        if wanted.is_some_and(|(wanted, _)| !family.ends_with(wanted)) {
+            continue;
+        }
         let text = fs::read_to_string(&path)?;
         scenarios.extend(parse(family, &text).with_context(|| format!("family {family}"))?);
     }

@@ -136,7 +136,8 @@ fn pod(object: &Value, uids: &Uids) -> Value {
     digest
 }
 
-/// `[status, reason, message]`, with the type in front if all are wanted.
+/// `[status, reason, message]`, with the type in front if all are wanted. `DisruptionTarget` has its `observedGeneration`
+/// at the end: nothing but the generation tells a controller which spec of the pod the condition is about.
 fn conditions(object: &Value, kind: Option<&str>, uids: &Uids) -> Vec<Value> {
     let list = object
         .pointer("/status/conditions")
@@ -146,14 +147,17 @@ fn conditions(object: &Value, kind: Option<&str>, uids: &Uids) -> Vec<Value> {
         .filter(|condition| kind.is_none_or(|kind| text(condition, "/type") == kind))
         .map(|condition| {
             let mut parts = vec![
-                text(condition, "/status").to_owned(),
-                text(condition, "/reason").to_owned(),
-                uids.mask(text(condition, "/message")),
+                json!(text(condition, "/status")),
+                json!(text(condition, "/reason")),
+                json!(uids.mask(text(condition, "/message"))),
             ];
             if kind.is_none() {
-                parts.insert(0, text(condition, "/type").to_owned());
+                parts.insert(0, json!(text(condition, "/type")));
             }
-            json!(parts)
+            if kind == Some("DisruptionTarget") {
+                parts.push(condition["observedGeneration"].clone());
+            }
+            Value::Array(parts)
         })
         .collect()
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Api, PATIENCE, Scenario, Stage, objects};
+use crate::admin::{self, Access};
 use crate::process::{Process, Scratch, free_address};
 
 pub const ALL: &[Scenario] = &[
@@ -68,6 +69,20 @@ impl Applied<'_> {
     }
 }
 
+impl Applied<'_> {
+    /// An object that stays would be in the way of whoever comes next.
+    fn remove(mut self) -> Result<()> {
+        while let Some(path) = self.paths.pop() {
+            let (status, answer) = self.api.send("DELETE", &path, None)?;
+            ensure!(
+                (200..300).contains(&status) || status == 404,
+                "DELETE {path}: {status} {answer}"
+            );
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Applied<'_> {
     fn drop(&mut self) {
         for path in self.paths.iter().rev() {
@@ -117,7 +132,7 @@ fn deployed(stage: &Stage<'_>, manifest: &str, scheduler_name: &str) -> Result<S
             spec.extend(more);
         }
         let pods = format!("/api/v1/namespaces/{}/pods", stage.namespace);
-        stage.api.post(&pods, &pod)
+        admin::create_retrying(stage.api.server, &pods, &pod)
     };
     pod("low", json!({}))?;
     ensure!(stage.node_of("low")? == "a", "on another node");
@@ -153,7 +168,32 @@ fn deployed(stage: &Stage<'_>, manifest: &str, scheduler_name: &str) -> Result<S
     // Nothing can be bound in a namespace that is on its way out, either; that is no matter of rights.
     let refused = lines.find(|line| line.contains("is forbidden: User"));
     ensure!(refused.is_none(), "not allowed: {refused:?}");
+    applied.remove()?;
     Ok(format!("{manifest}: as {account}, with {lease}"))
+}
+
+/// Waits until the server knows of every binding of `rbac.yaml`: something of each that no other gives.
+fn wait_allowed(stage: &Stage<'_>, token: &str) -> Result<()> {
+    let access = |verb, group, resource| Access {
+        verb,
+        group,
+        resource,
+        namespace: "",
+    };
+    let wanted = [
+        access("list", "", "nodes"),
+        access("update", "", "persistentvolumes"),
+        access("list", "slo.koordinator.sh", "nodemetrics"),
+    ];
+    admin::wait_allowed(stage.api.server, token, &wanted)?;
+    let mut server = stage.api.server.clone();
+    server.admin_token = token.to_owned();
+    let api = Api { server: &server };
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    poll::until("the front proxy's settings may be read", PATIENCE, || {
+        let (status, _) = api.send("GET", path, None)?;
+        Ok((status != 403).then_some(()))
+    })
 }
 
 /// With the token of the account, and what a pod would find mounted in its place.
@@ -169,6 +209,7 @@ fn start(
         json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}});
     let answer = stage.api.post(&tokens, &asked)?;
     let token = answer["status"]["token"].as_str().context("no token")?;
+    wait_allowed(stage, token)?;
     let folder = scratch.path().to_owned();
     let server = stage.api.server;
     let mut kubeconfig = server.kubeconfig(server.address, "default");

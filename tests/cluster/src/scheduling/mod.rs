@@ -15,13 +15,14 @@ use anyhow::{Context, Result, ensure};
 use plimsoll_test_support::{janitor, poll};
 use serde_json::{Value, json};
 
+use crate::admin;
 use crate::client::{Request, Server};
+use crate::plan::Tests;
 use crate::process::{Process, Scratch};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Name, and what was seen or went wrong.
-pub type Outcomes = Vec<(String, Result<String>)>;
+/// For ten thousand pods to go, on a machine that does much else.
+const CLEARED: Duration = Duration::from_secs(600);
 
 /// One test, in a namespace of its own.
 struct Scenario {
@@ -38,30 +39,38 @@ struct Stage<'a> {
     pool: String,
 }
 
-/// Plays those whose names contain the filter, one after the other: they share the nodes' names.
-pub fn play(program: &Path, server: &Server, filter: Option<&str>) -> Outcomes {
-    let all = scenarios::ALL
+fn all() -> impl Iterator<Item = &'static Scenario> {
+    scenarios::ALL
         .iter()
         .chain(faults::ALL)
-        .chain(deployed::ALL);
-    let mut outcomes = Outcomes::new();
-    for scenario in all {
-        let name = format!("scheduler/{}", scenario.name);
-        if filter.is_some_and(|filter| !name.contains(filter)) {
-            continue;
-        }
-        let stage = Stage {
-            api: Api { server },
-            program,
-            namespace: format!("sched-{}", scenario.name),
-            pool: scenario.name.to_owned(),
-        };
-        let outcome = stage.begin().and_then(|()| (scenario.play)(&stage));
-        // Whatever is left would be in the way of the next.
-        stage.clear();
-        outcomes.push((name, outcome));
+        .chain(deployed::ALL)
+}
+
+/// Of all its tests.
+pub fn names() -> Vec<String> {
+    all()
+        .map(|scenario| format!("scheduler/{}", scenario.name))
+        .collect()
+}
+
+/// Plays them one after the other: the deployed schedulers take every pod of the cluster.
+pub fn play(program: &Path, server: &Server, tests: &Tests<'_>) {
+    for scenario in all() {
+        tests.case(&format!("scheduler/{}", scenario.name), || {
+            let stage = Stage {
+                api: Api { server },
+                program,
+                namespace: format!("sched-{}", scenario.name),
+                pool: scenario.name.to_owned(),
+            };
+            let outcome = stage.begin().and_then(|()| (scenario.play)(&stage));
+            // Whatever is left would be in the way of the next.
+            let cleared = stage.clear();
+            let outcome = outcome?;
+            cleared.context("clean up")?;
+            Ok(outcome)
+        });
     }
-    outcomes
 }
 
 impl Stage<'_> {
@@ -73,15 +82,33 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn clear(&self) {
+    /// One by one, on several threads: a request for all of them would take longer than a request may.
+    fn clear(&self) -> Result<()> {
         let pods = format!("/api/v1/namespaces/{}/pods", self.namespace);
-        let now = "?gracePeriodSeconds=0";
-        for path in [
-            format!("{pods}{now}"),
-            format!("/api/v1/nodes?labelSelector=pool%3D{}", self.pool),
-        ] {
-            let _ = self.api.send("DELETE", &path, None);
-        }
+        self.delete_all(&pods, "?gracePeriodSeconds=0", |_| true)?;
+        let own = format!("{}-", self.pool);
+        self.delete_all("/api/v1/nodes", "", |name| name.starts_with(&own))
+    }
+
+    fn delete_all(&self, path: &str, query: &str, meant: impl Fn(&str) -> bool) -> Result<()> {
+        poll::until(&format!("{path} are gone"), CLEARED, || {
+            let items = self.api.list(path)?;
+            let names = items
+                .iter()
+                .filter_map(|one| one["metadata"]["name"].as_str());
+            let names: Vec<&str> = names.filter(|name| meant(name)).collect();
+            if names.is_empty() {
+                return Ok(Some(()));
+            }
+            bench::in_parallel(names.len(), |index| {
+                let path = format!("{path}/{}{query}", names[index]);
+                let (status, answer) = self.api.send("DELETE", &path, None)?;
+                let is_gone = (200..300).contains(&status) || status == 404;
+                ensure!(is_gone, "DELETE {path}: {status} {answer}");
+                Ok(())
+            })?;
+            Ok(None)
+        })
     }
 
     /// A scheduler for the pods of this scenario.
@@ -108,15 +135,13 @@ impl Stage<'_> {
         if let (Some(spec), Value::Object(more)) = (pod["spec"].as_object_mut(), more) {
             spec.extend(more);
         }
-        self.api
-            .post(&format!("/api/v1/namespaces/{}/pods", self.namespace), &pod)
+        let path = format!("/api/v1/namespaces/{}/pods", self.namespace);
+        admin::create_retrying(self.api.server, &path, &pod)
     }
 
     fn pods(&self) -> Result<Vec<Value>> {
-        let list = self
-            .api
-            .get(&format!("/api/v1/namespaces/{}/pods", self.namespace))?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+        self.api
+            .list(&format!("/api/v1/namespaces/{}/pods", self.namespace))
     }
 
     /// The pod, once it has a node.
@@ -158,8 +183,9 @@ fn start(
         json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": false, "resourceName": scheduler_name, "leaseDuration": "4s",
-                "renewDeadline": "2s", "retryPeriod": "500ms"},
+            // A shorter lease is lost where the machine has much else to do, and who loses it ends.
+            "leaderElection": {"leaderElect": false, "resourceName": scheduler_name, "leaseDuration": "10s",
+                "renewDeadline": "8s", "retryPeriod": "500ms"},
             "clientConnection": {"kubeconfig": kubeconfig.display().to_string()},
             "podMaxBackoffSeconds": 2,
             "profiles": [{"schedulerName": scheduler_name}],
@@ -224,6 +250,22 @@ impl Api<'_> {
 
     pub fn get(&self, path: &str) -> Result<Value> {
         self.expect("GET", path, None)
+    }
+
+    /// All items, in pages: thousands of objects take longer than a request may.
+    pub fn list(&self, path: &str) -> Result<Vec<Value>> {
+        let mut items = Vec::new();
+        let mut token = String::new();
+        loop {
+            let mut page = self.get(&format!("{path}?limit=500&continue={token}"))?;
+            if let Value::Array(more) = page["items"].take() {
+                items.extend(more);
+            }
+            match page["metadata"]["continue"].as_str() {
+                Some(next) if !next.is_empty() => token = next.replace('+', "%2B"),
+                _ => return Ok(items),
+            }
+        }
     }
 
     pub fn post(&self, path: &str, object: &Value) -> Result<Value> {

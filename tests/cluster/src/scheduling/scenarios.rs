@@ -7,6 +7,7 @@ use plimsoll_test_support::poll;
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Scenario, Stage};
+use crate::admin;
 use crate::process::Scratch;
 
 pub const ALL: &[Scenario] = &[
@@ -77,10 +78,9 @@ fn preempts(stage: &Stage<'_>) -> Result<String> {
     stage.node("a", "1", "z")?;
     for (name, value) in [("sched-low", 1), ("sched-high", 1000)] {
         let class = json!({"metadata": {"name": name}, "value": value});
-        // Left from another run on the same server.
-        let _ = stage
-            .api
-            .post("/apis/scheduling.k8s.io/v1/priorityclasses", &class);
+        // It may be left from another run on the same server.
+        let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+        admin::create(stage.api.server, classes, &class)?;
     }
     let _scheduler = stage.scheduler(&mut scratch, &[])?;
     stage.pod("victim", "800m", json!({"priorityClassName": "sched-low"}))?;
@@ -124,9 +124,8 @@ fn binds_volumes(stage: &Stage<'_>) -> Result<String> {
     stage.node("b", "4", "z")?;
     let class = json!({"metadata": {"name": "sched-local"}, "provisioner": "kubernetes.io/no-provisioner",
         "volumeBindingMode": "WaitForFirstConsumer"});
-    let _ = stage
-        .api
-        .post("/apis/storage.k8s.io/v1/storageclasses", &class);
+    let classes = "/apis/storage.k8s.io/v1/storageclasses";
+    admin::create(stage.api.server, classes, &class)?;
     let host = format!("{}-b", stage.pool);
     let volume = json!({"metadata": {"name": "sched-volume"}, "spec": {"capacity": {"storage": "5Gi"},
         "accessModes": ["ReadWriteOnce"], "storageClassName": "sched-local", "local": {"path": "/data"},
@@ -157,6 +156,6 @@ fn binds_volumes(stage: &Stage<'_>) -> Result<String> {
         "spec": {"volumeName": "sched-volume"}});
     stage.api.patch(&format!("{claims}/c"), &completed)?;
     ensure!(stage.node_of("p")? == "b", "not where its volume is");
-    let _ = stage.api.delete(volume);
+    stage.api.delete(volume)?;
     Ok("where its volume is".to_owned())
 }

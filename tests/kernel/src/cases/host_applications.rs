@@ -4,41 +4,35 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use plimsoll_test_support::cgroup::{Group, Mounts};
-use plimsoll_test_support::poll;
-use plimsoll_test_support::report::Runner;
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::memory::{CORES, LOOK, MIB, SLACK, cpu_seconds, figure, memory_bytes, wait_noted};
-use super::{NO_BUDGET, Rig, SAMPLED};
-use crate::init::DATA;
-use crate::workload::Workload;
+use super::memory::{MIB, same_bytes, same_cores};
+use super::scene::Look;
 
-const NODE: &str = "emulated";
+pub const NODE: &str = "emulated";
 /// The most that a program holds beside what it was told to.
 const OVERHEAD: f64 = 4.0 * MIB;
-/// An emulator that stands still for a moment spoils one comparison, not all.
-const LOOKS: usize = 3;
+/// Of what all of them use, a program that burns has at least this share, however busy the machine is.
+const LEAST_SHARE: f64 = 0.1;
 
-struct Application {
-    name: &'static str,
+pub struct Application {
+    pub name: &'static str,
     /// Of the NodeSLO.
     entry: Value,
-    cgroup: &'static str,
+    pub cgroup: &'static str,
     /// Whether it uses a CPU; memory they all use, each another amount.
-    burns: bool,
+    pub burns: bool,
 }
 
 impl Application {
-    fn series(&self) -> String {
+    pub fn series(&self) -> String {
         format!("host_app_name={}", self.name)
     }
 }
 
-fn applications() -> Vec<Application> {
+pub fn applications() -> Vec<Application> {
     let at = |name, base, cgroup, burns| Application {
         name,
         entry: json!({"name": name, "cgroupPath": {"base": base, "parentDir": "apps/", "relativePath": name}}),
@@ -72,100 +66,49 @@ fn applications() -> Vec<Application> {
     ]
 }
 
-pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
-    runner.case("memory_host_applications", || usage(mounts));
+/// What each was told to hold.
+pub fn told_bytes(index: usize) -> usize {
+    (2 + 2 * index) << 20
 }
 
-fn usage(mounts: &Mounts) -> Result<String> {
+/// What is remembered of some seconds, against the files' own figures of the same time.
+pub fn usage(look: &Look) -> Result<String> {
     let applications = applications();
-    let server = Policy::serve(&applications)?;
-    let kubeconfig = format!("{DATA}/kubeconfig");
-    std::fs::write(&kubeconfig, server.kubeconfig().to_string())?;
-    let arguments = [
-        NO_BUDGET,
-        "--kubeconfig",
-        &kubeconfig,
-        "--node-name",
-        NODE,
-        "--pods-from",
-        "apiserver",
-    ];
-    let rig = Rig::start(mounts, &arguments)?;
-    poll::until("the policy is known", SAMPLED, || {
-        let known = server.known.load(Ordering::Relaxed);
-        Ok(known.then_some(()))
-    })
-    .map_err(|error| anyhow!("{error:#}; agent's log: {}", rig.agent.log_tail()))?;
-    // Only now: by whose names the kubelet's cgroups go is not known before they are there.
-    let mut workloads = Vec::new();
-    let mut groups = Vec::new();
-    for (index, application) in applications.iter().enumerate() {
-        let group = Group::create(mounts, application.cgroup)?;
-        let bytes = (4 + 4 * index) << 20;
-        workloads.push(Workload::start(&group, &["alloc", &bytes.to_string()])?);
-        if application.burns {
-            workloads.push(Workload::start(&group, &["burn"])?);
-        }
-        groups.push((group, bytes as f64));
-    }
+    let mut all = 0.0;
     for application in &applications {
-        wait_noted(&rig, "host_application_cpu_usage", &application.series(), 3)?;
+        all += look.kernel(application.cgroup)?.cores;
     }
-    let mut outcome = Ok(());
-    for _ in 0..LOOKS {
-        outcome = compare(&rig, &applications, &groups);
-        if outcome.is_ok() {
-            break;
-        }
+    for (index, application) in applications.iter().enumerate() {
+        let (name, of) = (application.name, application.series());
+        let kernel = look.kernel(application.cgroup)?;
+        let cores = look.figure("host_application_cpu_usage", &of, "avg")?;
+        same_cores(name, cores, kernel.cores)?;
+        ensure!(
+            !application.burns || kernel.cores > all * LEAST_SHARE,
+            "{name} used {} of {all} cores",
+            kernel.cores
+        );
+        let bytes = look.figure("host_application_memory_usage", &of, "last")?;
+        same_bytes(name, bytes, kernel.bytes)?;
+        let told = told_bytes(index) as f64;
+        ensure!(
+            (told..told + OVERHEAD).contains(&kernel.bytes),
+            "{name} holds {} bytes instead of {told}",
+            kernel.bytes
+        );
     }
-    outcome?;
     Ok(format!("{} applications", applications.len()))
 }
 
-/// What is remembered of some seconds, against the files' own figures of the same time. Each group has with it how many
-/// bytes its program was told to hold.
-fn compare(rig: &Rig, applications: &[Application], groups: &[(Group, f64)]) -> Result<()> {
-    let cpus = || -> Result<Vec<f64>> {
-        let seconds = groups.iter().map(|(group, _)| cpu_seconds(rig, group));
-        seconds.collect()
-    };
-    let (begin, before) = (Instant::now(), cpus()?);
-    std::thread::sleep(LOOK);
-    let (elapsed, after) = (begin.elapsed(), cpus()?);
-    for (index, application) in applications.iter().enumerate() {
-        let (name, of) = (application.name, application.series());
-        let used = (after[index] - before[index]) / elapsed.as_secs_f64();
-        let noted = |metric, what| figure(&rig.agent, metric, &of, LOOK.as_secs(), what);
-        let cores = noted("host_application_cpu_usage", "avg")?;
-        ensure!(
-            (cores - used).abs() <= used * SLACK + CORES,
-            "{name} used {used} cores, {cores} are remembered"
-        );
-        ensure!(!application.burns || used > 0.2, "{name} used {used} cores");
-        let (group, told) = &groups[index];
-        let held = memory_bytes(rig, group)?;
-        let bytes = noted("host_application_memory_usage", "last")?;
-        ensure!(
-            (bytes - held).abs() <= held * SLACK + MIB,
-            "{name} holds {held} bytes, {bytes} are remembered"
-        );
-        ensure!(
-            (*told..*told + OVERHEAD).contains(&held),
-            "{name} holds {held} bytes instead of {told}"
-        );
-    }
-    Ok(())
-}
-
 /// An API server that knows of this node's policy, and of nothing else.
-struct Policy {
+pub struct Policy {
     address: SocketAddr,
     /// Somebody has it, and waits for news.
-    known: Arc<AtomicBool>,
+    pub known: Arc<AtomicBool>,
 }
 
 impl Policy {
-    fn serve(applications: &[Application]) -> Result<Self> {
+    pub fn serve(applications: &[Application]) -> Result<Self> {
         let entries: Vec<&Value> = applications.iter().map(|one| &one.entry).collect();
         let list = json!({
             "apiVersion": "slo.koordinator.sh/v1alpha1",
@@ -190,7 +133,7 @@ impl Policy {
         Ok(Self { address, known })
     }
 
-    fn kubeconfig(&self) -> Value {
+    pub fn kubeconfig(&self) -> Value {
         let server = format!("http://{}", self.address);
         // Nobody's certificate is checked: the guest has no authorities to check any against.
         let cluster = json!({"server": server, "insecure-skip-tls-verify": true});

@@ -4,6 +4,7 @@ mod devices;
 mod host_applications;
 mod limits;
 mod memory;
+mod scene;
 mod usage;
 mod watcher;
 
@@ -16,7 +17,7 @@ use plimsoll_test_support::agent::Agent;
 use plimsoll_test_support::cgroup::{Group, Mode, Mounts};
 use plimsoll_test_support::exposition::Exposition;
 use plimsoll_test_support::poll;
-use plimsoll_test_support::report::Runner;
+use plimsoll_test_support::report::{Filter, Runner};
 
 use crate::init;
 
@@ -26,31 +27,42 @@ const LOG: &str = "/tmp/agent.log";
 const MOST_GROUPS: &str = "--disable_metrics=referenced_memory,resctrl,cpu_topology";
 /// Pressure and the page cache are noted only where that is asked for.
 const PRESSURE: &str = "--feature-gates=PSICollector=true";
+const PRESSURE_EVERY: &str = "--psi-collector-interval=2s";
 const PAGE_CACHE: &str = "--enable-pagecache-collector=true";
 /// An emulated machine is so slow that the default budget would stretch the intervals.
 const NO_BUDGET: &str = "--cpu-budget=0";
-/// Two sampling rounds, on an emulated machine that may be busy.
-const SAMPLED: Duration = Duration::from_secs(10);
+/// How long anything may take that is waited for: an emulated machine beside other work is slow, and it costs nothing
+/// to wait for what comes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bars on speed belong to benches. Here a figure is shown, and fails at this many times what the emulator needs.
+const FAR_TOO_SLOW: u32 = 10;
 
 pub fn run() -> Result<()> {
-    let mut runner = Runner::new(std::io::stdout(), init::parameter("plimsoll.filter")?);
+    let filter = init::parameter("plimsoll.filter")?;
+    let mut runner = Runner::new(std::io::stdout(), Filter::new(filter.as_deref()));
     let mounts = Mounts::detect()?;
     let data = format!("--data-dir={}/agent", init::DATA);
-    let arguments = [MOST_GROUPS, NO_BUDGET, PRESSURE, PAGE_CACHE, data.as_str()];
+    let arguments = [
+        MOST_GROUPS,
+        NO_BUDGET,
+        PRESSURE,
+        PRESSURE_EVERY,
+        PAGE_CACHE,
+        &data,
+    ];
     let mut rig = None;
     runner.setup("agent_starts", || {
-        rig = Some(Rig::start(&mounts, &arguments)?);
+        rig = Some(Rig::start(&mounts, &arguments, LOG)?);
         Ok(format!("cgroup {:?}", mounts.mode))
     });
     if let Some(rig) = rig {
         usage::cases(&mut runner, &rig);
         limits::cases(&mut runner, &rig);
         devices::cases(&mut runner, &rig);
-        memory::cases(&mut runner, &rig);
+        scene::cases(&mut runner, &rig);
         limits::oom_cases(&mut runner, rig, &arguments);
         watcher::cases(&mut runner, &mounts);
         memory::killed(&mut runner, &mounts);
-        host_applications::cases(&mut runner, &mounts);
     }
     runner.finish();
     Ok(())
@@ -64,8 +76,8 @@ pub struct Rig {
 }
 
 impl Rig {
-    fn start(mounts: &Mounts, arguments: &[&str]) -> Result<Self> {
-        let agent = Agent::start(Path::new(PROGRAM), arguments, None, Path::new(LOG))?;
+    fn start(mounts: &Mounts, arguments: &[&str], log: &str) -> Result<Self> {
+        let agent = Agent::start(Path::new(PROGRAM), arguments, None, Path::new(log))?;
         Ok(Self {
             mounts: mounts.clone(),
             agent,
@@ -83,7 +95,7 @@ impl Rig {
     /// Takes a page whose samples of this cgroup are all younger than now.
     fn fresh_metrics(&self, id: &str) -> Result<Exposition> {
         let asked = now_ms()?;
-        poll::until(&format!("a new sample of {id}"), SAMPLED, || {
+        poll::until(&format!("a new sample of {id}"), PATIENCE, || {
             let page = self.agent.metrics()?;
             let sample = page.first("container_memory_usage_bytes", &[("id", id)]);
             let taken = sample.and_then(|sample| sample.timestamp);

@@ -10,28 +10,37 @@ use plimsoll_test_support::http::Connection;
 use plimsoll_test_support::poll;
 use plimsoll_test_support::report::Runner;
 
-use super::Rig;
+use super::{FAR_TOO_SLOW, LOG, PATIENCE, Rig};
 
 const CHURN: usize = 1000;
-/// The bar on a real machine is 100 ms; the emulated one is some ten times slower.
+/// What the emulated machine needs; a real one needs a tenth of it.
 const FIRST_SAMPLE: Duration = Duration::from_secs(1);
-/// For the watcher to catch up with a thousand changes, on the emulated machine.
-const SETTLED: Duration = Duration::from_secs(30);
 
-/// These run on an agent with its defaults.
+/// These run on an agent with its defaults, which the first of them starts.
 pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
-    let mut rig = None;
-    runner.setup("agent_starts_with_defaults", || {
-        rig = Some(Rig::start(mounts, &[])?);
+    let mut running = None;
+    runner.case("agent_starts_with_defaults", || {
+        started(&mut running, mounts)?;
         Ok(String::new())
     });
-    if let Some(rig) = rig {
-        runner.case("first_sample", || first_sample(&rig));
-        runner.case("thousand_cgroups", || thousand_cgroups(&rig));
-        runner.case("agent_stops", || {
-            rig.agent.stop()?;
-            Ok(String::new())
-        });
+    runner.case("first_sample", || {
+        first_sample(started(&mut running, mounts)?)
+    });
+    runner.case("thousand_cgroups", || {
+        thousand_cgroups(started(&mut running, mounts)?)
+    });
+    runner.case("agent_stops", || {
+        started(&mut running, mounts)?;
+        let rig = running.take().context("no agent")?;
+        rig.agent.stop()?;
+        Ok(String::new())
+    });
+}
+
+fn started<'a>(running: &'a mut Option<Rig>, mounts: &Mounts) -> Result<&'a Rig> {
+    match running {
+        Some(rig) => Ok(rig),
+        None => Ok(running.insert(Rig::start(mounts, &[], LOG)?)),
     }
 }
 
@@ -42,7 +51,7 @@ fn time_to_first_sample(rig: &Rig, name: &str) -> Result<Duration> {
     let started = Instant::now();
     let group = rig.group(name)?;
     let id = format!("id=\"{}\"", group.path());
-    poll::until("the first sample", Duration::from_secs(10), || {
+    poll::until("the first sample", PATIENCE, || {
         connection.get_into("/metrics", &mut page)?;
         let text = std::str::from_utf8(&page)?;
         let mut rows = text
@@ -62,7 +71,11 @@ fn first_sample(rig: &Rig) -> Result<String> {
     }
     took.sort();
     let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
-    ensure!(median <= FIRST_SAMPLE, "median {} ms", median.as_millis());
+    ensure!(
+        median <= FIRST_SAMPLE * FAR_TOO_SLOW,
+        "median {} ms",
+        median.as_millis()
+    );
     Ok(format!(
         "median {} ms, worst {} ms",
         median.as_millis(),
@@ -126,7 +139,7 @@ fn same_as_tree(rig: &Rig) -> Result<Duration> {
         );
         Ok(())
     };
-    poll::until("the agent's list equals the tree", SETTLED, || {
+    poll::until("the agent's list equals the tree", PATIENCE * 2, || {
         let specs = rig.agent.json("/api/v2.0/spec/?recursive=true")?;
         let specs = specs.as_object().context("spec is no object")?;
         compare("/api/v2.0/spec", specs.keys().cloned().collect())?;
