@@ -20,7 +20,6 @@ use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
 use crate::memory::{Memory, keeper};
-use crate::page_room::PageRoom;
 use crate::states::{Board, Doorbell};
 use crate::{Config, View};
 
@@ -270,7 +269,6 @@ impl Agent {
             started,
             observer: self.observer,
             exporter: self.exporter,
-            page_room: PageRoom::default(),
             hierarchies: self.hierarchies,
             descriptors,
             sampling: sampler.counters(),

@@ -9,7 +9,6 @@ pub mod http;
 mod koordlet_page;
 pub mod memory;
 pub mod node;
-mod page_room;
 pub mod report;
 mod self_metrics;
 pub mod states;

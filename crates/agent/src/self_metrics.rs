@@ -24,7 +24,7 @@ fn load(counter: &AtomicU64) -> Number {
 
 impl View {
     /// The families about sampling, discovery, runtimes and the kernel log.
-    pub(crate) fn own_families(&self) -> Vec<u8> {
+    pub(crate) fn own_families(&self) -> Text {
         let mut text = Text::default();
         self.sampling(&mut text);
         self.discovery(&mut text);
@@ -33,7 +33,7 @@ impl View {
         self.remembered(&mut text);
         self.membership(&mut text);
         process(&mut text, self.started);
-        text.into_bytes()
+        text
     }
 
     fn sampling(&self, text: &mut Text) {
@@ -554,7 +554,7 @@ mod tests {
     fn every_family_of_a_process_is_there() {
         let mut text = Text::default();
         process(&mut text, Timestamp::from_secs(1_700_000_000));
-        let page = String::from_utf8(text.into_bytes()).unwrap();
+        let page = plimsoll_observe::exposition::Gathered::from(text).to_string();
         let types: Vec<&str> = page
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
 use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_containers::runtime::docker::Status;
 use plimsoll_observe::Observer;
-use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::exposition::{Dialect, Gathered};
 use plimsoll_observe::rest::Versions;
 
 use crate::View;
@@ -42,24 +41,22 @@ impl Surface for View {
         })
     }
 
-    fn metrics_page(
-        &self,
-        dialect: Dialect,
-        only: Option<Namespace>,
-    ) -> Result<Vec<Bytes>, String> {
-        Ok(vec![self.page(dialect, only)])
+    fn metrics_page(&self, dialect: Dialect, only: Option<Namespace>) -> Result<Gathered, String> {
+        Ok(self.page(dialect, only))
     }
 
     fn children(&self, container: &str) -> Vec<String> {
         self.directories_below(container)
     }
 
-    fn self_metrics(&self) -> Vec<u8> {
-        self.own_families()
+    fn self_metrics(&self) -> Gathered {
+        self.own_families().into()
     }
 
-    fn koordlet_metrics(&self, half: Half) -> Vec<u8> {
-        self.koordlet(&[half])
+    fn koordlet_metrics(&self, half: Half) -> Gathered {
+        let mut page = Gathered::default();
+        self.koordlet(&[half], &mut page);
+        page
     }
 
     fn ready(&self) -> Result<(), String> {

@@ -6,7 +6,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
 use plimsoll_ground::reflect::Rounds;
 use plimsoll_host::cgroup::Hierarchies;
@@ -14,7 +13,7 @@ use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Descriptors, Timestamp};
 use plimsoll_observe::exposition::number::Number::Whole;
 use plimsoll_observe::exposition::{
-    Dialect, Exporter, Kind, Text, Version, kubelet_shows, machine_families,
+    Dialect, Exporter, Gathered, Kind, Text, Version, kubelet_shows, machine_families,
 };
 use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::store::Container;
@@ -23,7 +22,6 @@ use plimsoll_observe::{Group, Observer, oom_watch};
 use crate::http::{Half, Surface};
 use crate::koordlet_page;
 use crate::memory::Memory;
-use crate::page_room::PageRoom;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
 use crate::{report, states};
@@ -36,7 +34,6 @@ pub struct View {
     pub(crate) started: Timestamp,
     pub(crate) observer: Arc<Observer>,
     pub(crate) exporter: Arc<Exporter>,
-    pub(crate) page_room: PageRoom,
     pub(crate) hierarchies: Arc<Hierarchies>,
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) sampling: Arc<sampler::Counters>,
@@ -101,52 +98,34 @@ impl View {
             .unwrap_or_default()
     }
 
-    /// A whole page in one piece: copying it together costs less than handing two hundred pieces to the socket.
-    pub(crate) fn page(&self, dialect: Dialect, only: Option<Namespace>) -> Bytes {
+    pub(crate) fn page(&self, dialect: Dialect, only: Option<Namespace>) -> Gathered {
         let containers = self.shown(dialect, only);
         let info = self.observer.machine.info();
         let timed = dialect == Dialect::Cadvisor;
         let topology = timed && self.observer.groups.has(Group::CpuTopology);
-        let (version, mut rest) = machine_families(&info, &self.version(dialect), timed, topology);
+        let (version, machine) = machine_families(&info, &self.version(dialect), timed, topology);
+        let containers = self.exporter.containers(dialect, &containers);
+        let mut page = Gathered::from(version);
+        page.containers(containers, SCRAPE_ERROR, scrape_error())
+            .families(machine);
         if dialect == Dialect::Cadvisor {
             let mut text = Text::default();
             self_metrics::process(&mut text, self.started);
-            rest.extend_from_slice(&text.into_bytes());
-            rest.extend_from_slice(&self.koordlet(&[Half::Internal, Half::External]));
+            page.families(text);
+            self.koordlet(&[Half::Internal, Half::External], &mut page);
         }
-        let mut page = self.page_room.lend();
-        self.exporter.containers(dialect, &containers, |families| {
-            let sizes = families.iter().map(|f| f.header.len() + f.body.len());
-            let length = version.len() + sizes.sum::<usize>() + rest.len();
-            if page.capacity() < length {
-                // The next one will be a little longer: counters grow digits.
-                page.reserve_exact(length + length / 64);
-            }
-            page.extend_from_slice(&version);
-            let mut scrape_error = Some(scrape_error());
-            for family in families {
-                if family.name > "container_scrape_error"
-                    && let Some(text) = scrape_error.take()
-                {
-                    page.extend_from_slice(&text);
-                }
-                page.extend_from_slice(&family.header);
-                page.extend_from_slice(&family.body);
-            }
-            page.extend(scrape_error.into_iter().flatten());
-        });
-        page.extend_from_slice(&rest);
-        self.page_room.hand_out(page)
+        page
     }
 
     /// Koordinator's families: what is not there, and the rest where something is remembered.
-    pub(crate) fn koordlet(&self, halves: &[Half]) -> Vec<u8> {
+    pub(crate) fn koordlet(&self, halves: &[Half], on: &mut Gathered) {
         let mut text = Text::default();
         if halves.contains(&Half::Internal) {
             koordlet_page::unavailable(&mut text, &self.unavailable_features);
         }
         let Some(memory) = &self.memory else {
-            return text.into_bytes();
+            on.families(text);
+            return;
         };
         let name = self.node_name();
         let now = self.observer.clock.now();
@@ -166,13 +145,12 @@ impl View {
                 }
             }
         }
-        let mut bytes = text.into_bytes();
+        on.families(text);
         if halves.contains(&Half::Internal)
             && let Some(member) = self.cluster.get()
         {
-            bytes.extend_from_slice(member.states.requests.page().as_bytes());
+            on.written(member.states.requests.page().into_bytes());
         }
-        bytes
     }
 
     fn shown(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Arc<Container>> {
@@ -247,13 +225,15 @@ impl View {
     }
 }
 
-fn scrape_error() -> Vec<u8> {
+const SCRAPE_ERROR: &str = "container_scrape_error";
+
+fn scrape_error() -> Text {
     let mut text = Text::default();
     text.single(
-        "container_scrape_error",
+        SCRAPE_ERROR,
         Kind::Gauge,
         "1 if containers could not be listed for this page.",
         Whole(0),
     );
-    text.into_bytes()
+    text
 }

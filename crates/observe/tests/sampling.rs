@@ -10,7 +10,7 @@ use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, EventType, Limits, Query};
-use plimsoll_observe::exposition::{Dialect, Exporter, LabelPolicy};
+use plimsoll_observe::exposition::{Dialect, Exporter, Gathered, LabelPolicy, Text};
 use plimsoll_observe::machine::{Fixed, MachineState};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{Config, Sampler};
@@ -90,12 +90,10 @@ impl Rig {
 
     fn page(&self) -> String {
         let exporter = Exporter::new(Arc::clone(&self.observer), LabelPolicy::default());
-        exporter.containers(Dialect::Cadvisor, &self.observer.store.all(), |families| {
-            let bodies = families
-                .iter()
-                .map(|f| std::str::from_utf8(&f.body).unwrap());
-            bodies.collect()
-        })
+        let containers = exporter.containers(Dialect::Cadvisor, &self.observer.store.all());
+        let mut page = Gathered::default();
+        page.containers(containers, "container_scrape_error", Text::default());
+        page.to_string()
     }
 
     #[track_caller]

@@ -8,16 +8,18 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use super::counters::{Counters, Gauge};
 use super::reply::Failure;
 
-/// Pieces of this size travel from the thread that makes them to the connection.
-const PIECE: usize = 64 << 10;
-/// An answer that a client takes longer than this to fetch is cut off: the thread that makes it is waiting.
-const LONGEST: Duration = Duration::from_secs(120);
+/// Pieces of this size, and no larger ones, travel from the thread that makes them to the connection.
+pub const PIECE: usize = 64 << 10;
+/// The room that a short answer gets.
+const FIRST: usize = 4 << 10;
 
 /// On the way from the maker to the connection.
 #[derive(Debug)]
@@ -159,24 +161,54 @@ impl HttpBody for Body {
 #[derive(Debug)]
 struct Pieces {
     buffer: Vec<u8>,
+    /// A piece has been sent off, so there is much to send.
+    is_long: bool,
     out: mpsc::Sender<Piece>,
+    runtime: Handle,
+    deadline: Instant,
 }
 
 impl Pieces {
     fn send(&mut self) -> io::Result<()> {
-        let full = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE));
-        let sent = self.out.blocking_send(Piece::Data(full.into()));
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let full = std::mem::take(&mut self.buffer);
+        self.is_long = true;
+        self.hand_over(Piece::Data(full.into()))
+    }
+
+    /// Waits for the reader, but not for one that would hold this thread and what it writes from for ever.
+    fn hand_over(&self, piece: Piece) -> io::Result<()> {
+        let piece = match self.out.try_send(piece) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Err(TrySendError::Full(piece)) => piece,
+        };
+        let sent = async { tokio::time::timeout_at(self.deadline, self.out.send(piece)).await };
+        match self.runtime.block_on(sent) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 }
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE {
+        let room = PIECE - self.buffer.len();
+        let taken = &bytes[..bytes.len().min(room)];
+        if self.buffer.capacity() - self.buffer.len() < taken.len() {
+            let is_short = self.buffer.is_empty() && !self.is_long;
+            let room = if is_short {
+                FIRST.max(taken.len())
+            } else {
+                PIECE
+            };
+            self.buffer.reserve_exact(room - self.buffer.len());
+        }
+        self.buffer.extend_from_slice(taken);
+        if self.buffer.len() == PIECE {
             self.send()?;
         }
-        Ok(bytes.len())
+        Ok(taken.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -185,16 +217,23 @@ impl Write for Pieces {
 }
 
 /// Makes an answer on a thread that may wait. A short one comes back whole; of a long one only the beginning is ever
-/// in memory. A failure must come before the first byte.
-pub async fn made<F>(make: F) -> Result<Body, Failure>
+/// in memory. A failure must come before the first byte. `longest`: an answer that a client takes longer to fetch is cut
+/// off.
+pub async fn made<F>(longest: Duration, make: F) -> Result<Body, Failure>
 where
     F: FnOnce(&mut dyn Write) -> Result<(), Failure> + Send + 'static,
 {
-    let (out, mut pieces) = mpsc::channel(2);
+    // One piece waits while the next is made.
+    let (out, mut pieces) = mpsc::channel(1);
+    let deadline = Instant::now() + longest;
+    let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let mut writer = Pieces {
-            buffer: Vec::with_capacity(4 << 10),
+            buffer: Vec::new(),
+            is_long: false,
             out,
+            runtime,
+            deadline,
         };
         let last = match make(&mut writer) {
             Ok(()) if writer.buffer.is_empty() => Piece::End,
@@ -205,7 +244,7 @@ where
             Err(failure) => Piece::Failed(failure),
         };
         // Nobody is listening any more: nothing is lost.
-        let _ = writer.out.blocking_send(last);
+        let _ = writer.hand_over(last);
     });
     let mut first = VecDeque::new();
     while first.len() < 2 {
@@ -216,14 +255,17 @@ where
             None => return Err(Failure::defect()),
         }
     }
-    let deadline = Instant::now() + LONGEST;
     Ok(Body::line(first, pieces, Some(deadline)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use http_body_util::BodyExt;
+
+    const LONGEST: Duration = Duration::from_secs(60);
 
     async fn text(body: Body) -> Result<Bytes, io::Error> {
         Ok(body.collect().await?.to_bytes())
@@ -231,7 +273,7 @@ mod tests {
 
     #[tokio::test]
     async fn short_answers_have_a_length() {
-        let body = made(|out| out.write_all(b"ok").map_err(Failure::from))
+        let body = made(LONGEST, |out| out.write_all(b"ok").map_err(Failure::from))
             .await
             .unwrap();
         assert_eq!(body.len(), Some(2));
@@ -240,7 +282,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_answers_come_in_pieces() {
-        let body = made(|out| {
+        let body = made(LONGEST, |out| {
             for _ in 0..1000 {
                 out.write_all(&[b'x'; 1000]).map_err(Failure::from)?;
             }
@@ -251,13 +293,38 @@ mod tests {
         assert_eq!(text(body).await.unwrap().len(), 1_000_000);
     }
 
+    /// However slow the reader, a maker is a few pieces ahead, each of them no larger than a piece.
+    #[tokio::test]
+    async fn makers_wait_for_readers() {
+        const ALL: usize = 100 * PIECE;
+        let written = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&written);
+        let body = made(LONGEST, move |out| {
+            for _ in 0..ALL / 1000 {
+                out.write_all(&[b'x'; 1000])?;
+                counted.fetch_add(1000, Ordering::SeqCst);
+            }
+            Ok(())
+        });
+        let mut body = body.await.unwrap();
+        let mut read = 0;
+        while let Some(frame) = body.frame().await {
+            let ahead = written.load(Ordering::SeqCst).saturating_sub(read);
+            assert!(ahead <= 5 * PIECE, "{ahead} bytes were made and not read");
+            let piece = frame.unwrap().into_data().unwrap();
+            assert!(piece.len() <= PIECE);
+            read += piece.len();
+        }
+        assert_eq!(read, ALL / 1000 * 1000);
+    }
+
     #[tokio::test]
     async fn failures_before_and_after_the_first_byte() {
-        let refused = made(|_| Err(Failure::internal("no such thing"))).await;
+        let refused = made(LONGEST, |_| Err(Failure::internal("no such thing"))).await;
         assert_eq!(refused.unwrap_err().text, "no such thing");
-        let died = made(|_| panic!("defect")).await;
+        let died = made(LONGEST, |_| panic!("defect")).await;
         assert_eq!(died.unwrap_err().status, 500);
-        let cut = made(|out| {
+        let cut = made(LONGEST, |out| {
             out.write_all(&[0; 4 * PIECE]).map_err(Failure::from)?;
             out.write_all(&[0; 4 * PIECE]).map_err(Failure::from)?;
             out.write_all(&[0; 4 * PIECE]).map_err(Failure::from)?;

@@ -106,7 +106,7 @@ impl Counters {
     }
 
     /// As families of a page.
-    pub fn render(&self) -> Vec<u8> {
+    pub fn families(&self) -> Text {
         let mut text = Text::default();
         text.family(
             "plimsoll_http_requests_total",
@@ -177,6 +177,6 @@ impl Counters {
         ] {
             text.single(name, kind, help, Number::Whole(value));
         }
-        text.into_bytes()
+        text
     }
 }

@@ -10,6 +10,7 @@ mod body;
 mod counters;
 mod duration;
 mod htpasswd;
+mod messages;
 mod negotiate;
 mod pages;
 mod reply;

@@ -1,12 +1,10 @@
 //! Answers: status, headers and body as clients of the original expect them.
 
-use std::io::{self, Write};
+use std::io;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use http::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION, VARY,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, LOCATION,
+    RETRY_AFTER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Bytes;
@@ -25,6 +23,8 @@ const JSON: &str = "application/json";
 pub struct Failure {
     pub status: u16,
     pub text: String,
+    /// After how many seconds it is worth asking again.
+    pub retry_after: Option<u32>,
 }
 
 impl Failure {
@@ -32,6 +32,18 @@ impl Failure {
         Self {
             status: status.as_u16(),
             text: text.into(),
+            retry_after: None,
+        }
+    }
+
+    /// More at a time than is good for the node.
+    pub fn too_busy() -> Self {
+        Self {
+            retry_after: Some(1),
+            ..Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many large answers at once",
+            )
         }
     }
 
@@ -93,6 +105,9 @@ pub fn error(failure: &Failure) -> Reply {
     );
     let nosniff = HeaderValue::from_static("nosniff");
     reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    if let Some(seconds) = failure.retry_after {
+        reply.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
     reply
 }
 
@@ -138,8 +153,8 @@ pub fn escape_html(text: &str) -> String {
 }
 
 /// A page for scrapers, compressed where that was asked for.
-pub fn exposition(chunks: Vec<Bytes>, format: Format, zipped: bool) -> Reply {
-    let mut reply = reply(StatusCode::OK, None, Body::chunks(chunks));
+pub fn exposition(body: Body, format: Format, zipped: bool) -> Reply {
+    let mut reply = reply(StatusCode::OK, None, body);
     if let Ok(kind) = HeaderValue::from_str(&format.content_type()) {
         reply.headers_mut().insert(CONTENT_TYPE, kind);
     }
@@ -171,14 +186,6 @@ pub fn wants_gzip(headers: &HeaderMap) -> bool {
         }
     }
     false
-}
-
-pub fn zip(chunks: &[Bytes]) -> io::Result<Vec<Bytes>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(32 << 10), Compression::fast());
-    for chunk in chunks {
-        encoder.write_all(chunk)?;
-    }
-    Ok(vec![encoder.finish()?.into()])
 }
 
 /// The length where it is known; hyper does the rest (`HEAD` keeps the headers and loses the body).

@@ -2,27 +2,30 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::io::{self, Write};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use http::header::{ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
-use plimsoll_ground::metrics::delimited;
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::exposition::{Dialect, Gathered, TextWriter};
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
-use super::api::{self, Hub, Options, blocking, fresh, too_busy};
+use super::api::{self, Hub, Options, blocking, fresh};
 use super::auth::{Auth, Verdict};
 use super::body::{Body, made};
 use super::counters::Counters;
+use super::messages::MessageWriter;
 use super::negotiate::{Form, Format};
 use super::pages;
 use super::reply::{self, Failure, Reply};
@@ -30,8 +33,6 @@ use super::route::{Places, Route, route};
 use super::surface::{Half, Surface};
 use super::target::Query;
 
-/// So many large answers are made at once; the others wait their turn.
-const MAKERS: usize = 16;
 const STREAMS: usize = 256;
 /// How long a draining server waits for the rest of a request's body.
 const HALF_A_BODY_MAY_TAKE: Duration = Duration::from_millis(500);
@@ -51,6 +52,12 @@ pub struct Limits {
     pub stalled: Duration,
     /// For the sampler to take the pass that a request asks for.
     pub pass: Duration,
+    /// So many pages and other large answers are under way at once: each holds what it is made of.
+    pub makers: usize,
+    /// For one of them to be over, for those who come when there are as many.
+    pub turn: Duration,
+    /// For a client to fetch a large answer.
+    pub answer: Duration,
 }
 
 impl Default for Limits {
@@ -64,6 +71,9 @@ impl Default for Limits {
             idle: Duration::from_secs(180),
             stalled: Duration::from_secs(30),
             pass: Duration::from_secs(10),
+            makers: 8,
+            turn: Duration::from_secs(3),
+            answer: Duration::from_secs(120),
         }
     }
 }
@@ -77,7 +87,7 @@ pub struct Shared {
     pub counters: Arc<Counters>,
     pub hub: Arc<Hub>,
     pub streams: Arc<Semaphore>,
-    makers: Arc<Semaphore>,
+    pub makers: Arc<Semaphore>,
     /// Begins when the server is to stop.
     pub draining: Shutdown,
 }
@@ -99,6 +109,7 @@ impl Shared {
         counters: Arc<Counters>,
         draining: Shutdown,
     ) -> Self {
+        let makers = Arc::new(Semaphore::new(limits.makers));
         let hub = Hub::listen(&surface.observer().events);
         Self {
             surface,
@@ -108,17 +119,26 @@ impl Shared {
             counters,
             hub,
             streams: Arc::new(Semaphore::new(STREAMS)),
-            makers: Arc::new(Semaphore::new(MAKERS)),
+            makers,
             draining,
         }
     }
 
-    pub async fn maker(&self) -> Result<OwnedSemaphorePermit, Failure> {
+    /// The way of every answer that may be large: made in pieces, on a thread that may wait, by one of a bounded number
+    /// of makers.
+    pub async fn made<F>(&self, make: F) -> Result<Body, Failure>
+    where
+        F: FnOnce(&mut dyn Write) -> Result<(), Failure> + Send + 'static,
+    {
         let turn = Arc::clone(&self.makers).acquire_owned();
-        match tokio::time::timeout(self.limits.pass, turn).await {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(too_busy()),
-        }
+        let Ok(Ok(permit)) = tokio::time::timeout(self.limits.turn, turn).await else {
+            return Err(Failure::too_busy());
+        };
+        made(self.limits.answer, move |out| {
+            let _permit = permit;
+            make(out)
+        })
+        .await
     }
 }
 
@@ -210,10 +230,10 @@ where
         Route::Readyz => ready(shared).await,
         Route::Metrics => metrics(&shared, Dialect::Cadvisor, &head.headers, &query).await,
         Route::MetricsCadvisor => metrics(&shared, Dialect::Kubelet, &head.headers, &query).await,
-        Route::MetricsResource => resource(shared, &head.headers).await,
-        Route::MetricsSelf => own_metrics(shared, &head.headers).await,
-        Route::MetricsInternal => koordlet(shared, &head.headers, Half::Internal).await,
-        Route::MetricsExternal => koordlet(shared, &head.headers, Half::External).await,
+        Route::MetricsResource => resource(&shared, &head.headers).await,
+        Route::MetricsSelf => own_metrics(&shared, &head.headers).await,
+        Route::MetricsInternal => koordlet(&shared, &head.headers, Half::Internal).await,
+        Route::MetricsExternal => koordlet(&shared, &head.headers, Half::External).await,
         Route::StatsSummary => summary(&shared, &head.method, &query).await,
         Route::Sources => sources(shared, query).await,
         Route::Remembered => remembered(shared, query).await,
@@ -318,9 +338,9 @@ async fn metrics(
         By::Path => None,
         By::Alias(namespace) => Some(namespace),
     };
-    let shared = Arc::clone(shared);
-    exposition(headers, move || {
-        let page = shared.surface.metrics_page(dialect, only);
+    let of = Arc::clone(shared);
+    exposition(shared, headers, move || {
+        let page = of.surface.metrics_page(dialect, only);
         page.map_err(|error| {
             Failure::internal(format!("No metrics gathered, last error:\n\n{error}"))
         })
@@ -328,46 +348,67 @@ async fn metrics(
     .await
 }
 
-async fn resource(shared: Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
-    exposition(headers, move || {
-        Ok(vec![kubelet::resource(shared.surface.observer()).into()])
+async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+    let of = Arc::clone(shared);
+    exposition(shared, headers, move || {
+        Ok(kubelet::resource(of.surface.observer()).into())
     })
     .await
 }
 
-async fn own_metrics(shared: Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
-    exposition(headers, move || {
-        let agent = shared.surface.self_metrics();
-        Ok(vec![agent.into(), shared.counters.render().into()])
+async fn own_metrics(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+    let of = Arc::clone(shared);
+    exposition(shared, headers, move || {
+        let mut page = of.surface.self_metrics();
+        page.families(of.counters.families());
+        Ok(page)
     })
     .await
 }
 
-async fn koordlet(shared: Arc<Shared>, headers: &HeaderMap, half: Half) -> Result<Reply, Failure> {
-    exposition(headers, move || {
-        Ok(vec![shared.surface.koordlet_metrics(half).into()])
+async fn koordlet(shared: &Arc<Shared>, headers: &HeaderMap, half: Half) -> Result<Reply, Failure> {
+    let of = Arc::clone(shared);
+    exposition(shared, headers, move || {
+        Ok(of.surface.koordlet_metrics(half))
     })
     .await
 }
 
 async fn exposition(
+    shared: &Shared,
     headers: &HeaderMap,
-    page: impl FnOnce() -> Result<Vec<Bytes>, Failure> + Send + 'static,
+    gather: impl FnOnce() -> Result<Gathered, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let zipped = reply::wants_gzip(headers);
     let format = Format::wanted(headers);
-    let chunks = blocking(move || {
-        let mut chunks = page()?;
-        if format.form == Form::Delimited {
-            chunks = vec![delimited(&chunks.concat()).into()];
-        }
+    let body = shared.made(move |out| {
+        let page = gather()?;
         match zipped {
-            true => Ok(reply::zip(&chunks)?),
-            false => Ok(chunks),
+            true => {
+                let mut zip = GzEncoder::new(out, Compression::fast());
+                write(&page, format.form, &mut zip)?;
+                zip.finish()?;
+            }
+            false => write(&page, format.form, out)?,
         }
+        Ok(())
     });
-    let chunks: Result<Vec<Bytes>, Failure> = chunks.await?;
-    Ok(reply::exposition(chunks?, format, zipped))
+    Ok(reply::exposition(body.await?, format, zipped))
+}
+
+fn write(page: &Gathered, form: Form, out: &mut dyn Write) -> io::Result<()> {
+    match form {
+        Form::Text => {
+            let mut writer = TextWriter::new(out);
+            page.write(&mut writer)?;
+            writer.finish()
+        }
+        Form::Delimited => {
+            let mut writer = MessageWriter::new(out);
+            page.write(&mut writer)?;
+            writer.finish()
+        }
+    }
 }
 
 async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result<Reply, Failure> {
@@ -386,11 +427,9 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
         let paths = of_runtimes.map(|c| Arc::clone(c.path())).collect();
         fresh(shared, paths, ANY_AGE, GroupSet::of(&[Group::Process])).await;
     }
-    let permit = shared.maker().await?;
-    let shared = Arc::clone(shared);
-    let body: Body = made(move |out| {
-        let _permit = permit;
-        let surface = &shared.surface;
+    let of = Arc::clone(shared);
+    let body = shared.made(move |out| {
+        let surface = &of.surface;
         let node = surface.node_name();
         let image_fs = match brief {
             true => None,
@@ -403,9 +442,8 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
             brief,
             out,
         )?)
-    })
-    .await?;
-    Ok(reply::json(body))
+    });
+    Ok(reply::json(body.await?))
 }
 
 async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {

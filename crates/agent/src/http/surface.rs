@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use plimsoll_containers::Namespace;
 use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_observe::Observer;
-use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::exposition::{Dialect, Gathered};
 use plimsoll_observe::rest::Versions;
 
 /// What concerns the agent itself, and what users look for.
@@ -28,8 +27,7 @@ pub trait Surface: Send + Sync + 'static {
     fn node_name(&self) -> String;
 
     /// A page of metrics; `only`: the containers of one runtime.
-    fn metrics_page(&self, dialect: Dialect, only: Option<Namespace>)
-    -> Result<Vec<Bytes>, String>;
+    fn metrics_page(&self, dialect: Dialect, only: Option<Namespace>) -> Result<Gathered, String>;
 
     /// The cgroups directly below one, sorted: also those that are not reported as containers themselves.
     fn children(&self, container: &str) -> Vec<String> {
@@ -38,11 +36,11 @@ pub trait Surface: Send + Sync + 'static {
     }
 
     /// Families about the agent itself; the server adds its own.
-    fn self_metrics(&self) -> Vec<u8>;
+    fn self_metrics(&self) -> Gathered;
 
     /// Koordinator's families; none where nothing is remembered.
-    fn koordlet_metrics(&self, _half: Half) -> Vec<u8> {
-        Vec::new()
+    fn koordlet_metrics(&self, _half: Half) -> Gathered {
+        Gathered::default()
     }
 
     /// `Err` says what is still missing.

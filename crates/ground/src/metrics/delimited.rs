@@ -7,7 +7,7 @@
 use crate::rest::protobuf::{Message, varint};
 
 /// Fields by the numbers that their messages give them.
-mod field {
+pub mod field {
     pub const FAMILY_NAME: u64 = 1;
     pub const FAMILY_HELP: u64 = 2;
     pub const FAMILY_TYPE: u64 = 3;
@@ -25,8 +25,9 @@ mod field {
     pub const BUCKET_BOUND: u64 = 2;
 }
 
+/// What a family is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Kind {
+pub enum MetricType {
     Counter,
     Gauge,
     #[default]
@@ -34,7 +35,7 @@ enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricType {
     fn of(word: &[u8]) -> Self {
         match word {
             b"counter" => Self::Counter,
@@ -44,8 +45,7 @@ impl Kind {
         }
     }
 
-    /// `MetricType`.
-    fn number(self) -> u64 {
+    pub fn number(self) -> u64 {
         match self {
             Self::Counter => 0,
             Self::Gauge => 1,
@@ -55,7 +55,7 @@ impl Kind {
     }
 
     /// Where a metric of this kind keeps its value.
-    fn field(self) -> u64 {
+    pub fn field(self) -> u64 {
         match self {
             Self::Gauge => 2,
             Self::Counter => 3,
@@ -77,7 +77,7 @@ pub fn delimited(page: &[u8]) -> Vec<u8> {
         } else if let Some(rest) = line.strip_prefix(b"# TYPE ") {
             let (name, kind) = word(rest);
             family.turn_to(name, &mut out);
-            family.kind = Some(Kind::of(kind));
+            family.kind = Some(MetricType::of(kind));
         } else if !line.is_empty() && !line.starts_with(b"#") {
             let end = line.iter().position(|b| matches!(b, b'{' | b' '));
             let (name, rest) = line.split_at(end.unwrap_or(line.len()));
@@ -107,7 +107,7 @@ struct Family {
     name: Vec<u8>,
     help: Vec<u8>,
     /// Once the page has said it.
-    kind: Option<Kind>,
+    kind: Option<MetricType>,
     metrics: Message,
     /// What is known of a histogram before its count.
     buckets: Message,
@@ -122,7 +122,7 @@ struct Family {
 impl Family {
     /// Which part of this family's metrics is called so; a value where it is none.
     fn part(&self, name: &[u8]) -> Part {
-        if self.kind != Some(Kind::Histogram) {
+        if self.kind != Some(MetricType::Histogram) {
             return Part::Value;
         }
         match name.strip_prefix(self.name.as_slice()) {
@@ -244,7 +244,8 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     })
 }
 
-fn unescape(text: &[u8], out: &mut Vec<u8>) {
+/// What was written with backslashes, as it was before.
+pub fn unescape(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {

@@ -7,7 +7,7 @@ pub mod process;
 mod series;
 mod work;
 
-pub use delimited::delimited;
+pub use delimited::{MetricType, delimited, field, unescape};
 pub use histogram::Histogram;
 pub use page::{Labels, Page};
 pub use series::{Counters, Histograms};

@@ -39,9 +39,14 @@ impl Message {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub fn bytes(&mut self, field: u64, bytes: &[u8]) {
+    /// A field of so many bytes, which are to follow.
+    pub fn begin(&mut self, field: u64, length: usize) {
         varint(&mut self.0, field << 3 | u64::from(LENGTH_DELIMITED));
-        varint(&mut self.0, bytes.len() as u64);
+        varint(&mut self.0, length as u64);
+    }
+
+    pub fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.begin(field, bytes.len());
         self.0.extend_from_slice(bytes);
     }
 

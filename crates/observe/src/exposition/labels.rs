@@ -19,6 +19,7 @@ pub struct Rendered {
     closed: Box<[u8]>,
     /// Where each label starts; one more than there are labels.
     starts: Box<[u32]>,
+    is_plain: bool,
 }
 
 impl LabelNames {
@@ -46,9 +47,14 @@ impl LabelNames {
         }
         text.push(b' ');
         Rendered {
+            is_plain: !text.contains(&b'\\'),
             closed: text.into(),
             starts: starts.into(),
         }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
     }
 
     /// How many of the page's labels sort before `extra`.
@@ -76,6 +82,18 @@ impl Rendered {
         &self.closed[self.starts[from] as usize..self.starts[to] as usize]
     }
 
+    /// The value of the `index`-th label, whose name is so long, as it stands on the page.
+    pub fn escaped_value(&self, index: usize, name: usize) -> &[u8] {
+        let (start, end) = (self.starts[index] as usize, self.starts[index + 1] as usize);
+        // After `name="` and before `",`.
+        &self.closed[start + name + 2..end - 2]
+    }
+
+    /// Whether no value looks different on the page.
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
     /// How many labels there are.
     pub fn count(&self) -> usize {
         self.starts.len() - 1
@@ -86,12 +104,12 @@ impl Rendered {
 pub fn write_label(name: &str, value: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b"=\"");
-    write_escaped(value, out);
+    write_escaped(value.as_bytes(), out);
     out.extend_from_slice(b"\",");
 }
 
-pub fn write_escaped(value: &str, out: &mut Vec<u8>) {
-    for &byte in value.as_bytes() {
+pub fn write_escaped(value: &[u8], out: &mut Vec<u8>) {
+    for &byte in value {
         match byte {
             b'\\' => out.extend_from_slice(b"\\\\"),
             b'"' => out.extend_from_slice(b"\\\""),

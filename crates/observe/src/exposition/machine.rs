@@ -25,11 +25,11 @@ pub fn machine_families(
     version: &Version,
     timed: bool,
     topology: bool,
-) -> (Vec<u8>, Vec<u8>) {
+) -> (Text, Text) {
     (version_line(version), machine(info, timed, topology))
 }
 
-fn version_line(version: &Version) -> Vec<u8> {
+fn version_line(version: &Version) -> Text {
     let mut text = Text::default();
     text.family(
         "cadvisor_version_info",
@@ -47,10 +47,10 @@ fn version_line(version: &Version) -> Vec<u8> {
         Whole(1),
         None,
     );
-    text.into_bytes()
+    text
 }
 
-fn machine(info: &MachineInfo, timed: bool, topology: bool) -> Vec<u8> {
+fn machine(info: &MachineInfo, timed: bool, topology: bool) -> Text {
     let at = timed.then_some(info.timestamp);
     let ids = Ids(info);
     let mut text = Text::default();
@@ -135,7 +135,7 @@ fn machine(info: &MachineInfo, timed: bool, topology: bool) -> Vec<u8> {
     if topology {
         siblings(&mut text, info, &ids);
     }
-    text.into_bytes()
+    text
 }
 
 fn caches(text: &mut Text, info: &MachineInfo, ids: &Ids<'_>) {
@@ -268,6 +268,7 @@ mod tests {
     use plimsoll_host::machine::Node;
 
     use super::*;
+    use crate::exposition::Gathered;
 
     #[test]
     fn caches_of_one_kind_are_one_series() {
@@ -285,7 +286,7 @@ mod tests {
             ..MachineInfo::default()
         };
         let (_, page) = machine_families(&info, &Version::default(), false, true);
-        let page = String::from_utf8(page).unwrap();
+        let page = Gathered::from(page).to_string();
         let mut caches = page.lines().filter(|line| {
             line.starts_with("machine_cpu_cache_capacity_bytes{") && line.contains("level=\"3\"")
         });

@@ -1,11 +1,20 @@
-//! Prometheus text pages, rendered from the store alone: no kernel read, no allocation a series.
+//! Pages for Prometheus, made from the store alone: no kernel read, no allocation a series.
+//!
+//! A page is first [`Gathered`], then written by a [`Writer`], in pieces.
 
 mod families;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod gathered;
 mod labels;
 mod machine;
 pub mod number;
 mod page;
+mod record;
+#[cfg(test)]
+mod tests;
 mod text;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,14 +24,17 @@ use plimsoll_containers::{CgroupPath, Identity, names};
 use rustc_hash::FxHashMap;
 
 pub use families::{Kind, TCP_STATES};
+pub use gathered::{Extras, Family, Gathered, Labels, Line, Writer};
+pub use labels::{LabelNames, Rendered};
 pub use machine::{Version, machine_families};
-pub use page::FamilyText;
+pub use page::Containers;
 pub use text::Text;
+pub use written::TextWriter;
 
 use crate::store::{Container, State};
 use crate::{Group, GroupSet, Observer};
-use labels::{LabelNames, Rendered, sanitize};
-use page::{ContainerView, Page, Room};
+use labels::sanitize;
+use page::{ContainerView, Gathering};
 
 /// Which container labels become metric labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +62,7 @@ pub enum Dialect {
     Kubelet,
 }
 
-/// Renders pages, keeping each container's label text from one scrape to the next.
+/// Gathers pages, keeping each container's label text from one scrape to the next.
 #[derive(Debug)]
 pub struct Exporter {
     observer: Arc<Observer>,
@@ -62,17 +74,15 @@ pub struct Exporter {
 #[derive(Debug, Default)]
 struct LabelView {
     generation: Option<u64>,
-    names: LabelNames,
+    names: Arc<LabelNames>,
     rendered: FxHashMap<CgroupPath, Entry>,
-    room: Room,
 }
 
 #[derive(Debug)]
 struct Entry {
     /// To see whether the labels may have changed.
     identity: Option<Arc<Identity>>,
-    labels: BTreeMap<String, String>,
-    text: Rendered,
+    text: Arc<Rendered>,
 }
 
 impl Exporter {
@@ -85,23 +95,17 @@ impl Exporter {
         }
     }
 
-    /// The container families for `containers`, in order of name, for `look` to see.
-    pub fn containers<T>(
-        &self,
-        dialect: Dialect,
-        containers: &[Arc<Container>],
-        look: impl FnOnce(&[FamilyText]) -> T,
-    ) -> T {
+    /// What the page says of `containers`.
+    pub fn containers(&self, dialect: Dialect, containers: &[Arc<Container>]) -> Containers {
         let mut view = match dialect {
             Dialect::Cadvisor => self.cadvisor.lock(),
             Dialect::Kubelet => self.kubelet.lock(),
         };
         self.refresh(dialect, &mut view);
-        let view = &mut *view;
         let groups = self.groups(dialect);
         let now = self.observer.clock.now();
         let devices = self.observer.store.devices();
-        let mut page = Page::new(&view.names, groups, now, &mut view.room);
+        let mut page = Gathering::new(&view.names, groups, now, containers.len());
         for container in containers {
             let Some(entry) = view.rendered.get(container.path()) else {
                 continue;
@@ -122,10 +126,7 @@ impl Exporter {
             };
             page.add(&shown, &entry.text, state.sampled);
         }
-        let families = page.finish();
-        let seen = look(&families);
-        view.room.keep(families);
-        seen
+        page.finish()
     }
 
     /// The groups on a page.
@@ -153,7 +154,8 @@ impl Exporter {
     }
 
     /// Brings label texts up to date with the store: all of them when the set of label names changed, else only those
-    /// of new or renamed containers.
+    /// of new or renamed containers. Labels are made twice rather than kept: as text they are needed all the time, apart
+    /// only here.
     fn refresh(&self, dialect: Dialect, view: &mut LabelView) {
         let generation = self.observer.store.generation();
         if view.generation == Some(generation) {
@@ -164,43 +166,36 @@ impl Exporter {
             Dialect::Kubelet => pod_names(&containers),
             Dialect::Cadvisor => FxHashMap::default(),
         };
-        let mut kept = std::mem::take(&mut view.rendered);
-        let mut fresh = Vec::new();
+        let labels = |container: &Container| {
+            let (path, state) = (container.path(), container.lock());
+            match dialect {
+                Dialect::Cadvisor => self.cadvisor_labels(path, &state),
+                Dialect::Kubelet => kubelet_labels(path, &state, &pods),
+            }
+        };
+        let mut names = BTreeSet::new();
         for container in &containers {
-            let state = container.lock();
+            names.extend(labels(container).into_keys());
+        }
+        let names = LabelNames::new(names);
+        let others = names != *view.names;
+        if others {
+            view.names = Arc::new(names);
+        }
+        let mut kept = std::mem::take(&mut view.rendered);
+        for container in &containers {
             let path = Arc::clone(container.path());
-            match kept.remove(&path) {
-                Some(entry) if same(&entry.identity, &state.identity) && pods.is_empty() => {
-                    view.rendered.insert(path, entry);
+            let identity = container.lock().identity.clone();
+            let entry = match kept.remove(&path) {
+                Some(entry) if !others && pods.is_empty() && same(&entry.identity, &identity) => {
+                    entry
                 }
-                _ => {
-                    let labels = match dialect {
-                        Dialect::Cadvisor => self.cadvisor_labels(&path, &state),
-                        Dialect::Kubelet => kubelet_labels(&path, &state, &pods),
-                    };
-                    fresh.push((path, state.identity.clone(), labels));
-                }
-            }
-        }
-        let old = view.rendered.values().map(|entry| &entry.labels);
-        let new = fresh.iter().map(|(_, _, labels)| labels);
-        let names = LabelNames::new(old.chain(new).flat_map(|l| l.keys().cloned()));
-        if names != view.names {
-            view.names = names;
-            for entry in view.rendered.values_mut() {
-                entry.text = view.names.render(&entry.labels);
-            }
-        }
-        for (path, identity, labels) in fresh {
-            let text = view.names.render(&labels);
-            view.rendered.insert(
-                path,
-                Entry {
+                _ => Entry {
                     identity,
-                    labels,
-                    text,
+                    text: Arc::new(view.names.render(&labels(container))),
                 },
-            );
+            };
+            view.rendered.insert(path, entry);
         }
         view.generation = Some(generation);
     }

@@ -19,6 +19,17 @@ pub enum Number {
 const EXACT: u64 = 1_000_000_000_000_000;
 
 impl Number {
+    /// What is read from the page, to the last digit.
+    pub fn value(self) -> f64 {
+        match self {
+            Self::Whole(value) => value as f64,
+            Self::Nanos(value) => value as f64 / 1e9,
+            Self::Micros(value) => value as f64 / 1e6,
+            Self::Millis(value) => value as f64 / 1e3,
+            Self::Float(value) => value,
+        }
+    }
+
     pub fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Whole(value) => scaled(value, 0, out),
@@ -185,6 +196,15 @@ mod tests {
             prop_assert_eq!(text(Number::Nanos(value)), text(Number::Float(value as f64 / 1e9)));
             prop_assert_eq!(text(Number::Micros(value)), text(Number::Float(value as f64 / 1e6)));
             prop_assert_eq!(text(Number::Whole(value)), text(Number::Float(value as f64)));
+        }
+
+        #[test]
+        fn the_value_is_what_the_page_says(value: u64, small in 0u64..2_000_000_000_000_000) {
+            for value in [value, small] {
+                for number in [Number::Whole(value), Number::Nanos(value), Number::Micros(value), Number::Millis(value)] {
+                    prop_assert_eq!(text(number).parse::<f64>().unwrap(), number.value());
+                }
+            }
         }
 
         #[test]

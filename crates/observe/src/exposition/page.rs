@@ -1,15 +1,20 @@
-//! A page of container metrics, written one container at a time into one buffer a family.
+//! What a page says of containers, gathered one container at a time and told one family at a time.
 //!
-//! The format wants all series of a family together, while everything a container needs (its lock, its label text,
-//! its timestamp) is best touched once. So each family collects its lines in a buffer of its own, and the page is the
-//! buffers in order. Nothing is allocated for a series.
+//! The format wants all series of a family together, while a container should be locked once, and shown as it was at one
+//! moment. So each container leaves its records, in the order of the families, and each family takes from every container
+//! what comes next. Nothing is allocated for a series.
+
+use std::io;
+use std::sync::Arc;
 
 use plimsoll_host::Timestamp;
 use plimsoll_host::cgroup::{IoRow, Spec};
 
-use super::families::{CONTAINER_FAMILIES, Family, Kind, When};
-use super::labels::{LabelNames, Rendered, write_escaped};
+use super::families::{CONTAINER_FAMILIES, When};
+use super::gathered::{Extras, Family, Labels, Line};
+use super::labels::{LabelNames, Rendered};
 use super::number::Number;
+use super::record::{self, Reader, Stamp};
 use crate::store::DeviceNames;
 use crate::{Group, GroupSet, Sample};
 
@@ -46,9 +51,14 @@ extras! {
     Ulimit = "ulimit",
 }
 
+/// As many as any family adds.
+const MOST_EXTRAS: usize = 4;
+/// Records are kept in pieces of this size: small enough that their room goes back when the page has been written.
+const BLOCK: usize = 32 << 10;
+
 /// Where each extra label goes among a page's labels.
 #[derive(Debug, Clone)]
-struct Places([u16; EXTRA_NAMES.len()]);
+pub struct Places([u16; EXTRA_NAMES.len()]);
 
 impl Places {
     fn of(names: &LabelNames) -> Self {
@@ -106,127 +116,102 @@ impl ContainerView<'_> {
     }
 }
 
-/// Appends the series of one family for one container.
+/// Keeps the series of one family for one container.
 #[derive(Debug)]
 pub struct Out<'a> {
-    buf: &'a mut Vec<u8>,
-    /// The family's name and the brace.
-    opening: &'a [u8],
-    labels: &'a Rendered,
-    places: &'a Places,
-    /// ` 1794773054818\n`.
-    at_sample: &'a [u8],
-    at_now: &'a [u8],
+    records: &'a mut Vec<u8>,
 }
 
 impl Out<'_> {
     pub fn plain(&mut self, value: Number) {
-        self.line(value, self.at_sample);
+        self.keep(&[], value, Stamp::Sample);
     }
 
     pub fn untimed(&mut self, value: Number) {
-        self.line(value, b"\n");
+        self.keep(&[], value, Stamp::None);
     }
 
     pub fn at_now(&mut self, value: Number) {
-        self.line(value, self.at_now);
-    }
-
-    #[inline]
-    fn line(&mut self, value: Number, end: &[u8]) {
-        self.buf.extend_from_slice(self.opening);
-        self.buf.extend_from_slice(self.labels.closed());
-        value.write(self.buf);
-        self.buf.extend_from_slice(end);
+        self.keep(&[], value, Stamp::Now);
     }
 
     /// With further labels, in alphabetical order of their keys.
     pub fn with(&mut self, extra: &[(Extra, &str)], value: Number) {
         debug_assert!(extra.windows(2).all(|w| w[0].0 < w[1].0));
-        self.buf.extend_from_slice(self.opening);
-        let mut from = 0;
+        debug_assert!(extra.len() <= MOST_EXTRAS);
+        self.keep(extra, value, Stamp::Sample);
+    }
+
+    fn keep(&mut self, extra: &[(Extra, &str)], value: Number, stamp: Stamp) {
+        record::head(value, stamp, extra.len(), self.records);
         for (key, text) in extra {
-            let to = usize::from(self.places.0[*key as usize]);
-            if to < self.labels.count() {
-                self.buf.extend_from_slice(self.labels.between(from, to));
-            } else if from < to {
-                // Past the last label: its closing brace makes way for a comma.
-                let rest = self.labels.closed_from(from);
-                self.buf.extend_from_slice(&rest[..rest.len() - 2]);
-                self.buf.push(b',');
-            }
-            self.buf
-                .extend_from_slice(EXTRA_NAMES[*key as usize].as_bytes());
-            self.buf.extend_from_slice(b"=\"");
-            write_escaped(text, self.buf);
-            self.buf.extend_from_slice(b"\",");
-            from = to;
+            self.records.push(*key as u8);
+            record::varint(text.len() as u64, self.records);
+            self.records.extend_from_slice(text.as_bytes());
         }
-        if from < self.labels.count() {
-            self.buf.extend_from_slice(self.labels.closed_from(from));
-        } else {
-            // An extra label came last; its comma becomes the brace.
-            if let Some(comma) = self.buf.last_mut() {
-                *comma = b'}';
-            }
-            self.buf.push(b' ');
-        }
-        value.write(self.buf);
-        self.buf.extend_from_slice(self.at_sample);
+        record::tail(value, stamp, self.records);
     }
 }
 
-/// The lines of one family so far.
+/// All containers of a page.
 #[derive(Debug)]
-struct Lines {
-    family: &'static Family,
-    index: usize,
-    opening: Vec<u8>,
-    body: Vec<u8>,
-}
-
-/// Collects a page.
-#[derive(Debug)]
-pub struct Page {
-    families: Vec<Lines>,
+pub struct Containers {
+    names: Arc<LabelNames>,
     places: Places,
-    at_now: Vec<u8>,
-    at_sample: Vec<u8>,
+    now: Timestamp,
+    rows: Vec<Row>,
+    blocks: Vec<Vec<u8>>,
 }
 
-impl Page {
-    /// `room`: that of the last page, so that nothing grows while writing.
-    pub fn new(names: &LabelNames, groups: GroupSet, now: Timestamp, room: &mut Room) -> Self {
-        let families = CONTAINER_FAMILIES
-            .iter()
-            .enumerate()
+/// One container.
+#[derive(Debug)]
+struct Row {
+    labels: Arc<Rendered>,
+    /// Of its sample.
+    at: Timestamp,
+    block: u32,
+    /// Its records in the block: the family's number, how many bytes, its lines; and so on.
+    start: u32,
+    end: u32,
+}
+
+/// Gathers them.
+#[derive(Debug)]
+pub struct Gathering {
+    families: Vec<u8>,
+    gathered: Containers,
+    /// The records of one container, and the lines of one family.
+    records: Vec<u8>,
+    lines: Vec<u8>,
+}
+
+impl Gathering {
+    pub fn new(names: &Arc<LabelNames>, groups: GroupSet, now: Timestamp, expected: usize) -> Self {
+        let families = (0u8..)
+            .zip(CONTAINER_FAMILIES)
             .filter(|(_, family)| match family.when {
                 When::Always | When::Sampled => true,
                 When::Group(group) => groups.has(group),
-            })
-            .map(|(index, family)| Lines {
-                family,
-                index,
-                opening: format!("{}{{", family.name).into_bytes(),
-                body: room.take(index),
-            })
-            .collect();
-        let mut page = Self {
-            families,
-            places: Places::of(names),
-            at_now: Vec::new(),
-            at_sample: Vec::new(),
-        };
-        write_timestamp(now, &mut page.at_now);
-        page
+            });
+        Self {
+            families: families.map(|(index, _)| index).collect(),
+            gathered: Containers {
+                names: Arc::clone(names),
+                places: Places::of(names),
+                now,
+                rows: Vec::with_capacity(expected),
+                blocks: Vec::new(),
+            },
+            records: Vec::new(),
+            lines: Vec::new(),
+        }
     }
 
     /// `sampled`: the container has a sample; without one only its spec is shown.
-    pub fn add(&mut self, view: &ContainerView<'_>, labels: &Rendered, sampled: bool) {
-        self.at_sample.clear();
-        write_timestamp(view.sample.at, &mut self.at_sample);
-        for lines in &mut self.families {
-            let family = lines.family;
+    pub fn add(&mut self, view: &ContainerView<'_>, labels: &Arc<Rendered>, sampled: bool) {
+        self.records.clear();
+        for &index in &self.families {
+            let family = &CONTAINER_FAMILIES[usize::from(index)];
             let shown = match family.when {
                 When::Always => true,
                 When::Sampled => sampled,
@@ -235,101 +220,153 @@ impl Page {
             if !shown {
                 continue;
             }
-            let mut out = Out {
-                buf: &mut lines.body,
-                opening: &lines.opening,
-                labels,
-                places: &self.places,
-                at_sample: &self.at_sample,
-                at_now: &self.at_now,
-            };
-            (family.emit)(view, &mut out);
+            self.lines.clear();
+            let records = &mut self.lines;
+            (family.emit)(view, &mut Out { records });
+            if !self.lines.is_empty() {
+                self.records.push(index);
+                record::varint(self.lines.len() as u64, &mut self.records);
+                self.records.extend_from_slice(&self.lines);
+            }
         }
+        self.gathered.keep(&self.records, labels, view.sample.at);
     }
 
-    /// The families that have series, with their headers, in order.
-    pub fn finish(self) -> Vec<FamilyText> {
-        let families = self.families.into_iter();
-        let told = families.filter(|lines| !lines.body.is_empty());
-        told.map(
-            |Lines {
-                 family,
-                 index,
-                 body,
-                 ..
-             }| FamilyText {
-                name: family.name,
-                header: header(family.name, family.kind, family.help),
-                body,
-                index,
-            },
-        )
-        .collect()
+    pub fn finish(self) -> Containers {
+        self.gathered
+    }
+}
+
+impl Containers {
+    /// A container's records lie in one piece.
+    fn keep(&mut self, records: &[u8], labels: &Arc<Rendered>, at: Timestamp) {
+        let fits = |block: &Vec<u8>| block.capacity() - block.len() >= records.len();
+        if !self.blocks.last().is_some_and(fits) {
+            self.blocks
+                .push(Vec::with_capacity(BLOCK.max(records.len())));
+        }
+        let number = self.blocks.len() - 1;
+        let block = &mut self.blocks[number];
+        let start = block.len();
+        block.extend_from_slice(records);
+        self.rows.push(Row {
+            labels: Arc::clone(labels),
+            at,
+            block: number as u32,
+            start: start as u32,
+            end: block.len() as u32,
+        });
+    }
+
+    /// Every family that has series, in order.
+    pub fn each(&self, mut visit: impl FnMut(&Family<'_>) -> io::Result<()>) -> io::Result<()> {
+        let mut cursors: Vec<u32> = self.rows.iter().map(|row| row.start).collect();
+        for index in (0u8..).take(CONTAINER_FAMILIES.len()) {
+            let mut rows = self.rows.iter().zip(&cursors);
+            if !rows.any(|(row, cursor)| self.next(row, *cursor) == Some(index)) {
+                continue;
+            }
+            if let Some(family) = Family::of_containers(self, index, &cursors) {
+                visit(&family)?;
+            }
+            for (row, cursor) in self.rows.iter().zip(&mut cursors) {
+                if self.next(row, *cursor) == Some(index) {
+                    let rest = self.past(row, *cursor);
+                    *cursor = row.end - rest.0.len() as u32;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which family a container's next records are of.
+    #[inline]
+    fn next(&self, row: &Row, cursor: u32) -> Option<u8> {
+        self.records(row, cursor).first().copied()
+    }
+
+    fn records(&self, row: &Row, cursor: u32) -> &[u8] {
+        &self.blocks[row.block as usize][cursor as usize..row.end as usize]
+    }
+
+    /// What follows a container's next family.
+    fn past(&self, row: &Row, cursor: u32) -> Reader<'_> {
+        let mut reader = Reader(self.records(row, cursor));
+        reader.byte();
+        let length = reader.varint();
+        reader.bytes(length as usize);
+        reader
+    }
+
+    pub(super) fn lines(
+        &self,
+        family: u8,
+        cursors: &[u32],
+        mut visit: impl FnMut(&Line<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for (index, (row, cursor)) in self.rows.iter().zip(cursors).enumerate() {
+            let mut reader = Reader(self.records(row, *cursor));
+            if reader.0.first() != Some(&family) {
+                continue;
+            }
+            reader.byte();
+            let length = reader.varint();
+            let mut lines = Reader(reader.bytes(length as usize));
+            while !lines.is_at_end() {
+                let head = lines.head();
+                let mut list: [(u8, &[u8]); MOST_EXTRAS] = [(0, &[]); MOST_EXTRAS];
+                let count = head.labels.min(MOST_EXTRAS);
+                for extra in &mut list[..count] {
+                    let key = lines.byte();
+                    let length = lines.varint();
+                    *extra = (key, lines.bytes(length as usize));
+                }
+                let (value, stamp) = lines.tail(head);
+                visit(&Line {
+                    labels: Labels::Container {
+                        index,
+                        own: &row.labels,
+                        names: &self.names,
+                        extra: Extras {
+                            places: &self.places,
+                            list: &list[..count],
+                        },
+                    },
+                    value,
+                    at: match stamp {
+                        Stamp::None => None,
+                        Stamp::Sample => Some(row.at),
+                        Stamp::Now => Some(self.now),
+                        Stamp::Own(at) => Some(at),
+                    },
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes the figures take.
+    pub fn size(&self) -> usize {
+        let blocks: usize = self.blocks.iter().map(Vec::capacity).sum();
+        blocks + self.rows.capacity() * size_of::<Row>()
+    }
+}
+
+impl<'a> Extras<'a> {
+    pub fn is_empty(self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many of the container's labels come before, the key, and the value.
+    pub fn iter(self) -> impl Iterator<Item = (usize, &'static str, &'a [u8])> {
+        self.list.iter().map(move |(key, text)| {
+            let key = usize::from(*key);
+            (usize::from(self.places.0[key]), EXTRA_NAMES[key], *text)
+        })
     }
 }
 
 /// Groups whose figures hang on something other than the cgroup are shown whenever they are on the page.
 fn shows(sample: &Sample, group: Group) -> bool {
     matches!(group, Group::OomEvent | Group::CpuLoad) || sample.has(group)
-}
-
-fn write_timestamp(at: Timestamp, out: &mut Vec<u8>) {
-    out.push(b' ');
-    out.extend_from_slice(itoa::Buffer::new().format(at.millis()).as_bytes());
-    out.push(b'\n');
-}
-
-pub fn header(name: &str, kind: Kind, help: &str) -> Vec<u8> {
-    let kind = match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-    };
-    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n").into_bytes()
-}
-
-/// One family ready to be sent.
-#[derive(Debug)]
-pub struct FamilyText {
-    pub name: &'static str,
-    pub header: Vec<u8>,
-    pub body: Vec<u8>,
-    index: usize,
-}
-
-/// Where the last page's families were written, for the next page. To be made anew for each, a megabyte or two at a time
-/// and by one thread or another, would leave the process with room for several.
-#[derive(Debug)]
-pub struct Room(Vec<Vec<u8>>);
-
-impl Default for Room {
-    fn default() -> Self {
-        Self(vec![Vec::new(); CONTAINER_FAMILIES.len()])
-    }
-}
-
-impl Room {
-    fn take(&mut self, index: usize) -> Vec<u8> {
-        self.0
-            .get_mut(index)
-            .map(std::mem::take)
-            .unwrap_or_default()
-    }
-
-    pub fn keep(&mut self, families: Vec<FamilyText>) {
-        for FamilyText {
-            index, mut body, ..
-        } in families
-        {
-            // A little more than this time: counters grow digits. What growing left over, or containers that went, is
-            // given up.
-            let enough = body.len() + body.len() / 32;
-            if body.capacity() > enough + enough / 4 {
-                body = Vec::with_capacity(enough);
-            }
-            body.clear();
-            if let Some(room) = self.0.get_mut(index) {
-                *room = body;
-            }
-        }
-    }
 }

@@ -1,22 +1,45 @@
-//! A writer for small pages, where convenience matters more than nanoseconds: the machine's families, the agent's own.
+//! Families that are listed series by series: the machine's, the agent's own, Koordinator's.
+//!
+//! Names and values of labels come again in line after line, so each is kept once.
+
+use std::io;
+use std::sync::Arc;
+
+use plimsoll_host::Timestamp;
+use rustc_hash::FxHashMap;
 
 use super::families::Kind;
-use super::labels::write_label;
+use super::gathered::{Family, Labels, Line, Lines};
 use super::number::Number;
-use super::page::header;
-use plimsoll_host::Timestamp;
+use super::record::{self, Reader, Stamp};
 
 #[derive(Debug, Default)]
 pub struct Text {
-    out: Vec<u8>,
-    name: String,
+    families: Vec<Listed>,
+    words: Vec<Arc<str>>,
+    numbers: FxHashMap<Arc<str>, u32>,
+    records: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    name: u32,
+    kind: Kind,
+    help: u32,
+    /// Where its series begin; they end where those of the next begin.
+    start: usize,
 }
 
 impl Text {
     /// Starts a family; its series follow.
     pub fn family(&mut self, name: &str, kind: Kind, help: &str) -> &mut Self {
-        self.out.extend_from_slice(&header(name, kind, help));
-        name.clone_into(&mut self.name);
+        let family = Listed {
+            name: self.number(name),
+            kind,
+            help: self.number(help),
+            start: self.records.len(),
+        };
+        self.families.push(family);
         self
     }
 
@@ -27,25 +50,15 @@ impl Text {
         value: Number,
         at: Option<Timestamp>,
     ) -> &mut Self {
-        self.out.extend_from_slice(self.name.as_bytes());
-        if !labels.is_empty() {
-            self.out.push(b'{');
-            for (key, value) in labels {
-                write_label(key, value, &mut self.out);
-            }
-            if let Some(comma) = self.out.last_mut() {
-                *comma = b'}';
+        let stamp = at.map_or(Stamp::None, Stamp::Own);
+        record::head(value, stamp, labels.len(), &mut self.records);
+        for (key, text) in labels {
+            for word in [key, text] {
+                let number = self.number(word);
+                record::varint(u64::from(number), &mut self.records);
             }
         }
-        self.out.push(b' ');
-        value.write(&mut self.out);
-        if let Some(at) = at {
-            self.out.push(b' ');
-            let mut digits = itoa::Buffer::new();
-            self.out
-                .extend_from_slice(digits.format(at.millis()).as_bytes());
-        }
-        self.out.push(b'\n');
+        record::tail(value, stamp, &mut self.records);
         self
     }
 
@@ -54,7 +67,66 @@ impl Text {
         self.family(name, kind, help).series(&[], value, None)
     }
 
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.out
+    fn number(&mut self, word: &str) -> u32 {
+        if let Some(number) = self.numbers.get(word) {
+            return *number;
+        }
+        let number = self.words.len() as u32;
+        let word: Arc<str> = word.into();
+        self.words.push(Arc::clone(&word));
+        self.numbers.insert(word, number);
+        number
+    }
+
+    fn word(&self, number: u64) -> &str {
+        usize::try_from(number)
+            .ok()
+            .and_then(|number| self.words.get(number))
+            .map_or("", |word| word)
+    }
+
+    pub(super) fn each(
+        &self,
+        mut visit: impl FnMut(&Family<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for (index, family) in self.families.iter().enumerate() {
+            let next = self.families.get(index + 1);
+            let end = next.map_or(self.records.len(), |next| next.start);
+            visit(&Family {
+                name: self.word(family.name.into()),
+                kind: family.kind,
+                help: self.word(family.help.into()),
+                lines: Lines::Listed(self, &self.records[family.start..end]),
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lines(
+        &self,
+        records: &[u8],
+        mut visit: impl FnMut(&Line<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut reader = Reader(records);
+        let mut labels = Vec::new();
+        while !reader.is_at_end() {
+            let head = reader.head();
+            labels.clear();
+            for _ in 0..head.labels {
+                let (key, value) = (reader.varint(), reader.varint());
+                labels.push((self.word(key), self.word(value)));
+            }
+            let (value, stamp) = reader.tail(head);
+            let at = match stamp {
+                Stamp::Own(at) => Some(at),
+                Stamp::None | Stamp::Sample | Stamp::Now => None,
+            };
+            visit(&Line {
+                labels: Labels::Listed(&labels),
+                value,
+                at,
+            })?;
+        }
+        Ok(())
     }
 }

@@ -2,14 +2,13 @@
 
 use plimsoll_host::Timestamp;
 
-use super::pods::{Pod, latest, pods, snapshot};
+use super::pods::{self, latest, snapshot};
 use super::swap_limit;
 use crate::exposition::number::Number;
 use crate::exposition::{Kind, Text};
+use crate::pod_disks::PodKey;
 use crate::rest::Snapshot;
 use crate::{Group, Observer, Sample};
-
-type Series<'a> = (Vec<(&'a str, &'a str)>, Number, Option<Timestamp>);
 
 struct Family {
     name: &'static str,
@@ -130,26 +129,46 @@ const OF_PODS: [Family; 3] = [
 ];
 
 /// The page. Pods and containers come from the runtimes' labels, a pod's totals from its own cgroup.
-pub fn resource(observer: &Observer) -> Vec<u8> {
+pub fn resource(observer: &Observer) -> Text {
     let node = snapshot(&observer.store, "/");
-    let pods = pods(&observer.store);
+    let mut containers = Vec::new();
+    let mut pods = Vec::new();
+    for members in pods::pods(&observer.store) {
+        let pod = members.take();
+        for (name, container) in &pod.containers {
+            containers.push(Row {
+                container: name.clone(),
+                key: pod.key.clone(),
+                values: values(&OF_CONTAINERS, container),
+            });
+        }
+        if let Some(cgroup) = &pod.cgroup {
+            pods.push(Row {
+                container: String::new(),
+                values: values(&OF_PODS, cgroup),
+                key: pod.key,
+            });
+        }
+    }
+    containers.sort_by(|a, b| a.labels().cmp(&b.labels()));
     let mut text = Text::default();
-    for family in &OF_CONTAINERS {
-        write(&mut text, family, of_containers(family, &pods));
+    for (index, family) in OF_CONTAINERS.iter().enumerate() {
+        let series = containers
+            .iter()
+            .map(|row| (row.labels(), row.values[index]));
+        write(&mut text, family, series);
     }
-    for family in &OF_THE_NODE {
-        let series = node.iter().filter_map(|node| one(family, Vec::new(), node));
-        write(&mut text, family, series.collect());
+    if let Some(node) = &node {
+        for (family, value) in OF_THE_NODE.iter().zip(values(&OF_THE_NODE, node)) {
+            write(&mut text, family, [([], value)]);
+        }
     }
-    for family in &OF_PODS {
-        let series = pods.iter().filter_map(|pod| {
-            let labels = vec![
-                ("namespace", pod.key.namespace.as_str()),
-                ("pod", &pod.key.name),
-            ];
-            one(family, labels, pod.cgroup.as_ref()?)
+    for (index, family) in OF_PODS.iter().enumerate() {
+        let series = pods.iter().map(|row| {
+            let [_, namespace, pod] = row.labels();
+            ([namespace, pod], row.values[index])
         });
-        write(&mut text, family, series.collect());
+        write(&mut text, family, series);
     }
     // Without a sample of the machine itself the page is not what it should be.
     let failed = node.is_none_or(|node| node.samples.is_empty());
@@ -159,42 +178,48 @@ pub fn resource(observer: &Observer) -> Vec<u8> {
         "1 if the figures for this page could not be put together.",
         Number::Whole(u64::from(failed)),
     );
-    text.into_bytes()
+    text
 }
 
-fn of_containers<'a>(family: &Family, pods: &'a [Pod]) -> Vec<Series<'a>> {
-    let mut series = Vec::new();
-    for pod in pods {
-        for (name, container) in &pod.containers {
-            let labels = vec![
-                ("container", name.as_str()),
-                ("namespace", &pod.key.namespace),
-                ("pod", &pod.key.name),
-            ];
-            series.extend(one(family, labels, container));
-        }
+type Value = Option<(Number, Option<Timestamp>)>;
+
+/// A container or a pod, with its figures in the order of the families.
+struct Row<const N: usize> {
+    container: String,
+    key: PodKey,
+    values: [Value; N],
+}
+
+impl<const N: usize> Row<N> {
+    fn labels(&self) -> [(&str, &str); 3] {
+        [
+            ("container", &self.container),
+            ("namespace", &self.key.namespace),
+            ("pod", &self.key.name),
+        ]
     }
-    series.sort_by(|a, b| a.0.cmp(&b.0));
-    series
 }
 
-fn one<'a>(
-    family: &Family,
-    labels: Vec<(&'a str, &'a str)>,
-    snapshot: &Snapshot,
-) -> Option<Series<'a>> {
-    let (sample, _) = latest(snapshot)?;
-    let value = (family.value)(snapshot, sample)?;
-    Some((labels, value, family.timed.then_some(sample.at)))
+fn values<const N: usize>(families: &[Family; N], snapshot: &Snapshot) -> [Value; N] {
+    families.each_ref().map(|family| {
+        let (sample, _) = latest(snapshot)?;
+        let value = (family.value)(snapshot, sample)?;
+        Some((value, family.timed.then_some(sample.at)))
+    })
 }
 
 /// A family that nothing belongs to is not on the page.
-fn write(text: &mut Text, family: &Family, series: Vec<Series<'_>>) {
-    if series.is_empty() {
-        return;
-    }
-    text.family(family.name, family.kind, family.help);
-    for (labels, value, at) in series {
+fn write<'a, const L: usize>(
+    text: &mut Text,
+    family: &Family,
+    series: impl IntoIterator<Item = ([(&'a str, &'a str); L], Value)>,
+) {
+    let mut is_new = true;
+    for (labels, value) in series {
+        let Some((value, at)) = value else { continue };
+        if std::mem::take(&mut is_new) {
+            text.family(family.name, family.kind, family.help);
+        }
         text.series(&labels, value, at);
     }
 }

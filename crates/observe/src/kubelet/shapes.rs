@@ -6,12 +6,6 @@ use crate::rest::PsiPair;
 use crate::rest::json::Seconds;
 
 #[derive(Debug, Serialize)]
-pub struct Summary<'a> {
-    pub node: Node<'a>,
-    pub pods: Vec<Pod<'a>>,
-}
-
-#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node<'a> {
     pub node_name: &'a str,

@@ -9,7 +9,7 @@ use plimsoll_host::{ReadBuf, Timestamp, read_file};
 use super::pods::{self, latest, snapshot};
 use super::shapes::{
     Container, Cpu, Fs, Interface, Io, Memory, Network, Node, Pod, PodRef, ProcessCount, Rlimit,
-    Runtime, Summary, Swap, Volume,
+    Runtime, Swap, Volume,
 };
 use super::{UNLIMITED, swap_limit};
 use crate::machine::{Storage, Written};
@@ -27,27 +27,27 @@ pub fn write_summary(
     node_name: &str,
     image_fs: Option<&ImageFs>,
     brief: bool,
-    out: impl Write,
+    mut out: impl Write,
 ) -> io::Result<()> {
     let view = View::new(observer, brief);
     let Some(root) = snapshot(&observer.store, "/") else {
         return Err(io::Error::other("failed to get root cgroup stats"));
     };
     let services = view.services();
-    let pods = pods::pods(&observer.store);
-    let disks: Vec<_> = pods
-        .iter()
-        .map(|pod| observer.machine.pod_disk(&pod.key.uid))
-        .collect();
-    let summary = Summary {
-        node: view.node(node_name, &root, image_fs, &services),
-        pods: pods
-            .iter()
-            .zip(&disks)
-            .map(|(pod, disk)| view.pod(pod, disk.as_deref().filter(|_| !brief)))
-            .collect(),
-    };
-    json::write(&summary, out)
+    let node = view.node(node_name, &root, image_fs, &services);
+    out.write_all(b"{\"node\":")?;
+    json::write(&node, &mut out)?;
+    out.write_all(b",\"pods\":[")?;
+    for (index, members) in pods::pods(&observer.store).iter().enumerate() {
+        if index > 0 {
+            out.write_all(b",")?;
+        }
+        let pod = members.take();
+        let disk = observer.machine.pod_disk(&pod.key.uid);
+        let disk = disk.as_deref().filter(|_| !brief);
+        json::write(&view.pod(&pod, disk), &mut out)?;
+    }
+    out.write_all(b"]}")
 }
 
 struct View<'a> {

@@ -130,7 +130,7 @@ impl Node {
     }
 
     fn page(&self) -> String {
-        let text = String::from_utf8(resource(&self.observer)).unwrap();
+        let text = crate::exposition::Gathered::from(resource(&self.observer)).to_string();
         let lines = text.lines().filter(|line| !line.starts_with("# HELP"));
         lines.map(|line| format!("{line}\n")).collect()
     }

@@ -1,15 +1,20 @@
 //! JSON to the letter of the original's encoder: `<`, `>` and `&` escaped, whole floats without a fraction, times
 //! with as many decimals as they need.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use plimsoll_host::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::ser::Formatter;
 
-/// Writes `value` in one piece: the many small writes of a serializer go to plain memory, where they cost nothing.
-pub fn write<T: Serialize + ?Sized>(value: &T, mut out: impl Write) -> io::Result<()> {
-    out.write_all(&to_vec(value)?)
+/// The many small writes of a serializer go to plain memory, where they cost nothing, and from there on in handfuls.
+const HANDFUL: usize = 8 << 10;
+
+pub fn write<T: Serialize + ?Sized>(value: &T, out: impl Write) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(HANDFUL, out);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Plain);
+    value.serialize(&mut serializer)?;
+    out.flush()
 }
 
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> io::Result<Vec<u8>> {

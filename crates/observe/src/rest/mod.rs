@@ -7,7 +7,7 @@
 mod derived;
 mod event;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod golden;
 pub mod json;

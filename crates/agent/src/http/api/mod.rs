@@ -11,7 +11,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
 use hyper::body::Bytes;
 use plimsoll_containers::CgroupPath;
 use plimsoll_observe::rest::{Surroundings, quote};
@@ -22,7 +21,7 @@ use tokio::sync::oneshot;
 pub use events::Hub;
 pub use options::Options;
 
-use super::body::{Body, made};
+use super::body::Body;
 use super::reply::{self, Failure, Reply};
 use super::service::Shared;
 use super::target::{Query, clean};
@@ -143,12 +142,8 @@ async fn json<F>(shared: &Arc<Shared>, make: F) -> Answer
 where
     F: FnOnce(&Shared, &mut dyn Write) -> Result<(), Failure> + Send + 'static,
 {
-    let permit = shared.maker().await?;
-    let shared = Arc::clone(shared);
-    let body = made(move |out| {
-        let _permit = permit;
-        make(&shared, out)
-    });
+    let of = Arc::clone(shared);
+    let body = shared.made(move |out| make(&of, out));
     Ok(reply::json(body.await?))
 }
 
@@ -202,11 +197,4 @@ pub async fn blocking<T: Send + 'static>(
 ) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| Failure::defect())
-}
-
-pub fn too_busy() -> Failure {
-    Failure::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too many large answers at once",
-    )
 }

@@ -228,10 +228,7 @@ async fn a_new_certificate_is_taken_and_a_broken_one_is_not() {
     std::fs::write(dir.path().join("server.pem"), "not a certificate").unwrap();
     let failures = "reload_failures_total 0\n";
     let counters = running.counters();
-    while String::from_utf8(counters.render())
-        .unwrap()
-        .contains(failures)
-    {
+    while families(&counters).contains(failures) {
         assert!(tokio::time::Instant::now() < deadline, "never noticed");
         tokio::task::yield_now().await;
     }

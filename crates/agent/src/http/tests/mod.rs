@@ -1,6 +1,7 @@
 //! The server against a made-up machine: asked directly, and over real connections.
 
 mod live;
+mod pages;
 mod slow;
 mod walk;
 
@@ -17,7 +18,7 @@ use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
 use plimsoll_observe::events::{Detail, Event, EventStore};
-use plimsoll_observe::exposition::Dialect;
+use plimsoll_observe::exposition::{Dialect, Gathered};
 use plimsoll_observe::machine::{Fixed, MachineState, Storage};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::rest::Versions;
@@ -39,6 +40,8 @@ const ID: &str = "790e9e19c76ae37544b1c082dc4f54fc8ee0b30e2d31b8e05cfec2451a970e
 pub struct Machine {
     observer: Arc<Observer>,
     ready: Result<(), String>,
+    /// Of the pages of metrics.
+    lines: usize,
 }
 
 impl Machine {
@@ -74,6 +77,7 @@ impl Machine {
         let machine = Self {
             observer: Arc::new(observer),
             ready: Ok(()),
+            lines: 20_000,
         };
         for path in ["/", "/kubepods", "/kubepods/burstable", POD, "/system"] {
             machine.add(path, None);
@@ -157,17 +161,17 @@ impl Surface for Machine {
         "node-1".to_owned()
     }
 
-    fn metrics_page(
-        &self,
-        dialect: Dialect,
-        only: Option<Namespace>,
-    ) -> Result<Vec<Bytes>, String> {
-        let first = Bytes::from(format!("# {dialect:?} {only:?}\n"));
-        Ok(vec![first, Bytes::from("x 1\n".repeat(20_000))])
+    fn metrics_page(&self, dialect: Dialect, only: Option<Namespace>) -> Result<Gathered, String> {
+        let mut page = Gathered::default();
+        page.written(format!("# {dialect:?} {only:?}\n").into_bytes())
+            .written("x 1\n".repeat(self.lines).into_bytes());
+        Ok(page)
     }
 
-    fn self_metrics(&self) -> Vec<u8> {
-        b"own 1\n".to_vec()
+    fn self_metrics(&self) -> Gathered {
+        let mut page = Gathered::default();
+        page.written(b"own 1\n".to_vec());
+        page
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -191,6 +195,10 @@ impl Surface for Machine {
             _ => Err("failed to connect".to_owned()),
         }
     }
+}
+
+fn families(counters: &Counters) -> String {
+    Gathered::from(counters.families()).to_string()
 }
 
 /// A server without sockets.

@@ -472,7 +472,7 @@ fn features_that_are_not_built() {
     let page = |gates: &[&str]| {
         let mut text = plimsoll_observe::exposition::Text::default();
         crate::koordlet_page::unavailable(&mut text, gates);
-        String::from_utf8(text.into_bytes()).unwrap()
+        plimsoll_observe::exposition::Gathered::from(text).to_string()
     };
     assert_eq!(page(&[]), "");
     let page = page(&["CPUBurst", "CoreSched"]);
@@ -521,7 +521,7 @@ fn koordinators_families() {
     let mut text = plimsoll_observe::exposition::Text::default();
     page.internal(&mut text);
     page.external(&mut text);
-    let text = String::from_utf8(text.into_bytes()).unwrap();
+    let text = plimsoll_observe::exposition::Gathered::from(text).to_string();
     for line in [
         "# TYPE koordlet_start_time gauge",
         "koordlet_start_time{node=\"n1\"} 1.7e+09",
@@ -550,7 +550,7 @@ fn koordinators_families() {
     rig.memory.gauges().lock().forecast = None;
     let mut text = plimsoll_observe::exposition::Text::default();
     page.external(&mut text);
-    let text = String::from_utf8(text.into_bytes()).unwrap();
+    let text = plimsoll_observe::exposition::Gathered::from(text).to_string();
     for line in [
         "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"memory\",unit=\"byte\"} 0\n",
         "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
