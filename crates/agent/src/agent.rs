@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plimsoll_containers::{Change, Containers, names};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
+use plimsoll_host::fs::MountTable;
 use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp};
@@ -108,6 +109,7 @@ impl Config {
             *folder = folder.take().or_else(|| below("metric-data"));
             let folder = &mut config.forecast.checkpoints;
             *folder = folder.take().or_else(|| below("prediction-checkpoints"));
+            self.sampling.needs.extend(config.needs());
             let nodes = observer.machine.info().topology.len();
             self.sampling.beyond = Beyond {
                 machine: true,
@@ -198,8 +200,10 @@ impl Agent {
     /// Starts the threads and tasks. Must be called within a tokio runtime.
     pub fn spawn(self) -> std::io::Result<Running> {
         let started = self.world.clock.now();
+        let mounts = Arc::new(MountTable::new(self.world.root.clone()));
         let surroundings = Surroundings::new(
             self.world.root.clone(),
+            Arc::clone(&mounts),
             Arc::clone(&self.observer.machine),
             Arc::clone(&self.observer.store),
             self.config.groups,
@@ -256,6 +260,7 @@ impl Agent {
                 Arc::clone(&self.observer),
                 keeper::Tools {
                     root: self.world.root.clone(),
+                    mounts,
                     hierarchies: Arc::clone(&self.hierarchies),
                     descriptors: Arc::clone(&descriptors),
                 },
@@ -273,6 +278,7 @@ impl Agent {
             descriptors,
             sampling: sampler.counters(),
             sampler: sampler.sender(),
+            plan: self.config.sampling.plan(),
             containers,
             kernel_log: kernel_log.as_ref().map(oom_watch::Handle::counters),
             tokio: tokio::runtime::Handle::current(),

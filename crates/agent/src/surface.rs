@@ -8,6 +8,7 @@ use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_containers::runtime::docker::Status;
 use plimsoll_observe::Observer;
 use plimsoll_observe::exposition::{Dialect, Gathered};
+use plimsoll_observe::needs::ReadPlan;
 use plimsoll_observe::rest::Versions;
 
 use crate::View;
@@ -69,6 +70,10 @@ impl Surface for View {
 
     fn sources(&self, container: &str) -> Option<Vec<String>> {
         self.files_of(container)
+    }
+
+    fn plan(&self) -> &ReadPlan {
+        &self.plan
     }
 
     fn remembered(&self, metric: &str, window: Duration) -> Option<String> {

@@ -15,6 +15,7 @@ use plimsoll_observe::exposition::number::Number::Whole;
 use plimsoll_observe::exposition::{
     Dialect, Exporter, Gathered, Kind, Text, Version, kubelet_shows, machine_families,
 };
+use plimsoll_observe::needs::ReadPlan;
 use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::store::Container;
 use plimsoll_observe::{Group, Observer, oom_watch};
@@ -38,6 +39,7 @@ pub struct View {
     pub(crate) descriptors: Arc<Descriptors>,
     pub(crate) sampling: Arc<sampler::Counters>,
     pub(crate) sampler: Sender<Message>,
+    pub(crate) plan: ReadPlan,
     pub(crate) containers: plimsoll_containers::Handle,
     pub(crate) kernel_log: Option<Arc<oom_watch::Counters>>,
     pub(crate) tokio: tokio::runtime::Handle,

@@ -73,6 +73,12 @@ impl ReadBuf {
         }
     }
 
+    /// The whole of an open file that the kernel hands out record by record.
+    pub(crate) fn records(&mut self, file: &OwnedFd) -> rustix::io::Result<&[u8]> {
+        let len = self.fill(file, Shape::Records)?;
+        Ok(self.text(len))
+    }
+
     pub fn text(&self, len: usize) -> &[u8] {
         &self.bytes[..len]
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{
-    ImageStorage, Partitions, Prober, Walk, Walked, overlay_upper_dir, read_mounts, vfs_directory,
+    ImageStorage, MountTable, Partitions, Prober, Walk, Walked, overlay_upper_dir, vfs_directory,
 };
 use plimsoll_host::{HostRoot, ReadBuf, Timestamp, read_file};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -32,10 +32,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Layers {
     root: HostRoot,
+    mounts: Arc<MountTable>,
     machine: Arc<MachineState>,
     store: Arc<Store>,
     prober: Prober,
-    partitions: Partitions,
+    /// Those of the mount table with this version.
+    partitions: (Option<u64>, Partitions),
+    /// Where a container writes never changes; found out once for each of its first processes.
+    found: FxHashMap<CgroupPath, (u32, PathBuf)>,
     pods: PodDisks,
     /// `None`: being walked.
     due: FxHashMap<Whose, Option<Instant>>,
@@ -69,6 +73,7 @@ enum Purpose {
 impl Layers {
     pub fn new(
         root: HostRoot,
+        mounts: Arc<MountTable>,
         machine: Arc<MachineState>,
         store: Arc<Store>,
         kubelet_dir: PathBuf,
@@ -76,10 +81,12 @@ impl Layers {
         Self {
             pods: PodDisks::new(root.clone(), kubelet_dir),
             root,
+            mounts,
             machine,
             store,
             prober: Prober::default(),
-            partitions: Partitions::default(),
+            partitions: (None, Partitions::default()),
+            found: FxHashMap::default(),
             due: FxHashMap::default(),
             tours: Tours::default(),
             rest: None,
@@ -121,12 +128,6 @@ impl Layers {
     }
 
     fn begin(&mut self, generation: u64) {
-        // A mount table that cannot be read now leaves the last one.
-        if let Ok(partitions) =
-            Partitions::read(&self.root, &ImageStorage::default(), &mut self.buf)
-        {
-            self.partitions = partitions;
-        }
         let mut pods = BTreeSet::new();
         for container in &self.store.all() {
             let identity = container.lock().identity.clone();
@@ -141,6 +142,7 @@ impl Layers {
             .retain_layers(|path| self.store.get(path).is_some());
         let uids: FxHashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
         self.machine.retain_pod_disks(|uid| uids.contains(uid));
+        self.found.retain(|path, _| self.store.get(path).is_some());
         self.due.retain(|whose, _| match whose {
             Whose::Container(path) => self.store.get(path).is_some(),
             Whose::Pod(pod) => pods.contains(pod),
@@ -176,7 +178,7 @@ impl Layers {
         let whose = Whose::Container(Arc::clone(path));
         let dir = match (&identity.writable_layer, identity.pid) {
             (Some(layer), _) => Some(layer.clone()),
-            (None, Some(pid)) => self.layer_of(pid),
+            (None, Some(pid)) => self.layer_of(path, pid),
             (None, None) => None,
         };
         let Some(dir) = dir else {
@@ -249,22 +251,40 @@ impl Layers {
     }
 
     /// What the runtime does not tell, the container's own mount table does.
-    fn layer_of(&mut self, pid: u32) -> Option<PathBuf> {
-        let machine = read_mounts(&self.root, &mut self.buf).unwrap_or_default();
+    fn layer_of(&mut self, path: &CgroupPath, pid: u32) -> Option<PathBuf> {
+        if let Some((_, dir)) = self.found.get(path).filter(|(of, _)| *of == pid) {
+            return Some(dir.clone());
+        }
         let table = self.root.proc(format!("{pid}/mountinfo"));
         let text = read_file(&table, &mut self.buf).ok().flatten()?;
-        overlay_upper_dir(text).or_else(|| vfs_directory(text, &machine))
+        let dir = overlay_upper_dir(text).or_else(|| {
+            let machine = self.mounts.current().unwrap_or_default();
+            vfs_directory(text, &machine.list)
+        })?;
+        self.found.insert(Arc::clone(path), (pid, dir.clone()));
+        Some(dir)
+    }
+
+    /// A mount table that cannot be read now leaves the last one.
+    fn partitions(&mut self) -> &Partitions {
+        let (version, partitions) = &mut self.partitions;
+        if let Ok(mounts) = self.mounts.current()
+            && *version != Some(mounts.version)
+        {
+            *partitions = Partitions::new(&self.root, &mounts.list, &ImageStorage::default());
+            *version = Some(mounts.version);
+        }
+        partitions
     }
 
     fn device_of(&mut self, dir: &Path) -> (String, u64) {
-        let device = self.partitions.device_of_dir(&self.root, dir);
+        let root = self.root.clone();
+        let partitions = self.partitions();
+        let device = partitions.device_of_dir(&root, dir);
         let Some(device) = device.ok().flatten().map(str::to_owned) else {
             return (String::new(), 0);
         };
-        let mount = self
-            .partitions
-            .get(&device)
-            .map(|p| self.root.path(&p.mount_point));
+        let mount = partitions.get(&device).map(|p| root.path(&p.mount_point));
         let capacity = mount.and_then(|m| self.prober.usage(&m).ok());
         (device, capacity.map_or(0, |usage| usage.capacity))
     }

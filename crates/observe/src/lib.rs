@@ -11,6 +11,7 @@ pub mod history;
 pub mod kubelet;
 mod layers;
 pub mod machine;
+pub mod needs;
 pub mod observer;
 pub mod oom;
 pub mod oom_watch;

@@ -4,19 +4,20 @@
 //! never across a kernel read.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use plimsoll_containers::{CgroupPath, Identity, Namespace};
 use plimsoll_host::Timestamp;
-use plimsoll_host::cgroup::Spec;
+use plimsoll_host::cgroup::{Cfs, Memory, NumaPages, Psi, Spec};
 use rustc_hash::FxHashMap;
 
-use crate::Sample;
 use crate::history::History;
 use crate::summary::Derived;
+use crate::{Group, GroupSet, Sample};
 
 #[derive(Debug)]
 pub struct Store {
@@ -31,6 +32,54 @@ pub struct Store {
 pub struct Container {
     path: CgroupPath,
     state: Mutex<State>,
+    /// How many want its usage more often than all the rest.
+    marks: AtomicUsize,
+}
+
+/// A container whose usage somebody wants: as long as this is held, it is read at the pace of usage.
+#[derive(Debug)]
+pub struct Marked(Arc<Container>);
+
+impl Marked {
+    pub fn new(container: Arc<Container>) -> Self {
+        container.marks.fetch_add(1, Ordering::Relaxed);
+        Self(container)
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        self.0.marks.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Deref for Marked {
+    type Target = Arc<Container>;
+
+    fn deref(&self) -> &Arc<Container> {
+        &self.0
+    }
+}
+
+/// What a usage history is made of.
+#[derive(Debug, Clone, Default)]
+pub struct UsageSample {
+    pub at: Timestamp,
+    /// Of CPU and memory, those that were read.
+    pub groups: GroupSet,
+    pub cpu_ns: u64,
+    pub cfs: Cfs,
+    /// Some of it: the lists of pages.
+    pub memory: Memory,
+    pub numa: NumaPages,
+    /// CPU, memory, I/O; as of the last time that they were read.
+    pub psi: [Psi; 3],
+}
+
+impl UsageSample {
+    pub fn has(&self, group: Group) -> bool {
+        self.groups.has(group)
+    }
 }
 
 /// Everything about one container that a request may want.
@@ -45,6 +94,8 @@ pub struct State {
     /// The newest sample; meaningless until `sampled`.
     pub latest: Sample,
     pub sampled: bool,
+    /// The newest reading of its usage, which may be newer than `latest`.
+    pub usage: UsageSample,
     pub history: History,
     pub derived: Derived,
 }
@@ -58,6 +109,7 @@ impl State {
             created: Timestamp::ZERO,
             latest: Sample::default(),
             sampled: false,
+            usage: UsageSample::default(),
             history: History::new(keep),
             derived: Derived::default(),
         }
@@ -85,11 +137,17 @@ impl Container {
         Self {
             path,
             state: Mutex::new(State::new(keep)),
+            marks: AtomicUsize::new(0),
         }
     }
 
     pub fn path(&self) -> &CgroupPath {
         &self.path
+    }
+
+    /// Whether anybody wants its usage.
+    pub fn is_marked(&self) -> bool {
+        self.marks.load(Ordering::Relaxed) > 0
     }
 
     pub fn lock(&self) -> parking_lot::MutexGuard<'_, State> {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_containers::runtime;
 use plimsoll_host::fs::{
-    DiskRow, DockerStorage, FsUsage, ImageStorage, Partitions, Prober, filesystem_uuids, find_disk,
-    read_diskstats,
+    DiskRow, DockerStorage, FsUsage, ImageStorage, MountTable, Partitions, Prober,
+    filesystem_uuids, find_disk, read_diskstats,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf};
@@ -23,22 +23,23 @@ use crate::sample::Filesystem;
 use crate::store::{DeviceNames, Store};
 use crate::{Group, GroupSet, Symbol};
 
-/// Mounts come and go seldom; the table of a busy node is long.
-const MOUNTS_EVERY: Duration = Duration::from_secs(30);
 /// At most this share of the time is spent asking for usage: many mounts are asked less often.
 const SHARE: u32 = 100;
 
 #[derive(Debug)]
 pub struct Surroundings {
     root: HostRoot,
+    mounts: Arc<MountTable>,
     machine: Arc<MachineState>,
     store: Arc<Store>,
     groups: GroupSet,
     id_files: IdFiles,
     kubelet_dir: PathBuf,
     runtimes: Vec<Arc<runtime::Counters>>,
-    /// Where they keep images, as of the last look at the mounts.
+    /// Where they keep images, and which table it was, as of the last look at the mounts.
     storage: ImageStorage,
+    version: Option<u64>,
+    failed: bool,
     prober: Prober,
     partitions: Partitions,
     /// Devices by uuid.
@@ -51,6 +52,7 @@ pub struct Surroundings {
 impl Surroundings {
     pub fn new(
         root: HostRoot,
+        mounts: Arc<MountTable>,
         machine: Arc<MachineState>,
         store: Arc<Store>,
         groups: GroupSet,
@@ -63,9 +65,12 @@ impl Surroundings {
             runtimes,
             id_files,
             root,
+            mounts,
             machine,
             store,
             groups,
+            version: None,
+            failed: false,
             storage: ImageStorage::default(),
             prober: Prober::default(),
             partitions: Partitions::default(),
@@ -88,21 +93,25 @@ impl Surroundings {
         }
     }
 
-    /// Whether a mount has become somebody's place for images since the table was read.
-    fn storage_moved(&self) -> bool {
-        self.image_storage() != self.storage
-    }
-
-    /// Reads the mount table again.
+    /// Looks at the mounts again where the table is another one, or a mount has become somebody's place for images.
     pub fn refresh_mounts(&mut self) {
-        self.storage = self.image_storage();
-        match Partitions::read(&self.root, &self.storage, &mut self.buf) {
-            Ok(partitions) => self.partitions = partitions,
+        let storage = self.image_storage();
+        let mounts = match self.mounts.current() {
+            Ok(mounts) => mounts,
             Err(error) => {
-                tracing::warn!(%error, "cannot read the mount table, keeping the last one")
+                if !std::mem::replace(&mut self.failed, true) {
+                    tracing::warn!(%error, "cannot read the mount table, keeping the last one");
+                }
+                return;
             }
+        };
+        self.failed = false;
+        if self.version == Some(mounts.version) && self.storage == storage {
+            return;
         }
+        self.partitions = Partitions::new(&self.root, &mounts.list, &storage);
         self.uuids = filesystem_uuids(&self.root).unwrap_or_default();
+        (self.version, self.storage) = (Some(mounts.version), storage);
     }
 
     /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
@@ -255,6 +264,7 @@ pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::R
     if surroundings.groups.has(Group::Disk) {
         let layers = Layers::new(
             surroundings.root.clone(),
+            Arc::clone(&surroundings.mounts),
             Arc::clone(&surroundings.machine),
             Arc::clone(&surroundings.store),
             surroundings.kubelet_dir.clone(),
@@ -271,7 +281,6 @@ pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::R
 }
 
 fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<()>) {
-    let mut mounts_at = Instant::now();
     let mut machine_at = Instant::now();
     let mut pause = intervals.filesystems;
     loop {
@@ -279,10 +288,7 @@ fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        if mounts_at.elapsed() >= MOUNTS_EVERY || surroundings.storage_moved() {
-            surroundings.refresh_mounts();
-            mounts_at = Instant::now();
-        }
+        surroundings.refresh_mounts();
         if machine_at.elapsed() >= intervals.machine {
             surroundings.refresh_machine();
             machine_at = Instant::now();
@@ -310,7 +316,8 @@ mod tests {
         std::fs::write(root.proc("1/mountinfo"), mounts).unwrap();
         let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
         let mut surroundings = Surroundings::new(
-            root,
+            root.clone(),
+            Arc::new(MountTable::new(root)),
             Arc::new(state),
             Arc::new(Store::new(Duration::from_secs(1))),
             GroupSet::EMPTY.with(Group::Disk),
@@ -356,8 +363,6 @@ mod tests {
         };
         assert_eq!(labels(&mut surroundings), ["root"]);
         *docker.docker_root.lock() = Some(PathBuf::from("/var/lib/docker"));
-        assert!(surroundings.storage_moved());
         assert_eq!(labels(&mut surroundings), ["root", "docker-images"]);
-        assert!(!surroundings.storage_moved());
     }
 }

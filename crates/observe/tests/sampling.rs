@@ -12,9 +12,10 @@ use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, EventType, Limits, Query};
 use plimsoll_observe::exposition::{Dialect, Exporter, Gathered, LabelPolicy, Text};
 use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::needs::{Need, What, Which};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{Config, Sampler};
-use plimsoll_observe::store::Store;
+use plimsoll_observe::store::{Marked, Store};
 use plimsoll_observe::{GroupSet, Observer, PassLine, PassRequest};
 
 struct Rig {
@@ -149,6 +150,87 @@ fn samples_every_second_without_drift() {
         ],
         &[],
     );
+}
+
+/// Everything seldom, usage of what is marked each second.
+fn seldom() -> Config {
+    let history = Need {
+        consumer: "history",
+        what: What::Usage,
+        which: Which::Marked,
+        every: Duration::from_secs(1),
+    };
+    Config {
+        interval: Duration::from_secs(10),
+        spec_refresh: Duration::from_secs(10),
+        needs: vec![history],
+        ..Config::default()
+    }
+}
+
+#[test]
+fn between_readings_of_everything_only_the_usage_of_what_is_marked_is_read() {
+    let mut rig = Rig::new(seldom());
+    for name in ["a", "b"] {
+        rig.write(name, "cpu.stat", "usage_usec 1000000\n");
+        rig.write(name, "memory.stat", "anon 4096\ninactive_file 0\n");
+        rig.appear(&format!("/{name}"), false);
+    }
+    // Young containers are looked at more often: at 0, soon after, and three seconds more.
+    assert_eq!(rig.run(Duration::from_secs(16)), 2 * 6);
+    let [a, b] = ["/a", "/b"].map(|path| rig.observer.store.get(path).unwrap());
+    let marked = Marked::new(Arc::clone(&a));
+    let usage = |of: &Arc<plimsoll_observe::store::Container>| {
+        let state = of.lock();
+        (state.usage.at, state.usage.cpu_ns, state.usage.memory.rss)
+    };
+    let read_at = a.lock().latest.at;
+    for second in 1..5 {
+        for name in ["a", "b"] {
+            rig.write(name, "cpu.stat", &format!("usage_usec {second}\n"));
+            rig.write(
+                name,
+                "memory.stat",
+                &format!("anon {second}\ninactive_file 0\n"),
+            );
+        }
+        rig.run(Duration::from_secs(1));
+        assert_eq!((usage(&a).1, usage(&a).2), (second * 1000, second));
+        assert_eq!(usage(&b).2, 4096);
+    }
+    assert_eq!(a.lock().latest.at, read_at, "nothing else was read");
+    assert!(usage(&a).0 > read_at);
+    drop(marked);
+    let last = usage(&a).0;
+    rig.run(Duration::from_secs(2));
+    assert_eq!(usage(&a).0, last, "nobody wants it any more");
+    // With everything else, it is read all the same.
+    rig.run(Duration::from_secs(10));
+    assert_eq!(usage(&a), usage(&b));
+}
+
+#[test]
+fn a_page_has_old_figures_read_and_the_next_reading_comes_an_interval_later() {
+    let mut rig = Rig::new(seldom());
+    rig.write("a", "cpu.stat", "usage_usec 1\n");
+    rig.appear("/a", false);
+    rig.run(Duration::from_secs(20));
+    rig.run(Duration::from_secs(4));
+    let ask = |rig: &mut Rig| {
+        let request = PassRequest {
+            containers: Vec::new(),
+            max_age: Duration::from_secs(1),
+            also: GroupSet::EMPTY,
+            done: Box::new(|| ()),
+        };
+        let before = rig.samples();
+        rig.sampler.pass(request, rig.clock.monotonic());
+        rig.samples() - before
+    };
+    assert_eq!(ask(&mut rig), 1);
+    assert_eq!(ask(&mut rig), 0, "that was just now");
+    assert_eq!(rig.run(Duration::from_secs(9)), 0);
+    assert_eq!(rig.run(Duration::from_secs(3)), 1);
 }
 
 #[test]

@@ -38,6 +38,27 @@ pub struct AgentArgs {
     cluster: ClusterArgs,
     #[command(flatten)]
     accepted: AcceptedArgs,
+    #[arg(skip)]
+    pace: Pace,
+}
+
+/// How often everything is read where nobody says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pace {
+    /// Seldom, and when it is asked for.
+    #[default]
+    OnDemand,
+    /// As cAdvisor does.
+    Original,
+}
+
+impl Pace {
+    fn interval(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::OnDemand => 10,
+            Self::Original => 1,
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -108,9 +129,10 @@ pub struct ServingArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sampling")]
 pub struct SamplingArgs {
-    /// Time between two samples of a container
-    #[arg(long = "housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "1s")]
-    housekeeping_interval: Duration,
+    /// Time between two samples of everything about a container [default: 10s, and whenever a page is asked for; under
+    /// the name cadvisor, or with any flag of cAdvisor's: 1s]. What the node uses is noted each second all the same
+    #[arg(long = "housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true)]
+    housekeeping_interval: Option<Duration>,
     /// Longest time between two samples of an idle container
     #[arg(long = "max_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "1m0s")]
     max_housekeeping_interval: Duration,
@@ -341,6 +363,10 @@ pub struct AcceptedArgs {
     ignored_switches: Vec<bool>,
 }
 
+/// Limits are read with everything else, but the original has them within five seconds, however often it samples.
+const LIMITS_AT_MOST_EVERY: Duration = Duration::from_secs(4);
+const LIMITS_AT_LEAST_EVERY: Duration = Duration::from_secs(10);
+
 impl AgentArgs {
     /// As if no flag were given.
     pub fn defaults() -> Result<Self> {
@@ -351,6 +377,17 @@ impl AgentArgs {
         }
         let line = <Line as clap::Parser>::try_parse_from(["plimsoll"])?;
         Ok(line.agent)
+    }
+
+    /// The pace of whoever has that name, or has these flags.
+    pub fn keep_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// How often everything is read.
+    fn housekeeping(&self) -> Duration {
+        let told = self.sampling.housekeeping_interval;
+        told.unwrap_or_else(|| self.pace.interval())
     }
 
     pub fn serving(&self) -> &ServingArgs {
@@ -469,7 +506,8 @@ impl AgentArgs {
     pub fn config(&self) -> Result<Config> {
         self.refuse_what_is_missing()?;
         let sampling = &self.sampling;
-        if sampling.housekeeping_interval < Duration::from_millis(10) {
+        let housekeeping = self.housekeeping();
+        if housekeeping < Duration::from_millis(10) {
             bail!("--housekeeping_interval must be at least 10ms");
         }
         if self.containers.global_housekeeping_interval < Duration::from_secs(1) {
@@ -506,13 +544,8 @@ impl AgentArgs {
         };
         Ok(Config {
             sampling: sampler::Config {
-                // What is remembered that often has to be read that often.
-                interval: self
-                    .koordlet
-                    .asked_interval()
-                    .map_or(sampling.housekeeping_interval, |asked| {
-                        asked.min(sampling.housekeeping_interval)
-                    }),
+                interval: housekeeping,
+                spec_refresh: housekeeping.clamp(LIMITS_AT_MOST_EVERY, LIMITS_AT_LEAST_EVERY),
                 max_interval: sampling.max_housekeeping_interval,
                 back_off: sampling.allow_dynamic_housekeeping,
                 // The original takes a negative factor for its default of one.
@@ -553,7 +586,7 @@ impl AgentArgs {
             },
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
-            memory: self.koordlet.memory(sampling.housekeeping_interval)?,
+            memory: self.koordlet.memory()?,
             unavailable_features: self.koordlet.unavailable_features()?,
         })
     }

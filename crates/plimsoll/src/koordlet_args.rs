@@ -94,8 +94,7 @@ pub struct KoordletArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Memory")]
 pub struct CollectArgs {
-    /// Note what the node, its pods and containers use this often; less than 1s: do not [default: as often as containers
-    /// are sampled]
+    /// Note what the node, its pods and containers use this often; less than 1s: do not [default: 1s]
     #[arg(long, value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true)]
     collect_res_used_interval: Option<Duration>,
     /// What is older than this is not subtracted from newer figures
@@ -304,14 +303,14 @@ impl KoordletArgs {
         asked.filter(|interval| *interval >= Duration::from_secs(1))
     }
 
-    /// What is to be remembered; `sampled` is how often there is something new.
-    pub fn memory(&self, sampled: Duration) -> Result<Option<memory::Config>> {
+    /// What is to be remembered.
+    pub fn memory(&self) -> Result<Option<memory::Config>> {
         self.unheard.warn();
         let gates = Gates::parse(&self.collect.feature_gates)?;
         let interval = match self.collect.collect_res_used_interval {
             Some(asked) if asked < Duration::from_secs(1) => return Ok(None),
             Some(asked) => asked,
-            None => sampled.max(Duration::from_secs(1)),
+            None => Duration::from_secs(1),
         };
         Ok(Some(memory::Config {
             interval,
@@ -498,7 +497,7 @@ mod tests {
         }
         let line = [&["koordlet"], line].concat();
         let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
-        look(line.args.memory(Duration::from_secs(1)).unwrap());
+        look(line.args.memory().unwrap());
     }
 
     #[test]

@@ -28,7 +28,7 @@ use plimsoll_agent::World;
 use plimsoll_host::{Clock, HostRoot};
 use tokio::signal::unix::{SignalKind, signal};
 
-use agent_args::AgentArgs;
+use agent_args::{AgentArgs, Pace};
 use cluster_args::Member;
 use explain::ExplainArgs;
 use logging::LogArgs;
@@ -204,19 +204,33 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
         })
         .collect::<Vec<OsString>>();
     if called == Called::Cadvisor {
-        let line = CadvisorLine::try_parse_from(arguments)?;
+        let mut line = CadvisorLine::try_parse_from(arguments)?;
+        line.agent.keep_pace(Pace::Original);
         return Ok(Asked {
             logging: line.logging,
             role: Role::Agent(Box::new(line.agent)),
             called,
         });
     }
-    let line = CommandLine::try_parse_from(arguments)?;
+    let of_cadvisor = arguments.iter().skip(1).any(is_flag_of_cadvisor);
+    let mut line = CommandLine::try_parse_from(arguments)?;
+    if let Role::Agent(agent) = &mut line.role
+        && of_cadvisor
+    {
+        agent.keep_pace(Pace::Original);
+    }
     Ok(Asked {
         logging: line.logging,
         role: line.role,
         called,
     })
+}
+
+/// A command line written for cAdvisor: its flags have underscores, ours and koordlet's have dashes.
+fn is_flag_of_cadvisor(argument: &OsString) -> bool {
+    let flag = argument.to_str().and_then(|text| text.strip_prefix("--"));
+    let name = flag.map(|flag| flag.split_once('=').map_or(flag, |(name, _)| name));
+    name.is_some_and(|name| name.contains('_') || name == "port")
 }
 
 fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
@@ -402,6 +416,26 @@ mod tests {
         assert_eq!(config.events.count, [0; 4]);
         assert_eq!(config.sampling.jitter, 1.0);
         assert_eq!(asked.agent().verbosity(), 4);
+    }
+
+    #[test]
+    fn everything_is_read_at_the_pace_of_whoever_is_replaced() {
+        for (line, every) in [
+            ("plimsoll agent", 10),
+            ("plimsoll agent --cpu-budget=0 --data-dir /tmp/nothing", 10),
+            ("koordlet --psi-collector-interval=10s", 10),
+            ("cadvisor", 1),
+            ("plimsoll agent --docker_only", 1),
+            ("plimsoll agent -port 8080", 1),
+            ("plimsoll agent --housekeeping_interval 15s", 15),
+            ("cadvisor --housekeeping_interval=5s", 5),
+        ] {
+            let config = asked(line).unwrap().agent().config().unwrap();
+            let every = Duration::from_secs(every);
+            assert_eq!(config.sampling.interval, every, "{line}");
+            let memory = config.memory.map(|memory| memory.interval);
+            assert_eq!(memory, Some(Duration::from_secs(1)), "{line}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub enum Route {
     /// Below `/stats` the kubelet has nothing else.
     NoStats,
     Sources,
+    Plan,
     /// What is remembered of one metric.
     Remembered,
     Validate,
@@ -82,7 +83,7 @@ impl Route {
             Self::MetricsSelf => "self",
             Self::MetricsInternal | Self::MetricsExternal => "metrics",
             Self::StatsSummary => "summary",
-            Self::Sources | Self::Remembered | Self::Validate => "debug",
+            Self::Sources | Self::Plan | Self::Remembered | Self::Validate => "debug",
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
             Self::Redirect { .. } => "redirect",
@@ -126,6 +127,7 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/external-metrics" => return Route::MetricsExternal,
         "/stats/summary" | "/stats/summary/" => return Route::StatsSummary,
         "/debug/sources" => return Route::Sources,
+        "/debug/plan" => return Route::Plan,
         "/debug/memory" => return Route::Remembered,
         "/api" | "/validate" | "/static" | "/stats" => {
             return for_now(with_query(format!("{}{inner}/", places.prefix)));

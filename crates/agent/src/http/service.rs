@@ -236,6 +236,7 @@ where
         Route::MetricsExternal => koordlet(&shared, &head.headers, Half::External).await,
         Route::StatsSummary => summary(&shared, &head.method, &query).await,
         Route::Sources => sources(shared, query).await,
+        Route::Plan => Ok(reply::plain(shared.surface.plan().describe())),
         Route::Remembered => remembered(shared, query).await,
         Route::Validate => {
             let report = blocking(move || shared.surface.validate()).await?;
@@ -329,10 +330,11 @@ async fn metrics(
         // On that page although it is off by default.
         Dialect::Kubelet => GroupSet::of(&[Group::Process]),
     };
-    if options.max_age.is_some() || also != GroupSet::EMPTY {
+    let told = options.max_age.or_else(|| page_age(shared));
+    if told.is_some() || also != GroupSet::EMPTY {
         let all = shared.surface.observer().store.all();
         let paths = all.iter().map(|c| Arc::clone(c.path())).collect();
-        fresh(shared, paths, options.max_age.unwrap_or(ANY_AGE), also).await;
+        fresh(shared, paths, told.unwrap_or(ANY_AGE), also).await;
     }
     let only = match options.by {
         By::Path => None,
@@ -348,7 +350,16 @@ async fn metrics(
     .await
 }
 
+/// Where everything is read seldom, a page has what is older than this read again. `None`: it is read often enough.
+fn page_age(shared: &Shared) -> Option<Duration> {
+    let plan = shared.surface.plan();
+    plan.pages_read().then_some(plan.page_age)
+}
+
 async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+    if let Some(age) = page_age(shared) {
+        fresh(shared, Vec::new(), age, GroupSet::EMPTY).await;
+    }
     let of = Arc::clone(shared);
     exposition(shared, headers, move || {
         Ok(kubelet::resource(of.surface.observer()).into())

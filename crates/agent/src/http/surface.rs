@@ -7,6 +7,7 @@ use plimsoll_containers::Namespace;
 use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_observe::Observer;
 use plimsoll_observe::exposition::{Dialect, Gathered};
+use plimsoll_observe::needs::ReadPlan;
 use plimsoll_observe::rest::Versions;
 
 /// What concerns the agent itself, and what users look for.
@@ -51,6 +52,9 @@ pub trait Surface: Send + Sync + 'static {
 
     /// Which kernel files a container's figures come from; `None`: no such container.
     fn sources(&self, container: &str) -> Option<Vec<String>>;
+
+    /// What is read of the kernel, and how often.
+    fn plan(&self) -> &ReadPlan;
 
     /// Every series of a metric, as JSON; `None`: nothing is remembered here.
     fn remembered(&self, _metric: &str, _window: Duration) -> Option<String> {

@@ -36,11 +36,7 @@ impl Page<'_> {
             let Some(pod) = names::pod(path) else {
                 continue;
             };
-            let psi = {
-                let state = container.lock();
-                let latest = &state.latest;
-                [latest.cpu_psi, latest.memory_psi, latest.io_psi]
-            };
+            let psi = container.lock().usage.psi;
             if pod.is_self {
                 pods.extend(by_uid.get(&*pod.uid).map(|pod| (*pod, psi)));
             } else if let Some(id) = names::container_id(path) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use plimsoll_observe::needs::{Need, What, Which};
 use plimsoll_predict::reclaim;
 
 #[derive(Debug, Clone)]
@@ -92,6 +93,20 @@ impl Default for Forecast {
 }
 
 impl Config {
+    /// What has to be read so that there is something to remember.
+    pub fn needs(&self) -> Vec<Need> {
+        let need = |what, every| Need {
+            consumer: "history",
+            what,
+            which: Which::Marked,
+            every,
+        };
+        let pressure = self.collect.pressure_every;
+        let pressure = pressure.map(|every| need(What::Pressure, every));
+        let usage = need(What::Usage, self.interval);
+        std::iter::once(usage).chain(pressure).collect()
+    }
+
     /// Counters not looked at for this long are not compared with.
     pub fn forget(&self) -> Duration {
         self.interval * 20

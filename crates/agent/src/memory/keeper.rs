@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_host::cgroup::Hierarchies;
-use plimsoll_host::fs::LocalStorage;
+use plimsoll_host::fs::{LocalStorage, MountTable};
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::Observer;
@@ -51,6 +51,7 @@ pub struct Keeper {
 #[derive(Debug, Clone)]
 pub struct Tools {
     pub root: HostRoot,
+    pub mounts: Arc<MountTable>,
     pub hierarchies: Arc<Hierarchies>,
     pub descriptors: Arc<Descriptors>,
 }
@@ -157,7 +158,10 @@ impl Keeper {
     fn collect_more(&mut self, monotonic: Duration) {
         let memory = &self.memory;
         if due(&mut self.storage_info, monotonic) {
-            let storage = LocalStorage::read(&self.tools.root, &mut self.buf);
+            let tools = &self.tools;
+            let mounts = tools.mounts.current();
+            let storage = mounts
+                .and_then(|mounts| LocalStorage::read(&tools.root, &mounts.list, &mut self.buf));
             memory.gauges().lock().storage_info.count(&storage);
             match storage {
                 Ok(storage) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll_api::priority::KubeQos;
 use plimsoll_containers::names;
 use plimsoll_host::Timestamp;
-use plimsoll_observe::store::{Container, Store};
+use plimsoll_observe::store::{Container, Marked, Store};
 use plimsoll_observe::usage::{Dated, Rate, Throttling};
 use plimsoll_tsdb::SeriesId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -37,7 +37,8 @@ pub enum Role {
 /// A cgroup, its role, and where its counters stood when they were last looked at.
 #[derive(Debug)]
 pub struct Place {
-    pub container: Arc<Container>,
+    /// Its usage is what is remembered.
+    pub container: Marked,
     pub role: Role,
     pub sampled: Option<Timestamp>,
     pub rate: Rate,
@@ -115,7 +116,7 @@ impl Places {
 impl Place {
     fn new(container: Arc<Container>, role: Role) -> Self {
         Self {
-            container,
+            container: Marked::new(container),
             role,
             sampled: None,
             rate: Rate::default(),

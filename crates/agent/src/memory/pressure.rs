@@ -11,13 +11,12 @@ const PRECISION: &str = "10";
 
 pub fn note<'a>(batch: &mut Batch, memory: &Memory, places: impl Iterator<Item = &'a Place>) {
     for place in places {
-        let (cpu, memory_psi, io) = {
+        let [cpu, memory_psi, io] = {
             let state = place.container.lock();
             if !state.sampled {
                 continue;
             }
-            let latest = &state.latest;
-            (latest.cpu_psi, latest.memory_psi, latest.io_psi)
+            state.usage.psi
         };
         let has_full = f64::from(u8::from(cpu.has_full));
         for figure in pressure_figures(&cpu, &memory_psi, &io) {

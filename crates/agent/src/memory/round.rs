@@ -9,7 +9,7 @@ use plimsoll_containers::names::Qos;
 use plimsoll_host::Timestamp;
 use plimsoll_host::machine::CpuFacts;
 use plimsoll_host::proc::stat::ticks_per_second;
-use plimsoll_observe::store::State;
+use plimsoll_observe::store::UsageSample;
 use plimsoll_observe::usage::{
     Dated, MachineCpu, MemoryUse, NumaCpu, cpus_in, machine_memory, memory_use, numa_memory,
     numa_pages, numa_rest, real_limit, rest,
@@ -298,7 +298,7 @@ impl Round {
                 continue;
             }
             let state = place.container.lock();
-            let latest = &state.latest;
+            let latest = &state.usage;
             match only {
                 Some(node) => {
                     let bytes = latest.memory.rss.saturating_add(latest.memory.cache);
@@ -355,7 +355,7 @@ struct Usage {
 /// `None`: there is no new sample.
 fn look(place: &mut Place, forget: Duration) -> Option<Usage> {
     let state = place.container.lock();
-    let latest = &state.latest;
+    let latest = &state.usage;
     if !state.sampled || place.sampled == Some(latest.at) {
         return None;
     }
@@ -364,12 +364,12 @@ fn look(place: &mut Place, forget: Duration) -> Option<Usage> {
     let has_cpu = latest.has(Group::Cpu);
     let usage = Usage {
         cpu: has_cpu
-            .then(|| place.rate.next(at, latest.cpu.total_ns, forget))
+            .then(|| place.rate.next(at, latest.cpu_ns, forget))
             .flatten(),
         throttled: has_cpu
-            .then(|| place.throttling.next(&latest.cpu.cfs))
+            .then(|| place.throttling.next(&latest.cfs))
             .flatten(),
-        memory: used_memory(&state),
+        memory: used_memory(latest),
     };
     drop(state);
     let dated = |value| Dated { at, value };
@@ -383,11 +383,10 @@ fn look(place: &mut Place, forget: Duration) -> Option<Usage> {
     Some(usage)
 }
 
-fn used_memory(state: &State) -> Option<MemoryUse> {
-    state
-        .latest
+fn used_memory(latest: &UsageSample) -> Option<MemoryUse> {
+    latest
         .has(Group::Memory)
-        .then(|| memory_use(&state.latest.memory))
+        .then(|| memory_use(&latest.memory))
         .flatten()
 }
 

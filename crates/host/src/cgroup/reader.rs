@@ -149,6 +149,33 @@ impl CgroupReader {
         }
     }
 
+    /// CPU time and throttling alone: what a usage history needs, from as few files as there are.
+    pub fn cpu_usage(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
+        match &mut self.version {
+            Version::V1 { cpu, .. } => match cpu {
+                Some(files) => files.read_usage(buf, out),
+                None => Ok(false),
+            },
+            // All of it is in one file.
+            Version::V2 { .. } => self.cpu(buf, out),
+        }
+    }
+
+    /// The lists of pages alone, from one file: what a usage history needs.
+    pub fn memory_usage(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
+        *out = Memory::default();
+        match &mut self.version {
+            Version::V1 { memory, .. } => match memory {
+                Some(files) => files.read_stat(buf, out),
+                None => Ok(false),
+            },
+            Version::V2 { memory, .. } => match memory {
+                Some(files) => files.read_stat(buf, out),
+                None => Ok(false),
+            },
+        }
+    }
+
     pub fn memory(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
         *out = Memory::default();
         let found = match &mut self.version {

@@ -8,8 +8,9 @@ use crate::{ReadBuf, Result, Source};
 
 #[derive(Debug)]
 pub(super) struct CpuV1 {
-    /// One of the two: with per-CPU figures their sum is the total, and one file is read instead of two.
-    usage: Option<Source>,
+    /// The total alone.
+    usage: Source,
+    /// With per-CPU figures a full reading takes their sum as the total, and leaves `usage` alone.
     per_cpu: Option<Source>,
     stat: Source,
     cfs: Option<Source>,
@@ -45,16 +46,34 @@ struct BlkioFamily {
 
 impl CpuV1 {
     pub(super) fn each_source(&mut self, each: &mut dyn FnMut(&mut Source)) {
-        let usage = self.usage.iter_mut().chain(&mut self.per_cpu);
-        usage
-            .chain([&mut self.stat])
+        [&mut self.usage, &mut self.stat]
+            .into_iter()
+            .chain(&mut self.per_cpu)
             .chain(&mut self.cfs)
             .for_each(each);
     }
 
     pub(super) fn sources(&self) -> Vec<&Source> {
-        let usage = self.usage.iter().chain(&self.per_cpu);
-        usage.chain([&self.stat]).chain(&self.cfs).collect()
+        let total = self.per_cpu.as_ref().unwrap_or(&self.usage);
+        [total, &self.stat].into_iter().chain(&self.cfs).collect()
+    }
+
+    /// The total and the throttling alone.
+    pub(super) fn read_usage(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
+        let Some(total) = self.usage.parse(buf, parse::single)? else {
+            return Ok(false);
+        };
+        out.total_ns = total;
+        self.read_cfs(buf, out)?;
+        Ok(true)
+    }
+
+    fn read_cfs(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<()> {
+        out.cfs = match &mut self.cfs {
+            Some(cfs) => cfs.parse(buf, text::cpu_stat_v1)?.unwrap_or_default(),
+            None => Cfs::default(),
+        };
+        Ok(())
     }
 
     pub(super) fn read(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
@@ -64,8 +83,8 @@ impl CpuV1 {
                 return Ok(false);
             }
             out.total_ns = out.per_cpu_ns.iter().sum();
-        } else if let Some(usage) = &mut self.usage {
-            let Some(total) = usage.parse(buf, parse::single)? else {
+        } else {
+            let Some(total) = self.usage.parse(buf, parse::single)? else {
                 return Ok(false);
             };
             out.total_ns = total;
@@ -74,10 +93,7 @@ impl CpuV1 {
             out.user_ns = user;
             out.system_ns = system;
         }
-        out.cfs = match &mut self.cfs {
-            Some(cfs) => cfs.parse(buf, text::cpu_stat_v1)?.unwrap_or_default(),
-            None => Cfs::default(),
-        };
+        self.read_cfs(buf, out)?;
         Ok(true)
     }
 }
@@ -113,10 +129,17 @@ impl MemoryV1 {
         out.max_usage = self.max_usage.parse(buf, parse::single)?.unwrap_or(0);
         out.failcnt = self.failcnt.parse(buf, parse::single)?.unwrap_or(0);
         out.kernel = self.kernel.parse(buf, parse::single)?.unwrap_or(0);
-        let hierarchical = self.hierarchical;
-        self.stat
-            .parse(buf, |t| text::memory_stat_v1(t, hierarchical, out))?;
+        self.read_stat(buf, out)?;
         Ok(true)
+    }
+
+    /// The lists of pages alone.
+    pub(super) fn read_stat(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
+        let hierarchical = self.hierarchical;
+        let found = self
+            .stat
+            .parse(buf, |t| text::memory_stat_v1(t, hierarchical, out))?;
+        Ok(found.is_some())
     }
 }
 
@@ -184,7 +207,7 @@ impl Files<'_> {
     fn cpu_v1(&self, per_cpu: bool) -> Option<CpuV1> {
         let file = |name| self.source(Controller::Cpuacct, name);
         Some(CpuV1 {
-            usage: if per_cpu { None } else { file("cpuacct.usage") },
+            usage: file("cpuacct.usage")?,
             per_cpu: if per_cpu {
                 file("cpuacct.usage_percpu")
             } else {

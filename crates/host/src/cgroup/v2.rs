@@ -50,6 +50,12 @@ impl MemoryV2 {
         ]
     }
 
+    /// The lists of pages alone.
+    pub(super) fn read_stat(&mut self, buf: &mut ReadBuf, out: &mut Memory) -> Result<bool> {
+        let found = self.stat.parse(buf, |t| text::memory_stat_v2(t, out))?;
+        Ok(found.is_some())
+    }
+
     pub(super) fn meminfo(&self) -> Option<Meminfo> {
         self.meminfo
     }

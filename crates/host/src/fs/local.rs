@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::read_mounts;
+use super::Mount;
 use crate::{HostRoot, ReadBuf, Result, list_dir, read_text};
 
 /// Devices are named by their path, `/dev/vda`, and numbered `253:0`.
@@ -23,7 +23,7 @@ pub struct LocalStorage {
 const UNINTERESTING: [&str; 4] = ["loop", "ram", "sr", "zram"];
 
 impl LocalStorage {
-    pub fn read(root: &HostRoot, buf: &mut ReadBuf) -> Result<Self> {
+    pub fn read(root: &HostRoot, mounts: &[Mount], buf: &mut ReadBuf) -> Result<Self> {
         let mut found = Self::default();
         // Every device by its number: what is mounted is named by that.
         let mut numbers = BTreeMap::new();
@@ -59,10 +59,12 @@ impl LocalStorage {
             found.disk_numbers.insert(disk.clone(), number.clone());
             found.disks_by_number.insert(number, disk);
         }
-        for mount in read_mounts(root, buf)? {
+        for mount in mounts {
             let number = format!("{}:{}", mount.major, mount.minor);
             if let Some(device) = numbers.get(&number) {
-                found.mount_disks.insert(mount.point, device.clone());
+                found
+                    .mount_disks
+                    .insert(mount.point.clone(), device.clone());
             }
         }
         Ok(found)
@@ -159,7 +161,10 @@ mod tests {
              21 20 252:0 / /data rw - ext4 /dev/mapper/my--vg-data rw\n\
              22 20 0:5 / /proc rw - proc proc rw\n",
         );
-        let found = LocalStorage::read(&HostRoot::new(dir.path()), &mut ReadBuf::default());
+        let root = HostRoot::new(dir.path());
+        let mut buf = ReadBuf::default();
+        let mounts = super::super::read_mounts(&root, &mut buf).unwrap();
+        let found = LocalStorage::read(&root, &mounts, &mut buf);
         let found = found.unwrap();
         let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             let owned = pairs.iter().map(|(k, v)| ((*k).into(), (*v).into()));

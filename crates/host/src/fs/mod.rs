@@ -3,6 +3,7 @@
 mod block;
 mod diskstats;
 mod local;
+mod mount_table;
 mod mountinfo;
 mod partitions;
 mod statfs;
@@ -14,6 +15,7 @@ pub use diskstats::{
     DeviceName, DiskCounters, DiskRow, find_disk, parse_diskstats, read_diskstats,
 };
 pub use local::LocalStorage;
+pub use mount_table::{MountTable, Mounts};
 pub use mountinfo::{Mount, overlay_upper_dir, parse_mountinfo, read_mounts, vfs_directory};
 pub use partitions::{
     CrioStorage, DockerStorage, FsKind, ImageStorage, Label, Partition, Partitions,

@@ -73,15 +73,19 @@ pub fn vfs_directory(mountinfo: &[u8], machine: &[Mount]) -> Option<PathBuf> {
     })
 }
 
-/// The mounts of the observed machine, as of now.
-pub fn read_mounts(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<Mount>> {
+/// Where the machine's table may be, best first.
+pub(super) fn table_files(root: &HostRoot) -> impl Iterator<Item = PathBuf> {
     // Below another root the machine's table is that of its first process; our own shows the container's mounts.
     let files: &[&str] = match root.is_own() {
         true => &["self/mountinfo"],
         false => &["1/mountinfo", "self/mountinfo"],
     };
-    for file in files {
-        let path = root.proc(file);
+    files.iter().map(|file| root.proc(file))
+}
+
+/// The mounts of the observed machine, as of now. Who asks again and again uses [`super::MountTable`].
+pub fn read_mounts(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<Mount>> {
+    for path in table_files(root) {
         if let Some(text) = read_file(&path, buf)? {
             return parse_mountinfo(text).map_err(|at| HostError::malformed(&path, at));
         }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, major, minor};
 
-use super::mountinfo::{Mount, read_mounts};
+use super::mountinfo::Mount;
 use super::statfs::{DeviceNumber, FsUsage, Prober, statfs, statfs_mounted};
-use crate::{HostError, HostRoot, ReadBuf, Result};
+use crate::{HostError, HostRoot, Result};
 
 /// How a file system's figures are obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +130,8 @@ pub struct Partitions {
     labels: BTreeMap<Label, String>,
     /// Mount point → device source, for finding the device of a directory.
     points: BTreeMap<String, String>,
+    /// The first device of each number.
+    numbers: BTreeMap<(u32, u32), String>,
     /// Mount points behind which a server or another process must answer.
     remote: Vec<PathBuf>,
 }
@@ -143,11 +145,9 @@ fn is_remote(kind: &str) -> bool {
 }
 
 impl Partitions {
-    pub fn read(root: &HostRoot, storage: &ImageStorage, buf: &mut ReadBuf) -> Result<Self> {
-        let mounts = read_mounts(root, buf)?;
-        Ok(Self::from_mounts(&mounts, storage, |mount| {
-            btrfs_device(root, mount)
-        }))
+    /// The file systems of these mounts of a machine.
+    pub fn new(root: &HostRoot, mounts: &[Mount], storage: &ImageStorage) -> Self {
+        Self::from_mounts(mounts, storage, |mount| btrfs_device(root, mount))
     }
 
     /// `btrfs` tells the device number that files of a btrfs mount show, where the table has an anonymous one.
@@ -175,6 +175,11 @@ impl Partitions {
         if let Some(mount) = mounts.iter().find(|mount| mount.point == "/") {
             this.label(Label::Root, mount);
         }
+        // Backwards, so that the first of them stays.
+        let numbers = this.devices.iter().rev();
+        this.numbers = numbers
+            .map(|(name, p)| ((p.major, p.minor), name.clone()))
+            .collect();
         this
     }
 
@@ -309,9 +314,7 @@ impl Partitions {
 
     /// The device name that reports use for a device number.
     pub fn device_of_number(&self, major: u32, minor: u32) -> Option<&str> {
-        let same = |p: &Partition| p.major == major && p.minor == minor;
-        let found = self.devices.iter().find(|(_, p)| same(p));
-        found.map(|(name, _)| name.as_str())
+        self.numbers.get(&(major, minor)).map(String::as_str)
     }
 
     /// The device that a directory of the observed machine lies on.

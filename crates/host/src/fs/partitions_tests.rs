@@ -196,8 +196,9 @@ fn the_device_of_a_directory() {
 
 #[test]
 fn this_machine() {
-    let mut buf = ReadBuf::default();
+    let root = HostRoot::new("/");
+    let mounts = super::super::read_mounts(&root, &mut crate::ReadBuf::default()).unwrap();
     let storage = ImageStorage::default();
-    let found = Partitions::read(&HostRoot::new("/"), &storage, &mut buf).unwrap();
+    let found = Partitions::new(&root, &mounts, &storage);
     assert!(found.labelled(Label::Root).is_some());
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fs::read_mounts;
 use expect_test::{Expect, expect};
 
 /// A machine made of files.
@@ -438,7 +439,11 @@ fn this_machine() {
     let info = MachineInfo::read(&root, &IdFiles::default(), Timestamp::ZERO, &mut buf).unwrap();
     assert!(info.num_cores >= info.num_physical_cores, "{info:?}");
     assert!(info.num_cores > 0 && info.memory_capacity > 0);
-    let partitions = Partitions::read(&root, &Default::default(), &mut buf).unwrap();
+    let partitions = Partitions::new(
+        &root,
+        &read_mounts(&root, &mut buf).unwrap(),
+        &Default::default(),
+    );
     let found = filesystems(&root, &partitions, &mut Prober::default());
     assert!(found.len() <= partitions.iter().count());
 }

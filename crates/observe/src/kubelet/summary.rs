@@ -5,6 +5,7 @@ use std::path::Path;
 
 use plimsoll_containers::runtime::cri::{FsUse, ImageFs};
 use plimsoll_host::{ReadBuf, Timestamp, read_file};
+use rustc_hash::FxHashMap;
 
 use super::pods::{self, latest, snapshot};
 use super::shapes::{
@@ -54,13 +55,20 @@ struct View<'a> {
     observer: &'a Observer,
     around: Surroundings,
     storage: std::sync::Arc<Vec<Storage>>,
+    /// Positions in `storage`.
+    by_device: FxHashMap<String, usize>,
     brief: bool,
 }
 
 impl<'a> View<'a> {
     fn new(observer: &'a Observer, brief: bool) -> Self {
         let machine = observer.machine.info();
+        let storage = observer.machine.storage();
+        let devices = storage.iter().enumerate();
         Self {
+            by_device: devices
+                .map(|(index, fs)| (fs.device.clone(), index))
+                .collect(),
             observer,
             around: Surroundings {
                 memory_capacity: machine.memory_capacity,
@@ -68,7 +76,7 @@ impl<'a> View<'a> {
                 devices: observer.store.devices(),
                 groups: observer.groups,
             },
-            storage: observer.machine.storage(),
+            storage,
             brief,
         }
     }
@@ -276,10 +284,9 @@ impl<'a> View<'a> {
         let Some(layer) = self.observer.machine.layer(&snapshot.path) else {
             return (None, None);
         };
-        let on = self
-            .storage
-            .iter()
-            .find(|fs| fs.device == layer.usage.device.as_str());
+        // There are more mounts than containers, so no container looks through all of them.
+        let on = self.by_device.get(layer.usage.device.as_str());
+        let on = on.map(|index| &self.storage[*index]);
         let rootfs = Fs {
             used_bytes: Some(layer.usage.base_usage),
             inodes_used: Some(layer.usage.inodes),

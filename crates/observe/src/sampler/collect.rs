@@ -11,6 +11,7 @@ use plimsoll_host::cgroup::{
     CgroupReader, Controller, Hierarchies, SpecReader, Wanted, procs_file,
 };
 use plimsoll_host::proc::Procfs;
+use plimsoll_host::proc::meminfo::Meminfo;
 use plimsoll_host::proc::net::{AdvancedTcp, Interface as HostInterface, NetFiles};
 use plimsoll_host::proc::process::{UNLIMITED, parse_pids};
 use plimsoll_host::proc::taskstats::{TaskStates, TaskstatsSocket, count_states};
@@ -22,7 +23,7 @@ use super::tracked::Tracked;
 use super::{Config, Counters, EXTRA_EVERY};
 use crate::machine::MachineState;
 use crate::sample::{Interface, Load, Processes, Schedstat, Udp};
-use crate::store::Container;
+use crate::store::{Container, UsageSample};
 use crate::{Group, GroupSet, Sample, Symbol};
 
 /// Errors about one file are logged at most this often.
@@ -33,8 +34,8 @@ pub struct Collector {
     hierarchies: Arc<Hierarchies>,
     root: HostRoot,
     descriptors: Arc<Descriptors>,
-    groups: GroupSet,
-    wanted: Wanted,
+    pub(super) groups: GroupSet,
+    pub(super) wanted: Wanted,
     machine: Arc<MachineState>,
     counters: Arc<Counters>,
     procfs: Option<Procfs>,
@@ -47,8 +48,9 @@ pub struct Collector {
     machine_reader: Option<MachineReader>,
     pod_numa: bool,
     // Scratch, reused for every container.
-    buf: ReadBuf,
-    sample: Sample,
+    pub(super) buf: ReadBuf,
+    pub(super) sample: Sample,
+    pub(super) usage: UsageSample,
     interfaces: Vec<HostInterface>,
     advanced: AdvancedTcp,
     pids: Vec<u32>,
@@ -102,6 +104,7 @@ impl Collector {
             back_off: config.back_off,
             buf,
             sample: Sample::default(),
+            usage: UsageSample::default(),
             interfaces: Vec::new(),
             advanced: AdvancedTcp::default(),
             pids: Vec::new(),
@@ -257,7 +260,9 @@ impl Collector {
             self.read_filesystems(tracked);
         }
         if tracked.is_root() {
-            self.read_machine(tracked, now, clock);
+            // The root's memory on v2 is read from the same file.
+            let memory = tracked.reader.meminfo();
+            self.read_machine(tracked, memory, now, clock);
         }
 
         tracked.samples += 1;
@@ -266,6 +271,7 @@ impl Collector {
         let mut state = tracked.container.lock();
         let state = &mut *state;
         let quiet = self.back_off && state.sampled && same_figures(&state.latest, &self.sample);
+        self.usage_of_sample(&mut state.usage);
         state.history.push(&mut self.sample);
         // Changing places costs no copy, and both keep the room of their lists.
         std::mem::swap(&mut state.latest, &mut self.sample);
@@ -335,11 +341,16 @@ impl Collector {
     }
 
     /// The machine's own figures, where they are wanted.
-    pub fn read_machine(&mut self, tracked: &mut Tracked, now: Duration, clock: &Clock) {
+    pub fn read_machine(
+        &mut self,
+        tracked: &mut Tracked,
+        memory: Option<Meminfo>,
+        now: Duration,
+        clock: &Clock,
+    ) {
         let Some(reader) = &mut self.machine_reader else {
             return;
         };
-        let memory = tracked.reader.meminfo();
         match reader.read(clock.now(), memory, &mut self.buf) {
             Ok(figures) => self.machine.swap_figures(figures),
             Err(error) => self.complain(tracked, now, &error),
@@ -582,7 +593,7 @@ impl Collector {
         }
     }
 
-    fn complain(&self, tracked: &mut Tracked, now: Duration, error: &HostError) {
+    pub(super) fn complain(&self, tracked: &mut Tracked, now: Duration, error: &HostError) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         tracked
             .complaints

@@ -9,6 +9,7 @@ mod hardware;
 mod line;
 mod machine;
 mod tracked;
+mod usage;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -25,6 +26,7 @@ use plimsoll_host::{Clock, Descriptors, HostRoot};
 use rustc_hash::FxHashMap;
 
 use crate::events::{Detail, Event};
+use crate::needs::{Need, ReadPlan, What, Which};
 use crate::{GroupSet, Observer, PassRequest};
 pub use budget::Budget;
 use collect::Collector;
@@ -55,6 +57,26 @@ pub struct Config {
     pub perf: Option<PerfConfig>,
     pub rules: Rules,
     pub beyond: Beyond,
+    /// Of consumers beside the pages.
+    pub needs: Vec<Need>,
+}
+
+impl Config {
+    /// What is read, and how often.
+    pub fn plan(&self) -> ReadPlan {
+        let pages = |what, every| Need {
+            consumer: "pages",
+            what,
+            which: Which::Every,
+            every,
+        };
+        let mut needs = vec![
+            pages(What::All, self.interval),
+            pages(What::Limits, self.spec_refresh),
+        ];
+        needs.extend(self.needs.iter().cloned());
+        ReadPlan::new(needs, !self.back_off)
+    }
 }
 
 /// Figures that no page shows, for whoever keeps what the node used.
@@ -83,6 +105,7 @@ impl Default for Config {
             perf: None,
             rules: Rules::default(),
             beyond: Beyond::default(),
+            needs: Vec::new(),
         }
     }
 }
@@ -103,8 +126,12 @@ pub struct Counters {
     pub last_round_ns: AtomicU64,
 }
 
-/// An interval has so many beats; samples are taken on one of them.
+/// Where everything is read at one interval, that has so many beats, and samples are taken on one of them.
 const BEATS: u32 = 4;
+/// Beats are no longer: a new container is sampled again soon.
+const LONGEST_BEAT: Duration = Duration::from_millis(250);
+/// Young containers are sampled no less often.
+const YOUNG_EVERY: Duration = Duration::from_secs(1);
 /// How soon the second sample follows the first.
 const SECOND_LOOK: Duration = Duration::from_millis(50);
 /// So many samples long a container's limits are expected to change.
@@ -120,6 +147,7 @@ const EXTRA_FOR: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub struct Sampler {
     config: Config,
+    plan: ReadPlan,
     observer: Arc<Observer>,
     collector: Collector,
     tracked: Vec<Option<Tracked>>,
@@ -131,6 +159,8 @@ pub struct Sampler {
     next_epoch: u64,
     specs_due: Duration,
     spec_rounds: u64,
+    usage_due: Duration,
+    pressure_due: Duration,
     budget: Budget,
     counters: Arc<Counters>,
     extra: GroupSet,
@@ -158,6 +188,7 @@ impl Sampler {
         );
         Self {
             budget: Budget::new(config.cpu_budget),
+            plan: config.plan(),
             config,
             collector,
             observer,
@@ -169,6 +200,8 @@ impl Sampler {
             next_epoch: 0,
             specs_due: Duration::ZERO,
             spec_rounds: 0,
+            usage_due: Duration::ZERO,
+            pressure_due: Duration::ZERO,
             counters,
             extra: GroupSet::EMPTY,
             extra_until: Duration::ZERO,
@@ -320,8 +353,9 @@ impl Sampler {
                 Some(tracked) if tracked.samples == 1 => now + SECOND_LOOK,
                 _ => (at + wait).max(now + wait / 2),
             };
-            self.schedule(slot, self.on_the_beat(next));
+            self.schedule(slot, self.beat_after(slot, next));
         }
+        self.refresh_usage(now);
         if sampled > 0 {
             let spent = self.observer.clock.monotonic().saturating_sub(started);
             self.counters.rounds.fetch_add(1, Ordering::Relaxed);
@@ -336,8 +370,12 @@ impl Sampler {
         }
         self.refresh_specs(now);
         let next = self.due.peek().map(|Reverse((at, _, _))| *at);
-        // Without containers there are no limits to read.
-        next.map(|at| at.min(self.specs_due))
+        // Without containers there are no limits to read, and nobody's usage.
+        let others = match self.plan.usage {
+            Some(_) => self.specs_due.min(self.usage_due),
+            None => self.specs_due,
+        };
+        next.map(|at| at.min(others))
     }
 
     /// Reads all limits when it is time: in one go, since each is a matter of microseconds.
@@ -345,13 +383,8 @@ impl Sampler {
         if now < self.specs_due {
             return;
         }
-        let due = now + self.config.spec_refresh;
-        // With a round where there is one nearly every second; beats of long intervals are too far apart.
-        let beat = self.on_the_beat(due);
-        self.specs_due = match beat - due < self.config.spec_refresh / 4 {
-            true => beat,
-            false => due,
-        };
+        // With a round of readings.
+        self.specs_due = self.on_the_beat(now + self.plan.limits);
         self.spec_rounds += 1;
         let look_again = self.spec_rounds.is_multiple_of(ABSENT_EVERY);
         for tracked in self.tracked.iter_mut().flatten() {
@@ -365,11 +398,22 @@ impl Sampler {
     /// The next beat at or after `due`. Containers that share a beat are read in one go, which costs a fraction of
     /// waking up for each: the code, the kernel's and ours, stays in the cache.
     fn on_the_beat(&self, due: Duration) -> Duration {
-        let beat = (self.config.interval / BEATS).max(Duration::from_millis(1));
-        let late = due.as_nanos() % beat.as_nanos();
-        match late {
-            0 => due,
-            late => due + beat - Duration::from_nanos(u64::try_from(late).unwrap_or(0)),
+        match self.plan.usage {
+            // There is a round at each of these anyway.
+            Some(usage) => next_multiple(due, usage),
+            None => next_multiple(due, self.short_beat()),
+        }
+    }
+
+    fn short_beat(&self) -> Duration {
+        (self.plan.shortest() / BEATS).clamp(Duration::from_millis(1), LONGEST_BEAT)
+    }
+
+    /// The second sample of a container follows the first soon, whatever the pace of the others.
+    fn beat_after(&self, slot: usize, due: Duration) -> Duration {
+        match self.tracked[slot].as_ref() {
+            Some(tracked) if tracked.samples == 1 => next_multiple(due, self.short_beat()),
+            _ => self.on_the_beat(due),
         }
     }
 
@@ -398,7 +442,7 @@ impl Sampler {
         let skip = self.config.no_root_stats && tracked.is_root();
         if skip {
             self.collector
-                .read_machine(tracked, now, &self.observer.clock);
+                .read_machine(tracked, None, now, &self.observer.clock);
             return true;
         }
         self.collector
@@ -418,6 +462,9 @@ impl Sampler {
         } else {
             base
         };
+        if tracked.samples < YOUNG_SAMPLES && !self.config.back_off {
+            tracked.interval = base.min(YOUNG_EVERY);
+        }
         let jitter = 1.0 + self.config.jitter * fastrand::f64();
         tracked.interval.mul_f64(jitter * self.budget.stretch())
     }
@@ -458,6 +505,14 @@ impl Sampler {
             });
             if stale {
                 self.sample(slot, now);
+                // Read for a page, limits and all, it needs no reading for its own sake soon.
+                if self.plan.pages_read() {
+                    if let Some(tracked) = &mut self.tracked[slot] {
+                        self.collector.read_spec(tracked, now);
+                    }
+                    let next = self.on_the_beat(now + self.config.interval);
+                    self.schedule(slot, next);
+                }
             }
         }
         (request.done)();
@@ -472,6 +527,14 @@ impl Sampler {
             .as_ref()
             .map(Tracked::sources)
             .unwrap_or_default()
+    }
+}
+
+/// The first multiple of `beat` at or after `due`.
+fn next_multiple(due: Duration, beat: Duration) -> Duration {
+    match due.as_nanos() % beat.as_nanos().max(1) {
+        0 => due,
+        late => due + beat - Duration::from_nanos(u64::try_from(late).unwrap_or(0)),
     }
 }
 

@@ -20,8 +20,10 @@ use plimsoll_host::{Clock, HostRoot, Timestamp};
 use plimsoll_observe::events::{Detail, Event, EventStore};
 use plimsoll_observe::exposition::{Dialect, Gathered};
 use plimsoll_observe::machine::{Fixed, MachineState, Storage};
+use plimsoll_observe::needs::ReadPlan;
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::rest::Versions;
+use plimsoll_observe::sampler;
 use plimsoll_observe::store::Store;
 use plimsoll_observe::{Group, GroupSet, Observer, PassLine, Sample, events};
 
@@ -39,6 +41,7 @@ const ID: &str = "790e9e19c76ae37544b1c082dc4f54fc8ee0b30e2d31b8e05cfec2451a970e
 #[derive(Debug)]
 pub struct Machine {
     observer: Arc<Observer>,
+    plan: ReadPlan,
     ready: Result<(), String>,
     /// Of the pages of metrics.
     lines: usize,
@@ -76,6 +79,7 @@ impl Machine {
         };
         let machine = Self {
             observer: Arc::new(observer),
+            plan: sampler::Config::default().plan(),
             ready: Ok(()),
             lines: 20_000,
         };
@@ -187,6 +191,10 @@ impl Surface for Machine {
             panic!("a defect");
         }
         (container == "/").then(|| vec!["/proc/stat".to_owned(), "/proc/meminfo".to_owned()])
+    }
+
+    fn plan(&self) -> &ReadPlan {
+        &self.plan
     }
 
     fn runtime(&self, namespace: Namespace) -> Result<Vec<(String, String)>, String> {

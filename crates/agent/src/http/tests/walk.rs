@@ -529,6 +529,12 @@ async fn the_rest_of_the_surface() {
         "/proc/stat\n/proc/meminfo\n"
     );
     assert_eq!(rig.get("/debug/sources?container=/nope").await.status, 404);
+    assert!(
+        rig.get("/debug/plan")
+            .await
+            .body
+            .starts_with("all        every 1s\n")
+    );
     assert_eq!(rig.get("/validate/").await.body, "all is well\n");
     for method in ["GET", "POST"] {
         let answer = rig

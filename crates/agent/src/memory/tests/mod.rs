@@ -14,6 +14,7 @@ use plimsoll_api::pod::Classes;
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_containers::Change;
 use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::fs::MountTable;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, Limits};
@@ -93,6 +94,7 @@ impl Rig {
         let board = Board::default();
         let memory = Arc::new(Memory::open(config, board.clone(), clock.now()));
         let tools = Tools {
+            mounts: Arc::new(MountTable::new(root.clone())),
             root,
             hierarchies,
             descriptors,

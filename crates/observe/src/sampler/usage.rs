@@ -1,0 +1,108 @@
+//! Between two readings of everything: what usage histories need, of the cgroups that they have marked.
+
+use std::time::Duration;
+
+use plimsoll_host::cgroup::Cpu;
+use plimsoll_host::{Clock, HostError};
+
+use super::Sampler;
+use super::collect::Collector;
+use super::tracked::Tracked;
+use crate::store::UsageSample;
+use crate::{Group, GroupSet};
+
+impl Sampler {
+    /// Reads the usage of what is marked when it is time, and where it was not read with everything just now.
+    pub(super) fn refresh_usage(&mut self, now: Duration) {
+        let Some(every) = self.plan.usage.filter(|_| now >= self.usage_due) else {
+            return;
+        };
+        // Half a beat early, so that a round which began a little late does not skip a beat.
+        let wait = every
+            .mul_f64(self.budget.stretch())
+            .saturating_sub(every / 2);
+        self.usage_due = self.on_the_beat(now + wait);
+        let pressure = self.plan.pressure.filter(|_| now >= self.pressure_due);
+        if let Some(every) = pressure {
+            self.pressure_due = now + every;
+        }
+        let clock = &self.observer.clock;
+        for tracked in self.tracked.iter_mut().flatten() {
+            if tracked.sampled_at == Some(now) {
+                continue;
+            }
+            if tracked.is_root() {
+                self.collector.read_machine(tracked, None, now, clock);
+            }
+            if tracked.container.is_marked() {
+                let pressure = pressure.is_some();
+                self.collector.read_usage(tracked, pressure, now, clock);
+            }
+        }
+    }
+}
+
+impl Collector {
+    fn read_usage(&mut self, tracked: &mut Tracked, pressure: bool, now: Duration, clock: &Clock) {
+        let at = clock.now();
+        let (reader, buf) = (&mut tracked.reader, &mut self.buf);
+        let mut groups = GroupSet::EMPTY;
+        let mut errors: Vec<HostError> = Vec::new();
+        let mut note = |group, outcome: Result<bool, HostError>| match outcome {
+            Ok(_) => groups = groups.with(group),
+            Err(error) => errors.push(error),
+        };
+        let mut scratch = std::mem::take(&mut self.usage);
+        // Keeps the room of its list.
+        let mut cpu = Cpu {
+            per_cpu_ns: std::mem::take(&mut self.sample.cpu.per_cpu_ns),
+            ..Cpu::default()
+        };
+        if self.wanted.cpu {
+            note(Group::Cpu, reader.cpu_usage(buf, &mut cpu));
+        }
+        (scratch.cpu_ns, scratch.cfs) = (cpu.total_ns, cpu.cfs);
+        self.sample.cpu.per_cpu_ns = cpu.per_cpu_ns;
+        if self.wanted.memory {
+            note(Group::Memory, reader.memory_usage(buf, &mut scratch.memory));
+        }
+        if reader.has_numa() {
+            let outcome = reader.numa(buf, &mut scratch.numa);
+            errors.extend(outcome.err());
+        }
+        let psi = match pressure {
+            true => reader.pressure(buf).map(Some),
+            false => Ok(None),
+        };
+        let psi = psi.unwrap_or_else(|error| {
+            errors.push(error);
+            None
+        });
+        if errors.iter().any(HostError::is_gone) {
+            // It ended, or a controller was switched: the next reading of everything looks into that.
+            self.usage = scratch;
+            return;
+        }
+        for error in &errors {
+            self.complain(tracked, now, error);
+        }
+        scratch.at = at;
+        scratch.groups = groups.intersection(self.groups);
+        let mut state = tracked.container.lock();
+        scratch.psi = psi.map_or(state.usage.psi, |(cpu, memory, io)| [cpu, memory, io]);
+        std::mem::swap(&mut state.usage, &mut scratch);
+        drop(state);
+        self.usage = scratch;
+    }
+
+    /// A reading of everything is one of usage, too.
+    pub(super) fn usage_of_sample(&self, usage: &mut UsageSample) {
+        let sample = &self.sample;
+        usage.at = sample.at;
+        usage.groups = sample.groups;
+        (usage.cpu_ns, usage.cfs) = (sample.cpu.total_ns, sample.cpu.cfs);
+        usage.memory = sample.memory;
+        usage.numa.clone_from(&sample.numa);
+        usage.psi = [sample.cpu_psi, sample.memory_psi, sample.io_psi];
+    }
+}
