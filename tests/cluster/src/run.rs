@@ -16,7 +16,7 @@ use crate::kubectl::Kubectl;
 use crate::watch::Watch;
 
 /// How long a wanted state may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Servers name the field manager of an update after it.
 const USER_AGENT: &str = "cases/1.0";
 

@@ -5,9 +5,10 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, ensure};
 use plimsoll_test_support::cgroup::Group;
+use plimsoll_test_support::poll;
 use plimsoll_test_support::report::Runner;
 
-use super::{Rig, read};
+use super::{PATIENCE, Rig, read};
 use crate::init::{DATA, DISK};
 use crate::workload::Workload;
 
@@ -131,6 +132,13 @@ fn network(rig: &Rig) -> Result<String> {
 }
 
 fn filesystem(rig: &Rig) -> Result<String> {
+    // They are asked at an interval of their own.
+    poll::until("the file system's figures are new", PATIENCE, || {
+        one_filesystem(rig).map(Some)
+    })
+}
+
+fn one_filesystem(rig: &Rig) -> Result<String> {
     let labels = [("id", "/"), ("device", DISK)];
     rig.between(
         "/",

@@ -59,12 +59,13 @@ pub fn memory_bytes(rig: &Rig, group: &Group) -> Result<f64> {
     Ok(sum as f64)
 }
 
-/// Waits until a series has this many seconds of samples.
-pub fn wait_noted(agent: &Agent, metric: &str, of: &str, seconds: u64) -> Result<()> {
+/// Waits until a series has this many samples, however slow the emulator is.
+pub fn wait_noted(agent: &Agent, metric: &str, of: &str, samples: u64) -> Result<()> {
     poll::until(&format!("{metric} is noted"), PATIENCE, || {
-        let found = remembered(agent, metric, of, 2 * seconds)?;
+        let found = remembered(agent, metric, of, PATIENCE.as_secs())?;
         let count = found["count"].as_u64().unwrap_or(0);
-        Ok((count >= seconds).then_some(()))
+        ensure!(count >= samples, "{count} of {samples} samples: {found}");
+        Ok(Some(()))
     })
 }
 

@@ -31,9 +31,11 @@ const PRESSURE_EVERY: &str = "--psi-collector-interval=2s";
 const PAGE_CACHE: &str = "--enable-pagecache-collector=true";
 /// An emulated machine is so slow that the default budget would stretch the intervals.
 const NO_BUDGET: &str = "--cpu-budget=0";
+/// A flag of cAdvisor would ask for its pace, too. Pages have figures read whenever they are old.
+const OWN_PACE: &str = "--housekeeping_interval=10s";
 /// How long anything may take that is waited for: an emulated machine beside other work is slow, and it costs nothing
 /// to wait for what comes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Bars on speed belong to benches. Here a figure is shown, and fails at this many times what the emulator needs.
 const FAR_TOO_SLOW: u32 = 10;
 
@@ -44,6 +46,7 @@ pub fn run() -> Result<()> {
     let data = format!("--data-dir={}/agent", init::DATA);
     let arguments = [
         MOST_GROUPS,
+        OWN_PACE,
         NO_BUDGET,
         PRESSURE,
         PRESSURE_EVERY,

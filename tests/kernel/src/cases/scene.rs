@@ -26,7 +26,10 @@ pub const CACHING: &str = "12345678-1234-1234-1234-123456789cac";
 const BEST_EFFORT: &str = "12345678-1234-1234-1234-123456789bec";
 pub const BEST_EFFORT_TIER: &str = "/kubepods/besteffort";
 /// Of a core, in thousandths: the quota of all best-effort pods.
-pub const QUOTA_MILLI: f64 = 500.0;
+pub const QUOTA_MILLI: f64 = 300.0;
+/// What burns is held back, so that all of it together leaves the agents a CPU: an agent that is starved takes a note
+/// every few seconds, and there is nothing to compare.
+const BURNING_MILLI: f64 = 200.0;
 /// So little that its program runs into it in every period, however little of the machine is left for it.
 const THROTTLED_MILLI: f64 = 20.0;
 /// Long enough that its edges do not matter.
@@ -149,6 +152,7 @@ impl Scene {
         // Only now: by whose names the kubelet's cgroups go is not known before they are there.
         let mut workloads = Vec::new();
         let (pod, container) = pod_group(rig, POD)?;
+        set_quota(rig, &pod, BURNING_MILLI)?;
         workloads.push(Workload::start(&container, &["burn"])?);
         workloads.push(Workload::start(&container, &["alloc", "67108864"])?);
         let (_, container) = pod_group(rig, CACHING)?;
@@ -169,6 +173,7 @@ impl Scene {
             let bytes = told_bytes(index).to_string();
             workloads.push(Workload::start(&group, &["alloc", &bytes])?);
             if application.burns {
+                set_quota(rig, &group, BURNING_MILLI)?;
                 workloads.push(Workload::start(&group, &["burn"])?);
             }
             groups.push(group);
