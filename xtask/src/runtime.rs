@@ -37,6 +37,7 @@ impl Runtime {
                 ("/usr/lib/cni/ptp", "containernetworking-plugins"),
                 // The network plugin asks for it even where it makes no rules.
                 ("iptables", "iptables"),
+                ("strace", "strace"),
             ],
             Self::Podman => &[
                 ("/bin/busybox", "busybox-static"),

@@ -6,6 +6,7 @@
 mod containerd;
 mod cri;
 mod docker;
+mod growth;
 mod podman;
 mod scene;
 
@@ -55,7 +56,10 @@ fn run(arguments: Arguments) -> Result<bool> {
     let mut scene = Scene::new(arguments.program)?;
     let mut runner = Runner::new(std::io::stdout(), Filter::new(arguments.filter.as_deref()));
     match arguments.runtime {
-        Runtime::Containerd => containerd::cases(&mut runner, &mut scene),
+        Runtime::Containerd => {
+            runner.case("growth_is_flat", || growth::is_flat(&scene));
+            containerd::cases(&mut runner, &mut scene);
+        }
         Runtime::Podman => podman::cases(&mut runner, &mut scene),
         Runtime::Docker => docker::cases(&mut runner, &mut scene),
     }

@@ -61,6 +61,10 @@ impl Scene {
         self.janitor.take().context("ended twice")?.finish()
     }
 
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
