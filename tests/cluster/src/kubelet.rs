@@ -53,6 +53,42 @@ fn missing(kube_bin: Option<&Path>) -> Option<String> {
     Some(format!("there is no {absent}"))
 }
 
+/// What pods get from their runtime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Runtime {
+    /// Whole copies of their images and the host's network: nothing is mounted and nothing is to be cleaned up.
+    #[default]
+    Plain,
+    /// Overlays on one image, and a network of their own.
+    Full,
+}
+
+impl Runtime {
+    fn snapshotter(self) -> &'static str {
+        match self {
+            Self::Plain => "native",
+            Self::Full => "overlayfs",
+        }
+    }
+}
+
+/// Pairs of network cards with addresses, from plugins that the distribution has.
+fn network(folder: &Path) -> Value {
+    json!({
+        "cniVersion": "0.4.0",
+        "name": "plimsoll-pods",
+        "plugins": [{
+            "type": "ptp",
+            "ipMasq": false,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": "10.231.0.0/16"}]],
+                "dataDir": folder.join("addresses"),
+            },
+        }],
+    })
+}
+
 #[derive(Debug)]
 pub struct RealNode {
     pub name: String,
@@ -68,6 +104,17 @@ impl RealNode {
     /// Registers as `name`; everything of it goes with the scratch folder. Where no kubelet can run it is left out,
     /// but in CI.
     pub fn start(
+        kube_bin: Option<&Path>,
+        api: &Server,
+        name: &str,
+        scratch: &mut Scratch,
+    ) -> Result<Self> {
+        Self::start_with(Runtime::default(), kube_bin, api, name, scratch)
+    }
+
+    /// The same, with a runtime of some kind.
+    pub fn start_with(
+        runtime: Runtime,
         kube_bin: Option<&Path>,
         api: &Server,
         name: &str,
@@ -93,7 +140,7 @@ impl RealNode {
         for mount in &mounts.all {
             fs::create_dir_all(mount.join(cgroup.trim_start_matches('/')))?;
         }
-        let containerd = containerd(&folder, &daemons, scratch)?;
+        let containerd = containerd(runtime, &folder, &daemons, scratch)?;
         let authority = Authority::make(&folder, "kubelet-authority")?;
         let serving = authority.server("kubelet")?;
         let config = json!({
@@ -122,6 +169,7 @@ impl RealNode {
             "resolvConf": "",
             "evictionHard": {"memory.available": "1Mi"},
             "imageGCHighThresholdPercent": 100,
+            "maxPods": 500,
             "shutdownGracePeriod": "0s",
         });
         let path = folder.join("kubelet.yaml");
@@ -190,18 +238,35 @@ impl RealNode {
             }
             admin::create(api, &path, &json!({"metadata": metadata, "spec": spec}))?;
         }
+        self.wait_running(api, namespace, count)
+    }
+
+    /// Waits until so many pods of a namespace run.
+    pub fn wait_running(&mut self, api: &Server, namespace: &str, count: usize) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
         self.kubelet.wait("the pods run", || {
             let found = admin::get(api, &path)?;
-            let items = found["items"]
-                .as_array()
-                .map(Vec::as_slice)
-                .unwrap_or_default();
+            let items = items(&found);
             let running = items
                 .iter()
                 .filter(|pod| pod["status"]["phase"] == "Running");
             ensure!(running.count() == count, "{}", states(items));
             Ok(Some(()))
         })
+    }
+
+    /// Waits until a namespace has no pods any more.
+    pub fn wait_gone(&mut self, api: &Server, namespace: &str) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
+        self.kubelet.wait("the pods are gone", || {
+            let found = admin::get(api, &path)?;
+            Ok(items(&found).is_empty().then_some(()))
+        })
+    }
+
+    /// What the kubelet takes for the root of the tree.
+    pub fn cgroup(&self) -> &str {
+        &self.cgroup
     }
 
     /// The cgroup of a pod that runs, by what its status says.
@@ -214,6 +279,13 @@ impl RealNode {
         };
         Ok(format!("{}/kubepods/{class}pod{uid}", self.cgroup))
     }
+}
+
+fn items(list: &Value) -> &[Value] {
+    list["items"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
 }
 
 /// A container of the image that is at hand, running a shell script.
@@ -235,8 +307,19 @@ fn states(pods: &[Value]) -> String {
 }
 
 /// With an image of our own for everything.
-fn containerd(folder: &Path, daemons: &Group, scratch: &mut Scratch) -> Result<Process> {
+fn containerd(
+    runtime: Runtime,
+    folder: &Path,
+    daemons: &Group,
+    scratch: &mut Scratch,
+) -> Result<Process> {
     let at = folder.display();
+    let snapshotter = runtime.snapshotter();
+    if runtime == Runtime::Full {
+        fs::create_dir_all(folder.join("cni"))?;
+        let network = network(folder).to_string();
+        fs::write(folder.join("cni/10-pods.conflist"), network)?;
+    }
     let config = format!(
         r#"version = 2
 root = "{at}/containerd"
@@ -254,8 +337,9 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     conf_dir = "{at}/cni"
+    bin_dir = "/usr/lib/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "native"
+    snapshotter = "{snapshotter}"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
 "#
@@ -279,7 +363,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
                 "images",
                 "import",
                 "--snapshotter",
-                "native",
+                snapshotter,
             ])
             .arg(&archive)
             .output()?;

@@ -74,6 +74,8 @@ enum Command {
     },
     /// What scheduling costs over a real server, beside kube-scheduler.
     SchedBench(scheduling::bench::Options),
+    /// A real node with pods that run, and what an agent beside it needs, until standard input ends.
+    HoldNode(colocation::held::Options),
     /// The same as one test a case, on each server that can be had.
     Test {
         /// The plimsoll binary.
@@ -166,6 +168,12 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
         scheduling::bench::run(options, kube_bin.context("a real server needs --kube-bin")?)?;
         return Ok(true);
     }
+    if let Command::HoldNode(options) = &arguments.command {
+        let kube_bin = arguments.kube_bin.as_deref();
+        let kube_bin = kube_bin.context("a real node needs --kube-bin")?;
+        colocation::held::run(options, kube_bin, &arguments.folder)?;
+        return Ok(true);
+    }
     let recordings = arguments.folder.join("recorded");
     let filter = arguments.filter.as_deref();
     let kube_bin = arguments.kube_bin.as_deref();
@@ -192,7 +200,10 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
         Command::Record => record_all(&cases, &recordings, kube_bin, &arguments.folder, filter),
         Command::Check(options) => check_with(&cases, &recordings, kube_bin, options),
         // Done above: they do without cases of that name.
-        Command::SchedBench(_) | Command::Scenarios { .. } | Command::Test { .. } => Ok(true),
+        Command::SchedBench(_)
+        | Command::HoldNode(_)
+        | Command::Scenarios { .. }
+        | Command::Test { .. } => Ok(true),
     }
 }
 

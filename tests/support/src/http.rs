@@ -85,8 +85,18 @@ impl Connection {
         path: &str,
         body: &mut Vec<u8>,
     ) -> Result<(u16, BTreeMap<String, String>)> {
+        self.ask_into(path, "", body)
+    }
+
+    /// The same with further headers, whole lines.
+    pub fn ask_into(
+        &mut self,
+        path: &str,
+        more: &str,
+        body: &mut Vec<u8>,
+    ) -> Result<(u16, BTreeMap<String, String>)> {
         body.clear();
-        let (status, headers) = self.request(path)?;
+        let (status, headers) = self.request(path, more)?;
         if is_chunked(&headers) {
             while self.chunk(body)? {}
         } else if let Some(length) = headers.get("content-length") {
@@ -103,7 +113,7 @@ impl Connection {
 
     /// Turns the connection into an endless body that is read line by line.
     pub fn stream(mut self, path: &str) -> Result<Lines> {
-        let (status, headers) = self.request(path)?;
+        let (status, headers) = self.request(path, "")?;
         ensure!(status == 200, "GET {path} answered {status}");
         ensure!(
             is_chunked(&headers),
@@ -115,8 +125,9 @@ impl Connection {
         })
     }
 
-    fn request(&mut self, path: &str) -> Result<(u16, BTreeMap<String, String>)> {
-        let head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n\r\n", self.address);
+    fn request(&mut self, path: &str, more: &str) -> Result<(u16, BTreeMap<String, String>)> {
+        let host = self.address;
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{more}\r\n");
         self.stream
             .get_mut()
             .write_all(head.as_bytes())

@@ -67,21 +67,38 @@ impl CpuTime {
     }
 }
 
+/// CPU time used so far, by the names of threads.
+pub fn cpu_by_thread(pid: u32) -> Result<BTreeMap<String, Duration>> {
+    let mut sums: BTreeMap<String, Duration> = BTreeMap::new();
+    for (tid, nanos) in CpuTime::of(pid)?.threads {
+        // One that has ended meanwhile has no name any more.
+        let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+        *sums.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(nanos);
+    }
+    Ok(sums)
+}
+
 /// Resident memory in KiB.
 pub fn rss_kib(pid: u32) -> Result<u64> {
+    status_kib(pid, "VmRSS")
+}
+
+/// A line of the process's status that is in KiB.
+pub fn status_kib(pid: u32, key: &str) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     status
         .lines()
         .find_map(|line| {
-            line.strip_prefix("VmRSS:")?
+            line.strip_prefix(key)?
+                .strip_prefix(':')?
                 .trim()
                 .strip_suffix(" kB")?
                 .trim()
                 .parse()
                 .ok()
         })
-        .with_context(|| format!("no VmRSS in {path}"))
+        .with_context(|| format!("no {key} in {path}"))
 }
 
 #[cfg(test)]

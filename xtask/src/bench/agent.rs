@@ -27,16 +27,39 @@ const NO_BUDGET: &str = "--cpu-budget=0";
 
 #[derive(Args, Debug)]
 pub struct Options {
-    #[arg(long, default_value_t = 110)]
-    pods: usize,
-    #[arg(long, default_value_t = 250)]
-    containers: usize,
+    /// [default: 110]
+    #[arg(long)]
+    pods: Option<usize>,
+    /// [default: 250]
+    #[arg(long)]
+    containers: Option<usize>,
     /// How much history the agent starts with
     #[arg(long, default_value_t = 12)]
     hours: u32,
     /// How long each of the two agents is measured
     #[arg(long, default_value_t = 120)]
-    seconds: u64,
+    pub seconds: u64,
+    /// Pods that really run: containerd, overlays, networks, volumes. Then --pods is 98 and --containers as many, unless
+    /// they are given
+    #[arg(long)]
+    pub real: bool,
+}
+
+impl Options {
+    pub fn pods(&self) -> usize {
+        self.pods.unwrap_or(if self.real { 98 } else { 110 })
+    }
+
+    /// In all.
+    fn containers(&self) -> usize {
+        self.containers.unwrap_or(250)
+    }
+
+    /// Each pod has as many, and at least one.
+    pub fn of_each_pod(&self) -> usize {
+        let all = self.containers.unwrap_or(self.pods());
+        (all / self.pods().max(1)).max(1)
+    }
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -48,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     janitor::raise_file_limit();
     let mut crowd = Crowd::new()?;
     let outcome = crowd
-        .pods(options.pods, options.containers)
+        .pods(options.pods(), options.containers())
         .and_then(|pods| measure(options, &programs, &pods));
     crowd.end()?;
     println!("{}", outcome?);
@@ -123,8 +146,8 @@ fn measure(options: &Options, programs: &Programs, pods: &Pods) -> Result<String
     let (cpu_share, floor_share) = (ours.share(), bare.share());
     println!(
         "{} pods, {} containers, {} h of history: {:.2} % of a core over the floor; the floor's RSS is {floor_rss:.1} MiB",
-        options.pods,
-        options.containers,
+        options.pods(),
+        options.containers(),
         options.hours,
         (cpu_share - floor_share) * 100.0,
     );

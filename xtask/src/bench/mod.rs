@@ -1,6 +1,7 @@
 //! Benches. Each measures its floor, too, in the same run on the same machine: the ratio is what can be compared.
 
 mod agent;
+mod agent_real;
 mod crowd;
 mod floor;
 mod observe;
@@ -18,7 +19,8 @@ use clap::Subcommand;
 pub enum Bench {
     /// The agent's cost per container-sample and per scrape, its memory, and how soon a new cgroup shows.
     Observe(observe::Options),
-    /// The whole agent with half a day of history: what it costs over the observer alone.
+    /// The whole agent with half a day of history: what it costs over the observer alone. With --real: beside a stock
+    /// kubelet with pods that really run, and koordlet where PLIMSOLL_PEER_KOORDLET names it.
     Agent(agent::Options),
     /// The scheduler's core in memory: pods a second, by workload.
     Sched(sched::Options),
@@ -36,6 +38,7 @@ impl Bench {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Observe(options) => observe::run(&options),
+            Self::Agent(options) if options.real => agent_real::run(&options),
             Self::Agent(options) => agent::run(&options),
             Self::Sched(options) => sched::run(&options),
             Self::Scrape(options) => scrape::run(&options),

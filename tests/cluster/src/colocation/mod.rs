@@ -1,5 +1,6 @@
 //! `plimsoll manager` and `plimsoll agent` in a cluster: installed by their manifests and allowed no more than those say.
 
+pub mod held;
 mod lending;
 mod readings;
 mod real_pods;
