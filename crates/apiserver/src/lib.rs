@@ -10,6 +10,7 @@ mod conversion;
 pub mod crd;
 pub mod credentials;
 pub mod custom;
+mod definitions;
 pub mod discovery;
 pub mod embed;
 mod expressions;

@@ -12,16 +12,17 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
 use plimsoll_ground::rest::timeout::timeout;
 use plimsoll_ground::serve::{Peer, Trust};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 use crate::aggregate::Aggregator;
 use crate::answer::{self, Answer, Format, Offer};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
+use crate::definitions::Definitions;
 use crate::kinds::Lookup;
 use crate::openapi::OpenApi;
 use crate::paths::page_not_found;
@@ -40,7 +41,7 @@ struct Inner {
     store: Store,
     catalogue: ArcSwap<Catalogue>,
     /// Held by who makes the next catalogue.
-    rebuilding: Mutex<()>,
+    definitions: Mutex<Definitions>,
     authority: Authority,
     openapi: OpenApi,
     aggregator: Aggregator,
@@ -59,7 +60,7 @@ impl Server {
         let server = Self(Arc::new(Inner {
             store,
             catalogue: ArcSwap::from_pointee(Catalogue::builtin()),
-            rebuilding: Mutex::new(()),
+            definitions: Mutex::default(),
             authority,
             openapi: OpenApi::default(),
             aggregator: Aggregator::default(),
@@ -90,8 +91,8 @@ impl Server {
         self.0.catalogue.load_full()
     }
 
-    pub(crate) fn rebuilding(&self) -> MutexGuard<'_, ()> {
-        self.0.rebuilding.lock()
+    pub(crate) fn definitions(&self) -> &Mutex<Definitions> {
+        &self.0.definitions
     }
 
     pub(crate) fn replace_catalogue(&self, catalogue: Catalogue) {

@@ -1,15 +1,15 @@
 //! The APIServices of what is served here. Clients learn from them which groups there are, and tools list them.
 
 use jiff::Timestamp;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use super::announce::note_own;
 use super::{API_SERVICES, GROUP};
 use crate::codec::time::show_seconds;
-use crate::kinds::{self, Lookup};
-use crate::rest::meta;
+use crate::kinds;
 use crate::server::Server;
-use crate::store::Expect;
+use crate::store::{Expect, Stored};
 
 /// On the APIServices that are made here: `onstart` for those that are put right when the server starts, `true` for
 /// those that are kept as they should be.
@@ -50,6 +50,14 @@ pub fn priorities(group: &str, version: &str) -> (i32, i32) {
     (of_group, of_version)
 }
 
+/// What became of an APIService that is to be there.
+enum Registered {
+    /// It is there, at this revision.
+    AsItIs(u64),
+    Begun,
+    Raced,
+}
+
 impl Server {
     /// When the server starts.
     pub(crate) async fn register_builtin_services(&self) {
@@ -59,31 +67,39 @@ impl Server {
         self.store().flush().await;
     }
 
-    /// Whenever definitions or APIServices have changed.
-    pub(super) async fn register_custom_services(&self) {
+    /// Whenever definitions or APIServices have changed. `settled`: those that are as they should be, by name, with
+    /// their revisions; nobody has to look at them again.
+    pub(super) async fn register_custom_services(&self, settled: &mut FxHashMap<String, u64>) {
         let wanted = self.served_versions(true);
         let mut begun = false;
+        let mut names = FxHashSet::default();
         for (group, version) in &wanted {
-            begun |= self.register(group, version, "true");
-        }
-        for object in self.list(API_SERVICES, "") {
-            let text = |field: &str| {
-                object["spec"][field]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            let served = wanted.contains(&(text("group"), text("version")));
-            if object["metadata"]["labels"][MANAGED] == "true" && !served {
-                let name = meta(&object, "name");
-                if let Some(current) = self.store().get(API_SERVICES, name) {
-                    // Whoever changed it meanwhile comes by here in their turn.
-                    let expect = Expect::Revision(current.revision);
-                    begun |= self
-                        .store()
-                        .begin_delete(API_SERVICES, name, expect)
-                        .is_ok();
+            let name = format!("{version}.{group}");
+            let current = self.store().get(API_SERVICES, &name);
+            let known = settled.get(&name).copied();
+            if known.is_none() || current.map(|current| current.revision) != known {
+                settled.remove(&name);
+                match self.register(group, version, "true") {
+                    Registered::AsItIs(revision) => drop(settled.insert(name.clone(), revision)),
+                    Registered::Begun => begun = true,
+                    Registered::Raced => {}
                 }
+            }
+            names.insert(name);
+        }
+        settled.retain(|name, _| names.contains(name));
+        let others = |stored: &Stored| !names.contains(stored.name());
+        let page = self
+            .store()
+            .list(API_SERVICES, "", None, None, usize::MAX, others);
+        for current in page.map(|page| page.items).unwrap_or_default() {
+            if current.value()["metadata"]["labels"][MANAGED] == "true" {
+                // Whoever changed it meanwhile comes by here in their turn.
+                let expect = Expect::Revision(current.revision);
+                begun |= self
+                    .store()
+                    .begin_delete(API_SERVICES, &current.key, expect)
+                    .is_ok();
             }
         }
         if begun {
@@ -93,11 +109,12 @@ impl Server {
 
     fn served_versions(&self, custom: bool) -> Vec<(String, String)> {
         let mut versions = Vec::new();
+        let mut seen = FxHashSet::default();
         for resource in self.catalogue().resources() {
             let version = (resource.group.clone(), resource.version.clone());
             if resource.is_custom() == custom
                 && resource.group != GROUP
-                && !versions.contains(&version)
+                && seen.insert(version.clone())
             {
                 versions.push(version);
             }
@@ -106,8 +123,7 @@ impl Server {
     }
 
     /// Sees to it that there is one. What a user has made in its place is left alone.
-    /// True: something is being written.
-    fn register(&self, group: &str, version: &str, managed: &str) -> bool {
+    fn register(&self, group: &str, version: &str, managed: &str) -> Registered {
         let name = format!("{version}.{group}");
         let (group_priority, version_priority) = priorities(group, version);
         let mut spec = json!({
@@ -137,7 +153,7 @@ impl Server {
             Some(current) => {
                 let old = current.value();
                 if old["metadata"]["labels"][MANAGED] != managed || old["spec"] == spec {
-                    return false;
+                    return Registered::AsItIs(current.revision);
                 }
                 let mut object = old.clone();
                 object["spec"] = spec;
@@ -148,9 +164,13 @@ impl Server {
             note_own(served, old, &mut object, "", now);
         }
         let attributes = crate::served::attributes(API_SERVICES, &object);
-        // Whoever was faster saw to it.
-        self.store()
-            .begin_put(API_SERVICES, &name, expect, &mut object, &attributes)
-            .is_ok()
+        let begun = self
+            .store()
+            .begin_put(API_SERVICES, &name, expect, &mut object, &attributes);
+        match begun {
+            Ok(_) => Registered::Begun,
+            // Whoever was faster saw to it.
+            Err(_) => Registered::Raced,
+        }
     }
 }

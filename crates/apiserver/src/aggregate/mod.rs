@@ -15,15 +15,16 @@ pub mod resolve;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use memchr::memmem;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use rustls::sign::CertifiedKey;
 use serde_json::Value;
 
 use crate::discovery;
-use crate::kinds::Lookup;
 use crate::rest::meta;
 use crate::server::Server;
+use crate::store::Stored;
 use backend::{Backend, Proof};
 use resolve::ServiceRef;
 
@@ -128,13 +129,13 @@ impl Aggregator {
     }
 
     /// Makes the routes what the APIServices say.
-    fn settle(&self, world: &dyn Lookup) {
+    fn settle(&self, services: &[Value]) {
         let mut learned = self.learned.lock();
         let old = self.remotes.load_full();
         let mut routes = FxHashMap::default();
         let mut described = Vec::new();
-        for object in world.list(API_SERVICES, "") {
-            let Some(spec) = RemoteSpec::read(&object) else {
+        for object in services {
+            let Some(spec) = RemoteSpec::read(object) else {
                 continue;
             };
             let key = (spec.group.clone(), spec.version.clone());
@@ -146,7 +147,7 @@ impl Aggregator {
                 }
                 _ => Arc::new(Backend::new(&spec, self.identity.get())),
             };
-            let available = available::is_available(&object);
+            let available = available::is_available(object);
             described.push(discovery::Remote {
                 group: spec.group.clone(),
                 version: spec.version.clone(),
@@ -172,7 +173,21 @@ impl Aggregator {
 impl Server {
     /// After every write of an APIService, and when other resources are served than before.
     pub(crate) async fn settle_services(&self) {
-        self.register_custom_services().await;
-        self.aggregator().settle(self);
+        let mut definitions = self.definitions().lock().await;
+        self.settle_services_of(&mut definitions.services).await;
+    }
+
+    /// `settled`: see [`Server::register_custom_services`].
+    pub(crate) async fn settle_services_of(&self, settled: &mut FxHashMap<String, u64>) {
+        self.register_custom_services(settled).await;
+        // There is one for each custom version, and those of other servers are few.
+        let may_be_remote =
+            |stored: &Stored| memmem::find(&stored.bytes(), b"\"service\"").is_some();
+        let page = self
+            .store()
+            .list(API_SERVICES, "", None, None, usize::MAX, may_be_remote);
+        let items = page.map(|page| page.items).unwrap_or_default();
+        let services: Vec<Value> = items.iter().map(|item| item.value()).collect();
+        self.aggregator().settle(&services);
     }
 }

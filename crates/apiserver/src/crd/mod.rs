@@ -14,7 +14,7 @@ mod validate;
 mod version;
 mod visible;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -58,9 +58,12 @@ pub struct Version {
     pub served: bool,
     pub storage: bool,
     pub resource: Arc<Resource>,
-    pub schema: Schema,
-    /// `openAPIV3Schema` as the definition has it.
-    pub document: Value,
+    /// `openAPIV3Schema` as the definition has it. As text: most are never looked at, and a structure takes ten times as
+    /// much memory.
+    text: Box<str>,
+    /// Made of it when somebody needs it first.
+    schema: OnceLock<Schema>,
+    fingerprint: OnceLock<Box<[u8]>>,
     /// For the `Warning` header of every request.
     pub deprecation: Option<String>,
     pub has_status: bool,
@@ -99,6 +102,38 @@ const VERBS: [&str; 8] = [
     "watch",
 ];
 const VERBS_WHILE_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+
+impl Version {
+    /// Reading a large one takes tens of milliseconds, so nobody does it before there is an object.
+    pub fn schema(&self) -> &Schema {
+        self.schema
+            .get_or_init(|| Schema::read(&self.document()))
+    }
+
+    /// `openAPIV3Schema` as the definition has it.
+    pub fn document(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// Changes with everything that is published about the version.
+    pub fn fingerprint(&self) -> &[u8] {
+        self.fingerprint.get_or_init(|| {
+            let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+            context.update(format!("{:?}", self.resource).as_bytes());
+            for field in &self.selectable {
+                context.update(field.name.as_bytes());
+                context.update(b"\0");
+            }
+            context.update(self.text.as_bytes());
+            context.finish().as_ref().into()
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_read(&self) -> bool {
+        self.schema.get().is_some()
+    }
+}
 
 impl Definition {
     /// From a CustomResourceDefinition that was accepted; names are those its status accepts, if it has any.
@@ -180,9 +215,9 @@ impl Definition {
             .as_str()
             .and_then(|text| self.any_version(text.rsplit('/').next()?));
         if let Some(kept) = kept {
-            shape::prune(&mut object, &kept.schema);
-            shape::drop_nulls(&mut object, Some(&kept.schema));
-            shape::fill_defaults(&mut object, &kept.schema);
+            shape::prune(&mut object, kept.schema());
+            shape::drop_nulls(&mut object, Some(kept.schema()));
+            shape::fill_defaults(&mut object, kept.schema());
         }
         self.convert(&mut object, version);
         object
@@ -195,8 +230,8 @@ impl Definition {
             return;
         }
         object["apiVersion"] = api_version.into();
-        shape::prune(object, &version.schema);
-        shape::drop_nulls(object, Some(&version.schema));
+        shape::prune(object, version.schema());
+        shape::drop_nulls(object, Some(version.schema()));
     }
 }
 
@@ -231,7 +266,6 @@ impl Shared<'_> {
 
     fn version(&self, version: &Value, kind: &str) -> Option<Version> {
         let name = version["name"].as_str()?.to_owned();
-        let document = version["schema"]["openAPIV3Schema"].clone();
         let texts = |field: &str| -> Vec<String> {
             let list = self.names[field].as_array();
             list.into_iter()
@@ -288,8 +322,12 @@ impl Shared<'_> {
             served: version["served"] == true,
             storage: version["storage"] == true,
             resource: Arc::new(resource),
-            schema: Schema::read(&document),
-            document,
+            text: match &version["schema"]["openAPIV3Schema"] {
+                Value::Null => Box::default(),
+                schema => schema.to_string().into(),
+            },
+            schema: OnceLock::new(),
+            fingerprint: OnceLock::new(),
             deprecation,
             has_status,
             scale,

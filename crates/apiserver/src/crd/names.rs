@@ -88,18 +88,18 @@ pub fn set_condition(
     }
 }
 
+/// Whether the definition has all the names that it wants.
+pub fn has_its_names(definition: &Value) -> bool {
+    definition["spec"]["names"] == definition["status"]["acceptedNames"]
+}
+
 /// Accepts the names that no other definition of the group has taken, and establishes the definition once all are.
-/// `others` are the other definitions. Says whether anything changed.
-pub fn reconcile(definition: &mut Value, others: &[Value], now: Timestamp) -> bool {
+/// `others` are the names accepted for the other definitions of the group. Says whether anything changed.
+pub fn reconcile(definition: &mut Value, others: &[&Value], now: Timestamp) -> bool {
     let before = definition["status"].clone();
-    let spec = &definition["spec"];
-    if spec["names"] != definition["status"]["acceptedNames"] {
-        let group = &spec["group"];
-        let taken = Taken::by(
-            others
-                .iter()
-                .filter(|other| other["spec"]["group"] == *group),
-        );
+    if !has_its_names(definition) {
+        let spec = &definition["spec"];
+        let taken = Taken::by(others);
         let (names, conflict) =
             taken.settle(&spec["names"], &definition["status"]["acceptedNames"]);
         definition["status"]["acceptedNames"] = names;
@@ -217,13 +217,12 @@ struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    fn by(others: impl Iterator<Item = &'a Value>) -> Self {
+    fn by(others: &[&'a Value]) -> Self {
         let mut taken = Self {
             resources: Vec::new(),
             kinds: Vec::new(),
         };
-        for other in others {
-            let names = &other["status"]["acceptedNames"];
+        for names in others {
             let text = |field: &str| names[field].as_str();
             taken.resources.extend(text("plural"));
             taken.resources.extend(text("singular"));

@@ -1,6 +1,6 @@
 //! `x-kubernetes-validations`: rules in the Common Expression Language that objects of a schema must satisfy.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cel::objects::OptionalValue;
 use cel::{Context, ExecutionError, Value as Cel};
@@ -12,50 +12,69 @@ use super::schema::{Additional, Schema};
 use super::visible::convert;
 use crate::field::{FieldError, Path};
 
-/// One rule, ready to run.
+/// One rule. It is compiled when it is first checked: a definition may have hundreds, and few of them ever see a value.
 #[derive(Debug)]
 pub struct Rule {
     text: String,
-    /// `None`: it uses what this server does not know, and is not held against anybody.
-    program: Option<Expression>,
-    uses_old: bool,
+    /// What the rule is about.
+    own: Type,
+    program: OnceLock<Option<Expression>>,
     optional_old: bool,
     message: String,
-    message_program: Option<Expression>,
+    message_expression: String,
+    message_program: OnceLock<Option<Expression>>,
     reason: String,
     /// `a.b`, from the object that the rule is about.
     field: String,
 }
 
 impl Rule {
-    /// A rule of this schema; `root`: which is that of a whole object.
-    pub fn read(rule: &Value, schema: &Value, root: bool) -> Self {
-        let text = |field: &str| rule[field].as_str().unwrap_or_default().trim().to_owned();
-        let optional_old = rule["optionalOldSelf"] == true;
-        let own = declared(schema, root).unwrap_or(Type::Dyn);
-        let variables = variables(own, optional_old);
-        let compile = |source: &str| {
-            let compiled = Expression::compile(source, &variables);
-            let warn =
-                |error| tracing::warn!(rule = source, %error, "rule cannot be read and is ignored");
-            compiled.map_err(warn).ok()
+    /// The rules of this schema; `root`: which is that of a whole object.
+    pub fn read_all(schema: &Value, root: bool) -> Vec<Self> {
+        let Some(rules) = schema["x-kubernetes-validations"].as_array() else {
+            return Vec::new();
         };
-        let program = compile(&text("rule"));
-        let message_expression = text("messageExpression");
+        let own = declared(schema, root).unwrap_or(Type::Dyn);
+        let properties = schema["properties"].is_object();
+        let read = |rule| Self::read(rule, own.clone(), properties);
+        rules.iter().map(read).collect()
+    }
+
+    fn read(rule: &Value, own: Type, properties: bool) -> Self {
+        let text = |field: &str| rule[field].as_str().unwrap_or_default().trim().to_owned();
         Self {
-            uses_old: program
-                .as_ref()
-                .is_some_and(|program| program.uses("oldSelf")),
-            program,
-            optional_old,
-            message: text("message"),
-            message_program: (!message_expression.is_empty())
-                .then(|| compile(&message_expression))
-                .flatten(),
-            reason: text("reason"),
-            field: normalised(&text("fieldPath"), schema["properties"].is_object()),
             text: text("rule"),
+            own,
+            program: OnceLock::new(),
+            optional_old: rule["optionalOldSelf"] == true,
+            message: text("message"),
+            message_expression: text("messageExpression"),
+            message_program: OnceLock::new(),
+            reason: text("reason"),
+            field: normalised(&text("fieldPath"), properties),
         }
+    }
+
+    /// `None`: it uses what this server does not know, and is not held against anybody.
+    fn program(&self) -> Option<&Expression> {
+        let program = || self.compile(&self.text);
+        self.program.get_or_init(program).as_ref()
+    }
+
+    fn message_program(&self) -> Option<&Expression> {
+        if self.message_expression.is_empty() {
+            return None;
+        }
+        let program = || self.compile(&self.message_expression);
+        self.message_program.get_or_init(program).as_ref()
+    }
+
+    fn compile(&self, source: &str) -> Option<Expression> {
+        let variables = variables(self.own.clone(), self.optional_old);
+        let compiled = Expression::compile(source, &variables);
+        let warn =
+            |error| tracing::warn!(rule = source, %error, "rule cannot be read and is ignored");
+        compiled.map_err(warn).ok()
     }
 
     /// What is said of a rule in errors about itself.
@@ -147,10 +166,11 @@ fn check_here(
     let type_name = schema.types.first().map_or("", |one| one.name());
     let unchanged = old.is_some_and(|old| schema.unchanged(value, old));
     for rule in &schema.rules {
-        let Some(program) = &rule.program else {
+        let Some(program) = rule.program() else {
             continue;
         };
-        if rule.uses_old && earlier.is_none() && !rule.optional_old {
+        let uses_old = program.uses("oldSelf");
+        if uses_old && earlier.is_none() && !rule.optional_old {
             continue;
         }
         let old_value = if rule.optional_old {
@@ -172,7 +192,7 @@ fn check_here(
             }
         }
         // What was so before may stay, unless the rule is about the change.
-        if unchanged && !rule.uses_old {
+        if unchanged && !uses_old {
             continue;
         }
         let detail = message(rule, &context);
@@ -196,7 +216,7 @@ fn check_here(
 fn message(rule: &Rule, context: &Context<'_, '_>) -> String {
     /// Longer messages are not used.
     const MAX_MESSAGE: usize = 5 * 1024;
-    if let Some(program) = &rule.message_program
+    if let Some(program) = rule.message_program()
         && let Ok(Cel::String(text)) = program.evaluate(context)
     {
         let text = text.trim();

@@ -1,6 +1,7 @@
 //! A structural schema, read once from a definition's `openAPIV3Schema`.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use regex::Regex;
 use serde_json::Value;
@@ -74,8 +75,15 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Pattern {
     pub text: String,
-    /// The complaint about a pattern that cannot be read.
-    pub compiled: Result<Regex, String>,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+impl Pattern {
+    /// Compiled when a value is first held against it. The error is the complaint about what cannot be read.
+    pub fn compiled(&self) -> &Result<Regex, String> {
+        self.compiled
+            .get_or_init(|| Regex::new(&self.text).map_err(|error| error.to_string()))
+    }
 }
 
 impl Type {
@@ -160,12 +168,7 @@ impl Schema {
             any_of: several("anyOf"),
             one_of: several("oneOf"),
             not: schema.get("not").map(|not| Box::new(part(not))),
-            rules: schema["x-kubernetes-validations"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(|rule| Rule::read(rule, schema, root))
-                .collect(),
+            rules: Rule::read_all(schema, root),
             types,
         }
     }
@@ -277,7 +280,7 @@ impl Limits {
                 .filter(|text| !text.is_empty())
                 .map(|text| Pattern {
                     text: text.to_owned(),
-                    compiled: Regex::new(text).map_err(|error| error.to_string()),
+                    compiled: OnceLock::new(),
                 }),
             min_items: count("minItems"),
             max_items: count("maxItems"),

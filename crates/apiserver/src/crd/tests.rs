@@ -167,7 +167,7 @@ fn a_definition_is_established_once_its_names_are_accepted() {
     assert!(!names::reconcile(&mut first, &[], now));
 
     let mut second = definition("gears", names_of("gears", "Tool", &["to", "ge"]));
-    names::reconcile(&mut second, std::slice::from_ref(&first), now);
+    names::reconcile(&mut second, &[&first["status"]["acceptedNames"]], now);
     assert!(!names::is_served(&second));
     let conditions = &second["status"]["conditions"];
     assert_eq!(conditions[0]["reason"], "ListKindConflict");

@@ -152,7 +152,7 @@ fn check_text(out: &mut Findings, schema: &Schema, text: &str, name: &str) {
     } else if let Some(min) = limits.min_length.filter(|min| length < *min) {
         out.invalid(name, format!("should be at least {min} chars long"), text);
     } else if let Some(pattern) = &limits.pattern {
-        match &pattern.compiled {
+        match pattern.compiled() {
             Ok(regex) if regex.is_match(text) => {}
             Ok(_) => out.invalid(name, format!("should match '{}'", pattern.text), text),
             Err(error) => out.invalid(

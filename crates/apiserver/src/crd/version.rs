@@ -19,19 +19,19 @@ impl Version {
     /// As [`Self::decode`], for an object that is at hand: the outcome of a patch. Returns the objections.
     pub fn coerce(&self, value: &mut Value) -> Result<Vec<String>, TypeError> {
         let mut objections = Vec::new();
-        shape::fill_defaults(value, &self.schema);
+        shape::fill_defaults(value, self.schema());
         if let Some(map) = value.as_object_mut() {
             shape::coerce_metadata(map, "", &mut objections)?;
         }
-        let dropped = shape::prune(value, &self.schema);
+        let dropped = shape::prune(value, self.schema());
         objections.extend(
             dropped
                 .into_iter()
                 .map(|path| format!("unknown field \"{path}\"")),
         );
-        shape::drop_nulls(value, Some(&self.schema));
+        shape::drop_nulls(value, Some(self.schema()));
         let mut within = Vec::new();
-        shape::coerce_embedded(value, &self.schema, &Path::root(), &mut within)
+        shape::coerce_embedded(value, self.schema(), &Path::root(), &mut within)
             .map_err(|error| TypeError(error.to_string()))?;
         within.sort();
         objections.extend(within);
@@ -40,11 +40,11 @@ impl Version {
 
     /// The fields of an object that this version does not know.
     pub fn unknown(&self, object: &Value) -> Vec<String> {
-        shape::prune(&mut object.clone(), &self.schema)
+        shape::prune(&mut object.clone(), self.schema())
     }
 
     pub fn fill_defaults(&self, value: &mut Value) {
-        shape::fill_defaults(value, &self.schema);
+        shape::fill_defaults(value, self.schema());
     }
 
     pub fn prepare_create(&self, object: &mut Value) {
@@ -92,7 +92,7 @@ impl Version {
     pub fn validate_create(&self, object: &Value, of_metadata: Vec<FieldError>) -> Vec<FieldError> {
         let mut errors = of_metadata;
         errors.extend(validate::validate(
-            &self.schema,
+            self.schema(),
             object,
             None,
             &Path::root(),
@@ -101,8 +101,8 @@ impl Version {
             errors.extend(scale.validate_spec(object));
             errors.extend(scale.validate_status(object));
         }
-        lists::embedded(&self.schema, object, &Path::root(), &mut errors);
-        lists::duplicates(&self.schema, object, &Path::root(), &mut errors);
+        lists::embedded(self.schema(), object, &Path::root(), &mut errors);
+        lists::duplicates(self.schema(), object, &Path::root(), &mut errors);
         self.check_rules(object, None, &mut errors);
         errors
     }
@@ -115,7 +115,7 @@ impl Version {
     ) -> Vec<FieldError> {
         let mut errors = of_metadata;
         errors.extend(validate::validate(
-            &self.schema,
+            self.schema(),
             new,
             Some(old),
             &Path::root(),
@@ -124,7 +124,7 @@ impl Version {
             errors.extend(scale.validate_spec(new));
             errors.extend(scale.validate_status(new));
         }
-        lists::embedded(&self.schema, new, &Path::root(), &mut errors);
+        lists::embedded(self.schema(), new, &Path::root(), &mut errors);
         self.check_lists(new, old, &mut errors);
         self.check_rules(new, Some(old), &mut errors);
         errors
@@ -138,7 +138,7 @@ impl Version {
     ) -> Vec<FieldError> {
         let mut errors = of_metadata;
         if let (Some(status), Some(schema)) =
-            (new.get("status"), self.schema.properties.get("status"))
+            (new.get("status"), self.schema().properties.get("status"))
         {
             let base = Path::new("status");
             errors.extend(validate::validate(schema, status, old.get("status"), &base));
@@ -154,15 +154,15 @@ impl Version {
     /// Duplicates that were there before may stay.
     fn check_lists(&self, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let mut before = Vec::new();
-        lists::duplicates(&self.schema, old, &Path::root(), &mut before);
+        lists::duplicates(self.schema(), old, &Path::root(), &mut before);
         if before.is_empty() {
-            lists::duplicates(&self.schema, new, &Path::root(), errors);
+            lists::duplicates(self.schema(), new, &Path::root(), errors);
         }
     }
 
     /// Rules are for objects that are otherwise of the right form.
     fn check_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        if !self.schema.has_rules() {
+        if !self.schema().has_rules() {
             return;
         }
         let blocked = errors.iter().any(|error| {
@@ -183,7 +183,7 @@ impl Version {
                  to complete validation",
             ));
         } else {
-            rules::check(&self.schema, object, old, &Path::root(), true, errors);
+            rules::check(self.schema(), object, old, &Path::root(), true, errors);
         }
     }
 

@@ -10,12 +10,14 @@ pub fn insert(schemas: &mut Schemas, dialect: Dialect, definition: &Definition, 
     let name = super::paths::schema_name(&definition.group, &version.name, &definition.kind);
     let kind =
         |kind: &str| json!([{"group": definition.group, "version": version.name, "kind": kind}]);
+    let document = version.document();
+    let preserve_unknown = document["x-kubernetes-preserve-unknown-fields"] == true;
     let mut schema = match dialect {
-        Dialect::V3 => published_v3(&version.document, schemas),
-        Dialect::V2 if version.schema.preserve_unknown => json!({"type": "object"}),
-        Dialect::V2 => published_v2(&version.document),
+        Dialect::V3 => published_v3(&document, schemas),
+        Dialect::V2 if preserve_unknown => json!({"type": "object"}),
+        Dialect::V2 => published_v2(&document),
     };
-    if dialect == Dialect::V3 || !version.schema.preserve_unknown {
+    if dialect == Dialect::V3 || !preserve_unknown {
         let meta = referring(schemas, dialect, "ObjectMeta");
         let properties = properties_of(&mut schema);
         properties.insert("apiVersion".into(), json!({"type": "string"}));

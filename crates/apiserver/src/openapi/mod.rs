@@ -20,7 +20,7 @@ use flate2::write::GzEncoder;
 use parking_lot::Mutex;
 use plimsoll_ground::rest::fingerprint::hex;
 use plimsoll_ground::rest::openapi::v2_to_protobuf;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value, json};
 
 use crate::crd::{Definition, Version};
@@ -99,8 +99,9 @@ impl OpenApi {
     /// Forgets the documents about what is no longer served.
     pub fn keep(&self, definitions: Definitions<'_>) {
         let mut made = self.made.lock();
-        let builtin = |path: &str| path == "v2" || static_paths().iter().any(|one| one == path);
-        made.retain(|path, _| custom_paths(definitions).any(|one| one == *path) || builtin(path));
+        let mut known: FxHashSet<String> = static_paths().into_iter().collect();
+        known.extend(custom_paths(definitions));
+        made.retain(|path, _| path == "v2" || known.contains(path));
     }
 
     #[cfg(test)]
@@ -155,12 +156,10 @@ fn hash_of(path: &str, definitions: Definitions<'_>) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA512);
     context.update(env!("CARGO_PKG_VERSION").as_bytes());
     context.update(path.as_bytes());
+    let own = path.strip_prefix("apis/").and_then(|path| path.split_once('/'));
     for (definition, version) in served(definitions) {
-        let own = format!("apis/{}/{}", definition.group, version.name);
-        if path == "v2" || path == own {
-            context.update(own.as_bytes());
-            context.update(format!("{:?}", version.resource).as_bytes());
-            context.update(version.document.to_string().as_bytes());
+        if path == "v2" || own == Some((&definition.group, &version.name)) {
+            context.update(version.fingerprint());
         }
     }
     hex(context.finish().as_ref())

@@ -229,7 +229,7 @@ fn plan(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Plan {
         return plan_namespace(call, object);
     }
     if call.served.shelf.as_ref() == crate::custom::DEFINITIONS && !is_being_deleted(object) {
-        crate::custom::mark_for_removal(object, call.now);
+        crate::definitions::mark_for_removal(object, call.now);
         // This and no more: the deletion of its objects is what it waits for.
         metadata_of(object).insert("deletionTimestamp".into(), show_seconds(call.now).into());
         return Plan::Wait;

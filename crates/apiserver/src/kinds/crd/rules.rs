@@ -35,8 +35,12 @@ pub fn check_form(schema: &At<'_>, errors: &mut Errors) {
 
 /// Rules have to make sense to a compiler that knows the types of the schema.
 pub fn compile(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut Errors) {
+    let rules = schema.get("x-kubernetes-validations");
+    if rules.is_empty() {
+        return;
+    }
     let own = crate::crd::declared(schema.value, root).unwrap_or(Type::Dyn);
-    for rule in schema.get("x-kubernetes-validations").items() {
+    for rule in rules.items() {
         let optional_old = rule.get("optionalOldSelf");
         let variables = crate::crd::variables(own.clone(), optional_old.flag());
         let about_change = compile_one(&rule, &variables, errors);
