@@ -138,7 +138,11 @@ impl Definitions {
 
     fn catalogue(&self) -> Catalogue {
         let mut catalogue = Catalogue::builtin();
-        for offer in self.known.values().filter_map(|known| known.served.as_ref()) {
+        for offer in self
+            .known
+            .values()
+            .filter_map(|known| known.served.as_ref())
+        {
             catalogue.add_definition(offer.definition.clone());
             for served in &offer.versions {
                 catalogue.add(served.clone());
@@ -326,3 +330,6 @@ impl Server {
         self.settle_definitions().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,8 @@ impl Server {
         self.aggregate_roles().await;
         self.register_builtin_services().await;
         self.settle_definitions().await;
+        // There may be APIServices of definitions that are gone.
+        self.settle_services().await;
     }
 
     /// Gives ClusterRoles that gather the rules of others what they ought to have.
