@@ -1,9 +1,11 @@
 //! Loads `plimsoll up` from outside, as its clients do, and says what it can take. Built in release, so that what is
 //! measured is the server; on loopback, and bounded in count and time.
 
+mod crds;
 mod create;
 mod fan_out;
 mod kill;
+mod peer;
 mod soak;
 mod start;
 mod subject;
@@ -53,6 +55,9 @@ struct Options {
     /// How long events are kept in the soak.
     #[arg(long, default_value = EVENT_TTL)]
     event_ttl: String,
+    /// A folder with kube-apiserver and etcd, which are asked the same.
+    #[arg(long)]
+    kube_bin: Option<PathBuf>,
     /// Judge nothing: only print.
     #[arg(long)]
     no_bars: bool,
@@ -66,6 +71,8 @@ enum Part {
     Kill,
     /// Not unless asked for: it takes long.
     Soak,
+    /// Not unless asked for: a bench of its own.
+    Crds,
 }
 
 /// Figures with their bars.
@@ -110,6 +117,7 @@ async fn main() -> Result<()> {
             Part::Create => create::measure(&options, &mut report).await?,
             Part::FanOut => fan_out::measure(&options, &mut report).await?,
             Part::Kill => kill::measure(&options, &mut report).await?,
+            Part::Crds => crds::measure(&options, &mut report).await?,
             Part::Soak => soak::measure(&options, &mut report).await?,
         }
     }

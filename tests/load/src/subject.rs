@@ -68,6 +68,10 @@ impl Subject {
         Target::from_kubeconfig(&self.dir.join("kubeconfig"))
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn rss_mib(&self) -> Result<f64> {
         Ok(proc::rss_kib(self.child.id())? as f64 / 1024.0)
     }

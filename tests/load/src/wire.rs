@@ -38,20 +38,25 @@ impl Target {
         };
         let authority = base64::engine::general_purpose::STANDARD
             .decode(field("certificate-authority-data:")?)?;
+        let server = field("server:")?;
+        let address = server
+            .strip_prefix("https://")
+            .context("the server is not on HTTPS")?;
+        Self::new(address, field("token:")?, &authority)
+    }
+
+    /// A server whose certificate is signed with one in `authority`, which is PEM.
+    pub fn new(address: &str, token: &str, authority: &[u8]) -> Result<Self> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&authority).context("the authority")?)?;
+        roots.add(CertificateDer::from_pem_slice(authority).context("the authority")?)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let server = field("server:")?;
         Ok(Self {
-            address: server
-                .strip_prefix("https://")
-                .context("the server is not on HTTPS")?
-                .to_owned(),
-            token: field("token:")?.to_owned(),
+            address: address.to_owned(),
+            token: token.to_owned(),
             tls: TlsConnector::from(Arc::new(config)),
         })
     }

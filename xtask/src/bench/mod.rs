@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_real;
+mod crds;
 mod crowd;
 mod floor;
 mod observe;
@@ -28,6 +29,8 @@ pub enum Bench {
     Scrape(scrape::Options),
     /// How soon `up` is ready, and what its API server takes: objects, watchers, a kill in the middle of writes.
     Up(up::Options),
+    /// What definitions of custom resources cost `up`, few and many, beside a real kube-apiserver.
+    Crds(crds::Options),
     /// The time-series store: appending, disk, reading, recovery.
     Tsdb(tsdb::Options),
     /// How often forecasts are exceeded, and how much of what is free they let be lent.
@@ -43,6 +46,7 @@ impl Bench {
             Self::Sched(options) => sched::run(&options),
             Self::Scrape(options) => scrape::run(&options),
             Self::Up(options) => up::run(&options),
+            Self::Crds(options) => crds::run(&options),
             Self::Tsdb(options) => tsdb::run(&options),
             Self::Predict => predict::run(),
         }
