@@ -40,6 +40,7 @@ pub fn spawn(server: &Server, which: Which) {
     tokio::spawn(expire(server.clone()));
     tokio::spawn(clean_up(server.clone(), which));
     if which == Which::All {
+        server.tell_gaps();
         tokio::spawn(finished::collect(server.clone()));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::crd::{Definition, Version};
 use crate::field::FieldError;
 use crate::kinds::names::NameRule;
-use crate::kinds::{Kind, metadata};
+use crate::kinds::{Kind, Lookup, metadata};
 use crate::managed::structural;
 use crate::rest::track::forget_what_it_is;
 use crate::schema::{Shape, Types};
@@ -56,16 +56,77 @@ impl Custom {
 
     /// A stored object as this version shows it.
     pub fn present(&self, stored: &Bytes) -> Bytes {
-        let Ok(mut object) = serde_json::from_slice::<Value>(stored) else {
+        let Ok(object) = serde_json::from_slice::<Value>(stored) else {
             return stored.clone();
         };
-        let storage = self.definition.versions.iter().find(|one| one.storage);
-        if let Some(storage) = storage {
+        let shown = self.as_shown(object);
+        serde_json::to_vec(&shown).map_or_else(|_| stored.clone(), Bytes::from)
+    }
+
+    /// The same of an object that is at hand.
+    pub fn as_shown(&self, mut object: Value) -> Value {
+        // What does not say in which version it was kept was kept before anybody noted that.
+        if !object["apiVersion"].is_string()
+            && let Some(storage) = self.definition.storage()
+        {
             object["apiVersion"] = format!("{}/{}", self.definition.group, storage.name).into();
         }
         let mut shown = self.definition.present(object, self.version());
         forget_what_it_is(&mut shown);
-        serde_json::to_vec(&shown).map_or_else(|_| stored.clone(), Bytes::from)
+        shown
+    }
+
+    /// An object of this version as it is kept: in the version of the definition's choice, which it says.
+    pub fn as_kept(&self, mut object: Value) -> Value {
+        object["apiVersion"] = self.version().resource.api_version().into();
+        let mut kept = self.definition.to_storage(object);
+        if let Some(fields) = kept.as_object_mut() {
+            fields.remove("kind");
+        }
+        kept
+    }
+
+    pub fn asks_webhook(&self) -> bool {
+        self.definition.webhook.is_some()
+    }
+
+    /// Why a stored object cannot be shown in this version: somebody else would have to convert it.
+    pub fn cannot_show(&self, stored: &Bytes, world: &dyn Lookup) -> Option<String> {
+        let webhook = self.definition.webhook.as_ref()?;
+        let kept = self.foreign(stored)?;
+        Some(webhook.failure(&self.called(&kept), world))
+    }
+
+    pub fn can_show(&self, stored: &Bytes) -> bool {
+        !self.asks_webhook() || self.foreign(stored).is_none()
+    }
+
+    /// The version in which an object is kept, if it is another one.
+    fn foreign(&self, stored: &Bytes) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct Kept {
+            #[serde(rename = "apiVersion")]
+            api_version: Option<String>,
+        }
+        let kept: Option<Kept> = serde_json::from_slice(stored).ok();
+        let kept = match kept.and_then(|kept| kept.api_version) {
+            Some(said) => said.rsplit('/').next()?.to_owned(),
+            None => self.definition.storage()?.name.clone(),
+        };
+        (kept != self.version().name).then_some(kept)
+    }
+
+    /// Why an object of this version cannot be kept.
+    pub fn cannot_keep(&self, world: &dyn Lookup) -> Option<String> {
+        let webhook = self.definition.webhook.as_ref()?;
+        let own = &self.version().name;
+        let kept = &self.definition.storage()?.name;
+        (kept != own).then(|| webhook.failure(&self.called(own), world))
+    }
+
+    fn called(&self, version: &str) -> String {
+        let definition = &self.definition;
+        format!("{}/{version}, Kind={}", definition.group, definition.kind)
     }
 
     /// With kind and version, which schemas may speak of.

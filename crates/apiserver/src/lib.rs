@@ -14,6 +14,7 @@ mod definitions;
 pub mod discovery;
 pub mod embed;
 mod expressions;
+mod gaps;
 pub mod hooks;
 pub mod kinds;
 pub mod managed;

@@ -12,9 +12,10 @@ use crate::conversion::{self, Conversion};
 use crate::crd::Definition;
 use crate::crd::scale::Scale;
 use crate::custom::Custom;
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, Lookup};
 use crate::resource::Resource;
 use crate::schema::{Shape, TypeId, Types};
+use crate::status::Failure;
 use crate::store::Attributes;
 
 /// One resource in one version, ready to serve.
@@ -234,26 +235,59 @@ impl Served {
 
     /// A stored object as this version has it, to be changed.
     pub fn as_shown(&self, mut object: Value) -> Value {
-        if let Model::Builtin {
-            conversion: Some(conversion),
-            ..
-        } = &self.model
-        {
-            conversion.as_shown(&mut object);
+        match &self.model {
+            Model::Builtin { conversion, .. } => {
+                if let Some(conversion) = conversion {
+                    conversion.as_shown(&mut object);
+                }
+                object
+            }
+            Model::Custom(custom) => custom.as_shown(object),
         }
-        object
     }
 
     /// An object of this version as it is kept.
     pub fn as_kept(&self, mut object: Value) -> Value {
-        if let Model::Builtin {
-            conversion: Some(conversion),
-            ..
-        } = &self.model
-        {
-            conversion.as_kept(&mut object);
+        match &self.model {
+            Model::Builtin { conversion, .. } => {
+                if let Some(conversion) = conversion {
+                    conversion.as_kept(&mut object);
+                }
+                object
+            }
+            Model::Custom(custom) => custom.as_kept(object),
         }
-        object
+    }
+
+    /// Why a stored object cannot be shown in this version.
+    pub fn cannot_show(&self, stored: &Bytes, world: &dyn Lookup) -> Option<Failure> {
+        match &self.model {
+            Model::Builtin { .. } => None,
+            Model::Custom(custom) => custom.cannot_show(stored, world).map(Failure::server_error),
+        }
+    }
+
+    pub fn can_show(&self, stored: &Bytes) -> bool {
+        match &self.model {
+            Model::Builtin { .. } => true,
+            Model::Custom(custom) => custom.can_show(stored),
+        }
+    }
+
+    /// Whether somebody else converts from one version to another.
+    pub fn asks_webhook(&self) -> bool {
+        match &self.model {
+            Model::Builtin { .. } => false,
+            Model::Custom(custom) => custom.asks_webhook(),
+        }
+    }
+
+    /// Why an object of this version cannot be kept.
+    pub fn cannot_keep(&self, world: &dyn Lookup) -> Option<Failure> {
+        match &self.model {
+            Model::Builtin { .. } => None,
+            Model::Custom(custom) => custom.cannot_keep(world).map(Failure::server_error),
+        }
     }
 
     /// Fills in defaults, and puts what is said twice in step.
@@ -268,7 +302,8 @@ impl Served {
     pub fn converted(&self, value: &Value) -> Result<Decoded, TypeError> {
         match &self.model {
             Model::Builtin { id, .. } => decode::convert(Types::builtin(), *id, value),
-            Model::Custom(_) => self.normalised(value),
+            // Nulls that were applied are judged; only those of a document are dropped.
+            Model::Custom(custom) => custom.version().converted(value),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
@@ -23,12 +24,14 @@ use crate::answer::{self, Answer, Format, Offer};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
 use crate::definitions::Definitions;
+use crate::gaps;
 use crate::kinds::Lookup;
 use crate::openapi::OpenApi;
 use crate::paths::page_not_found;
 use crate::request::{Query, RequestInfo, ResourcePath};
 use crate::rest::body::MAX_BODY;
 use crate::rest::{self, Call};
+use crate::served::Served;
 use crate::status::Failure;
 use crate::store::Store;
 
@@ -48,6 +51,8 @@ struct Inner {
     /// Who signs clients' certificates.
     clients: Trust,
     stopper: Stopper,
+    /// Whether it stands for a whole control plane, and says what it does not do of that.
+    tells_gaps: AtomicBool,
 }
 
 /// Put into a request by somebody in the same process: the request is this user's, and nobody is asked.
@@ -66,6 +71,7 @@ impl Server {
             aggregator: Aggregator::default(),
             clients,
             stopper,
+            tells_gaps: AtomicBool::new(false),
         }));
         server.bootstrap().await;
         server
@@ -98,6 +104,25 @@ impl Server {
     pub(crate) fn replace_catalogue(&self, catalogue: Catalogue) {
         self.0.openapi.keep(catalogue.definitions());
         self.0.catalogue.store(Arc::new(catalogue));
+    }
+
+    /// From now on clients are warned of what is accepted and not done.
+    pub(crate) fn tell_gaps(&self) {
+        self.0.tells_gaps.store(true, Ordering::Relaxed);
+    }
+
+    /// What will not be done about an object, and was not told before.
+    pub(crate) fn gap(
+        &self,
+        served: &Served,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> Option<String> {
+        if !self.0.tells_gaps.load(Ordering::Relaxed) {
+            return None;
+        }
+        let told = old.and_then(|old| gaps::of(served, old));
+        gaps::of(served, object).filter(|gap| told.as_ref() != Some(gap))
     }
 
     /// Begins when watches are to end.

@@ -34,6 +34,58 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
         result => result,
     }
     .map_err(|error| complaint(text, &error))
+    .and_then(|parsed| match surrogates(text, &parsed.node) {
+        Some(line) => Err(at_line(line, NO_CHARACTER)),
+        None => Ok(parsed),
+    })
+}
+
+const NO_CHARACTER: &str = "found invalid Unicode character escape code";
+
+/// The line of the first character that was written as two escapes, as JSON has it and YAML does not.
+fn surrogates(text: &str, node: &Node<'_>) -> Option<u64> {
+    for (at, _) in text.match_indices("\\u") {
+        let code = |at: usize| {
+            let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+            u16::from_str_radix(digits, 16).ok()
+        };
+        let Some((high, low)) = code(at).zip(code(at + 6)) else {
+            continue;
+        };
+        let Some(Ok(pair)) = char::decode_utf16([high, low])
+            .next()
+            .filter(|_| (0xd800..0xdc00).contains(&high))
+        else {
+            continue;
+        };
+        // Where it is not an escape, such as between apostrophes, it did not become a character.
+        let long = format!("\\u{:08x}", u32::from(pair));
+        let meant = text.matches(pair).count() + text.to_lowercase().matches(&long).count();
+        if count(node, pair) > meant {
+            let line = 1 + text[..at].matches('\n').count();
+            return Some(u64::try_from(line).unwrap_or(u64::MAX));
+        }
+    }
+    None
+}
+
+fn count(node: &Node<'_>, letter: char) -> usize {
+    match node {
+        Node::Text(text) => text.matches(letter).count(),
+        Node::List(items) => items.iter().map(|item| count(item, letter)).sum(),
+        Node::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.matches(letter).count() + count(value, letter))
+            .sum(),
+        _ => 0,
+    }
+}
+
+fn at_line(line: u64, what: &str) -> String {
+    match line {
+        0 | 1 => format!("yaml: {what}"),
+        line => format!("yaml: line {line}: {what}"),
+    }
 }
 
 fn parse_document(text: &str) -> Result<Parsed, Error> {
@@ -80,6 +132,8 @@ fn complaint(text: &str, error: &Error) -> String {
         (at_end, "did not find expected ',' or ']'".to_owned())
     } else if said.contains("unclosed bracket '{'") {
         (at_end, "did not find expected ',' or '}'".to_owned())
+    } else if said.contains("surrogate") {
+        (scanned, NO_CHARACTER.to_owned())
     } else if said.contains("unknown anchor") {
         let name = alias_at(text, line, column);
         (0, format!("unknown anchor '{name}' referenced"))
@@ -250,8 +304,28 @@ mod tests {
                 "yaml: found character that cannot start any token",
             ),
             ("a: {b: *nope}\n", "yaml: unknown anchor 'nope' referenced"),
+            (
+                r#"{"a": "\ud83d\ude00"}"#,
+                "yaml: found invalid Unicode character escape code",
+            ),
+            (
+                "a: 1\nb: \"\\ud83d\\ude00\"",
+                "yaml: line 2: found invalid Unicode character escape code",
+            ),
+            (
+                r#"{"a": "\ud83d"}"#,
+                "yaml: found invalid Unicode character escape code",
+            ),
         ] {
             assert_eq!(parse(text).unwrap_err(), said);
+        }
+        for fine in [
+            "a: '\\ud83d\\ude00'",
+            "a: '\\ud83d\\ude00'\nb: \"\\U0001F600\"",
+            "a: \"\\u00e9\u{1f600}\"",
+            r#"a: "\\ud83d\\ude00""#,
+        ] {
+            assert!(parse(fine).is_ok(), "{fine}");
         }
     }
 }

@@ -13,6 +13,7 @@ mod shape;
 mod validate;
 mod version;
 mod visible;
+pub(crate) mod webhook;
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,6 +28,7 @@ pub(crate) use declared::{declared, variables};
 use scale::Scale;
 use schema::Schema;
 pub(crate) use shape::write_whole_numbers_so;
+use webhook::Webhook;
 
 /// What a schema has against a value at `path`.
 pub fn objections(schema: &Value, value: &Value, path: &Path) -> Vec<FieldError> {
@@ -40,6 +42,12 @@ pub fn has_unknown(schema: &Value, value: &Value) -> bool {
     !shape::prune(&mut value, &Schema::read(&whole)).is_empty()
 }
 
+/// Whether a format says anything about values of a type; of an empty type, about texts.
+pub fn knows_format(format: &str, of: &str) -> bool {
+    let of = schema::Type::parse(of);
+    formats::Format::find(format, of).is_some()
+}
+
 /// A definition, ready to serve.
 #[derive(Debug)]
 pub struct Definition {
@@ -50,6 +58,8 @@ pub struct Definition {
     pub list_kind: String,
     /// In the order of the definition; those not served too, for reading what is stored.
     pub versions: Vec<Version>,
+    /// Who would convert from one version to another; `None`: the server does.
+    pub webhook: Option<Webhook>,
 }
 
 #[derive(Debug)]
@@ -106,8 +116,7 @@ const VERBS_WHILE_TERMINATING: [&str; 5] = ["delete", "deletecollection", "get",
 impl Version {
     /// Reading a large one takes tens of milliseconds, so nobody does it before there is an object.
     pub fn schema(&self) -> &Schema {
-        self.schema
-            .get_or_init(|| Schema::read(&self.document()))
+        self.schema.get_or_init(|| Schema::read(&self.document()))
     }
 
     /// `openAPIV3Schema` as the definition has it.
@@ -173,6 +182,7 @@ impl Definition {
                 .iter()
                 .filter_map(|version| shared.version(version, &kind))
                 .collect(),
+            webhook: Webhook::read(&spec["conversion"]),
             kind,
         })
     }
@@ -195,7 +205,8 @@ impl Definition {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    fn storage(&self) -> Option<&Version> {
+    /// The version in which objects are kept.
+    pub fn storage(&self) -> Option<&Version> {
         self.versions.iter().find(|version| version.storage)
     }
 

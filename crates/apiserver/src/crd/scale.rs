@@ -91,21 +91,23 @@ impl Scale {
         let mut object = object.clone();
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         let mut place = &mut object;
-        for part in steps(&self.spec_replicas) {
-            if place.is_null() {
-                *place = json!({});
-            }
+        let mut walked = String::new();
+        let mut parts = steps(&self.spec_replicas).peekable();
+        while let Some(part) = parts.next() {
             let Some(map) = place.as_object_mut() else {
                 return Err(Failure::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "",
                     format!(
-                        "value cannot be set because {} is not a map[string]interface{{}}",
-                        self.spec_replicas
+                        "value cannot be set because {walked} is not a map[string]interface{{}}"
                     ),
                 ));
             };
-            place = map.entry(part).or_insert(Value::Null);
+            walked = format!("{walked}.{part}");
+            let is_last = parts.peek().is_none();
+            place = map
+                .entry(part)
+                .or_insert_with(|| if is_last { Value::Null } else { json!({}) });
         }
         *place = replicas.into();
         if let Some(version) = scale.pointer("/metadata/resourceVersion")
@@ -138,14 +140,18 @@ fn nested<'a>(object: &'a Value, path: &str, wanted: &str) -> Result<Option<&'a 
     let mut value = object;
     let mut walked = String::new();
     for part in steps(path) {
+        walked = format!("{walked}.{part}");
+        // Below nothing there is nothing.
+        if value.is_null() {
+            return Ok(None);
+        }
         let Some(map) = value.as_object() else {
             return Err(format!(
-                "{path} accessor error: {} is of the type {}, expected map[string]interface{{}}",
+                "{walked} accessor error: {} is of the type {}, expected map[string]interface{{}}",
                 shown(value),
                 type_name(value)
             ));
         };
-        walked = format!("{walked}.{part}");
         match map.get(part) {
             None => return Ok(None),
             Some(found) => value = found,

@@ -87,7 +87,7 @@ impl Pattern {
 }
 
 impl Type {
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "object" => Self::Object,
             "array" => Self::Array,

@@ -16,8 +16,19 @@ impl Version {
         Ok(Decoded { value, objections })
     }
 
+    /// As [`Self::decode`], for what was merged. Nobody drops nulls from it.
+    pub fn converted(&self, merged: &Value) -> Result<Decoded, TypeError> {
+        let mut value = merged.clone();
+        let objections = self.coerce_with(&mut value, false)?;
+        Ok(Decoded { value, objections })
+    }
+
     /// As [`Self::decode`], for an object that is at hand: the outcome of a patch. Returns the objections.
     pub fn coerce(&self, value: &mut Value) -> Result<Vec<String>, TypeError> {
+        self.coerce_with(value, true)
+    }
+
+    fn coerce_with(&self, value: &mut Value, drop_nulls: bool) -> Result<Vec<String>, TypeError> {
         let mut objections = Vec::new();
         shape::fill_defaults(value, self.schema());
         if let Some(map) = value.as_object_mut() {
@@ -29,7 +40,9 @@ impl Version {
                 .into_iter()
                 .map(|path| format!("unknown field \"{path}\"")),
         );
-        shape::drop_nulls(value, Some(self.schema()));
+        if drop_nulls {
+            shape::drop_nulls(value, Some(self.schema()));
+        }
         let mut within = Vec::new();
         shape::coerce_embedded(value, self.schema(), &Path::root(), &mut within)
             .map_err(|error| TypeError(error.to_string()))?;

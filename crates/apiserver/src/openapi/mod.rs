@@ -156,7 +156,9 @@ fn hash_of(path: &str, definitions: Definitions<'_>) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA512);
     context.update(env!("CARGO_PKG_VERSION").as_bytes());
     context.update(path.as_bytes());
-    let own = path.strip_prefix("apis/").and_then(|path| path.split_once('/'));
+    let own = path
+        .strip_prefix("apis/")
+        .and_then(|path| path.split_once('/'));
     for (definition, version) in served(definitions) {
         if path == "v2" || own == Some((&definition.group, &version.name)) {
             context.update(version.fingerprint());

@@ -103,6 +103,7 @@ pub async fn insert_new(
         if tries == 1 {
             warnings.extend(kind.warnings(&attempt, None));
             warnings.extend(kind.advice(&attempt, None, call.server));
+            warnings.extend(call.server.gap(call.served, &attempt, None));
         }
         let key = call.served.key(namespace, meta(&attempt, "name"));
         call.charge_quotas(&attempt, None, options.dry_run).await?;

@@ -143,6 +143,7 @@ async fn try_delete(
     current: &SharedStored,
     options: &DeleteOptions,
 ) -> Result<Deleted, Stopped> {
+    call.check_shown(current)?;
     let old = current.value();
     check_preconditions(call, &old, options)?;
     call.server.before_delete(call, &old)?;

@@ -60,6 +60,7 @@ pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
         .store()
         .get(&call.served.shelf, &call.key())
         .ok_or_else(|| call.not_found())?;
+    call.check_shown(&stored)?;
     call.object_answer(StatusCode::OK, &stored.bytes())
 }
 
@@ -91,6 +92,9 @@ pub fn list_with_objects(call: &Call<'_>) -> Result<(Answer, Vec<SharedStored>),
     let continued = token.map(open_token).transpose()?;
     let at = at(call, token.is_some())?;
     let prefix = call.served.prefix(&call.path.namespace);
+    if continued.is_none() && (limit == 0 || !selector.is_empty()) {
+        call.check_all_shown(&prefix)?;
+    }
     let store = call.server.store();
     let (after, snapshot) = match continued {
         Some(Continued { after, revision }) => (Some(format!("{prefix}{after}")), revision),
@@ -297,6 +301,9 @@ fn page_answer(
     remaining: Option<u64>,
 ) -> Result<Answer, Failure> {
     call.check_list_form()?;
+    page.items
+        .iter()
+        .try_for_each(|item| call.check_shown(item))?;
     let resource = &call.served.resource;
     let mut meta = list_meta(page, next, remaining);
     let items = page.items.iter().map(|item| item.bytes());

@@ -91,7 +91,9 @@ pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
                 .store()
                 .get(&call.served.shelf, &call.key())
                 .ok_or_else(|| call.not_found())?;
-            answer(call, StatusCode::OK, &scaling.of(&stored.value())?, &[])
+            call.check_shown(&stored)?;
+            let object = call.served.as_shown(stored.value());
+            answer(call, StatusCode::OK, &scaling.of(&object)?, &[])
         }
         "update" => update(call, scaling, body).await,
         _ => patch_scale(call, scaling, body).await,

@@ -41,6 +41,12 @@ impl Shaper {
         }
     }
 
+    /// Whether the version that was asked for can have it.
+    pub fn can_show(&self, stored: &Bytes) -> bool {
+        let served = self.served.as_ref();
+        served.is_none_or(|served| served.can_show(stored))
+    }
+
     /// As the version that was asked for has it.
     fn present(&self, object: &Bytes) -> Bytes {
         match &self.served {

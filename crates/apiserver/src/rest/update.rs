@@ -108,6 +108,7 @@ pub async fn change_tracked(
             let object = change(&Value::Null, warnings)?;
             return create_instead(call, options, warnings, object).await;
         };
+        call.check_shown(&current)?;
         let old = call.served.as_shown(current.value());
         let mut new = without_repeated_owners(change(&old, warnings)?, warnings);
         let given_revision = check_revision(call, &new, &old, current.revision)?;
@@ -254,6 +255,7 @@ fn finish_change(
     call.server.before_update(call, old, new)?;
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));
+    warnings.extend(call.server.gap(call.served, new, Some(old)));
     Ok(())
 }
 

@@ -75,6 +75,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
         Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()),
         _ => Duration::from_secs(60 * DEFAULT_MINUTES).mul_f64(1.0 + fastrand::f64()),
     };
+    call.check_watched()?;
     let prefix = call.served.prefix(&call.path.namespace);
     let store = call.server.store();
     let current = store.revision();
@@ -196,7 +197,10 @@ impl Follower {
             }
         }
         for event in std::mem::take(&mut self.subscription.backlog) {
-            self.put_event(&mut out, &event);
+            if !self.put_event(&mut out, &event) {
+                let _ = client.send(out.freeze()).await;
+                return;
+            }
         }
         // The head of the answer goes out at once, even if nothing happens for long.
         if client.send(out.split().freeze()).await.is_err() {
@@ -206,7 +210,8 @@ impl Follower {
             tokio::time::interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
         let final_bookmark = self.deadline.checked_sub(Duration::from_secs(2));
         let mut final_due = self.bookmarks;
-        loop {
+        let mut ends = false;
+        while !ends {
             let before_the_end = tokio::time::sleep_until(final_bookmark.unwrap_or(self.deadline));
             tokio::select! {
                 biased;
@@ -215,11 +220,12 @@ impl Follower {
                 () = tokio::time::sleep_until(self.deadline) => break,
                 event = self.subscription.tail.next() => {
                     let Some(event) = event else { break };
-                    self.put_event(&mut out, &event);
-                    while out.len() < CHUNK
+                    ends = !self.put_event(&mut out, &event);
+                    while !ends
+                        && out.len() < CHUNK
                         && let Some(event) = self.subscription.tail.try_next()
                     {
-                        self.put_event(&mut out, &event);
+                        ends = !self.put_event(&mut out, &event);
                     }
                 }
                 _ = bookmark.tick(), if self.bookmarks => {
@@ -236,12 +242,16 @@ impl Follower {
         }
     }
 
-    fn put_event(&mut self, out: &mut BytesMut, event: &Event) {
+    /// False: the watch ends here, because nobody can convert the object. A real server's cache begins anew.
+    fn put_event(&mut self, out: &mut BytesMut, event: &Event) -> bool {
         self.reached = event.revision;
+        if !self.shape.shaper.can_show(&event.object.bytes()) {
+            return false;
+        }
         if self.wait_for.is_some_and(|wanted| event.revision <= wanted)
             || !event.object.key.starts_with(&self.prefix)
         {
-            return;
+            return true;
         }
         let matches = |stored: &Arc<Stored>| stored.is_selected_by(&self.selector);
         let is_in = event.change != Change::Deleted && matches(&event.object);
@@ -263,6 +273,7 @@ impl Follower {
                 }
             }
         }
+        true
     }
 }
 

@@ -117,6 +117,7 @@ impl Call<'_> {
         dry_run: bool,
     ) -> Result<Value, Stopped> {
         let object = self.as_written(object);
+        self.check_kept()?;
         let store = self.server.store();
         let name = key.rsplit('/').next().unwrap_or_default();
         if dry_run {
@@ -165,11 +166,15 @@ impl Call<'_> {
             // The client gets what it wrote, in the version that it changed.
             return Ok(written(object, true));
         }
-        // A write that changes nothing is none.
-        if dry_run || object == *old {
+        self.check_kept()?;
+        if dry_run || (object == *old && !self.served.is_custom()) {
             return Ok(written(object, false));
         }
         let mut object = self.served.as_kept(object);
+        // A write that changes nothing is none. Defaults that a custom resource got later are a change.
+        if self.served.is_custom() && object == current.value() {
+            return Ok(written(self.served.as_shown(object), false));
+        }
         let attributes = self.served.attributes(&object);
         store
             .put(
@@ -182,6 +187,50 @@ impl Call<'_> {
             .await
             .map_err(|error| self.stopped(current.name(), error))?;
         Ok(written(self.served.as_shown(object), false))
+    }
+
+    /// Whether a stored object can be shown in the version that was asked for.
+    pub fn check_shown(&self, stored: &Stored) -> Result<(), Failure> {
+        let refused = self.served.cannot_show(&stored.bytes(), self.server);
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Whether all stored objects whose keys begin so can, whether they are selected or not.
+    pub fn check_all_shown(&self, prefix: &str) -> Result<(), Failure> {
+        if !self.served.asks_webhook() {
+            return Ok(());
+        }
+        let shelf = &self.served.shelf;
+        let all = self
+            .server
+            .store()
+            .list(shelf, prefix, None, None, usize::MAX, |_| true);
+        let items = all.map(|page| page.items).unwrap_or_default();
+        items.iter().try_for_each(|item| self.check_shown(item))
+    }
+
+    /// The same for a watch. A real server feeds it from a cache of all objects, which is then never filled.
+    pub fn check_watched(&self) -> Result<(), Failure> {
+        let resource = &self.served.resource;
+        self.check_all_shown("").map_err(|refused| {
+            let mut failure = Failure::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "TooManyRequests",
+                format!(
+                    "storage is (re)initializing: failed to list {}, Kind={}: {}",
+                    resource.api_version(),
+                    resource.kind,
+                    refused.message
+                ),
+            );
+            failure.retry_after = Some(1);
+            failure
+        })
+    }
+
+    /// Whether objects of the version that was asked for can be kept.
+    fn check_kept(&self) -> Result<(), Failure> {
+        self.served.cannot_keep(self.server).map_or(Ok(()), Err)
     }
 
     /// Whether an object that is being deleted can go: no finalizer is left, and its grace is over.

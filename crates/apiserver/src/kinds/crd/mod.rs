@@ -30,7 +30,10 @@ static DEFINITION: Rules = Rules {
         approval(definition, None, errors);
     },
     validate_update: Some(|new, old, errors| {
-        check_spec(&new.get("spec"), errors);
+        // What was found good once is, and to find out takes most of what a write costs.
+        if !same(new.get("spec").value, old.get("spec").value) {
+            check_spec(&new.get("spec"), errors);
+        }
         let established = old.dig(&["status", "conditions"]).items().any(|one| {
             one.get("type").text() == "Established" && one.get("status").text() == "True"
         });
@@ -184,6 +187,11 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
     for version in versions.items().filter(|version| !has_schema(version)) {
         errors.required(&version.dig(&["schema", "openAPIV3Schema"]), "");
     }
+    let preserve = spec.get("preserveUnknownFields");
+    if preserve.flag() && has_defaults(&versions) {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.invalid(&preserve, true, detail);
+    }
     let mut seen = Vec::new();
     let (mut unique, mut storage) = (true, 0);
     for version in versions.items() {
@@ -263,14 +271,39 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
         let fields = first.get("selectableFields").reported_at(&place);
         parts::selectable(&fields, schema.value, errors);
     }
+    let strategy = spec.dig(&["conversion", "strategy"]);
+    if preserve.flag() && strategy.is_set() && strategy.text() != "None" {
+        let detail = "must be None if spec.preserveUnknownFields is true";
+        errors.invalid(&strategy, strategy.text(), detail);
+    }
     parts::conversion(&spec.get("conversion"), errors);
-    if spec.get("preserveUnknownFields").flag() {
+    if preserve.flag() {
         errors.invalid(
-            &spec.get("preserveUnknownFields"),
+            &preserve,
             true,
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
         );
     }
+}
+
+fn has_defaults(versions: &At<'_>) -> bool {
+    fn within(schema: &Value) -> bool {
+        let Some(words) = schema.as_object() else {
+            return false;
+        };
+        words
+            .iter()
+            .any(|(word, value)| match (word.as_str(), value) {
+                ("default", value) => !value.is_null(),
+                ("properties", Value::Object(properties)) => properties.values().any(within),
+                ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => list.iter().any(within),
+                ("items" | "additionalProperties" | "not", schema) => within(schema),
+                _ => false,
+            })
+    }
+    versions
+        .items()
+        .any(|version| within(version.dig(&["schema", "openAPIV3Schema"]).value))
 }
 
 /// All versions have it, and the same.

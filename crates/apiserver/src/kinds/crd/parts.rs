@@ -5,38 +5,6 @@ use serde_json::Value;
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
 
-/// What texts are checked for.
-const TEXT_FORMATS: &[&str] = &[
-    "bson-object-id",
-    "bsonobjectid",
-    "byte",
-    "cidr",
-    "creditcard",
-    "date",
-    "date-time",
-    "datetime",
-    "duration",
-    "email",
-    "hexcolor",
-    "hostname",
-    "ipv4",
-    "ipv6",
-    "isbn",
-    "isbn10",
-    "isbn13",
-    "k8s-long-name",
-    "k8s-short-name",
-    "mac",
-    "password",
-    "rgbcolor",
-    "ssn",
-    "uri",
-    "uuid",
-    "uuid3",
-    "uuid4",
-    "uuid5",
-];
-
 pub(super) fn subresources(given: &At<'_>, errors: &mut Errors) {
     let scale = given.get("scale");
     if !scale.is_set() {
@@ -232,14 +200,10 @@ fn formats_below(schema: &Value, out: &mut Vec<String>) {
         return;
     }
     let text = |name: &str| schema[name].as_str().unwrap_or_default();
-    let known: &[&str] = match text("type") {
-        "integer" => &["int32", "int64"],
-        "number" => &["double", "float"],
-        "string" => TEXT_FORMATS,
-        _ => &[],
-    };
     let format = text("format");
-    if !format.is_empty() && !known.contains(&format) && !out.iter().any(|one| one == format) {
+    // Alternatives do not say that they are texts.
+    let is_known = crate::crd::knows_format(format, text("type"));
+    if !format.is_empty() && !is_known && !out.iter().any(|one| one == format) {
         out.push(format.to_owned());
     }
     for one in ["items", "additionalProperties", "not"] {
