@@ -54,6 +54,12 @@ impl View {
             load(&c.samples),
         )
         .single(
+            "plimsoll_usage_readings_total",
+            Counter,
+            "Readings of CPU time and memory alone, between two samples.",
+            load(&c.usage),
+        )
+        .single(
             "plimsoll_sample_errors_total",
             Counter,
             "Figures that could not be read or understood.",

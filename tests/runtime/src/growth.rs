@@ -18,7 +18,7 @@ use crate::scene::{NAMED, READY, Scene};
 const SIZES: [usize; 3] = [50, 100, 200];
 /// As a kubelet has them: its own directory's, and the one that the runtime keeps for shared memory.
 const MOUNTS_EACH: usize = 2;
-/// Whole intervals of everything that is read at one.
+/// Long beside the intervals at which limits are read, and file systems are asked.
 const COUNTED: Duration = Duration::from_secs(30);
 /// Containers that are new are read more often.
 const SETTLED: u64 = 8;
@@ -40,20 +40,28 @@ pub fn is_flat(scene: &Scene) -> Result<String> {
     std::thread::sleep(COUNTED);
     let mut counted = Vec::new();
     for subject in subjects {
-        counted.push(subject.end()? as f64);
+        counted.push(subject.end()?);
     }
     let [few, some, many] = counted[..] else {
         unreachable!("there are three sizes")
     };
-    let more = |from: f64, to: f64, sizes: [usize; 2]| (to - from) / (sizes[1] - sizes[0]) as f64;
-    let first = more(few, some, [SIZES[0], SIZES[1]]);
-    let second = more(some, many, [SIZES[1], SIZES[2]]);
-    let note = format!("{first:.0} and {second:.0} calls for each more, of {counted:?}");
+    // By reading: how many of them fall into the time hangs on chance.
+    let more = |from: Counted, to: Counted| (to.calls - from.calls) / (to.readings - from.readings);
+    let (first, second) = (more(few, some), more(some, many));
+    let note = format!("{first:.3} and {second:.3} calls for each reading more, of {counted:?}");
     ensure!(
         first > 0.0 && second <= first * MOST,
-        "in {COUNTED:?} each container between {SIZES:?} costs {note}"
+        "a container more between {SIZES:?} costs {note}"
     );
     Ok(note)
+}
+
+/// During the same time.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    calls: f64,
+    /// Of one cgroup.
+    readings: f64,
 }
 
 struct Subject {
@@ -62,6 +70,8 @@ struct Subject {
     /// Where the counts go.
     counts: PathBuf,
     counter: Option<Child>,
+    /// How many there were when counting began.
+    readings: f64,
     _groups: Vec<Group>,
 }
 
@@ -80,7 +90,8 @@ impl Subject {
         let nowhere = scene.path("nowhere.sock");
         let arguments = [
             "--cpu-budget=0".to_owned(),
-            "--housekeeping_interval=10s".to_owned(),
+            // Everything is read at one interval, so that all of it can be counted by one of its readings.
+            "--housekeeping_interval=1s".to_owned(),
             "--global_housekeeping_interval=1h".to_owned(),
             // Each looks at its own only.
             format!("--raw_cgroup_prefix_whitelist={top}/"),
@@ -94,6 +105,7 @@ impl Subject {
             agent: Agent::start(&program, &arguments, None, &log)?,
             counts: scene.path(&format!("growth-{size}.calls")),
             counter: None,
+            readings: 0.0,
             _groups: groups,
         })
     }
@@ -127,17 +139,28 @@ impl Subject {
         let tracer = format!("TracerPid:\t{}\n", counter.id());
         poll::until("strace counts", NAMED, || {
             Ok(fs::read_to_string(&status)?.contains(&tracer).then_some(()))
-        })
+        })?;
+        self.readings = self.read_so_far()?;
+        Ok(())
     }
 
-    /// How many system calls there were.
-    fn end(mut self) -> Result<u64> {
+    fn read_so_far(&self) -> Result<f64> {
+        let own = self.agent.exposition("/metrics/self")?;
+        own.value("plimsoll_samples_total", &[])
+    }
+
+    fn end(mut self) -> Result<Counted> {
+        let readings = self.read_so_far()? - self.readings;
         let mut counter = self.counter.take().context("nothing was counted")?;
         proc::signal(counter.id(), Signal::INT);
         poll::until("strace ends", NAMED, || Ok(counter.try_wait()?))?;
         let table = fs::read_to_string(&self.counts)?;
         self.agent.stop()?;
-        total(&table).with_context(|| format!("no total in {table}"))
+        let calls = total(&table).with_context(|| format!("no total in {table}"))?;
+        Ok(Counted {
+            calls: calls as f64,
+            readings,
+        })
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Collector {
     pub(super) groups: GroupSet,
     pub(super) wanted: Wanted,
     machine: Arc<MachineState>,
-    counters: Arc<Counters>,
+    pub(super) counters: Arc<Counters>,
     procfs: Option<Procfs>,
     taskstats: Option<TaskstatsSocket>,
     load_reader: bool,

@@ -114,6 +114,8 @@ impl Default for Config {
 #[derive(Debug, Default)]
 pub struct Counters {
     pub samples: AtomicU64,
+    /// Readings of usage alone.
+    pub usage: AtomicU64,
     /// Figures that could not be read or understood.
     pub errors: AtomicU64,
     /// Containers that ended while they were being read.

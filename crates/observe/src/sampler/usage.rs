@@ -1,5 +1,6 @@
 //! Between two readings of everything: what usage histories need, of the cgroups that they have marked.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_host::cgroup::Cpu;
@@ -86,6 +87,7 @@ impl Collector {
         for error in &errors {
             self.complain(tracked, now, error);
         }
+        self.counters.usage.fetch_add(1, Ordering::Relaxed);
         scratch.at = at;
         scratch.groups = groups.intersection(self.groups);
         let mut state = tracked.container.lock();
