@@ -1,9 +1,10 @@
 //! `plimsoll manager`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use plimsoll_ground::{clients, leader, shutdown};
 use plimsoll_manager::live;
@@ -41,9 +42,28 @@ pub struct ManagerArgs {
     /// Work only while holding the lease, so that several can stand by
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     enable_leader_election: bool,
+    /// Serve /healthz, /readyz and /livez there, by plain HTTP, as in :8000; 0: nowhere
+    #[arg(long, value_name = "ADDRESS", default_value = "0")]
+    health_probe_bind_address: String,
+}
+
+impl ManagerArgs {
+    fn probes(&self) -> Result<Option<SocketAddr>> {
+        let text = self.health_probe_bind_address.as_str();
+        let address = match text.strip_prefix(':') {
+            _ if matches!(text, "" | "0") => return Ok(None),
+            Some(port) => format!("0.0.0.0:{port}"),
+            None => text.to_owned(),
+        };
+        let address = address.parse().with_context(|| {
+            format!("--health-probe-bind-address {text} is no address; give one like :8000")
+        });
+        address.map(Some)
+    }
 }
 
 pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
+    let probes = args.probes().map_err(Failure::Usage)?;
     let runtime = runtime(2).map_err(Failure::Run)?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
@@ -60,13 +80,24 @@ pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
             config_map: args.config_name.clone(),
             election,
         };
-        let mut manager = config.build(clients.client()).spawn();
+        let manager = config.build_with(&clients)?;
+        let probed = match probes {
+            Some(address) => Some(live::serve(manager.health(), address).await?),
+            None => None,
+        };
+        let mut manager = manager.spawn();
         tokio::select! {
             ended = manager.finished() => return ended.map_err(|trouble| anyhow!(trouble)),
             () = signals.next() => tracing::info!("stopping"),
         }
+        let drained = async {
+            manager.drain(DRAIN).await;
+            if let Some(probed) = probed {
+                probed.drain(DRAIN).await;
+            }
+        };
         tokio::select! {
-            () = manager.drain(DRAIN) => Ok(()),
+            () = drained => Ok(()),
             () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
         }
     });

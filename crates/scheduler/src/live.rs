@@ -77,6 +77,8 @@ pub struct Connections {
     pub election: kube::Client,
     /// What they asked, where that is counted.
     pub traffic: Option<Traffic>,
+    /// Makes the connections of a leader; without, it writes by the others.
+    pub clients: Option<Clients>,
 }
 
 impl std::fmt::Debug for Connections {
@@ -93,6 +95,7 @@ impl Connections {
             events: client.clone(),
             election: client,
             traffic: None,
+            clients: None,
         }
     }
 
@@ -105,7 +108,20 @@ impl Connections {
             events: clients.client_for("events", None, Duration::from_secs(60)),
             election: clients.client_for("leader-election", None, within),
             traffic: Some(clients.traffic()),
+            clients: Some(clients.clone()),
         }
+    }
+
+    /// What decisions are written by, and what tells of them. Who is elected may only while it leads.
+    fn writers(&self, leadership: Option<&Leadership>) -> (kube::Client, kube::Client) {
+        let Some(leadership) = leadership else {
+            return (self.main.clone(), self.events.clone());
+        };
+        let main = match &self.clients {
+            Some(clients) => clients.writer(leadership),
+            None => leadership.guard(self.main.clone()),
+        };
+        (main, leadership.guard(self.events.clone()))
     }
 }
 
@@ -138,16 +154,26 @@ pub enum Failure {
 }
 
 /// Checked, not started.
-#[derive(Debug)]
 pub struct Ready {
     options: Options,
     connections: Connections,
     candidate: Option<leader::Candidate>,
     recorders: FxHashMap<Box<str>, Recorder>,
-    /// They send when it is spawned.
+    /// For decisions, and for events about them.
+    writers: (kube::Client, kube::Client),
+    /// They send when it is spawned: of the election, and of the work.
     events: Vec<events::Built>,
+    work_events: Vec<events::Built>,
     shared: Shared,
     inquiries: mpsc::Receiver<Inquiry>,
+}
+
+impl std::fmt::Debug for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ready")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What others may ask of a scheduler. Clones ask the same.
@@ -186,13 +212,7 @@ impl Options {
         let profiles: Vec<Arc<str>> = profiles
             .map(|profile| Arc::from(profile.scheduler_name.as_str()))
             .collect();
-        let mut recorders = FxHashMap::default();
         let mut events = Vec::new();
-        for name in &profiles {
-            let (recorder, built) = recorder(name).build(connections.events.clone());
-            recorders.insert(Box::from(&**name), recorder);
-            events.push(built);
-        }
         let election = &self.configuration.leader_election;
         let candidate = match election.leader_elect {
             false => None,
@@ -214,6 +234,15 @@ impl Options {
                 Some(config.build(connections.election.clone(), Some(recorder))?)
             }
         };
+        let leadership = candidate.as_ref().map(leader::Candidate::leadership);
+        let (writer, event_writer) = connections.writers(leadership.as_ref());
+        let mut recorders = FxHashMap::default();
+        let mut work_events = Vec::new();
+        for name in &profiles {
+            let (recorder, built) = recorder(name).build(event_writer.clone());
+            recorders.insert(Box::from(&**name), recorder);
+            work_events.push(built);
+        }
         let (asks, inquiries) = mpsc::channel(QUESTIONS);
         let shared = Shared {
             inquiries: asks,
@@ -223,14 +252,16 @@ impl Options {
             client: connections.main.clone(),
             traffic: connections.traffic.clone(),
             gates: self.gates.clone(),
-            leadership: candidate.as_ref().map(leader::Candidate::leadership),
+            leadership,
         };
         Ok(Ready {
             options: self,
             connections,
+            writers: (writer, event_writer),
             candidate,
             recorders,
             events,
+            work_events,
             shared,
             inquiries,
         })
@@ -314,12 +345,14 @@ impl Ready {
                 }
             });
         }
-        let recordings = self.events.into_iter().map(events::Built::spawn);
+        let of_election: Vec<_> = self.events.into_iter().map(events::Built::spawn).collect();
+        let recordings = self.work_events.into_iter().map(events::Built::spawn);
         let recordings: Recordings = Arc::new(Mutex::new(recordings.collect()));
         let (done, is_done) = oneshot::channel();
         let work = Work {
             options: self.options,
             connections: self.connections,
+            writers: self.writers,
             recorders: self.recorders,
             recordings: Arc::clone(&recordings),
             shared: self.shared,
@@ -329,7 +362,11 @@ impl Ready {
             shutdown: work_stops,
         };
         let work = tokio::spawn(async move {
+            let recordings = Arc::clone(&work.recordings);
             work.run(self.inquiries).await;
+            // While the lease is still ours.
+            let recordings = std::mem::take(&mut *recordings.lock());
+            drain_all(recordings).await;
             let _ = done.send(());
         });
         let outcome = match self.candidate {
@@ -355,11 +392,16 @@ impl Ready {
             }
         };
         work.abort();
-        let recordings = std::mem::take(&mut *recordings.lock());
-        let last_words = recordings.into_iter().map(|one| one.drain(LAST_WORDS));
-        futures::future::join_all(last_words).await;
+        let left = std::mem::take(&mut *recordings.lock());
+        drain_all(left).await;
+        drain_all(of_election).await;
         outcome
     }
+}
+
+async fn drain_all(recordings: Vec<Recording>) {
+    let last_words = recordings.into_iter().map(|one| one.drain(LAST_WORDS));
+    futures::future::join_all(last_words).await;
 }
 
 /// The tasks that send events: those of profiles that a new configuration adds come to them.
@@ -385,6 +427,7 @@ impl Duty {
 struct Work {
     options: Options,
     connections: Connections,
+    writers: (kube::Client, kube::Client),
     recorders: FxHashMap<Box<str>, Recorder>,
     recordings: Recordings,
     shared: Shared,
@@ -436,7 +479,7 @@ impl Work {
         for profile in &configuration.profiles {
             let name: Box<str> = profile.scheduler_name.as_str().into();
             self.recorders.entry(name).or_insert_with_key(|name| {
-                let (recorder, recording) = recorder(name).spawn(self.connections.events.clone());
+                let (recorder, recording) = recorder(name).spawn(self.writers.1.clone());
                 self.recordings.lock().push(recording);
                 recorder
             });
@@ -465,7 +508,11 @@ impl Work {
             .with_features(features)
             .with_parallelism(threads(configuration.parallelism).into())
             .with_extenders(rules);
-        let (executor, ends) = Executor::new(self.connections.main.clone(), self.recorders.clone());
+        let (executor, ends) = Executor::new(
+            self.writers.0.clone(),
+            self.recorders.clone(),
+            self.shared.leadership.clone(),
+        );
         let driver = Driver::new(
             core,
             executor,
@@ -552,7 +599,11 @@ impl Shared {
     pub fn is_synced(&self) -> Result<(), String> {
         match &*self.gate.lock() {
             Some(gate) if gate.is_open() => Ok(()),
-            _ => Err("handlers are not fully synchronized".to_owned()),
+            Some(gate) => Err(format!(
+                "handlers are not fully synchronized, waiting for {}",
+                gate.missing().join(", ")
+            )),
+            None => Err("handlers are not fully synchronized".to_owned()),
         }
     }
 
@@ -591,6 +642,11 @@ impl Shared {
             .metrics
             .render(figures.as_ref(), self.leadership.as_ref());
         own + &page.finish()
+    }
+
+    /// Fails for who stands for election and gets no answer to go on with.
+    pub fn stands(&self) -> Result<(), String> {
+        self.leadership.as_ref().map_or(Ok(()), Leadership::stands)
     }
 
     /// Whether several may run, and one of them leads.

@@ -65,14 +65,17 @@ pub fn spawn(front: Front, shared: Shared, flags: BTreeMap<String, String>) -> S
     }
 }
 
-/// The checks by the names that probes know. Whether the lease is renewed is not among them: who loses it ends.
+/// The checks by the names that probes know. Whether the lease is renewed is not among them: who loses it ends. Who gets
+/// no answer about it is not ready.
 fn health(shared: &Shared, shutdown: Shutdown) -> Health {
     let synced = shared.clone();
     let mut health = Health::bare().with(&[Endpoint::Livez], "ping", || Ok(()));
     health = match shared.is_elected() {
         true => {
-            let endpoints = [Endpoint::Healthz, Endpoint::Readyz];
-            health.with(&endpoints, "leaderElection", || Ok(()))
+            let stands = shared.clone();
+            health
+                .with(&[Endpoint::Healthz], "leaderElection", || Ok(()))
+                .with(&[Endpoint::Readyz], "leaderElection", move || stands.stands())
         }
         false => health.with(&[Endpoint::Healthz], "ping", || Ok(())),
     };

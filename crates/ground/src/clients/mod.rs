@@ -3,9 +3,10 @@
 //! [`Config::build`] makes a `kube::Client` from a kubeconfig or from what a pod finds mounted. Tokens and the cluster's
 //! authority are read anew by kube itself; ours adds that a changed kubeconfig, client certificate or key makes a new
 //! client behind the one that is already in everybody's hands, that requests keep to a rate, that they say who asks, and
-//! that errors say what to do about them.
+//! that errors say whom they are about and what to do about them.
 
 mod advice;
+mod fence;
 mod reload;
 mod source;
 mod traffic;
@@ -14,6 +15,7 @@ mod traffic;
 mod tests;
 
 pub use advice::{chain, explain};
+pub use fence::Permit;
 pub use reload::{Clients, Config, trust_anybody};
 pub use source::{ConfigError, Source};
 pub use traffic::Traffic;

@@ -6,17 +6,22 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::{HeaderValue, USER_AGENT};
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
+use http::header::CONTENT_LENGTH;
 use hyper::body::Body as _;
 use kube::client::Body;
+use parking_lot::Mutex;
 use tower::{BoxError, Service};
 
+use super::fence::{self, Permit};
 use super::source::{ConfigError, Found, Source};
 use super::traffic::{Counted, Traffic};
 use crate::files::{LOOK_EVERY, Watcher};
+use crate::leader::Leadership;
 use crate::rate::Limiter;
 use crate::shutdown::Shutdown;
 
@@ -150,7 +155,19 @@ impl Clients {
 
     /// The client that most of a role uses.
     pub fn client(&self) -> kube::Client {
-        self.with(&self.user_agent, self.rate, self.timeout)
+        let way = Way::Shared(Arc::clone(&self.current));
+        self.with(way, &self.user_agent, self.rate, self.timeout)
+    }
+
+    /// The client by which a leader writes. It asks whether this process leads before each step of a request and each
+    /// byte it sends, has connections of its own, and cuts off what is under way when leading ends.
+    pub fn writer(&self, leadership: &Leadership) -> kube::Client {
+        let way = Way::Fenced(Arc::new(Own {
+            permit: leadership.permit(),
+            config: Arc::clone(&self.config),
+            built: Mutex::default(),
+        }));
+        leadership.guard(self.with(way, &self.user_agent, self.rate, self.timeout))
     }
 
     /// One for a special purpose, which the API server can tell and others cannot starve: leader election, say.
@@ -161,10 +178,17 @@ impl Clients {
         timeout: Duration,
     ) -> kube::Client {
         let agent = format!("{} {purpose}", self.user_agent);
-        self.with(agent.trim(), rate, timeout)
+        let way = Way::Shared(Arc::clone(&self.current));
+        self.with(way, agent.trim(), rate, timeout)
     }
 
-    fn with(&self, agent: &str, rate: Option<(f64, u32)>, timeout: Duration) -> kube::Client {
+    fn with(
+        &self,
+        way: Way,
+        agent: &str,
+        rate: Option<(f64, u32)>,
+        timeout: Duration,
+    ) -> kube::Client {
         let own = format!(
             "plimsoll/{} ({}/{}) {agent}",
             env!("CARGO_PKG_VERSION"),
@@ -177,7 +201,9 @@ impl Clients {
         );
         self.traffic.shared();
         let service = Current {
-            current: Arc::clone(&self.current),
+            way,
+            address: self.address.trim_end_matches('/').into(),
+            credentials: self.source.to_string().into(),
             limiter: rate.map(|(rate, burst)| Arc::new(Limiter::new(rate, burst))),
             user_agent: HeaderValue::from_str(own.trim()).ok(),
             timeout,
@@ -229,12 +255,58 @@ impl Clients {
 /// Sends each request by the client of the moment.
 #[derive(Clone)]
 struct Current {
-    current: Arc<ArcSwap<kube::Client>>,
+    way: Way,
+    /// For errors: where the API server is, and what tells it who we are.
+    address: Arc<str>,
+    credentials: Arc<str>,
     limiter: Option<Arc<Limiter>>,
     user_agent: Option<HeaderValue>,
     timeout: Duration,
     traffic: Traffic,
     host: Arc<str>,
+}
+
+#[derive(Clone)]
+enum Way {
+    /// By the connections of everybody.
+    Shared(Arc<ArcSwap<kube::Client>>),
+    /// By connections that ask first.
+    Fenced(Arc<Own>),
+}
+
+struct Own {
+    permit: Permit,
+    config: Arc<ArcSwap<kube::Config>>,
+    /// And of which configuration.
+    built: Mutex<Option<(Arc<kube::Config>, kube::Client)>>,
+}
+
+impl Way {
+    fn client(&self) -> Result<kube::Client, kube::Error> {
+        let own = match self {
+            Self::Shared(current) => return Ok((**current.load()).clone()),
+            Self::Fenced(own) => own,
+        };
+        let config = own.config.load_full();
+        let mut built = own.built.lock();
+        if let Some((of, client)) = &*built
+            && Arc::ptr_eq(of, &config)
+        {
+            return Ok(client.clone());
+        }
+        let client = fence::client(&config, CONNECT_WITHIN, Arc::clone(&own.permit))?;
+        *built = Some((config, client.clone()));
+        Ok(client)
+    }
+}
+
+/// No answer, and from where.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer from {address}")]
+pub(super) struct Unreached {
+    pub address: Arc<str>,
+    #[source]
+    source: BoxError,
 }
 
 /// `127.0.0.1:6443` of `https://127.0.0.1:6443/`.
@@ -262,10 +334,11 @@ impl Service<Request<Body>> for Current {
                 this.traffic
                     .held_back(&this.host, request.method(), began.elapsed());
             }
-            if let Some(agent) = this.user_agent {
+            if let Some(agent) = &this.user_agent {
+                let agent = agent.clone();
                 request.headers_mut().entry(USER_AGENT).or_insert(agent);
             }
-            let client = this.current.load_full();
+            let client = this.way.client()?;
             let endless = is_endless(&request);
             let size = request.body().size_hint().exact().unwrap_or(0);
             let exchange = this
@@ -281,9 +354,39 @@ impl Service<Request<Body>> for Current {
             };
             let status = answer.as_ref().ok().map(|one| one.status().as_u16());
             exchange.answered(status);
-            answer.map(|one| one.map(|body| Counted::new(body, exchange)))
+            match answer {
+                Ok(answer) => {
+                    let answer = this.say_who(answer);
+                    Ok(answer.map(|body| Counted::new(body, exchange)))
+                }
+                Err(source) => Err(Box::new(Unreached {
+                    address: this.address,
+                    source,
+                }) as BoxError),
+            }
         }
         .boxed()
+    }
+}
+
+impl Current {
+    /// The API server says `Unauthorized` and nothing else. Who was asked, and by what it should have known us, is known
+    /// here only.
+    fn say_who(&self, answer: Response<Body>) -> Response<Body> {
+        if answer.status() != StatusCode::UNAUTHORIZED {
+            return answer;
+        }
+        let message = format!(
+            "the API server at {} does not accept {} (401 Unauthorized)",
+            self.address, self.credentials
+        );
+        let status = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": "Unauthorized", "code": 401,
+        });
+        let (mut head, _) = answer.into_parts();
+        head.headers.remove(CONTENT_LENGTH);
+        Response::from_parts(head, Body::from(Bytes::from(status.to_string())))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Where the API server is and who we are.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use kube::config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -32,6 +33,11 @@ pub enum ConfigError {
     },
     #[error("kubeconfig {} names no current context; choose one of: {}", path.display(), known.join(", "))]
     NoCurrentContext { path: PathBuf, known: Vec<String> },
+    #[error(
+        "kubeconfig {} is empty or has no contexts; give one that names a cluster and a user by --kubeconfig",
+        .0.display()
+    )]
+    Empty(PathBuf),
     #[error("kubeconfig {} cannot be used", path.display())]
     Kubeconfig {
         path: PathBuf,
@@ -53,6 +59,19 @@ pub enum ConfigError {
 pub(super) struct Found {
     pub config: kube::Config,
     pub files: Vec<PathBuf>,
+}
+
+/// What tells the API server who we are.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubeconfig { path, .. } => {
+                write!(f, "the credentials in {}", path.display())
+            }
+            Self::InCluster => f.write_str("the token of this pod's service account"),
+            Self::Given(_) => f.write_str("the credentials of this process"),
+        }
+    }
 }
 
 impl Source {
@@ -84,6 +103,9 @@ async fn from_file(path: &Path, context: Option<String>) -> Result<Found, Config
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
     let known: Vec<String> = kubeconfig.contexts.iter().map(|c| c.name.clone()).collect();
+    if known.is_empty() {
+        return Err(ConfigError::Empty(path.to_owned()));
+    }
     let current = kubeconfig.current_context.clone();
     let wanted = context.or(current.filter(|name| !name.is_empty()));
     let Some(wanted) = wanted else {

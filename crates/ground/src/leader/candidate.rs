@@ -1,19 +1,17 @@
 //! A candidate at work: the state machine driven against a real Lease.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
-use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::config::{Config, ConfigError};
 use super::elector::{Action, Answer, Elector, Notice, Now};
+use super::leadership::{Leadership, Seen};
+use crate::clients::explain;
 use crate::events::{Recorder, Reference};
 use crate::shutdown::{self, Shutdown};
 
@@ -62,79 +60,9 @@ impl Config {
             elector: Elector::new(self.clone(), fastrand::u64(..))?,
             leases: Api::namespaced(client, &self.namespace),
             recorder,
-            leadership: Leadership(Arc::new(Shared {
-                name: self.name.clone(),
-                lease_duration: self.lease_duration,
-                began: Instant::now(),
-                seen: Mutex::default(),
-                holder: watch::channel(String::new()).0,
-                slow_paths: AtomicU64::new(0),
-            })),
+            leadership: Leadership::new(&self),
             config: self,
         })
-    }
-}
-
-/// What is known about who leads; clones tell the same.
-#[derive(Debug, Clone)]
-pub struct Leadership(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    name: String,
-    lease_duration: Duration,
-    began: Instant,
-    seen: Mutex<Seen>,
-    holder: watch::Sender<String>,
-    slow_paths: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Seen {
-    safe_until: Option<Duration>,
-    observed_at: Duration,
-}
-
-impl Leadership {
-    /// True only while nobody else can have taken over, however long this process was paused.
-    pub fn is_leader(&self) -> bool {
-        let safe_until = self.0.seen.lock().safe_until;
-        safe_until.is_some_and(|until| self.0.began.elapsed() < until)
-    }
-
-    /// Who was last seen to hold the lease; empty: nobody.
-    pub fn leader(&self) -> String {
-        self.0.holder.borrow().clone()
-    }
-
-    /// Tells each change of who holds the lease.
-    pub fn watch(&self) -> watch::Receiver<String> {
-        self.0.holder.subscribe()
-    }
-
-    /// Of the Lease: the `name` label of `leader_election_master_status` (1 for the leader, else 0) and of
-    /// `leader_election_slowpath_total`.
-    pub fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    /// How often the leader had to read the Lease before it could renew it.
-    pub fn slow_paths(&self) -> u64 {
-        self.0.slow_paths.load(Ordering::Relaxed)
-    }
-
-    /// The health check `leaderElection`: a leader that has not renewed for this much longer than it should have has
-    /// hung, and had better be restarted.
-    pub fn check(&self, tolerance: Duration) -> Result<(), String> {
-        let seen = self.0.seen.lock();
-        let age = self.0.began.elapsed().saturating_sub(seen.observed_at);
-        if seen.safe_until.is_some() && age > self.0.lease_duration + tolerance {
-            let name = &self.0.name;
-            return Err(format!(
-                "failed election to renew leadership on lease {name}"
-            ));
-        }
-        Ok(())
     }
 }
 
@@ -217,22 +145,26 @@ impl Candidate {
             let answer = match action {
                 Action::End => return,
                 Action::Sleep(until) => {
-                    let until = self.leadership.0.began + until;
+                    let pause = until.saturating_sub(self.leadership.now());
                     tokio::select! {
-                        () = tokio::time::sleep_until(until) => {}
+                        () = tokio::time::sleep(pause) => {}
                         () = stop.begins() => {}
                     }
                     continue;
                 }
-                Action::Get => self.ask(self.leases.get(&self.config.name), &stop).await,
+                Action::Get => {
+                    let get = self.leases.get(&self.config.name);
+                    self.ask(get, false, &stop).await
+                }
                 Action::Create(lease) => {
                     let params = PostParams::default();
-                    self.ask(self.leases.create(&params, &lease), &stop).await
+                    self.ask(self.leases.create(&params, &lease), true, &stop)
+                        .await
                 }
                 Action::Put(lease) => {
                     let params = PostParams::default();
                     let put = self.leases.replace(&self.config.name, &params, &lease);
-                    self.ask(put, &stop).await
+                    self.ask(put, false, &stop).await
                 }
             };
             self.elector.answer(self.now(), answer);
@@ -242,7 +174,7 @@ impl Candidate {
 
     fn now(&self) -> Now {
         Now {
-            monotonic: self.leadership.0.began.elapsed(),
+            monotonic: self.leadership.now(),
             wall: Timestamp::now(),
         }
     }
@@ -250,6 +182,7 @@ impl Candidate {
     async fn ask(
         &self,
         request: impl Future<Output = Result<Lease, kube::Error>>,
+        creates: bool,
         stop: &Shutdown,
     ) -> Answer {
         let mut within = self.config.request_timeout();
@@ -264,37 +197,38 @@ impl Candidate {
             }
             tokio::time::sleep(LAST_ANSWER).await;
         };
+        let waiting = &self.leadership.0.waiting;
         let outcome = tokio::select! {
-            outcome = tokio::time::timeout(within, request) => outcome,
+            outcome = waiting.during(tokio::time::timeout(within, request)) => outcome,
             () = cut_short => return Answer::Failed,
         };
-        match outcome {
-            Ok(Ok(lease)) => Answer::Lease(Box::new(lease)),
-            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Answer::NotFound,
-            Ok(Err(kube::Error::Api(status))) if status.code == 409 => Answer::Conflict,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, lease = self.config.name, "leader election request failed");
-                Answer::Failed
+        let error = match outcome {
+            Ok(Ok(lease)) => {
+                waiting.over();
+                return Answer::Lease(Box::new(lease));
             }
-            Err(_) => {
-                tracing::warn!(
-                    ?within,
-                    lease = self.config.name,
-                    "leader election request timed out"
-                );
-                Answer::Failed
+            Ok(Err(error)) => error,
+            // The request says where it went, if it is the first to lose its patience.
+            Err(elapsed) => kube::Error::Service(Box::new(elapsed)),
+        };
+        match &error {
+            // One that is to be created is missing as well; there, its namespace is.
+            kube::Error::Api(status) if status.code == 404 && !creates => return Answer::NotFound,
+            kube::Error::Api(status) if status.code == 409 => {
+                waiting.over();
+                return Answer::Conflict;
             }
+            _ => waiting.failed(explain(&error)),
         }
+        Answer::Failed
     }
 
     /// Publishes what the elector knows, and says what happened.
     fn tell(&mut self, phase: &watch::Sender<Phase>) {
-        let shared = &self.leadership.0;
-        {
-            let mut seen = shared.seen.lock();
-            seen.safe_until = self.elector.safe_until();
-            seen.observed_at = self.elector.observed_at();
-        }
+        self.leadership.saw(Seen {
+            safe_until: self.elector.safe_until(),
+            observed_at: self.elector.observed_at(),
+        });
         for notice in self.elector.notices() {
             match notice {
                 Notice::StartedLeading => {
@@ -303,18 +237,44 @@ impl Candidate {
                     phase.send_replace(Phase::Leading);
                 }
                 Notice::StoppedLeading => {
-                    tracing::info!(lease = self.config.name, "stopped leading");
+                    match self.elector.is_stopping() {
+                        true => tracing::info!(lease = self.config.name, "stopped leading"),
+                        false => {
+                            let reason = self.why_lost();
+                            tracing::warn!(lease = self.config.name, reason, "stopped leading");
+                            self.leadership.lost(reason);
+                        }
+                    }
                     self.record("stopped leading");
                     phase.send_replace(Phase::Over);
                 }
                 Notice::NewLeader(holder) => {
                     tracing::info!(lease = self.config.name, holder, "new leader");
-                    shared.holder.send_replace(holder);
+                    self.leadership.0.holder.send_replace(holder);
                 }
                 Notice::SlowPath => {
-                    shared.slow_paths.fetch_add(1, Ordering::Relaxed);
+                    self.leadership.took_slow_path();
                 }
             }
+        }
+    }
+
+    fn why_lost(&self) -> String {
+        let Config {
+            namespace, name, ..
+        } = &self.config;
+        let holder = self.elector.holder();
+        if !holder.is_empty() && holder != self.config.identity {
+            return format!("{holder} holds the lease {namespace}/{name} now");
+        }
+        match self.leadership.0.waiting.trouble() {
+            Some(trouble) => {
+                let within = self.config.renew_deadline.as_secs_f64();
+                format!("the lease {namespace}/{name} could not be renewed within {within} s: {trouble}")
+            }
+            None => format!(
+                "the lease {namespace}/{name} was not renewed in time, and no request failed: was this process or its machine paused?"
+            ),
         }
     }
 

@@ -153,10 +153,16 @@ impl Elector {
         self.observed_at
     }
 
-    /// Until when nobody can have taken over, whatever happened since; `None` for those who do not lead.
+    /// Until when it may write, whatever happened since; `None` for those who do not lead. Who is not held up gives up
+    /// by then, and nobody can have taken over: what is left of the lease is for requests that are under way.
     pub fn safe_until(&self) -> Option<Duration> {
+        let gives_up = self.config.retry_period + self.config.renew_deadline;
         self.leads
-            .then(|| self.renewed_at + self.config.lease_duration)
+            .then(|| self.renewed_at + gives_up.min(self.config.lease_duration))
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
     }
 
     /// Until when the answer to the pending request matters.

@@ -8,15 +8,19 @@
 //!
 //! There is no fencing: a leader that cannot renew has to stop by itself, before others may take over. Beyond what
 //! client-go does, ours stops as soon as it sees that somebody else holds the lease, and [`Leadership::is_leader`]
-//! turns false once the lease could have expired, even if the process was paused and had no chance to notice.
+//! turns false before the lease can have expired, even if the process was paused and had no chance to notice. Every write
+//! asks it: [`Leadership::guard`] before each step of a request, which is cut off when leading ends, and
+//! `clients::Clients::writer` once more before each byte goes to the network.
 
 mod candidate;
 mod config;
 mod elector;
+mod leadership;
 
 #[cfg(test)]
 mod tests;
 
-pub use candidate::{Candidate, Ended, Leadership};
+pub use candidate::{Candidate, Ended};
 pub use config::{Config, ConfigError, new_identity};
 pub use elector::{Action, Answer, Elector, Notice, Now};
+pub use leadership::{Leadership, NotLeading};

@@ -14,9 +14,11 @@ use parking_lot::Mutex;
 use plimsoll_api::{node_metric, node_slo, node_topology};
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::events::{Recorder, Reference};
+use plimsoll_ground::leader::NotLeading;
 use plimsoll_ground::objects::NodeSlo;
 use plimsoll_ground::reflect::{Change, Gate, Reader, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_waiting::Repeated;
 use serde_json::{Value, json};
 
 use super::marked::Marked;
@@ -35,16 +37,27 @@ const MANAGER: &str = "plimsoll-manager";
 
 pub struct Controller {
     client: kube::Client,
+    writer: kube::Client,
     recorder: Recorder,
+    gate: Gate,
     namespace: String,
     config_map: String,
 }
 
 impl Controller {
-    pub fn new(client: kube::Client, config: &super::Config, recorder: Recorder) -> Self {
+    /// It reads by `client`, and writes by `writer` alone.
+    pub fn new(
+        client: kube::Client,
+        writer: kube::Client,
+        config: &super::Config,
+        recorder: Recorder,
+        gate: Gate,
+    ) -> Self {
         Self {
             client,
+            writer,
             recorder,
+            gate,
             namespace: config.namespace.clone(),
             config_map: config.config_map.clone(),
         }
@@ -53,7 +66,7 @@ impl Controller {
     /// Until told to stop.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), String> {
         let marked = Marked::default();
-        let gate = Gate::default();
+        let gate = self.gate.clone();
         let cluster = self.follow(&marked, &gate, &shutdown);
         loop {
             tokio::select! {
@@ -67,10 +80,11 @@ impl Controller {
         let mut worker = Worker {
             cluster,
             marked: marked.clone(),
-            client: self.client,
+            client: self.writer,
             recorder: self.recorder,
             written: BTreeMap::new(),
             complained: BTreeMap::new(),
+            failures: Repeated::default(),
         };
         let mut tick = tokio::time::interval(EVERY);
         loop {
@@ -247,11 +261,14 @@ struct Cluster {
 struct Worker {
     cluster: Cluster,
     marked: Marked,
+    /// For writes only.
     client: kube::Client,
     recorder: Recorder,
     written: BTreeMap<String, Timestamp>,
     /// What was last complained about, so that it is said once.
     complained: BTreeMap<String, Vec<String>>,
+    /// Of writes, whatever node they were about: they have the same causes.
+    failures: Repeated,
 }
 
 impl Worker {
@@ -267,22 +284,41 @@ impl Worker {
             Some(node) => self.reconcile(name, node).await,
             None => self.forget(name).await,
         };
-        if let Err(error) = outcome {
-            let trouble = explain(&error);
-            tracing::warn!(
-                node = name,
-                trouble,
-                "cannot write about a node, trying again"
-            );
-            let (marked, name) = (self.marked.clone(), name.to_owned());
-            tokio::spawn(async move {
-                tokio::time::sleep(AGAIN).await;
-                marked.mark(&name);
-            });
+        let error = match outcome {
+            Ok(wrote) => {
+                // Only what was written shows that it can be.
+                if wrote && let Some(over) = self.failures.well() {
+                    let (failures, seconds) = (over.failures, over.lasted.as_secs());
+                    tracing::info!(failures, seconds, "nodes can be written about again");
+                }
+                return;
+            }
+            // The election says so, and what comes next.
+            Err(error) if NotLeading::is_cause_of(&error) => return,
+            Err(error) => error,
+        };
+        let trouble = explain(&error);
+        match self.failures.failed() {
+            Some(said) => {
+                let (node, times) = (name, said.times);
+                tracing::warn!(
+                    node,
+                    trouble,
+                    times,
+                    "cannot write about a node, trying again"
+                );
+            }
+            None => tracing::debug!(node = name, trouble, "cannot write about a node"),
         }
+        let (marked, name) = (self.marked.clone(), name.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(AGAIN).await;
+            marked.mark(&name);
+        });
     }
 
-    async fn reconcile(&mut self, name: &str, node: Arc<Node>) -> Result<(), kube::Error> {
+    /// Whether something was written.
+    async fn reconcile(&mut self, name: &str, node: Arc<Node>) -> Result<bool, kube::Error> {
         let known = Known {
             metric: self.cluster.metrics.get("", name),
             slo: self.cluster.slos.get("", name),
@@ -295,10 +331,11 @@ impl Worker {
         let config = Arc::clone(&self.cluster.config.lock());
         let (steps, complaints) = steps(&known, &config, now);
         self.complain(&known.node, name, complaints);
+        let writes = !steps.is_empty();
         for step in steps {
             self.take(name, step, now).await?;
         }
-        Ok(())
+        Ok(writes)
     }
 
     fn complain(&mut self, node: &Node, name: &str, complaints: Vec<String>) {
@@ -418,7 +455,7 @@ impl Worker {
     }
 
     /// A node that is gone takes its objects with it.
-    async fn forget(&mut self, name: &str) -> Result<(), kube::Error> {
+    async fn forget(&mut self, name: &str) -> Result<bool, kube::Error> {
         self.written.remove(name);
         self.complained.remove(name);
         let known = [
@@ -442,7 +479,7 @@ impl Worker {
                 }
             }
         }
-        Ok(())
+        Ok(known.iter().any(|(exists, ..)| *exists))
     }
 }
 

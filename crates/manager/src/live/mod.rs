@@ -5,6 +5,7 @@
 //! nothing but one look at every node.
 
 mod controller;
+mod health;
 mod marked;
 mod node;
 mod objects;
@@ -13,16 +14,22 @@ mod zones;
 use std::time::Duration;
 
 use plimsoll_api::names;
+use plimsoll_ground::clients::Clients;
 use plimsoll_ground::events;
-use plimsoll_ground::leader;
+use plimsoll_ground::health::Health;
+use plimsoll_ground::leader::{self, Candidate};
+use plimsoll_ground::reflect::Gate;
 use plimsoll_ground::shutdown::{self, Stopper};
 use tokio::task::JoinHandle;
 
 use controller::Controller;
+pub use health::{Serving, serve};
 
 /// As Koordinator's manager calls its lease: only one of them may be at work.
 pub const LEASE: &str = "koordinator-manager";
 const COMPONENT: &str = "plimsoll-manager";
+/// For events that are queued when it stops.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -47,6 +54,12 @@ impl Default for Config {
 pub struct Manager {
     config: Config,
     client: kube::Client,
+    /// By which it writes; it may only while it leads.
+    writer: kube::Client,
+    candidate: Option<Candidate>,
+    events: [events::Built; 2],
+    recorder: events::Recorder,
+    gate: Gate,
 }
 
 impl std::fmt::Debug for Manager {
@@ -64,28 +77,84 @@ pub struct Running {
 }
 
 impl Config {
-    pub fn build(self, client: kube::Client) -> Manager {
-        Manager {
+    /// By one client for everything.
+    pub fn build(self, client: kube::Client) -> Result<Manager, leader::ConfigError> {
+        self.put_together(client, None)
+    }
+
+    /// What it writes goes by connections that are closed when it leads no more.
+    pub fn build_with(self, clients: &Clients) -> Result<Manager, leader::ConfigError> {
+        self.put_together(clients.client(), Some(clients))
+    }
+
+    fn put_together(
+        self,
+        client: kube::Client,
+        clients: Option<&Clients>,
+    ) -> Result<Manager, leader::ConfigError> {
+        let events = || events::Config::new(events::Style::Core, COMPONENT);
+        // That it leads no more is said by who does not lead any more.
+        let (of_election, election_events) = events().build(client.clone());
+        let candidate = match &self.election {
+            Some(election) => {
+                let client = match clients {
+                    Some(clients) => {
+                        clients.client_for("leader-election", None, election.request_timeout())
+                    }
+                    None => client.clone(),
+                };
+                Some(election.clone().build(client, Some(of_election))?)
+            }
+            None => None,
+        };
+        let leadership = candidate.as_ref().map(Candidate::leadership);
+        let writer = match (&leadership, clients) {
+            (None, _) => client.clone(),
+            (Some(leadership), Some(clients)) => clients.writer(leadership),
+            (Some(leadership), None) => leadership.guard(client.clone()),
+        };
+        let (recorder, work_events) = events().build(writer.clone());
+        Ok(Manager {
             config: self,
             client,
-        }
+            writer,
+            candidate,
+            events: [election_events, work_events],
+            recorder,
+            gate: Gate::default(),
+        })
     }
 }
 
 impl Manager {
+    /// What probes ask: whether it is at work, or stands by.
+    pub fn health(&self) -> Health {
+        let leadership = self.candidate.as_ref().map(Candidate::leadership);
+        health::checks(leadership, self.gate.clone())
+    }
+
+    /// Must be called within a tokio runtime.
     pub fn spawn(self) -> Running {
         let (stopper, shutdown) = shutdown::channel();
+        let [election_events, work_events] = self.events.map(events::Built::spawn);
+        let controller = Controller::new(
+            self.client,
+            self.writer,
+            &self.config,
+            self.recorder,
+            self.gate,
+        );
+        let candidate = self.candidate;
         let task = tokio::spawn(async move {
-            let (recorder, recording) =
-                events::Config::new(events::Style::Core, COMPONENT).spawn(self.client.clone());
-            let controller = Controller::new(self.client.clone(), &self.config, recorder.clone());
-            let outcome = match self.config.election {
-                None => controller.run(shutdown).await,
-                Some(election) => {
-                    elected(election, self.client, controller, recorder, shutdown).await
+            let outcome = match candidate {
+                None => {
+                    let outcome = controller.run(shutdown).await;
+                    work_events.drain(LAST_WORDS).await;
+                    outcome
                 }
+                Some(candidate) => elected(candidate, controller, work_events, shutdown).await,
             };
-            recording.drain(Duration::from_secs(2)).await;
+            election_events.drain(LAST_WORDS).await;
             outcome
         });
         Running { stopper, task }
@@ -93,24 +162,23 @@ impl Manager {
 }
 
 async fn elected(
-    election: leader::Config,
-    client: kube::Client,
+    candidate: Candidate,
     controller: Controller,
-    recorder: events::Recorder,
+    events: events::Recording,
     shutdown: shutdown::Shutdown,
 ) -> Result<(), String> {
-    let candidate = election
-        .build(client, Some(recorder))
-        .map_err(|error| error.to_string())?;
+    let leadership = candidate.leadership();
     let ended = candidate
         .run(shutdown, move |shutdown| async move {
             if let Err(trouble) = controller.run(shutdown).await {
                 tracing::error!(trouble, "the manager cannot work");
             }
+            // While the lease is still ours.
+            events.drain(LAST_WORDS).await;
         })
         .await;
     match ended {
-        leader::Ended::Lost => Err("somebody else leads now".to_owned()),
+        leader::Ended::Lost => Err(leadership.why_lost()),
         leader::Ended::Crashed => Err("the work ended in a panic, see the log".to_owned()),
         leader::Ended::NeverLed | leader::Ended::Stopped => Ok(()),
     }

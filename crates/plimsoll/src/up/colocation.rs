@@ -19,7 +19,7 @@ impl Manager {
     pub async fn start(client: kube::Client) -> Result<Self> {
         define(&client).await?;
         configure(&client).await?;
-        Ok(Self(live::Config::default().build(client).spawn()))
+        Ok(Self(live::Config::default().build(client)?.spawn()))
     }
 
     pub async fn drain(self, within: Duration) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_ground::events::{Kind, Note, Recorder, Reference};
+use plimsoll_ground::leader::Leadership;
 use plimsoll_sched::action::{
     Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef,
 };
@@ -75,6 +76,8 @@ pub async fn get(client: &kube::Client, path: &str) -> Result<bytes::Bytes, Stri
 /// Runs actions. There is one, owned by whoever owns the core.
 pub struct Executor {
     client: kube::Client,
+    /// Who is not elected is asked nothing.
+    leadership: Option<Leadership>,
     recorders: FxHashMap<Box<str>, Recorder>,
     ended: mpsc::UnboundedSender<Ended>,
     /// Pods that something is being done about, and what waits for its end.
@@ -98,10 +101,12 @@ impl Executor {
     pub fn new(
         client: kube::Client,
         recorders: FxHashMap<Box<str>, Recorder>,
+        leadership: Option<Leadership>,
     ) -> (Self, mpsc::UnboundedReceiver<Ended>) {
         let (ended, ends) = mpsc::unbounded_channel();
         let executor = Self {
             client,
+            leadership,
             recorders,
             ended,
             busy: FxHashMap::default(),
@@ -209,10 +214,19 @@ impl Executor {
             self.by_action.insert(job.id, pod);
         }
         let (client, ended) = (self.client.clone(), self.ended.clone());
+        let leadership = self.leadership.clone();
         tokio::spawn(async move {
             let began = Instant::now();
             let what = job.work.what();
-            let outcome = job.work.perform(&client).await;
+            let work = job.work.perform(&client);
+            // Extenders bind by clients of their own, so the client alone does not see to it.
+            let outcome = match leadership {
+                None => work.await,
+                Some(leadership) => match leadership.while_leading(work).await {
+                    Ok(outcome) => outcome,
+                    Err(over) => Err(Refused::Unreachable(over.to_string())),
+                },
+            };
             let result = match outcome {
                 Ok(()) => ActionResult::Done,
                 Err(refused) if refused.is_gone() => ActionResult::Gone,

@@ -78,7 +78,7 @@ fn the_first_creates_it_and_keeps_it() {
         Timestamp::UNIX_EPOCH + secs(198)
     );
     assert!(rig.elector.notices().is_empty());
-    assert_eq!(rig.elector.safe_until(), Some(secs(198 + 15)));
+    assert_eq!(rig.elector.safe_until(), Some(secs(198 + 12)));
 }
 
 #[test]
