@@ -412,6 +412,14 @@ impl View {
         for (name, help, counter) in counters {
             text.single(name, Counter, help, Whole(counter.get()));
         }
+        if let Some(reporting) = self.tells_cluster() {
+            text.single(
+                "plimsoll_reporting",
+                Gauge,
+                "Whether the cluster is told what the node uses; why not is in the log.",
+                Whole(reporting.into()),
+            );
+        }
     }
 
     fn kernel_log(&self, text: &mut Text) {

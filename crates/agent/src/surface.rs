@@ -64,6 +64,10 @@ impl Surface for View {
         self.first_round_over()
     }
 
+    fn reporting(&self) -> Option<bool> {
+        self.tells_cluster()
+    }
+
     fn validate(&self) -> String {
         self.report()
     }

@@ -61,12 +61,22 @@ pub struct Membership {
     pub rounds: Vec<(&'static str, Rounds)>,
     /// `None`: nothing is reported.
     pub reports: Option<Arc<report::Counters>>,
+    /// Why the cluster cannot be told what the node uses, if so.
+    pub lookout: states::Lookout,
 }
 
 impl View {
     /// Has pages tell of it; the first call counts.
     pub fn show(&self, membership: Membership) {
         let _ = self.cluster.set(membership);
+    }
+
+    /// Whether the cluster is told what the node uses; `None`: it is not to be told.
+    pub fn tells_cluster(&self) -> Option<bool> {
+        let member = self.cluster.get()?;
+        let reports = member.reports.as_ref()?;
+        let fails = reports.in_trouble.load(Ordering::Relaxed);
+        Some(!fails && member.lookout.trouble().is_none())
     }
 
     /// Rung when a pod's cgroup appears.

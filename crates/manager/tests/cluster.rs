@@ -53,7 +53,7 @@ impl Cluster {
         let spaces: Api<Namespace> = Api::all(client.clone());
         let space = serde_json::from_value(json!({"metadata": {"name": SPACE}})).unwrap();
         spaces.create(&PostParams::default(), &space).await.unwrap();
-        let manager = Config::default().build(client).spawn();
+        let manager = Config::default().build(client).unwrap().spawn();
         Self { api, manager }
     }
 

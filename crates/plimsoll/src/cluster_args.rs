@@ -212,6 +212,7 @@ impl Member {
             states: states.counters(),
             rounds: states.rounds().to_vec(),
             reports: reports.as_ref().map(report::Running::counters),
+            lookout: states.lookout(),
         });
         Self {
             states,

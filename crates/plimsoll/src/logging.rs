@@ -49,13 +49,18 @@ impl Log {
 
 /// The client library's words on failures are told by whoever asked, with what to do about them.
 fn quieted(level: &str) -> String {
-    format!("{level},kube_client=off")
+    format!("{level},kube_client=off,kube_runtime::watcher=off")
 }
 
 impl LogArgs {
     pub fn start(&self, unless_told: &str, json: bool) -> Log {
         let quieted = quieted(unless_told);
-        let wanted = self.log.as_deref().unwrap_or(&quieted);
+        let wanted = match self.log.as_deref() {
+            None => quieted,
+            // A level and nothing else.
+            Some(level @ ("error" | "warn" | "info" | "debug")) => self::quieted(level),
+            Some(filter) => filter.to_owned(),
+        };
         let (filter, complaint) = match EnvFilter::try_new(wanted) {
             Ok(filter) => (filter, None),
             Err(error) => (EnvFilter::new("info"), Some(error)),

@@ -10,6 +10,7 @@ use plimsoll_sched::action::{Action, ActionId, ActionKind, ActionResult};
 use plimsoll_sched::extender::{About, Answer, Question};
 use plimsoll_sched::framework::stopwatch::Point;
 use plimsoll_sched::{Cycle, Outcome, Scheduler, Time};
+use plimsoll_waiting::ByKey;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -99,7 +100,12 @@ pub struct Driver {
     evictions: FxHashMap<ActionId, Arc<str>>,
     answers: mpsc::UnboundedSender<Answer>,
     answered: mpsc::UnboundedReceiver<Answer>,
+    /// Of writes, by what was said about them.
+    failures: ByKey<(Done, String)>,
 }
+
+/// Different failures of writes that are remembered.
+const FAILURES: usize = 256;
 
 /// For the core to measure itself with.
 fn nanos() -> u64 {
@@ -138,6 +144,7 @@ impl Driver {
             evictions: FxHashMap::default(),
             answers,
             answered,
+            failures: ByKey::new(FAILURES),
         }
     }
 
@@ -388,7 +395,13 @@ impl Driver {
             }
         }
         if let ActionResult::Failed(error) = &ended.result {
-            tracing::warn!(what = ?ended.what, error, "a write failed");
+            match self.failures.failed(&(ended.what, error.clone())) {
+                Some(said) => {
+                    let times = said.times;
+                    tracing::warn!(what = ?ended.what, error, times, "a write failed");
+                }
+                None => tracing::debug!(what = ?ended.what, error, "a write failed"),
+            }
         }
         let actions = self.core.finished(ended.id, ended.result, now());
         self.start(actions);

@@ -31,8 +31,6 @@ use crate::journal::Journal;
 use crate::metrics::pods::{PodList, PodResources};
 use crate::metrics::{CoreFigures, Metrics};
 
-/// What is not there by then is named, and waited for.
-const SYNC_WITHIN: Duration = Duration::from_secs(30);
 /// For events that are queued when it stops.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// For the core to answer a question; it may be in the middle of something.
@@ -546,14 +544,9 @@ fn recorder(profile: &str) -> events::Config {
 }
 
 async fn tell_what_is_missing(gate: Gate, round: Shutdown) {
-    loop {
-        tokio::select! {
-            () = round.begins() => return,
-            opened = gate.opens(SYNC_WITHIN) => if opened.is_ok() {
-                tracing::info!("everything is known");
-                return;
-            }
-        }
+    tokio::select! {
+        () = round.begins() => {}
+        () = gate.opens_at_last() => tracing::info!("everything is known"),
     }
 }
 

@@ -75,7 +75,9 @@ fn health(shared: &Shared, shutdown: Shutdown) -> Health {
             let stands = shared.clone();
             health
                 .with(&[Endpoint::Healthz], "leaderElection", || Ok(()))
-                .with(&[Endpoint::Readyz], "leaderElection", move || stands.stands())
+                .with(&[Endpoint::Readyz], "leaderElection", move || {
+                    stands.stands()
+                })
         }
         false => health.with(&[Endpoint::Healthz], "ping", || Ok(())),
     };

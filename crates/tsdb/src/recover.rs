@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use plimsoll_waiting::Episode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FlockOperation, flock};
 
@@ -56,7 +57,7 @@ fn hold(path: &Path) -> Result<Folder, Error> {
         journal: None,
         journal_at: i64::MIN,
         clock: None,
-        complained_at: None,
+        trouble: Episode::default(),
     })
 }
 

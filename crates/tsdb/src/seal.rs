@@ -3,6 +3,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use plimsoll_waiting::Episode;
 
 use crate::block::{Block, BlockError, Builder};
 use crate::head::Part;
@@ -15,8 +18,6 @@ pub const JOURNAL: &str = "journal";
 pub const TEMPORARY: &str = "tmp";
 /// Blocks that cannot be read.
 pub const ASIDE: &str = "bad";
-/// In milliseconds.
-const COMPLAIN_EVERY: i64 = 60_000;
 
 /// The folder's files, apart from what is read of them. One thread at a time does upkeep.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub struct Folder {
     pub journal_at: i64,
     /// When upkeep was last, and since when the clock has not jumped.
     pub clock: Option<(i64, i64)>,
-    /// When it was last said that something goes wrong.
-    pub complained_at: Option<i64>,
+    /// Of what goes wrong, when to say so.
+    pub trouble: Episode,
 }
 
 impl Folder {
@@ -47,15 +48,26 @@ impl Folder {
         now.saturating_sub(since) >= for_so_long
     }
 
-    /// A disk that stays full is named again, but not with every attempt.
-    fn may_complain(&mut self, now: i64) -> bool {
-        let lately = self
-            .complained_at
-            .is_some_and(|at| (0..COMPLAIN_EVERY).contains(&now.saturating_sub(at)));
-        if !lately {
-            self.complained_at = Some(now);
+    /// A disk that stays full is named again at growing intervals, and once it has room again.
+    fn tell(&mut self, now: i64, problem: Option<&str>, wrote: bool) {
+        let now = Duration::from_millis(u64::try_from(now).unwrap_or(0));
+        let folder = self.path.display();
+        match problem {
+            Some(problem) => {
+                if let Some(said) = self.trouble.failed(now) {
+                    let times = said.times;
+                    tracing::warn!(%folder, problem, times, "samples cannot be kept as they should; make room on the disk, or give another folder");
+                }
+            }
+            // Only what was written shows that there is room.
+            None if wrote => {
+                if let Some(over) = self.trouble.well(now) {
+                    let (failures, seconds) = (over.failures, over.lasted.as_secs());
+                    tracing::info!(%folder, failures, seconds, "samples are kept again as they should");
+                }
+            }
+            None => {}
         }
-        !lately
     }
 
     pub fn journal_path(&self, window: i64) -> PathBuf {
@@ -154,13 +166,14 @@ impl Tsdb {
     pub fn maintain(&self, now: i64) -> Maintained {
         let mut folder = self.folder.lock();
         let mut done = Maintained::default();
+        let mut wrote = false;
         self.notice_time(now, &mut done);
         if let Some(folder) = &mut *folder {
             if now.wrapping_sub(folder.journal_at).unsigned_abs()
                 >= self.config.journal_every.as_millis() as u64
             {
                 folder.journal_at = now;
-                self.flush(folder, &mut done);
+                wrote = self.flush(folder, &mut done);
             }
             self.seal_retired(folder, &mut done);
             let window = millis(self.config.window);
@@ -177,11 +190,12 @@ impl Tsdb {
             self.remove_blocks(now, keep_for, &mut done);
         }
         self.forget(now, folder.is_some(), &mut done);
-        if let (Some(problem), Some(folder)) = (&done.problem, &mut *folder)
-            && folder.may_complain(now)
-        {
-            let folder = folder.path.display();
-            tracing::warn!(%folder, problem, "samples cannot be kept as they should");
+        if let Some(folder) = &mut *folder {
+            folder.tell(
+                now,
+                done.problem.as_deref(),
+                wrote || done.sealed_samples > 0,
+            );
         }
         done
     }
@@ -208,7 +222,8 @@ impl Tsdb {
         done.problem.map_or(Ok(()), Err)
     }
 
-    fn flush(&self, folder: &mut Folder, done: &mut Maintained) {
+    /// Whether something was written.
+    fn flush(&self, folder: &mut Folder, done: &mut Maintained) -> bool {
         let pending = {
             let mut state = self.state.write();
             let mut pending = std::mem::take(&mut state.turned);
@@ -218,7 +233,9 @@ impl Tsdb {
             }
             pending
         };
+        let mut wrote = false;
         for (window, entries) in pending {
+            wrote = true;
             if let Err(error) = folder.write_journal(window, &entries) {
                 done.problem = Some(format!("the journal cannot be written: {error}"));
                 // The file lacks definitions and differences now: later entries would not make sense in it.
@@ -227,6 +244,7 @@ impl Tsdb {
                 folder.journal = None;
             }
         }
+        wrote
     }
 
     fn seal_retired(&self, folder: &mut Folder, done: &mut Maintained) {

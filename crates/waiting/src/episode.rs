@@ -116,7 +116,7 @@ impl Episode {
 
     fn forget_if_calm(&mut self, now: Duration) {
         let last = self.last_failure.unwrap_or(now);
-        if self.failing_since.is_none() && now.saturating_sub(last) >= CALM {
+        if now.saturating_sub(last) >= CALM {
             *self = Self::default();
         }
     }

@@ -35,10 +35,7 @@ struct State {
 
 impl Waiting {
     /// `what` completes "waiting for"; `advice` is what to do if nobody answers.
-    pub fn new(
-        what: impl Into<Cow<'static, str>>,
-        advice: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub fn new(what: impl Into<Cow<'static, str>>, advice: impl Into<Cow<'static, str>>) -> Self {
         Self(Arc::new(Inner {
             what: what.into(),
             advice: advice.into(),
@@ -80,6 +77,15 @@ impl Waiting {
 
     /// Waits for an answer, whatever it is. Says so if there is none soon, and again.
     pub async fn during<F: Future>(&self, answer: F) -> F::Output {
+        self.during_telling(answer, || None).await
+    }
+
+    /// The same for what others know better why it takes so long.
+    pub async fn during_telling<F: Future>(
+        &self,
+        answer: F,
+        trouble: impl Fn() -> Option<String>,
+    ) -> F::Output {
         let began = Instant::now();
         let mut answer = std::pin::pin!(answer);
         let mut looks = tokio::time::interval_at(began + LOOK, LOOK);
@@ -98,10 +104,9 @@ impl Waiting {
                 false => state.repeated.failed(),
             };
             let advice = &self.0.advice;
-            let trouble = match &state.trouble {
-                Some(trouble) => trouble.clone(),
-                None => format!("{NO_ANSWER}; {advice}"),
-            };
+            let trouble = trouble().or_else(|| state.trouble.clone());
+            let trouble = trouble.unwrap_or_else(|| format!("{NO_ANSWER}; {advice}"));
+            state.trouble = Some(trouble.clone());
             drop(state);
             if let Some(said) = said {
                 self.say(&trouble, said.times, said.lasted);
@@ -134,7 +139,7 @@ mod tests {
         };
         assert_eq!(trouble(3).await, None);
         let said = trouble(10).await.unwrap();
-        assert_eq!(said, "waiting for the moon for 6 s: no answer yet");
+        assert_eq!(said, "waiting for the moon for 6 s: no answer yet; look up");
         waiting.failed("it is new");
         let said = waiting.trouble().unwrap();
         assert_eq!(said, "waiting for the moon for 6 s: it is new");

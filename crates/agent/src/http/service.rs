@@ -227,7 +227,7 @@ where
     let query = Query::parse(head.uri.query().unwrap_or(""));
     match to {
         Route::Healthz => Ok(reply::plain("ok")),
-        Route::Readyz => ready(shared).await,
+        Route::Readyz => ready(shared, query.get("verbose").is_some()).await,
         Route::Metrics => metrics(&shared, Dialect::Cadvisor, &head.headers, &query).await,
         Route::MetricsCadvisor => metrics(&shared, Dialect::Kubelet, &head.headers, &query).await,
         Route::MetricsResource => resource(&shared, &head.headers).await,
@@ -297,11 +297,19 @@ where
     }
 }
 
-async fn ready(shared: Arc<Shared>) -> Result<Reply, Failure> {
+/// Ready is who can be scraped. Whether the cluster is told of the node, too, is said to those who want to know more; why
+/// not is in the log.
+async fn ready(shared: Arc<Shared>, verbose: bool) -> Result<Reply, Failure> {
     if shared.draining.has_begun() {
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping"));
     }
+    let reporting = shared.surface.reporting();
     match blocking(move || shared.surface.ready()).await? {
+        Ok(()) if verbose => Ok(reply::plain(match reporting {
+            None => "ok\n",
+            Some(true) => "ok\nreporting: yes\n",
+            Some(false) => "ok\nreporting: no\n",
+        })),
         Ok(()) => Ok(reply::plain("ok")),
         Err(missing) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, missing)),
     }

@@ -47,6 +47,11 @@ pub trait Surface: Send + Sync + 'static {
     /// `Err` says what is still missing.
     fn ready(&self) -> Result<(), String>;
 
+    /// Whether the cluster is told what the node uses; `None`: it is not to be told.
+    fn reporting(&self) -> Option<bool> {
+        None
+    }
+
     /// The report of `/validate/`.
     fn validate(&self) -> String;
 

@@ -9,6 +9,7 @@ use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
 use plimsoll_host::machine::{RdmaCard, rdma_cards};
+use plimsoll_waiting::Repeated;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -83,7 +84,7 @@ impl Inventory {
     /// Until told to stop.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut kept: Option<(Found, Box<str>, Instant)> = None;
-        let mut failing = false;
+        let mut failing = Repeated::default();
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
@@ -110,14 +111,22 @@ impl Inventory {
             self.counters.devices.count(&outcome);
             match outcome {
                 Ok(_) => {
-                    failing = false;
+                    if let Some(over) = failing.well() {
+                        let failures = over.failures;
+                        tracing::info!(failures, "which devices there are is told again");
+                    }
                     kept = Some((found, node.uid.clone(), Instant::now()));
                 }
-                Err(error) if !std::mem::replace(&mut failing, true) => {
-                    let trouble = explain(&error);
-                    tracing::warn!(trouble, "cannot tell which devices there are, trying again");
+                Err(error) => {
+                    if let Some(said) = failing.failed() {
+                        let (trouble, times) = (explain(&error), said.times);
+                        tracing::warn!(
+                            trouble,
+                            times,
+                            "cannot tell which devices there are, trying again"
+                        );
+                    }
                 }
-                Err(_) => {}
             }
         }
     }

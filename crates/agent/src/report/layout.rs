@@ -12,6 +12,7 @@ use plimsoll_ground::reflect::{Change, Gate, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{HostError, ReadBuf};
+use plimsoll_waiting::Repeated;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -85,7 +86,9 @@ impl Layout {
         let deleted = self.watch(&shutdown);
         let mut kept: Option<(topology::Told, Box<str>, Instant)> = None;
         let mut complained = Vec::new();
-        let mut failing = false;
+        let mut failing = Repeated::default();
+        // To be tried again soon.
+        let mut is_due = false;
         loop {
             let known = changes.borrow_and_update().clone();
             let told = self.told(known.clone()).await;
@@ -112,23 +115,28 @@ impl Layout {
                     };
                     let outcome = keep(&self.api, &self.config.name, &wanted).await;
                     self.counters.topology.count(&outcome);
+                    is_due = outcome.is_err();
                     match outcome {
                         Ok(_) => {
-                            failing = false;
+                            if let Some(over) = failing.well() {
+                                let failures = over.failures;
+                                tracing::info!(failures, "how the node's CPUs lie is told again");
+                            }
                             kept = Some((told, node.uid.clone(), Instant::now()));
                         }
                         Err(error) if is_undefined(&error) => {
-                            failing = true;
                             self.config.absence.tell(node_topology::PLURAL);
                         }
-                        Err(error) if !std::mem::replace(&mut failing, true) => {
-                            let trouble = explain(&error);
-                            tracing::warn!(
-                                trouble,
-                                "cannot tell how the node's CPUs lie, trying again"
-                            );
+                        Err(error) => {
+                            if let Some(said) = failing.failed() {
+                                let (trouble, times) = (explain(&error), said.times);
+                                tracing::warn!(
+                                    trouble,
+                                    times,
+                                    "cannot tell how the node's CPUs lie, trying again"
+                                );
+                            }
                         }
-                        Err(_) => {}
                     }
                 }
             }
@@ -140,7 +148,7 @@ impl Layout {
             tokio::select! {
                 () = shutdown.begins() => return,
                 // A failure is not waited out in full.
-                () = tokio::time::sleep(if failing { AFRESH / 6 } else { AFRESH }) => {}
+                () = tokio::time::sleep(if is_due { AFRESH / 6 } else { AFRESH }) => {}
                 () = deleted.notified() => kept = None,
                 changed = changes.changed() => if changed.is_err() {
                     return;

@@ -1,6 +1,7 @@
 //! Telling the cluster: build, spawn, drain.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -94,6 +95,8 @@ pub struct Counters {
     /// There was no object to write to.
     pub absent: Counter,
     pub failures: Counter,
+    /// The last report could not be sent.
+    pub in_trouble: AtomicBool,
     /// Times that the topology object was written, or could not be.
     pub topology: Attempts,
     /// The same of the device object.

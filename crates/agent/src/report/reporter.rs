@@ -1,6 +1,7 @@
 //! Reports what the node uses.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +13,7 @@ use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
 use plimsoll_host::machine::NumaFacts;
 use plimsoll_predict::Amount;
+use plimsoll_waiting::Repeated;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -35,7 +37,7 @@ pub struct Reporter {
     sources: Sources,
     pace: Pace,
     counters: Arc<Counters>,
-    failing: bool,
+    failing: Repeated,
 }
 
 impl Reporter {
@@ -51,7 +53,7 @@ impl Reporter {
             sources: sources.clone(),
             pace: Pace::new(config.early),
             counters: Arc::clone(counters),
-            failing: false,
+            failing: Repeated::default(),
         }
     }
 
@@ -110,14 +112,24 @@ impl Reporter {
         let Some(status) = status.await.flatten() else {
             return;
         };
-        match self.send(json!(status)).await {
+        let sent = self.send(json!(status)).await;
+        self.counters
+            .in_trouble
+            .store(sent.is_err(), Ordering::Relaxed);
+        match sent {
             Ok(()) => {
                 self.counters.reports.add();
                 if due == Due::Early {
                     self.counters.early.add();
                 }
-                if std::mem::take(&mut self.failing) {
-                    tracing::info!(node = self.name, "what the node uses is reported again");
+                if let Some(over) = self.failing.well() {
+                    let (failures, seconds) = (over.failures, over.lasted.as_secs());
+                    tracing::info!(
+                        node = self.name,
+                        failures,
+                        seconds,
+                        "what the node uses is reported again"
+                    );
                 }
                 self.pace.told(now, usage);
             }
@@ -127,11 +139,12 @@ impl Reporter {
             }
             Err(error) => {
                 self.counters.failures.add();
-                if !std::mem::replace(&mut self.failing, true) {
+                if let Some(said) = self.failing.failed() {
                     let trouble = explain(&error);
                     tracing::warn!(
                         node = self.name,
                         trouble,
+                        times = said.times,
                         "cannot report what the node uses, trying again"
                     );
                 }

@@ -171,7 +171,9 @@ impl Kubelet {
 
 fn refusal(status: &kube::core::Status) -> String {
     let advice = match status.code {
-        401 => "; does the kubelet have authentication.webhook enabled?",
+        401 => {
+            "; the kubelet has the API server check our token: can it reach that, and does it have authentication.webhook enabled?"
+        }
         403 => "; grant nodes/pods, nodes/configz and nodes/proxy by RBAC",
         _ => "",
     };

@@ -7,11 +7,13 @@ use kube::runtime::watcher;
 use plimsoll_ground::objects::NodeSlo as NodeSloObject;
 use plimsoll_ground::reflect::{Absence, Change, Gate, Reflector, Rounds};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_waiting::Repeated;
 use tokio::task::JoinSet;
 
 use super::counters::Counters;
 use super::known::{Node, NodeSlo};
 use super::kubelet::{Access, Kubelet};
+use super::lookout::{Lookout, Watched};
 use super::pods::{Doorbell, Followed, Poller};
 use super::volumes::Volumes;
 use super::{Board, objects};
@@ -100,6 +102,16 @@ impl States {
             ("nodemetrics", self.follow_collecting(&gate, &shutdown)),
         ];
         let mut tasks = JoinSet::new();
+        let lookout = Lookout::default();
+        let watched = Watched {
+            node: self.config.name.clone(),
+            board: self.board.clone(),
+            gate: gate.clone(),
+            nodes: rounds[0].1.clone(),
+            collecting: rounds[2].1.clone(),
+            absence: self.config.absence.clone(),
+        };
+        tasks.spawn(lookout.clone().run(watched, shutdown.clone()));
         match self.config.pods {
             PodSource::ApiServer => {
                 let ours = format!("spec.nodeName={}", self.config.name);
@@ -141,6 +153,7 @@ impl States {
             tasks,
             counters,
             rounds,
+            lookout,
         }
     }
 
@@ -217,24 +230,36 @@ async fn follow_settings(
     counters: Arc<Counters>,
     shutdown: Shutdown,
 ) {
-    let mut failing = false;
+    let mut failing = Repeated::default();
     loop {
         let node = board.now().node;
         match kubelet.settings(node.as_deref()).await {
             Ok(settings) => {
-                failing = false;
+                if let Some(over) = failing.well() {
+                    let (failures, seconds) = (over.failures, over.lasted.as_secs());
+                    tracing::info!(
+                        failures,
+                        seconds,
+                        "the kubelet tells its configuration again"
+                    );
+                }
                 if board.now().kubelet.as_deref() != Some(&settings) {
                     board.change(|known| known.kubelet = Some(settings.into()));
                 }
             }
             Err(trouble) => {
                 counters.kubelet_settings_failures.add();
-                if !std::mem::replace(&mut failing, true) {
-                    tracing::warn!(trouble, "the kubelet does not tell its configuration");
+                if let Some(said) = failing.failed() {
+                    let times = said.times;
+                    tracing::warn!(
+                        trouble,
+                        times,
+                        "the kubelet does not tell its configuration"
+                    );
                 }
             }
         }
-        let pause = if failing {
+        let pause = if failing.is_failing() {
             SETTINGS_AGAIN
         } else {
             SETTINGS_EVERY
@@ -252,11 +277,17 @@ pub struct Running {
     tasks: JoinSet<()>,
     counters: Arc<Counters>,
     rounds: Vec<(&'static str, Rounds)>,
+    lookout: Lookout,
 }
 
 impl Running {
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
+    }
+
+    /// Why the cluster cannot be told what the node uses, if so.
+    pub fn lookout(&self) -> Lookout {
+        self.lookout.clone()
     }
 
     /// How following each kind of object goes.

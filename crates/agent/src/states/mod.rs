@@ -6,6 +6,7 @@ mod counters;
 mod known;
 mod kubelet;
 mod live;
+mod lookout;
 mod objects;
 mod pods;
 mod policy;
@@ -20,5 +21,6 @@ pub use known::{
 };
 pub use kubelet::{Access, AddressType, READ_ONLY_PORT};
 pub use live::{Config, PodSource, Running, States, without_manager};
+pub use lookout::Lookout;
 pub(crate) use objects::Topology;
 pub use pods::Doorbell;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use plimsoll_ground::rate::Bucket;
 use plimsoll_ground::reflect::{Key, Sink};
 use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_waiting::Repeated;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -59,7 +60,7 @@ impl Poller {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut bucket = Bucket::new(BELL_RATE.0, BELL_RATE.1);
         let mut patience = Patience::default();
-        let mut failing = false;
+        let mut failing = Repeated::default();
         loop {
             tokio::select! {
                 () = shutdown.begins() => return,
@@ -77,8 +78,9 @@ impl Poller {
             match listed {
                 Ok(pods) => {
                     self.counters.pod_lists.add();
-                    if std::mem::take(&mut failing) {
-                        tracing::info!("the kubelet tells its pods again");
+                    if let Some(over) = failing.well() {
+                        let (failures, seconds) = (over.failures, over.lasted.as_secs());
+                        tracing::info!(failures, seconds, "the kubelet tells its pods again");
                     }
                     let before = self.board.now().pods;
                     let known = before.as_deref().is_some_and(|pods| !pods.is_empty());
@@ -90,9 +92,10 @@ impl Poller {
                 }
                 Err(trouble) => {
                     self.counters.pod_list_failures.add();
-                    if !std::mem::replace(&mut failing, true) {
+                    if let Some(said) = failing.failed() {
                         tracing::warn!(
                             trouble,
+                            times = said.times,
                             "the kubelet does not tell its pods, those known before stay; trying again"
                         );
                     }

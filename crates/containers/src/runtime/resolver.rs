@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::{Clock, Timestamp};
+use plimsoll_waiting::{Repeated, Times};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -27,6 +29,19 @@ const EXIT_PAUSE: Duration = Duration::from_millis(40);
 const BATCH: usize = 4096;
 /// A listing of everything may take longer than one question.
 const LIST_DEADLINE_FACTOR: u32 = 3;
+
+/// Where runtimes are as a rule.
+const USUAL: [&str; 6] = [
+    "/var/run/docker.sock",
+    "/var/run/podman/podman.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+    "/var/run/crio/crio.sock",
+    "/run/crio/crio.sock",
+];
+/// If no runtime answers by then, that is said.
+const PATIENCE: Duration = Duration::from_secs(3);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Discovery's end of the resolver.
 #[derive(Debug)]
@@ -63,9 +78,11 @@ struct Runtime {
     endpoint: Endpoint,
     counters: Arc<Counters>,
     session: Option<Arc<Session>>,
-    /// The last thing that was logged about it; `None` at the start.
-    logged_up: Option<bool>,
-    failing: bool,
+    has_answered: bool,
+    /// Of the connection, and of calls on it.
+    down: Repeated,
+    calls: Repeated,
+    trouble: String,
 }
 
 pub(crate) struct Resolver {
@@ -80,6 +97,8 @@ pub(crate) struct Resolver {
     wake: Wake,
     done: mpsc::UnboundedSender<Done>,
     finished: mpsc::UnboundedReceiver<Done>,
+    /// No runtime answers.
+    nobody: Repeated,
 }
 
 impl Resolver {
@@ -102,8 +121,10 @@ impl Resolver {
                 endpoint,
                 counters: Arc::clone(counters),
                 session: None,
-                logged_up: None,
-                failing: false,
+                has_answered: false,
+                down: Repeated::default(),
+                calls: Repeated::default(),
+                trouble: String::new(),
             })
             .collect();
         let clerk = Clerk {
@@ -122,6 +143,7 @@ impl Resolver {
             wake,
             done,
             finished,
+            nobody: Repeated::default(),
         };
         (resolver, clerk)
     }
@@ -143,6 +165,9 @@ impl Resolver {
         }
         tokio::pin!(stop);
         let mut batch = Vec::new();
+        let patience = tokio::time::Instant::now() + PATIENCE;
+        let mut looks = tokio::time::interval_at(patience, LOOK_EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let due = self.desk.next_due();
             let now = self.clock.monotonic();
@@ -162,9 +187,44 @@ impl Resolver {
                 Some(done) = self.finished.recv() => self.finished(done),
                 // Keeps the set from growing; what the calls bring comes by their channel.
                 Some(_) = calls.join_next() => continue,
+                _ = looks.tick() => {
+                    self.tell_who_is_missing();
+                    continue;
+                }
                 () = tokio::time::sleep(pause) => {}
             }
             self.turn(&mut calls);
+        }
+    }
+
+    /// A socket that is not there tells nothing by itself: it is looked whether it is time to say so again.
+    fn tell_who_is_missing(&mut self) {
+        for runtime in &mut self.runtimes {
+            if let Some(said) = runtime.down.look() {
+                runtime.say_down(said);
+            }
+        }
+        if self.runtimes.is_empty() || self.runtimes.iter().any(|one| one.session.is_some()) {
+            self.nobody.well();
+            return;
+        }
+        let said = match self.nobody.is_failing() {
+            true => self.nobody.look(),
+            false => self.nobody.failed(),
+        };
+        if let Some(said) = said {
+            let sockets: Vec<String> = self
+                .runtimes
+                .iter()
+                .map(|runtime| runtime.endpoint.socket().display().to_string())
+                .collect();
+            let (sockets, seconds) = (sockets.join(", "), said.lasted.as_secs());
+            tracing::warn!(
+                sockets,
+                seconds,
+                "no container runtime answers: containers have no names and no pods; is one running, and is its socket \
+                 one of these? see --containerd, --cri, --docker and --podman"
+            );
         }
     }
 
@@ -198,9 +258,8 @@ impl Resolver {
         match report {
             Report::Up(session) => {
                 runtime.session = Some(session);
-                runtime.failing = false;
                 runtime.counters.up.store(true, Ordering::Relaxed);
-                runtime.log(true, None);
+                runtime.is_up();
                 self.desk.up(index);
             }
             Report::Down(error) => {
@@ -209,7 +268,7 @@ impl Resolver {
                 if !matches!(error, RuntimeError::Connect { .. }) {
                     runtime.counters.count(&error);
                 }
-                runtime.log(false, Some(&error));
+                runtime.is_down(&error);
                 self.desk.down(index, now);
             }
             Report::Event(event) => self.desk.event(index, event, now),
@@ -318,50 +377,68 @@ async fn exit_code(session: &Session, id: &str) -> Option<i32> {
 }
 
 impl Runtime {
-    /// Says what changed, once.
-    fn log(&mut self, up: bool, error: Option<&RuntimeError>) {
-        if self.logged_up == Some(up) {
+    fn is_up(&mut self) {
+        let over = self.down.well();
+        if std::mem::replace(&mut self.has_answered, true) && over.is_none() {
             return;
         }
-        let kind = self.endpoint.kind();
-        let socket = self.endpoint.socket().display();
-        // Most machines have one of the runtimes; that the others are absent is no news. One that is there later and
-        // fails then is.
-        if let (None, Some(error @ RuntimeError::Connect { .. })) = (self.logged_up, error)
-            && !self.endpoint.socket().exists()
+        let (runtime, socket) = (self.endpoint.kind(), self.endpoint.socket().display());
+        tracing::info!(runtime, %socket, "runtime answers");
+    }
+
+    fn is_down(&mut self, error: &RuntimeError) {
+        let (runtime, socket) = (self.endpoint.kind(), self.endpoint.socket());
+        // Most machines have one of the runtimes; that the others are absent from their usual places is no news. One
+        // that is there later and fails then is, and so is one that is absent from where it was said to be.
+        let usual = USUAL.iter().any(|place| socket == Path::new(place));
+        if !self.has_answered
+            && usual
+            && matches!(error, RuntimeError::Connect { .. })
+            && !socket.exists()
         {
-            tracing::debug!(runtime = kind, %socket, %error, "runtime is not there");
+            let socket = socket.display();
+            tracing::debug!(runtime, %socket, %error, "runtime is not there");
             return;
         }
-        let first = self.logged_up.replace(up).is_none();
-        match error {
-            None => tracing::info!(runtime = kind, %socket, "runtime answers"),
-            Some(error) if first => {
-                tracing::warn!(runtime = kind, %socket, %error, "runtime does not answer, its containers stay unnamed until it does");
+        self.trouble = error.to_string();
+        if let Some(said) = self.down.failed() {
+            self.say_down(said);
+        }
+    }
+
+    fn say_down(&self, said: Times) {
+        let (runtime, socket) = (self.endpoint.kind(), self.endpoint.socket().display());
+        let (error, times, seconds) = (&self.trouble, said.times, said.lasted.as_secs());
+        match self.has_answered {
+            false => {
+                tracing::warn!(runtime, %socket, error, times, seconds, "runtime does not answer, its containers stay unnamed until it does; is it running, and is this its socket?");
             }
-            Some(error) => {
-                tracing::warn!(runtime = kind, %socket, %error, "runtime lost, its new containers stay unnamed until it is back");
+            true => {
+                tracing::warn!(runtime, %socket, error, times, seconds, "runtime lost, its new containers stay unnamed until it is back");
             }
         }
     }
 
     fn judge<T>(&mut self, outcome: &Result<T, RuntimeError>, session: &Session) {
         match outcome {
-            Ok(_) if self.failing => {
-                self.failing = false;
-                tracing::info!(
-                    runtime = self.endpoint.kind(),
-                    "runtime calls succeed again"
-                );
+            Ok(_) => {
+                if let Some(over) = self.calls.well() {
+                    let (runtime, failures) = (self.endpoint.kind(), over.failures);
+                    tracing::info!(runtime, failures, "runtime calls succeed again");
+                }
             }
-            Ok(_) => {}
             Err(error) => {
                 self.counters.count(error);
                 if matches!(error, RuntimeError::Timeout(_) | RuntimeError::Broken(_)) {
                     session.suspect.notify_one();
                 }
-                if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(runtime = self.endpoint.kind(), %error, "runtime call failed");
+                let runtime = self.endpoint.kind();
+                match self.calls.failed() {
+                    Some(said) => {
+                        let times = said.times;
+                        tracing::warn!(runtime, %error, times, "runtime call failed");
+                    }
+                    None => tracing::debug!(runtime, %error, "runtime call failed"),
                 }
             }
         }

@@ -9,6 +9,8 @@ use k8s_openapi::api::authorization::v1::{
     SubjectAccessReviewStatus,
 };
 use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
+use plimsoll_waiting::Repeated;
 
 use super::review::{Answers, Attempts, ReviewError, persistently};
 use super::user::{MASTERS, UserInfo};
@@ -99,6 +101,7 @@ pub struct Authorizer {
     refused_lasts: Duration,
     answers: Arc<Answers<SubjectAccessReviewStatus>>,
     attempts: Arc<Attempts>,
+    trouble: Arc<Mutex<Repeated>>,
 }
 
 impl std::fmt::Debug for Authorizer {
@@ -118,6 +121,7 @@ impl Authorizer {
             refused_lasts: config.refused_lasts,
             answers: Arc::new(Answers::new(REMEMBERED)),
             attempts: Arc::default(),
+            trouble: Arc::default(),
         })
     }
 
@@ -154,8 +158,26 @@ impl Authorizer {
             short.then_some(if status.allowed { allowed } else { refused })
         };
         let status = self.answers.answer(digest, ask, lasts).await;
-        let status =
-            status.inspect_err(|error| tracing::warn!(%error, "cannot have an access reviewed"))?;
+        let said = match &status {
+            Ok(_) => {
+                if let Some(over) = self.trouble.lock().well() {
+                    let failures = over.failures;
+                    tracing::info!(failures, "access is reviewed again");
+                }
+                None
+            }
+            Err(_) => self.trouble.lock().failed(),
+        };
+        let status = status.inspect_err(|error| {
+            if let Some(said) = said {
+                let (error, times) = (error.explained(), said.times);
+                tracing::warn!(
+                    error,
+                    times,
+                    "cannot have an access reviewed; it is refused"
+                );
+            }
+        })?;
         match (status.allowed, status.denied.unwrap_or(false)) {
             (true, true) => Err(ReviewError::Contradiction),
             (true, false) => Ok(Decision::Allowed),

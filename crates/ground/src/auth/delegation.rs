@@ -6,8 +6,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher;
+use plimsoll_waiting::Waiting;
 
 use super::front_proxy::{FrontProxy, FrontProxyRules};
+use crate::clients::explain;
 use crate::files::{LOOK_EVERY, Watcher};
 use crate::metrics::Work;
 use crate::reflect::{Change, Gate, Reflector};
@@ -37,11 +39,8 @@ pub struct FrontProxyFiles {
 
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    #[error(
-        "cannot read ConfigMap {NAMESPACE}/{NAME}; bind the role extension-apiserver-authentication-reader \
-         of {NAMESPACE} to this service account, or allow to start without"
-    )]
-    Read(#[source] kube::Error),
+    #[error("cannot read ConfigMap {NAMESPACE}/{NAME}: {}{}", explain(.0), advice(.0))]
+    Read(kube::Error),
     #[error("key {key} of ConfigMap {NAMESPACE}/{NAME}")]
     Authorities {
         key: &'static str,
@@ -73,6 +72,16 @@ pub enum LookupError {
     },
 }
 
+/// Beyond what everybody advises.
+fn advice(error: &kube::Error) -> &'static str {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            ": bind the role extension-apiserver-authentication-reader of kube-system to it, or allow to start without"
+        }
+        _ => "",
+    }
+}
+
 /// Whom to believe. Clones are the same, and what the cluster or a file says anew shows in all.
 #[derive(Debug, Clone)]
 pub struct Delegation {
@@ -100,7 +109,13 @@ impl Delegation {
             return Ok(delegation);
         }
         let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
-        let found = maps.get(NAME).await.map_err(LookupError::Read);
+        let waiting = Waiting::new(
+            format!("ConfigMap {NAMESPACE}/{NAME}, which says whom to believe"),
+            "is the API server overloaded or stopped, or does a firewall keep it from us?",
+        );
+        let found = waiting.during(maps.get(NAME)).await;
+        waiting.over();
+        let found = found.map_err(LookupError::Read);
         match found.and_then(|map| delegation.take(&map)) {
             Ok(()) => {}
             Err(error) if delegation.config.tolerate_lookup_failure => {

@@ -13,6 +13,7 @@ use ring::hmac;
 use ring::rand::SystemRandom;
 
 use crate::cache::Expiring;
+use crate::clients::explain;
 use crate::metrics::{Counters, Histograms, Page};
 
 /// Seconds.
@@ -39,6 +40,16 @@ pub enum ReviewError {
     Dropped,
     #[error("the API server's answer is both yes and no")]
     Contradiction,
+}
+
+impl ReviewError {
+    /// For the log: whoever asked for something learns less.
+    pub(super) fn explained(&self) -> String {
+        match self {
+            Self::Failed(error) => explain(error),
+            other => other.to_string(),
+        }
+    }
 }
 
 /// What the API server said, without our words around it.

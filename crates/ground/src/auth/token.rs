@@ -7,6 +7,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::api::{Api, PostParams};
+use parking_lot::Mutex;
+use plimsoll_waiting::Repeated;
 
 use super::authenticate::{TokenError, Tokens};
 use super::review::{Answers, Attempts, persistently};
@@ -24,6 +26,7 @@ pub struct TokenReviewer {
     lasts: Duration,
     answers: Arc<Answers<Outcome>>,
     attempts: Arc<Attempts>,
+    trouble: Arc<Mutex<Repeated>>,
 }
 
 #[derive(Clone)]
@@ -52,6 +55,7 @@ impl TokenReviewer {
             lasts,
             answers: Arc::new(Answers::new(REMEMBERED)),
             attempts: Arc::default(),
+            trouble: Arc::default(),
         }
     }
 
@@ -79,9 +83,22 @@ impl TokenReviewer {
                 user: None,
                 error: Some(error),
             }) => Err(TokenError(error)),
-            Ok(outcome) => Ok(outcome.user),
+            Ok(outcome) => {
+                if let Some(over) = self.trouble.lock().well() {
+                    let failures = over.failures;
+                    tracing::info!(failures, "tokens are reviewed again");
+                }
+                Ok(outcome.user)
+            }
             Err(error) => {
-                tracing::warn!(%error, "cannot have a token reviewed");
+                if let Some(said) = self.trouble.lock().failed() {
+                    let (error, times) = (error.explained(), said.times);
+                    tracing::warn!(
+                        error,
+                        times,
+                        "cannot have a token reviewed; nobody who shows one gets in"
+                    );
+                }
                 Err(TokenError(error.to_string()))
             }
         }

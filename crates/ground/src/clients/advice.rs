@@ -14,7 +14,9 @@ pub fn explain(error: &kube::Error) -> String {
         kube::Error::Api(status) => refusal(status),
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::InferKubeconfig(_) => {
             let error = chain(error);
-            format!("the answer makes no sense ({error}); is this the address of an API server, and of a version that is supported?")
+            format!(
+                "the answer makes no sense ({error}); is this the address of an API server, and of a version that is supported?"
+            )
         }
         _ => on_the_way(error),
     }
@@ -61,9 +63,13 @@ fn advice(status: &Status) -> Option<&'static str> {
         403 => "a policy of the cluster forbids it: ask whoever runs the cluster",
         404 => return missing(status),
         410 => "everything is read anew",
-        413 | 422 => "is the cluster, or its CustomResourceDefinition, of another version than this program?",
+        413 | 422 => {
+            "is the cluster, or its CustomResourceDefinition, of another version than this program?"
+        }
         429 => "the API server is overloaded; it is asked again later",
-        502..=504 => "the API server, or something in front of it, is not ready; it is asked again later",
+        502..=504 => {
+            "the API server, or something in front of it, is not ready; it is asked again later"
+        }
         500 | 507 => "look into the API server's log; it is asked again later",
         _ => return None,
     })

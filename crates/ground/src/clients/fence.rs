@@ -42,10 +42,7 @@ pub(super) fn client(
     };
     let service = config.extra_headers_layer()?.layer(service);
     let service = config.base_uri_layer().layer(service);
-    Ok(kube::Client::new(
-        service,
-        config.default_namespace.clone(),
-    ))
+    Ok(kube::Client::new(service, config.default_namespace.clone()))
 }
 
 #[derive(Clone)]

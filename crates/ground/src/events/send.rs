@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::{core, events};
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use parking_lot::Mutex;
+use plimsoll_waiting::Repeated;
 use serde_json::{Value, json};
 
 use super::correlate::Write;
 use super::recorder::Counters;
+use crate::clients::explain;
+use crate::leader::NotLeading;
 
 const TRIES: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
@@ -25,33 +29,64 @@ pub(super) enum Message {
 pub(super) struct Sender {
     client: kube::Client,
     counters: Arc<Counters>,
+    trouble: Mutex<Repeated>,
 }
 
 impl Sender {
     pub fn new(client: kube::Client, counters: Arc<Counters>) -> Self {
-        Self { client, counters }
+        Self {
+            client,
+            counters,
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Says once for all events what keeps them, and again at growing intervals.
+    fn complain(&self, error: &kube::Error) {
+        if let Some(said) = self.trouble.lock().failed() {
+            let (trouble, times) = (explain(error), said.times);
+            tracing::warn!(trouble, times, "events cannot be written");
+        }
+    }
+
+    fn works(&self) {
+        if let Some(over) = self.trouble.lock().well() {
+            let (failures, seconds) = (over.failures, over.lasted.as_secs());
+            tracing::info!(failures, seconds, "events are written again");
+        }
     }
 
     /// Tries for two minutes, so that an API server may be restarted meanwhile.
     pub async fn send(&self, message: Message) {
         for tried in 1..=TRIES {
             let Err(error) = self.attempt(&message).await else {
+                self.works();
                 return;
             };
+            // Whoever leads now has its own to tell.
+            if NotLeading::is_cause_of(&error) {
+                self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
             // Only silence is a reason to try again; an event that was refused once will be refused again.
             if let kube::Error::Api(status) = &error
                 && !message.may_overtake_itself(status)
             {
-                if !status.is_already_exists() {
-                    self.counters.failed.fetch_add(1, Ordering::Relaxed);
-                    let (reason, message) = (&status.reason, &status.message);
-                    tracing::debug!(reason, message, "an event was refused");
+                if status.is_already_exists() {
+                    self.works();
+                    return;
+                }
+                self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                // A namespace that goes takes its events with it.
+                match is_about_to_go(status) {
+                    true => tracing::debug!(message = status.message, "an event was refused"),
+                    false => self.complain(&error),
                 }
                 return;
             }
+            self.complain(&error);
             if tried == TRIES {
                 self.counters.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%error, "an event could not be sent");
                 return;
             }
             // Not all at once when an API server comes back.
@@ -82,6 +117,10 @@ impl Sender {
             }
         }
     }
+}
+
+fn is_about_to_go(status: &kube::core::Status) -> bool {
+    status.code == 404 || status.message.contains("being terminated")
 }
 
 impl Message {

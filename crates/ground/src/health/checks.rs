@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
+use plimsoll_waiting::Repeated;
 
 use super::text;
 use crate::metrics::Page;
@@ -43,6 +44,7 @@ type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 pub struct Health {
     checks: Vec<Named>,
     tally: Arc<Mutex<Tally>>,
+    trouble: Arc<Mutex<BTreeMap<&'static str, Repeated>>>,
 }
 
 /// By name and endpoint: how the check ended the last time, and how often it passed and failed.
@@ -75,6 +77,7 @@ impl Health {
         Self {
             checks: Vec::new(),
             tally: Arc::default(),
+            trouble: Arc::default(),
         }
     }
 
@@ -163,7 +166,8 @@ impl Health {
         match rest {
             None => {
                 let mut tally = self.tally.lock();
-                Some(all(endpoint, checks, query.unwrap_or_default(), &mut tally))
+                let query = query.unwrap_or_default();
+                Some(all(endpoint, checks, query, &mut tally, &self.trouble))
             }
             Some(one) => {
                 let check = checks.find(|check| check.name == one)?;
@@ -184,6 +188,7 @@ fn all<'a>(
     checks: impl Iterator<Item = &'a Named>,
     query: &str,
     tally: &mut Tally,
+    trouble: &Mutex<BTreeMap<&'static str, Repeated>>,
 ) -> Response<Full<Bytes>> {
     let pairs = || {
         query
@@ -224,8 +229,19 @@ fn all<'a>(
             "warn: some health checks cannot be excluded: no matches for {names}\n"
         ));
     }
+    let mut trouble = trouble.lock();
+    let trouble = trouble.entry(name).or_default();
+    if failed.is_empty()
+        && let Some(over) = trouble.well()
+    {
+        let (failures, seconds) = (over.failures, over.lasted.as_secs());
+        tracing::info!(name, failures, seconds, "health check passes again");
+    }
     if !failed.is_empty() {
-        tracing::info!(name, failed = failed.join("; "), "health check failed");
+        if let Some(said) = trouble.failed() {
+            let (failed, times) = (failed.join("; "), said.times);
+            tracing::info!(name, failed, times, "health check failed");
+        }
         let body = format!("{lines}{name} check failed\n");
         return text(StatusCode::INTERNAL_SERVER_ERROR, body, true);
     }

@@ -270,7 +270,9 @@ impl Candidate {
         match self.leadership.0.waiting.trouble() {
             Some(trouble) => {
                 let within = self.config.renew_deadline.as_secs_f64();
-                format!("the lease {namespace}/{name} could not be renewed within {within} s: {trouble}")
+                format!(
+                    "the lease {namespace}/{name} could not be renewed within {within} s: {trouble}"
+                )
             }
             None => format!(
                 "the lease {namespace}/{name} was not renewed in time, and no request failed: was this process or its machine paused?"

@@ -44,7 +44,9 @@ pub(super) struct Seen {
 
 /// Nothing is written by those who do not lead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("this process does not hold the lease {0} any more; nothing is written, whoever holds it goes on")]
+#[error(
+    "this process does not hold the lease {0} any more; nothing is written, whoever holds it goes on"
+)]
 pub struct NotLeading(String);
 
 impl NotLeading {
@@ -57,7 +59,8 @@ impl NotLeading {
             }
             // What is inside an I/O error is not its source.
             let inside = error.downcast_ref::<std::io::Error>();
-            if inside.is_some_and(|error| error.get_ref().is_some_and(|inside| inside.is::<Self>())) {
+            if inside.is_some_and(|error| error.get_ref().is_some_and(|inside| inside.is::<Self>()))
+            {
                 return true;
             }
             cause = error.source();
@@ -77,7 +80,10 @@ impl Leadership {
             holder: watch::channel(String::new()).0,
             slow_paths: AtomicU64::new(0),
             lost: Mutex::default(),
-            waiting: Waiting::new(lease, "is the API server running, and is its address right?"),
+            waiting: Waiting::new(
+                lease,
+                "is the API server running, and is its address right?",
+            ),
         }))
     }
 

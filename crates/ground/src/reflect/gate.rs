@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_waiting::Waiting;
 use tokio::sync::watch;
+
+use super::troubles::Troubles;
 
 /// Opens when everybody who was registered has said that they are ready. Clones are the same gate.
 #[derive(Debug, Clone)]
@@ -12,12 +15,13 @@ pub struct Gate(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    waiting_for: Mutex<Vec<Waiting>>,
+    waiting_for: Mutex<Vec<Place>>,
+    troubles: Troubles,
     changed: watch::Sender<()>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Place {
     name: String,
     /// What went wrong last.
     trouble: Option<String>,
@@ -37,6 +41,7 @@ impl Default for Gate {
     fn default() -> Self {
         Self(Arc::new(Shared {
             waiting_for: Mutex::default(),
+            troubles: Troubles::default(),
             changed: watch::channel(()).0,
         }))
     }
@@ -46,13 +51,15 @@ impl Gate {
     /// One more to wait for.
     pub fn register(&self, name: impl Into<String>) -> Ticket {
         let mut waiting_for = self.0.waiting_for.lock();
-        waiting_for.push(Waiting {
-            name: name.into(),
+        let name = name.into();
+        waiting_for.push(Place {
+            name: name.clone(),
             trouble: None,
             ready: false,
         });
         Ticket {
             gate: self.clone(),
+            name,
             index: waiting_for.len() - 1,
         }
     }
@@ -82,16 +89,30 @@ impl Gate {
         told.collect()
     }
 
+    /// Waits for all, for as long as it takes. Says within seconds whom it waits for, and why if that is known; again at
+    /// growing intervals; and once when it is over.
+    pub async fn opens_at_last(&self) {
+        let waiting = Waiting::new(
+            "copies of what the cluster holds",
+            "is the API server overloaded or stopped?",
+        );
+        let open = self.open();
+        let missing = || Some(format!("still missing {}", self.missing().join(", ")));
+        waiting.during_telling(open, missing).await;
+        waiting.over();
+    }
+
+    async fn open(&self) {
+        let mut changes = self.0.changed.subscribe();
+        while !self.is_open() {
+            // The sender lives as long as this gate.
+            let _ = changes.changed().await;
+        }
+    }
+
     /// Waits for all, but not for ever; says in one line of the log what it has waited for in vain.
     pub async fn opens(&self, within: Duration) -> Result<(), NotSynced> {
-        let mut changes = self.0.changed.subscribe();
-        let open = async {
-            while !self.is_open() {
-                // The sender lives as long as this gate.
-                let _ = changes.changed().await;
-            }
-        };
-        if tokio::time::timeout(within, open).await.is_ok() {
+        if tokio::time::timeout(within, self.open()).await.is_ok() {
             return Ok(());
         }
         let missing = self.missing();
@@ -104,6 +125,7 @@ impl Gate {
 #[derive(Debug)]
 pub struct Ticket {
     gate: Gate,
+    name: String,
     index: usize,
 }
 
@@ -120,7 +142,18 @@ impl Ticket {
         self.set(|waiting| waiting.trouble = Some(what));
     }
 
-    fn set(&self, change: impl FnOnce(&mut Waiting)) {
+    /// The same, and it is said: once for all that have it, and again at growing intervals.
+    pub fn failed(&self, what: String) {
+        self.gate.0.troubles.failed(&self.name, &what);
+        self.trouble(what);
+    }
+
+    /// What failed before works; that is said once it does for all.
+    pub fn recovered(&self) {
+        self.gate.0.troubles.recovered(&self.name);
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Place)) {
         if let Some(waiting) = self.gate.0.waiting_for.lock().get_mut(self.index) {
             change(waiting);
         }

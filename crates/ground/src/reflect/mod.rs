@@ -9,10 +9,12 @@
 
 mod absence;
 mod gate;
+mod noted;
 mod raw;
 mod reflector;
 pub mod slim;
 mod store;
+mod troubles;
 
 #[cfg(test)]
 mod tests;

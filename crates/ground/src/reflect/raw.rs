@@ -11,13 +11,14 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use kube::core::Status;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::gate::{Gate, Ticket};
-use super::reflector::{Rounds, TELL_EVERY};
+use super::reflector::Rounds;
 use crate::backoff::Backoff;
 use crate::clients::explain;
 use crate::shutdown::Shutdown;
@@ -67,8 +68,6 @@ impl std::fmt::Debug for RawReflector {
 enum Trouble {
     #[error("{}", explain(.0))]
     Client(#[from] kube::Error),
-    #[error("{message}")]
-    Status { code: u16, message: String },
     #[error("what the API server sent is no list or event: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error("the connection broke: {0}")]
@@ -80,7 +79,6 @@ enum Trouble {
 impl Trouble {
     fn is(&self, wanted: StatusCode) -> bool {
         match self {
-            Self::Status { code, .. } => *code == wanted.as_u16(),
             Self::Client(kube::Error::Api(status)) => status.code == wanted.as_u16(),
             _ => false,
         }
@@ -111,13 +109,6 @@ struct Event<'a> {
 #[derive(Deserialize)]
 struct Versioned {
     metadata: ListMeta,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Status {
-    code: u16,
-    message: String,
 }
 
 impl RawReflector {
@@ -164,7 +155,7 @@ impl RawReflector {
             reflector: self,
             tag,
             changes,
-            told: None,
+            is_absent: false,
             path: 0,
         };
         tokio::spawn(async move {
@@ -186,7 +177,8 @@ struct Task<T> {
     changes: mpsc::Sender<(T, RawChange)>,
     ticket: Arc<Ticket>,
     rounds: Rounds,
-    told: Option<Instant>,
+    /// It was said that the server does not have this kind.
+    is_absent: bool,
     path: usize,
 }
 
@@ -242,8 +234,7 @@ impl<T: Copy> Task<T> {
         if self.path != 0 {
             return Ok(true);
         }
-        if self.told.is_none() {
-            self.told = Some(Instant::now());
+        if !std::mem::replace(&mut self.is_absent, true) {
             tracing::info!(
                 name = self.reflector.name,
                 "the API server does not have this kind"
@@ -277,12 +268,13 @@ impl<T: Copy> Task<T> {
         }
         let code = answer.status().as_u16();
         let text = read(answer.into_body()).await?;
-        let status: Status = serde_json::from_slice(&text).unwrap_or_default();
-        let message = match status.message.as_str() {
-            "" => String::from_utf8_lossy(&text).trim().to_owned(),
-            message => message.to_owned(),
-        };
-        Err(Trouble::Status { code, message })
+        let status: Option<Status> = serde_json::from_slice(&text).ok();
+        let status = status.filter(|status| !status.message.is_empty());
+        let status = status.unwrap_or_else(|| {
+            let message = String::from_utf8_lossy(&text);
+            Status::failure(message.trim(), "")
+        });
+        Err(refused(status.with_code(code)))
     }
 
     async fn list(&mut self) -> Outcome {
@@ -369,23 +361,15 @@ impl<T: Copy> Task<T> {
 
     fn following(&mut self) {
         if self.rounds.recovered() {
-            self.told = None;
-            tracing::info!(name = self.reflector.name, "following again");
+            self.is_absent = false;
+            self.ticket.recovered();
         }
     }
 
     fn failed(&mut self, trouble: &Trouble) {
         let trouble = trouble.to_string();
         self.rounds.failed();
-        if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.told = Some(Instant::now());
-            tracing::warn!(
-                name = self.reflector.name,
-                trouble,
-                "cannot follow, trying again"
-            );
-        }
-        self.ticket.trouble(trouble);
+        self.ticket.failed(trouble);
     }
 }
 
@@ -412,6 +396,10 @@ impl Since {
             }
         }
     }
+}
+
+fn refused(status: Status) -> Trouble {
+    Trouble::Client(kube::Error::Api(status.boxed()))
 }
 
 async fn read(body: Body) -> Result<Bytes, Trouble> {
@@ -448,11 +436,8 @@ fn event(line: &Bytes) -> Result<Option<(Option<RawChange>, Bytes)>, Trouble> {
         "DELETED" => Ok(Some((Some(RawChange::Deleted(object.clone())), object))),
         "BOOKMARK" => Ok(Some((None, object))),
         _ => {
-            let status: Status = serde_json::from_slice(&object).unwrap_or_default();
-            Err(Trouble::Status {
-                code: status.code,
-                message: status.message,
-            })
+            let status: Status = serde_json::from_slice(&object)?;
+            Err(refused(status))
         }
     }
 }
@@ -487,7 +472,7 @@ mod tests {
             ("{\"type\":\"BOOKMARK\",\"object\":{}}", "only b\"{}\""),
             (
                 "{\"type\":\"ERROR\",\"object\":{\"code\":410,\"message\":\"too old\"}}",
-                "too old true",
+                "too old; everything is read anew true",
             ),
         ] {
             assert_eq!(told(line), expected, "{line}");

@@ -15,13 +15,11 @@ use tokio::time::Instant;
 
 use super::absence::Absence;
 use super::gate::{Gate, Ticket};
+use super::noted::{Answered, noted};
 use super::store::{Change, Key, Reader, Writer, store};
 use crate::backoff::Backoff;
 use crate::clients::explain;
 use crate::shutdown::Shutdown;
-
-/// Trouble that goes on is told once so often.
-pub(super) const TELL_EVERY: Duration = Duration::from_secs(60);
 
 type Handler<K> = Box<dyn FnMut(Change<K>) + Send>;
 
@@ -32,6 +30,7 @@ pub struct Reflector<K> {
     config: watcher::Config,
     handler: Option<Handler<K>>,
     absence: Option<Absence>,
+    answered: Option<Answered>,
 }
 
 impl<K> Debug for Reflector<K> {
@@ -55,6 +54,7 @@ where
             config: watcher::Config::default(),
             handler: None,
             absence: None,
+            answered: None,
         }
     }
 
@@ -63,7 +63,10 @@ where
     where
         K: Resource<DynamicType = ()>,
     {
-        Self::new(name, Api::all(client))
+        let (client, answered) = noted(client);
+        let mut this = Self::new(name, Api::all(client));
+        this.answered = Some(answered);
+        this
     }
 
     /// Only these: selectors, page size and so on.
@@ -104,8 +107,8 @@ where
             sink,
             ticket: gate.register(self.name),
             rounds: rounds.clone(),
-            told: None,
             absence: self.absence,
+            answered: self.answered,
         };
         tokio::spawn(async move {
             tokio::select! {
@@ -220,8 +223,8 @@ pub(super) struct Task<S> {
     pub sink: S,
     pub ticket: Ticket,
     pub rounds: Rounds,
-    pub told: Option<Instant>,
     pub absence: Option<Absence>,
+    pub answered: Option<Answered>,
 }
 
 impl<S> Task<S> {
@@ -234,7 +237,17 @@ impl<S> Task<S> {
         let mut events = std::pin::pin!(events);
         // Not kube's own, which begins anew whenever a list is merely attempted.
         let mut backoff = Backoff::default();
-        while let Some(event) = events.next().await {
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = answers(&mut self.answered) => {
+                    self.recovered();
+                    continue;
+                }
+            };
+            let Some(event) = event else {
+                return;
+            };
             let error = match event {
                 Ok(event) => {
                     self.take(event);
@@ -261,9 +274,8 @@ impl<S> Task<S> {
         S: Sink<K>,
     {
         // What is asked for may come from a cache while nothing new does: only objects and whole lists count as news.
-        if !matches!(event, watcher::Event::Init) && self.rounds.recovered() {
-            self.told = None;
-            tracing::info!(name = self.name, "following again");
+        if !matches!(event, watcher::Event::Init) {
+            self.recovered();
         }
         match event {
             watcher::Event::Init => self.sink.begin(),
@@ -279,19 +291,37 @@ impl<S> Task<S> {
         }
     }
 
+    fn recovered(&self) {
+        if self.rounds.recovered() {
+            self.ticket.recovered();
+        }
+    }
+
     fn failed(&mut self, error: &watcher::Error) {
         let trouble = why(error);
         self.rounds.failed();
-        if let Some(absence) = &self.absence
-            && is_undefined(error)
-        {
-            absence.tell(&self.name);
-        } else if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.told = Some(Instant::now());
-            tracing::warn!(name = self.name, trouble, "cannot follow, trying again");
+        if let Some(answered) = &mut self.answered {
+            // Only watches that are answered from now on count.
+            answered.mark_unchanged();
         }
-        self.ticket.trouble(trouble);
+        match &self.absence {
+            Some(absence) if is_undefined(error) => {
+                absence.tell(&self.name);
+                self.ticket.trouble(trouble);
+            }
+            _ => self.ticket.failed(trouble),
+        }
     }
+}
+
+/// Ends when another watch is answered.
+async fn answers(answered: &mut Option<Answered>) {
+    if let Some(answered) = answered
+        && answered.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 fn is_expired(error: &watcher::Error) -> bool {
@@ -312,7 +342,7 @@ fn why(error: &watcher::Error) -> String {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => explain(error),
-        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::WatchError(status) => explain(&kube::Error::Api(status.clone())),
         other => other.to_string(),
     }
 }

@@ -99,7 +99,7 @@ async fn run_if_defined(
         },
         ticket: gate.register("pods"),
         rounds: rounds.clone(),
-        told: None,
+        answered: None,
         absence,
     };
     task.run(stream::iter(events)).await;

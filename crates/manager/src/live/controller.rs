@@ -31,8 +31,6 @@ use crate::{amplification, normalization};
 const EVERY: Duration = Duration::from_secs(60);
 /// A write that failed is tried again after this long.
 const AGAIN: Duration = Duration::from_secs(5);
-/// What is not there by then is named, and waited for.
-const SYNC_WITHIN: Duration = Duration::from_secs(30);
 const MANAGER: &str = "plimsoll-manager";
 
 pub struct Controller {
@@ -68,13 +66,9 @@ impl Controller {
         let marked = Marked::default();
         let gate = self.gate.clone();
         let cluster = self.follow(&marked, &gate, &shutdown);
-        loop {
-            tokio::select! {
-                () = shutdown.begins() => return Ok(()),
-                opened = gate.opens(SYNC_WITHIN) => if opened.is_ok() {
-                    break;
-                }
-            }
+        tokio::select! {
+            () = shutdown.begins() => return Ok(()),
+            () = gate.opens_at_last() => {}
         }
         tracing::info!(nodes = cluster.nodes.len(), "the manager is at work");
         let mut worker = Worker {

@@ -9,12 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::header::{AUTHORIZATION, HeaderMap, USER_AGENT};
 use http::request::Parts;
+use parking_lot::Mutex;
 use plimsoll_ground::auth::{ActsFor, UserInfo};
 use plimsoll_ground::metrics::Page;
 use plimsoll_ground::rest::kept::Keepsake;
 use plimsoll_ground::rest::request::RequestInfo;
 use plimsoll_ground::rest::status::Failure;
 use plimsoll_ground::serve::Peer;
+use plimsoll_waiting::Repeated;
 use serde_json::{Map, Value, json};
 
 pub use log::{Log, LogConfig};
@@ -30,6 +32,7 @@ struct Shared {
     log: Log,
     events: AtomicU64,
     failed: AtomicU64,
+    trouble: Mutex<Repeated>,
 }
 
 /// A request that is audited; told of its end when its answer is there to the last byte.
@@ -51,6 +54,7 @@ impl Audit {
             log,
             events: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            trouble: Mutex::default(),
         }))
     }
 
@@ -185,9 +189,18 @@ impl Audited {
         line.push('\n');
         let shared = &self.audit.0;
         match shared.log.write(line.as_bytes()) {
-            Ok(()) => shared.events.fetch_add(1, Ordering::Relaxed),
+            Ok(()) => {
+                if let Some(over) = shared.trouble.lock().well() {
+                    let failures = over.failures;
+                    tracing::info!(failures, "the audit log is written again");
+                }
+                shared.events.fetch_add(1, Ordering::Relaxed)
+            }
             Err(error) => {
-                tracing::warn!(%error, "cannot write to the audit log");
+                if let Some(said) = shared.trouble.lock().failed() {
+                    let times = said.times;
+                    tracing::warn!(%error, times, "cannot write to the audit log");
+                }
                 shared.failed.fetch_add(1, Ordering::Relaxed)
             }
         };

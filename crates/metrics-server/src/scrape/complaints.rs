@@ -1,25 +1,28 @@
 //! What is said of scrapes that fail: enough to act on, and not every time.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_waiting::Episode;
 use tokio::time::Instant;
 
 use super::fault::Fault;
 use super::telemetry::Reason;
 
-/// Of failures for the same reason one is told so often.
-const TELL_EVERY: Duration = Duration::from_secs(30);
-
-#[derive(Debug, Default)]
-pub(super) struct Complaints(Mutex<HashMap<Reason, Told>>);
-
+/// Of failures for the same reason one is told, and again at growing intervals.
 #[derive(Debug)]
-struct Told {
-    at: Instant,
-    /// Not told since.
-    kept: u64,
+pub(super) struct Complaints {
+    began: Instant,
+    told: Mutex<HashMap<Reason, Episode>>,
+}
+
+impl Default for Complaints {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            told: Mutex::default(),
+        }
+    }
 }
 
 impl Complaints {
@@ -54,26 +57,17 @@ impl Complaints {
 
     /// Whether to tell, and how many were not told before.
     fn tells(&self, reason: Reason, now: Instant) -> Option<u64> {
-        let mut told = self.0.lock();
-        match told.get_mut(&reason) {
-            Some(told) if now.saturating_duration_since(told.at) < TELL_EVERY => {
-                told.kept += 1;
-                None
-            }
-            Some(told) => {
-                told.at = now;
-                Some(std::mem::take(&mut told.kept))
-            }
-            None => {
-                told.insert(reason, Told { at: now, kept: 0 });
-                Some(0)
-            }
-        }
+        let now = now.saturating_duration_since(self.began);
+        let mut told = self.told.lock();
+        let said = told.entry(reason).or_default().failed(now)?;
+        Some(said.times - 1)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -84,9 +78,12 @@ mod tests {
             |reason, seconds| complaints.tells(reason, began + Duration::from_secs(seconds));
         assert_eq!(tells(Reason::Tls, 0), Some(0));
         assert_eq!(tells(Reason::Tls, 1), None);
-        assert_eq!(tells(Reason::Tls, 29), None);
-        assert_eq!(tells(Reason::Timeout, 29), Some(0));
-        assert_eq!(tells(Reason::Tls, 30), Some(2));
-        assert_eq!(tells(Reason::Tls, 61), Some(0));
+        assert_eq!(tells(Reason::Tls, 9), None);
+        assert_eq!(tells(Reason::Timeout, 9), Some(0));
+        assert_eq!(tells(Reason::Tls, 10), Some(2));
+        assert_eq!(tells(Reason::Tls, 39), None);
+        assert_eq!(tells(Reason::Tls, 40), Some(1));
+        // After a calm it is news.
+        assert_eq!(tells(Reason::Tls, 400), Some(0));
     }
 }

@@ -77,7 +77,7 @@ impl Fault {
                 "is the node overloaded, or does a firewall or network policy keep it from us?",
             ),
             Self::Status(status) if status.starts_with("401") => Some(
-                "the kubelet does not know these credentials: does it have authentication.webhook enabled?",
+                "the kubelet has the API server check our token: can it reach that, and does it have authentication.webhook enabled?",
             ),
             Self::Status(status) if status.starts_with("403") => {
                 Some("grant get on nodes/metrics to this service account")

@@ -28,8 +28,6 @@ use crate::{Failure, go, raise_descriptor_limit, runtime};
 
 /// For requests to finish after a signal.
 const DRAIN: Duration = Duration::from_secs(60);
-/// Who waits longer than this for the API server says so, and again.
-const TELL_EVERY: Duration = Duration::from_secs(30);
 
 impl MetricsServerArgs {
     pub fn wants_json_log(&self) -> bool {
@@ -146,8 +144,7 @@ impl Roles {
 }
 
 async fn tell_what_is_missing(gate: Gate) {
-    // It logs what it waited for in vain.
-    while gate.opens(TELL_EVERY).await.is_err() {}
+    gate.opens_at_last().await;
     tracing::info!("all nodes and pods are known");
 }
 

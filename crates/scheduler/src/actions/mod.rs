@@ -37,7 +37,7 @@ pub struct Ended {
 }
 
 /// What kind of action it was, for the figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Done {
     Bind,
     Patch,

@@ -182,6 +182,10 @@ impl Surface for Machine {
         self.ready.clone()
     }
 
+    fn reporting(&self) -> Option<bool> {
+        Some(false)
+    }
+
     fn validate(&self) -> String {
         "all is well\n".to_owned()
     }

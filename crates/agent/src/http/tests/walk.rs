@@ -524,6 +524,11 @@ async fn the_rest_of_the_surface() {
     );
     refused(&rig.get("/readyz").await, "/readyz", 503, "no round yet");
     assert_eq!(Rig::new().get("/readyz").await.body, "ok");
+    let told = Rig::new().get("/readyz?verbose").await;
+    assert_eq!(
+        (told.status, told.body.as_str()),
+        (200, "ok\nreporting: no\n")
+    );
     assert_eq!(
         rig.get("/debug/sources?container=/").await.body,
         "/proc/stat\n/proc/meminfo\n"
