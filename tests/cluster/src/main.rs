@@ -12,6 +12,7 @@ mod client;
 mod colocation;
 mod compare;
 mod embedded;
+mod first_use;
 mod kubectl;
 mod kubelet;
 mod leader;

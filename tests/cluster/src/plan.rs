@@ -16,7 +16,7 @@ use crate::embedded::EmbeddedCluster;
 use crate::open::Open;
 use crate::real::RealCluster;
 use crate::run::Stage;
-use crate::{check, colocation, leader, metrics, pool, scheduling};
+use crate::{check, colocation, first_use, leader, metrics, pool, scheduling};
 
 /// Which half of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -115,6 +115,9 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
     let mut roles_on_embedded = scheduling::names();
     roles_on_embedded.extend(metrics::ON_EMBEDDED.map(str::to_owned));
     roles_on_embedded.push(colocation::REPORT_AND_LEND.to_owned());
+    roles_on_embedded.push(colocation::PAUSED.to_owned());
+    let mut on_real = vec![first_use::NAME.to_owned()];
+    on_real.extend(scheduling::names());
     vec![
         vec![
             group(Kind::Real, cases(), run_cases),
@@ -125,7 +128,11 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
                     metrics::on_real(&plan.for_metrics(), server, tests);
                 },
             ),
-            group(Kind::Real, owned(&[colocation::REPORT_AND_LEND]), lend),
+            group(
+                Kind::Real,
+                owned(&[colocation::REPORT_AND_LEND, colocation::PAUSED]),
+                lend,
+            ),
         ],
         vec![
             group(Kind::Embedded, cases(), run_cases),
@@ -135,11 +142,11 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
                 scheduling::play(plan.program, server, tests);
             }),
         ],
-        vec![group(
-            Kind::Real,
-            scheduling::names(),
-            |plan, server, tests| scheduling::play(plan.program, server, tests),
-        )],
+        vec![group(Kind::Real, on_real, |plan, server, tests| {
+            // Before there is anybody's lease or definition.
+            first_use::play(plan.program, server, tests);
+            scheduling::play(plan.program, server, tests);
+        })],
     ]
 }
 
@@ -243,6 +250,7 @@ fn run_cases(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {
 fn lend(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {
     let manifests = plan.manifests();
     colocation::report_and_lend(&plan.for_colocation(&manifests), server, tests);
+    colocation::paused(&plan.for_colocation(&manifests), server, tests);
 }
 
 impl<'a> Plan<'a> {

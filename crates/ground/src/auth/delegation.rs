@@ -1,6 +1,7 @@
 //! What the cluster says about its front proxy and its client authority.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -18,6 +19,8 @@ use crate::shutdown::Shutdown;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
+/// For an answer that can be done without.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Default)]
 pub struct DelegationConfig {
@@ -113,7 +116,15 @@ impl Delegation {
             format!("ConfigMap {NAMESPACE}/{NAME}, which says whom to believe"),
             "is the API server overloaded or stopped, or does a firewall keep it from us?",
         );
-        let found = waiting.during(maps.get(NAME)).await;
+        let asking = waiting.during(maps.get(NAME));
+        let found = match delegation.config.tolerate_lookup_failure {
+            false => asking.await,
+            // Probes want an answer soon. What the cluster tells later is taken by whoever follows it.
+            true => match tokio::time::timeout(PATIENCE, asking).await {
+                Ok(found) => found,
+                Err(late) => Err(kube::Error::Service(Box::new(late))),
+            },
+        };
         waiting.over();
         let found = found.map_err(LookupError::Read);
         match found.and_then(|map| delegation.take(&map)) {

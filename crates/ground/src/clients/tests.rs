@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -183,6 +184,16 @@ async fn what_is_wrong_is_said_with_advice() {
     let text = error(source(None)).await;
     assert!(text.contains("--kubeconfig"), "{text}");
     write_kubeconfig(dir.path(), "https://127.0.0.1:1", &authority);
+    std::fs::write(dir.path().join("empty"), "").unwrap();
+    let empty = Source::Kubeconfig {
+        path: dir.path().join("empty"),
+        context: None,
+    };
+    let text = error(empty).await;
+    assert!(
+        text.contains("is empty or has no contexts; give one"),
+        "{text}"
+    );
     let text = error(source(Some("elsewhere"))).await;
     assert!(
         text.ends_with("has no context \"elsewhere\"; it has: here"),
@@ -213,7 +224,10 @@ async fn failures_on_the_way_are_explained() {
         explain(&client.apiserver_version().await.unwrap_err())
     };
     let text = ask("https://127.0.0.1:1", &authority).await;
-    assert!(text.contains("is the API server running"), "{text}");
+    assert!(
+        text.contains("is it running, and is this its address?"),
+        "{text}"
+    );
     let (serving, _) = server(&authority).await;
     let address = format!("https://{}", serving.local_addr());
     let text = ask(&address, &Authority::new()).await;
@@ -233,13 +247,228 @@ async fn where_certificates_are_not_checked_no_authorities_are_asked_for() {
     }
 }
 
+/// Whatever was handed to a connection before: not a byte goes out without a permit.
+#[tokio::test]
+async fn a_closed_fence_lets_nothing_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let (serving, seen) = server(&authority).await;
+    let address = format!("https://{}", serving.local_addr());
+    write_kubeconfig(dir.path(), &address, &authority);
+    write_client(dir.path(), &authority, "client");
+    let clients = Config::from_flag(Some(dir.path().join("kubeconfig")));
+    let clients = clients.build().await.unwrap();
+    let open = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&open);
+    let permit: Permit = Arc::new(move || match asked.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err("the fence is closed".into()),
+    });
+    let client = fence::client(&clients.config(), SOON, permit).unwrap();
+    let ask = async || {
+        let request = Request::get("/version").header("user-agent", "fenced");
+        let request = request.body(kube::client::Body::empty()).unwrap();
+        client.send(request).await
+    };
+    ask().await.unwrap();
+    // By the certificate in the kubeconfig, and to its address.
+    assert_eq!(*seen.lock(), ["client fenced"]);
+    open.store(false, Ordering::SeqCst);
+    // On the connection that is there, and on a new one.
+    for _ in 0..2 {
+        let refused = ask().await.unwrap_err();
+        assert!(
+            chain(&refused).contains("the fence is closed"),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(seen.lock().len(), 1);
+}
+
+/// What is said about an answer of the API server. `None`: no more than it says itself.
 #[test]
 fn refusals_are_explained() {
-    let status = |code| {
-        let status = kube::core::Status::failure("no", "Reason").with_code(code);
-        explain(&kube::Error::Api(status.boxed()))
+    let rbac = "pods is forbidden: User \"u\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
+    let going = "configmaps \"c\" is forbidden: unable to create new content in namespace n because it is being terminated";
+    for (code, kind, message, advice) in [
+        (
+            401,
+            None,
+            "the API server at x does not accept y (401 Unauthorized)",
+            Some("has the token or certificate expired"),
+        ),
+        (
+            403,
+            Some("pods"),
+            rbac,
+            Some("grant it by RBAC to the user named here"),
+        ),
+        (403, Some("configmaps"), going, Some("it is being deleted")),
+        (
+            405,
+            Some("x"),
+            "create not allowed while custom resource definition is terminating",
+            Some("it is being deleted"),
+        ),
+        (
+            403,
+            Some("pods"),
+            "pods \"p\" is forbidden: exceeded quota: q, requested: pods=1",
+            Some("raise the quota"),
+        ),
+        (
+            403,
+            Some("pods"),
+            "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'p' denied request",
+            Some("a policy of the cluster"),
+        ),
+        (
+            404,
+            None,
+            "404 page not found\n",
+            Some("is its CustomResourceDefinition installed?"),
+        ),
+        (
+            404,
+            Some("namespaces"),
+            "namespaces \"n\" not found",
+            Some("create the namespace, or name another one"),
+        ),
+        (
+            404,
+            Some("nodes"),
+            "nodes \"n\" not found",
+            Some("has the node registered?"),
+        ),
+        (404, Some("pods"), "pods \"p\" not found", None),
+        (409, Some("pods"), "pods \"p\" already exists", None),
+        (
+            410,
+            None,
+            "too old resource version: 1 (2)",
+            Some("everything is read anew"),
+        ),
+        (
+            422,
+            Some("pods"),
+            "Pod \"p\" is invalid",
+            Some("of another version"),
+        ),
+        (429, None, "too many requests", Some("asked again later")),
+        (
+            500,
+            None,
+            "etcdserver: leader changed",
+            Some("asked again later"),
+        ),
+        (503, None, "apiserver not ready", Some("asked again later")),
+        (
+            400,
+            None,
+            "Client sent an HTTP request to an HTTPS server.",
+            Some("write https://"),
+        ),
+    ] {
+        let mut status = kube::core::Status::failure(message, "Reason").with_code(code);
+        status.details = kind.map(|kind: &str| kube::core::response::StatusDetails {
+            kind: kind.to_owned(),
+            ..Default::default()
+        });
+        let text = explain(&kube::Error::Api(status.boxed()));
+        let said = message.trim().trim_end_matches('.');
+        match advice {
+            Some(advice) => {
+                let expected = format!("{said}; ");
+                assert!(
+                    text.starts_with(&expected) && text.contains(advice),
+                    "{text}"
+                );
+            }
+            None => assert_eq!(text, said),
+        }
+        let rights = text.contains("RBAC");
+        assert_eq!(rights, message == rbac, "{text}");
+    }
+}
+
+/// What is said where there is no answer.
+#[tokio::test]
+async fn what_is_in_the_way_is_explained() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    let listener = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let free = listener().await.local_addr().unwrap();
+    let silent = listener().await;
+    let hangs_up = listener().await;
+    let gibberish = listener().await;
+    let unauthorized = listener().await;
+    let addresses =
+        [&silent, &hangs_up, &gibberish, &unauthorized].map(|one| one.local_addr().unwrap());
+    let answering = async |listener: TcpListener, answer: &'static str| {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let _ = socket.read(&mut [0; 4096]).await;
+            let _ = socket.write_all(answer.as_bytes()).await;
+        }
     };
-    assert!(status(401).contains("expired?"));
-    assert!(status(403).contains("RBAC"));
-    assert_eq!(status(409), "no");
+    tokio::spawn(answering(hangs_up, ""));
+    tokio::spawn(answering(
+        gibberish,
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno",
+    ));
+    tokio::spawn(answering(
+        unauthorized,
+        "HTTP/1.1 401 Unauthorized\r\ncontent-length: 12\r\n\r\nUnauthorized",
+    ));
+    let ask = async |address: String| {
+        let mut config = Config::new(Source::Given(Box::new(kube::Config::new(
+            address.parse().unwrap(),
+        ))));
+        config.timeout = Duration::from_millis(500);
+        let client = config.build().await.unwrap().client();
+        explain(&client.apiserver_version().await.unwrap_err())
+    };
+    let [of_silent, of_hanging, of_gibberish, of_401] = addresses;
+    for (address, expected) in [
+        (
+            format!("http://{free}"),
+            format!(
+                "the API server at http://{free} refuses connections; is it running, and is this its address?"
+            ),
+        ),
+        (
+            format!("http://{of_silent}"),
+            format!(
+                "the API server at http://{of_silent} does not answer in time; is it overloaded or stopped, or does a firewall or network policy keep it from us?"
+            ),
+        ),
+        (
+            format!("http://{of_hanging}"),
+            format!(
+                "the API server at http://{of_hanging} broke the connection; was it restarted? it is asked again"
+            ),
+        ),
+        (
+            format!("https://{of_gibberish}"),
+            format!(
+                "the API server at https://{of_gibberish} speaks no TLS; is this its address and port, and should it be http:// there?"
+            ),
+        ),
+        (
+            format!("http://{of_401}"),
+            format!(
+                "the API server at http://{of_401} does not accept the credentials of this process (401 Unauthorized); has the token or certificate expired, or is it of another cluster? give a new one"
+            ),
+        ),
+    ] {
+        assert_eq!(ask(address).await, expected);
+    }
+    let text = ask(format!("http://{of_gibberish}")).await;
+    assert!(text.starts_with("the answer makes no sense ("), "{text}");
+    let text = ask("http://no-such-host.invalid".to_owned()).await;
+    assert!(
+        text.contains("has a name that is unknown here") || text.contains("cannot be asked"),
+        "{text}"
+    );
+    drop(silent);
 }

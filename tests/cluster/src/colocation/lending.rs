@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use plimsoll_test_support::poll;
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Stage, node_path, object, slo_path};
+use super::{PATIENCE, SPACE, Stage, node_path, object, slo_path};
+use crate::admin;
 use crate::client::Server;
 use crate::kubectl::Kubectl;
 use crate::process::Scratch;
@@ -48,6 +49,16 @@ pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
         let slo = object(api, &slo_path("nodeslos", NODE))?;
         let burst = slo.map(|slo| slo["spec"]["cpuBurstStrategy"]["cfsQuotaBurstPercent"].clone());
         Ok((burst == Some(json!(300))).then_some(()))
+    })?;
+    // What uses the right to patch NodeMetrics.
+    let data = json!({"data": {"colocation-config": json!({"enable": true, "metricReportIntervalSeconds": 61}).to_string()}});
+    let map = format!("/api/v1/namespaces/{SPACE}/configmaps/slo-controller-config");
+    admin::patch(api, &map, &data)?;
+    agent.wait("agents are asked to report more often", || {
+        let metric = object(api, &slo_path("nodemetrics", NODE))?;
+        let asked = metric
+            .map(|metric| metric["spec"]["metricCollectPolicy"]["reportIntervalSeconds"].clone());
+        Ok((asked == Some(json!(61))).then_some(()))
     })?;
     // As people look at them.
     let shown = kubectl.text(&format!("get nodemetric,nodeslo {NODE} -o name"))?;

@@ -2,6 +2,7 @@
 
 pub mod held;
 mod lending;
+mod paused;
 mod readings;
 mod real_pods;
 
@@ -35,11 +36,17 @@ pub struct Stage<'a> {
 
 /// Shows that reports become capacity. Runs on every server.
 pub const REPORT_AND_LEND: &str = "colocation/report-and-lend";
+/// Shows that who has lost the lease writes nothing. Runs on every server.
+pub const PAUSED: &str = "colocation/paused-manager";
 /// Compares figures of real pods. Wants a real server and a quiet machine.
 pub const REAL_PODS: &str = "colocation/real-pods";
 
 pub fn report_and_lend(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
     tests.case(REPORT_AND_LEND, || lending::report_and_lend(stage, api));
+}
+
+pub fn paused(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    tests.case(PAUSED, || paused::writes_nothing(stage, api));
 }
 
 pub fn real_pods(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {

@@ -233,3 +233,94 @@ async fn a_leader_that_hangs_is_unhealthy() {
         "failed election to renew leadership on lease plimsoll-scheduler"
     );
 }
+
+/// Led by nobody: what is asked after a pause is asked of the clock alone.
+#[tokio::test(start_paused = true)]
+async fn who_was_paused_writes_nothing_more() {
+    let cluster = Cluster::new();
+    let candidate = cluster.candidate("a");
+    let leadership = candidate.leadership();
+    let (writes, log) = fake::client_async(|asked: Asked| async move {
+        if asked.path.ends_with("/slow") {
+            std::future::pending::<()>().await;
+        }
+        (200, json!({}))
+    });
+    let guarded = leadership.guard(writes);
+    let send = |method: &str, path: &str| {
+        let request = http::Request::builder().method(method).uri(path);
+        let request = request.body(kube::client::Body::empty()).unwrap();
+        let client = guarded.clone();
+        async move { client.send(request).await.map(|answer| answer.status()) }
+    };
+    let refused = send("POST", "/early").await.unwrap_err();
+    assert!(NotLeading::is_cause_of(&refused), "{refused}");
+    let (_stopper, shutdown) = shutdown::channel();
+    let mut running = Box::pin(candidate.run(shutdown, |over| async move { over.begins().await }));
+    tokio::select! {
+        _ = &mut running => panic!("it leads"),
+        () = until(|| leadership.is_leader()) => {}
+    }
+    assert_eq!(send("PATCH", "/in-time").await.unwrap(), 200);
+    let under_way = tokio::spawn(send("POST", "/slow"));
+    until(|| log.lock().len() == 2).await;
+    // Nobody drives the election any more, as if the process had been stopped.
+    tokio::time::advance(Duration::from_secs(13)).await;
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        let refused = send(method, "/late").await.unwrap_err();
+        assert!(NotLeading::is_cause_of(&refused), "{refused}");
+    }
+    let cut_off = under_way.await.unwrap().unwrap_err();
+    assert!(NotLeading::is_cause_of(&cut_off), "{cut_off}");
+    assert_eq!(send("GET", "/read").await.unwrap(), 200);
+    let sent: Vec<String> = log.lock().iter().map(|asked| asked.path.clone()).collect();
+    assert_eq!(sent, ["/in-time", "/slow", "/read"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_stand_says_why() {
+    let (client, _) = fake::client(|asked: &Asked| match asked.method.as_str() {
+        "GET" => fake::failure(404, "NotFound"),
+        _ => (
+            404,
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "namespaces \"kube-system\" not found", "reason": "NotFound", "code": 404,
+                "details": {"name": "kube-system", "kind": "namespaces"}}),
+        ),
+    });
+    let candidate = config("a").build(client, None).unwrap();
+    let leadership = candidate.leadership();
+    leadership.stands().unwrap();
+    let (stopper, shutdown) = shutdown::channel();
+    let task = tokio::spawn(candidate.run(shutdown, |_| async { panic!("never") }));
+    until(|| leadership.stands().is_err()).await;
+    let why = leadership.stands().unwrap_err();
+    assert!(
+        why.starts_with("waiting for the lease kube-system/plimsoll-scheduler for ")
+            && why.ends_with(
+                "namespaces \"kube-system\" not found; create the namespace, or name another one"
+            ),
+        "{why}"
+    );
+    stopper.stop();
+    assert_eq!(task.await.unwrap(), Ended::NeverLed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loses_knows_whether_somebody_else_leads() {
+    let cluster = Cluster::new();
+    let candidate = cluster.candidate("a");
+    let leadership = candidate.leadership();
+    let (_stopper, shutdown) = shutdown::channel();
+    let task = tokio::spawn(candidate.run(shutdown, |over| async move { over.begins().await }));
+    until(|| leadership.is_leader()).await;
+    cluster.silent.store(true, Ordering::Relaxed);
+    assert_eq!(task.await.unwrap(), Ended::Lost);
+    let why = leadership.why_lost();
+    assert!(
+        why.starts_with(
+            "the lease kube-system/plimsoll-scheduler could not be renewed within 10 s: "
+        ),
+        "{why}"
+    );
+}
