@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use parking_lot::Mutex;
 use plimsoll_sched::action::PodRef;
 use plimsoll_sched::extender::{About, Answer, Question, RefusedNode, Victims};
+use plimsoll_waiting::Repeated;
 use serde_json::value::RawValue;
 
 use crate::config::ExtenderConfig;
@@ -29,6 +31,7 @@ pub struct ExtenderError {
 pub struct Extender {
     config: ExtenderConfig,
     http: HttpClient,
+    trouble: Mutex<Repeated>,
 }
 
 /// All of them, in the order of the configuration.
@@ -38,7 +41,32 @@ pub struct Extenders(Vec<Arc<Extender>>);
 impl Extender {
     pub fn build(config: ExtenderConfig) -> Result<Self, ExtenderError> {
         let http = HttpClient::build(&config).map_err(|problem| ExtenderError { problem })?;
-        Ok(Self { config, http })
+        Ok(Self {
+            config,
+            http,
+            trouble: Mutex::default(),
+        })
+    }
+
+    /// It is done without, which is said, and again at growing intervals.
+    fn passed_over(&self, verb: &'static str, error: &str) {
+        if let Some(said) = self.trouble.lock().failed() {
+            let (extender, times) = (&self.config.url_prefix, said.times);
+            tracing::warn!(
+                extender,
+                verb,
+                error,
+                times,
+                "an extender does not answer, going on without"
+            );
+        }
+    }
+
+    fn answered(&self) {
+        if let Some(over) = self.trouble.lock().well() {
+            let (extender, failures) = (&self.config.url_prefix, over.failures);
+            tracing::info!(extender, failures, "an extender answers again");
+        }
     }
 
     /// Without its answer, things go on as if it had not been asked.
@@ -257,16 +285,13 @@ async fn about_nodes(
         }
         match extender.filter(pod, &nodes).await {
             Ok((left, refused)) => {
+                extender.answered();
                 nodes.retain(|(name, _)| left.contains(name));
                 answer.refused.extend(refused);
                 answer.nodes_as_empty |= !extender.config.node_cache_capable;
             }
             Err(error) if extender.is_ignorable() => {
-                tracing::warn!(
-                    extender = extender.config.url_prefix,
-                    error,
-                    "an extender did not filter, going on without"
-                );
+                extender.passed_over("filter", &error);
             }
             Err(error) => return Err(error),
         }
@@ -276,13 +301,10 @@ async fn about_nodes(
         let scoring = concerned
             .iter()
             .filter(|extender| !extender.config.prioritize_verb.is_empty());
-        let asked = scoring.map(|extender| async {
-            (
-                extender.config.weight,
-                extender.prioritize(pod, &nodes).await,
-            )
-        });
-        for (weight, hosts) in join_all(asked).await {
+        let asked =
+            scoring.map(|extender| async { (extender, extender.prioritize(pod, &nodes).await) });
+        for (extender, hosts) in join_all(asked).await {
+            let weight = extender.config.weight;
             match hosts {
                 Ok(hosts) => {
                     for host in hosts {
@@ -290,7 +312,7 @@ async fn about_nodes(
                         *scores.entry(host.host).or_default() += score;
                     }
                 }
-                Err(error) => tracing::warn!(error, "an extender did not score, going on without"),
+                Err(error) => extender.passed_over("prioritize", &error),
             }
         }
     }
@@ -323,11 +345,7 @@ async fn about_victims(
         match left.and_then(|left| extender.left_of(&victims, left)) {
             Ok(left) => victims = left,
             Err(error) if extender.is_ignorable() => {
-                tracing::warn!(
-                    extender = extender.config.url_prefix,
-                    error,
-                    "an extender did not judge victims, going on without"
-                );
+                extender.passed_over("preempt", &error);
             }
             Err(error) => return Err(error),
         }

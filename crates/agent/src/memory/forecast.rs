@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use plimsoll_api::quantity::Quantity;
 use plimsoll_predict::reclaim::{self, Reclaimable, by_class, by_pod, capped};
 use plimsoll_predict::{Amount, Models, Round, checkpoint};
+use plimsoll_waiting::Repeated;
 
 use super::config::Forecast;
 use super::remember::{Counters, count};
@@ -20,6 +21,7 @@ pub struct Forecasts {
     folder: Option<PathBuf>,
     /// Subjects may be forgotten once those that are left had a chance to be trained.
     trained: bool,
+    trouble: Repeated,
 }
 
 /// The answers of both ways to look at it.
@@ -61,6 +63,7 @@ impl Forecasts {
             models,
             folder,
             trained: false,
+            trouble: Repeated::default(),
         }
     }
 
@@ -89,6 +92,7 @@ impl Forecasts {
             }
         }
         let due: Vec<_> = self.models.to_save(now).into_iter().cloned().collect();
+        let is_due = !due.is_empty();
         let mut failures = Vec::new();
         for subject in due {
             let Some(model) = self.models.get(&subject) else {
@@ -105,9 +109,21 @@ impl Forecasts {
             self.models.saved(&subject, now);
         }
         // What befalls one befalls them all, as a rule.
-        if let Some(error) = failures.first() {
-            let (failed, folder) = (failures.len(), folder.display());
-            tracing::warn!(failed, %error, %folder, "checkpoints cannot be written");
+        let folder = folder.display();
+        match failures.first() {
+            Some(error) => {
+                if let Some(said) = self.trouble.failed() {
+                    let (failed, times) = (failures.len(), said.times);
+                    tracing::warn!(failed, %error, %folder, times, "checkpoints cannot be written");
+                }
+            }
+            None if is_due => {
+                if let Some(over) = self.trouble.well() {
+                    let seconds = over.lasted.as_secs();
+                    tracing::info!(%folder, seconds, "checkpoints are written again");
+                }
+            }
+            None => {}
         }
     }
 

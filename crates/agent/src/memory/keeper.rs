@@ -13,6 +13,7 @@ use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::Observer;
 use plimsoll_predict::{Amount, Round as Training};
+use plimsoll_waiting::Repeated;
 
 use super::cpi::{self, CpiCollector};
 #[cfg(feature = "gpu")]
@@ -36,7 +37,9 @@ pub struct Keeper {
     tidy: Due,
     node_info: Due,
     storage_info: Option<Due>,
-    storage_failed: bool,
+    storage: Repeated,
+    cpu_facts: Repeated,
+    numa_facts: Repeated,
     pressure: Option<Due>,
     cpi: Option<(CpiCollector, cpi::Kernel)>,
     cold: Option<Due>,
@@ -102,7 +105,9 @@ impl Keeper {
         }
         Self {
             storage_info: collect.storage_info_every.map(Due::now),
-            storage_failed: false,
+            storage: Repeated::default(),
+            cpu_facts: Repeated::default(),
+            numa_facts: Repeated::default(),
             pressure: collect.pressure_every.map(|every| Due::later(every, now)),
             cpi: collect
                 .cpi
@@ -166,13 +171,16 @@ impl Keeper {
             match storage {
                 Ok(storage) => {
                     memory.facts().set(facts::NODE_LOCAL_STORAGE_INFO, storage);
-                    self.storage_failed = false;
+                    if self.storage.well().is_some() {
+                        tracing::info!("which disks there are can be read again");
+                    }
                 }
-                Err(error) if !self.storage_failed => {
-                    tracing::warn!(%error, "cannot read which disks there are, keeping the last ones");
-                    self.storage_failed = true;
+                Err(error) => {
+                    if let Some(said) = self.storage.failed() {
+                        let times = said.times;
+                        tracing::warn!(%error, times, "cannot read which disks there are, keeping the last ones");
+                    }
                 }
-                Err(_) => {}
             }
         }
         let observer = Arc::clone(self.round.observer());
@@ -223,7 +231,10 @@ impl Keeper {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read the processors' facts, keeping the last ones")
+                if let Some(said) = self.cpu_facts.failed() {
+                    let times = said.times;
+                    tracing::warn!(%error, times, "cannot read the processors' facts, keeping the last ones");
+                }
             }
         }
         match numa {
@@ -236,7 +247,10 @@ impl Keeper {
                 memory.facts().set(facts::NODE_NUMA_INFO, numa);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read the NUMA nodes' facts, keeping the last ones")
+                if let Some(said) = self.numa_facts.failed() {
+                    let times = said.times;
+                    tracing::warn!(%error, times, "cannot read the NUMA nodes' facts, keeping the last ones");
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use plimsoll_ground::backoff::Backoff;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use plimsoll_host::Clock;
+use plimsoll_waiting::Repeated;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -109,19 +110,31 @@ impl Registration {
     async fn run(mut self, shutdown: Shutdown, ready: watch::Sender<bool>) {
         let mut backoff = Backoff::default();
         let mut pause = FIRST;
+        let mut trouble = Repeated::default();
         loop {
             let wait = match self.round(Life::Running).await {
                 Ok(()) => {
                     ready.send_replace(true);
+                    if let Some(over) = trouble.well() {
+                        let seconds = over.lasted.as_secs();
+                        tracing::info!(
+                            node = self.name,
+                            seconds,
+                            "the cluster is told about this node again"
+                        );
+                    }
                     std::mem::replace(&mut pause, EVERY)
                 }
                 Err(error) => {
-                    let trouble = explain(&error);
-                    tracing::warn!(
-                        node = self.name,
-                        trouble,
-                        "cannot tell the cluster about this node, trying again"
-                    );
+                    if let Some(said) = trouble.failed() {
+                        let (trouble, times) = (explain(&error), said.times);
+                        tracing::warn!(
+                            node = self.name,
+                            trouble,
+                            times,
+                            "cannot tell the cluster about this node, trying again"
+                        );
+                    }
                     backoff.next_wait().min(EVERY)
                 }
             };

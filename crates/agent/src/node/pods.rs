@@ -7,7 +7,9 @@ use kube::api::{Api, DeleteParams, PartialObjectMeta, Preconditions};
 use kube::runtime::watcher;
 use plimsoll_ground::backoff::Backoff;
 use plimsoll_ground::clients::explain;
+use plimsoll_ground::reflect;
 use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_waiting::Repeated;
 
 /// Lets deleted pods of the node go, until told to stop.
 pub async fn let_go(client: kube::Client, node: String, shutdown: Shutdown) {
@@ -15,6 +17,7 @@ pub async fn let_go(client: kube::Client, node: String, shutdown: Shutdown) {
     let pods: Api<PartialObjectMeta<Pod>> = Api::all(client.clone());
     let mut events = watcher(pods, ours).boxed();
     let mut backoff = Backoff::default();
+    let mut failing = Repeated::default();
     loop {
         let event = tokio::select! {
             () = shutdown.begins() => return,
@@ -24,20 +27,31 @@ pub async fn let_go(client: kube::Client, node: String, shutdown: Shutdown) {
             Some(Ok(watcher::Event::InitApply(pod) | watcher::Event::Apply(pod))) => {
                 end(&client, &pod).await.map_err(|error| explain(&error))
             }
+            // A list is asked for; it may not come.
+            Some(Ok(watcher::Event::Init)) => continue,
             Some(Ok(_)) => Ok(()),
-            Some(Err(error)) => Err(error.to_string()),
+            Some(Err(error)) => Err(reflect::explain(&error)),
             None => return,
         };
-        if let Err(trouble) = outcome {
+        let Err(trouble) = outcome else {
+            if let Some(over) = failing.well() {
+                let seconds = over.lasted.as_secs();
+                tracing::info!(node, seconds, "deleted pods of this node go again");
+            }
+            continue;
+        };
+        if let Some(said) = failing.failed() {
+            let times = said.times;
             tracing::warn!(
                 node,
                 trouble,
+                times,
                 "deleted pods of this node may stay, trying again"
             );
-            tokio::select! {
-                () = shutdown.begins() => return,
-                () = tokio::time::sleep(backoff.next_wait()) => {}
-            }
+        }
+        tokio::select! {
+            () = shutdown.begins() => return,
+            () = tokio::time::sleep(backoff.next_wait()) => {}
         }
     }
 }

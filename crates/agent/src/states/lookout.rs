@@ -75,7 +75,14 @@ impl Watched {
         }
         let listed = [self.nodes.lists() > 0, self.collecting.lists() > 0];
         let known = self.board.now();
-        reason(&self.node, &known, listed, self.absence.is_told(), &missing)
+        reason(
+            &self.node,
+            &known,
+            listed,
+            self.absence.is_told(),
+            &missing,
+            self.gate.is_silent(),
+        )
     }
 }
 
@@ -86,6 +93,7 @@ fn reason(
     listed: [bool; 2],
     undefined: bool,
     missing: &[String],
+    silent: bool,
 ) -> Option<String> {
     let [nodes, collecting] = listed;
     if nodes && known.node.is_none() {
@@ -105,7 +113,11 @@ fn reason(
             )
         });
     }
-    Some(format!("still missing {}", missing.join(", ")))
+    let missing = missing.join(", ");
+    Some(match silent {
+        true => format!("no answer yet about {missing}; is the API server overloaded or stopped?"),
+        false => format!("still missing {missing}"),
+    })
 }
 
 #[cfg(test)]
@@ -117,8 +129,9 @@ mod tests {
     fn what_is_in_the_way() {
         let mut known = Known::default();
         let missing = ["nodes (no)".to_owned()];
-        let told =
-            |known: &Known, listed, undefined| reason("n", known, listed, undefined, &missing);
+        let told = |known: &Known, listed, undefined| {
+            reason("n", known, listed, undefined, &missing, false)
+        };
         let text = told(&known, [false, false], false).unwrap();
         assert_eq!(text, "still missing nodes (no)");
         let text = told(&known, [true, true], true).unwrap();

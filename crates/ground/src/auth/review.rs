@@ -55,6 +55,8 @@ impl ReviewError {
 /// What the API server said, without our words around it.
 fn in_its_words(error: &kube::Error) -> String {
     match error {
+        // Whose credentials are not accepted is for the log.
+        kube::Error::Api(status) if status.code == 401 => "Unauthorized".to_owned(),
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }

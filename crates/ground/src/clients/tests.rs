@@ -369,11 +369,9 @@ fn refusals_are_explained() {
             Some("write https://"),
         ),
     ] {
-        let mut status = kube::core::Status::failure(message, "Reason").with_code(code);
-        status.details = kind.map(|kind: &str| kube::core::response::StatusDetails {
-            kind: kind.to_owned(),
-            ..Default::default()
-        });
+        let status = serde_json::json!({"message": message, "reason": "Reason", "code": code,
+            "details": kind.map(|kind| serde_json::json!({"kind": kind}))});
+        let status: kube::core::Status = serde_json::from_value(status).unwrap();
         let text = explain(&kube::Error::Api(status.boxed()));
         let said = message.trim().trim_end_matches('.');
         match advice {

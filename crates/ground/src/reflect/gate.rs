@@ -89,6 +89,13 @@ impl Gate {
         told.collect()
     }
 
+    /// Nobody who is waited for has had any answer, not even a bad one.
+    pub fn is_silent(&self) -> bool {
+        let waiting_for = self.0.waiting_for.lock();
+        let mut missing = waiting_for.iter().filter(|one| !one.ready);
+        missing.all(|one| one.trouble.is_none())
+    }
+
     /// Waits for all, for as long as it takes. Says within seconds whom it waits for, and why if that is known; again at
     /// growing intervals; and once when it is over.
     pub async fn opens_at_last(&self) {
@@ -97,7 +104,13 @@ impl Gate {
             "is the API server overloaded or stopped?",
         );
         let open = self.open();
-        let missing = || Some(format!("still missing {}", self.missing().join(", ")));
+        let missing = || {
+            let missing = self.missing().join(", ");
+            Some(match self.is_silent() {
+                true => format!("no answer yet about {missing}"),
+                false => format!("still missing {missing}"),
+            })
+        };
         waiting.during_telling(open, missing).await;
         waiting.over();
     }

@@ -22,5 +22,5 @@ mod tests;
 pub use absence::Absence;
 pub use gate::{Gate, NotSynced, Ticket};
 pub use raw::{RawChange, RawReflector};
-pub use reflector::{Reflector, Rounds, Sink};
+pub use reflector::{Reflector, Rounds, Sink, explain};
 pub use store::{Change, Key, Reader};

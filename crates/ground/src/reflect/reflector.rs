@@ -18,7 +18,7 @@ use super::gate::{Gate, Ticket};
 use super::noted::{Answered, noted};
 use super::store::{Change, Key, Reader, Writer, store};
 use crate::backoff::Backoff;
-use crate::clients::explain;
+use crate::clients;
 use crate::shutdown::Shutdown;
 
 type Handler<K> = Box<dyn FnMut(Change<K>) + Send>;
@@ -298,7 +298,7 @@ impl<S> Task<S> {
     }
 
     fn failed(&mut self, error: &watcher::Error) {
-        let trouble = why(error);
+        let trouble = explain(error);
         self.rounds.failed();
         if let Some(answered) = &mut self.answered {
             // Only watches that are answered from now on count.
@@ -337,12 +337,13 @@ fn is_undefined(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-fn why(error: &watcher::Error) -> String {
+/// An error of kube's own watches as a sentence.
+pub fn explain(error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => explain(error),
-        watcher::Error::WatchError(status) => explain(&kube::Error::Api(status.clone())),
+        | watcher::Error::WatchFailed(error) => clients::explain(error),
+        watcher::Error::WatchError(status) => clients::explain(&kube::Error::Api(status.clone())),
         other => other.to_string(),
     }
 }

@@ -303,7 +303,8 @@ async fn a_copy_that_is_not_kept_current_is_known_to_be_old() {
     let (stopper, shutdown) = shutdown::channel();
     let (_, rounds) = Reflector::<SlimPod>::all("pods", client).spawn(&gate, shutdown);
     let error = gate.opens(Duration::from_secs(120)).await.unwrap_err();
-    assert_eq!(error.missing, ["pods (InternalError)"]);
+    let missing = "pods (InternalError; look into the API server's log; it is asked again later)";
+    assert_eq!(error.missing, [missing]);
     assert!(rounds.stale_for() > Duration::from_secs(110));
     // At 0.8 s, doubling to 30 s, it is not asked many times.
     assert!(

@@ -11,6 +11,7 @@ use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::Names;
 use plimsoll_sched::{Features, Observation, Scheduler, Time};
+use plimsoll_waiting::Repeated;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 
@@ -66,6 +67,8 @@ pub struct Books {
     kinds: Vec<Known>,
     /// Nodes as they came, if somebody wants to be sent them.
     nodes: Option<FxHashMap<Identity, Bytes>>,
+    /// Objects that cannot be read, by kind.
+    unread: FxHashMap<&'static str, Repeated>,
 }
 
 #[derive(Debug, Default)]
@@ -109,7 +112,8 @@ impl Books {
         match change {
             RawChange::Begin => self.kinds[at].fresh = Some(FxHashSet::default()),
             RawChange::Listed(object) => {
-                let Some(observation) = read(kind, &object, core.names_mut()) else {
+                let Some(observation) = read(kind, &object, core.names_mut(), &mut self.unread)
+                else {
                     return;
                 };
                 self.keep(kind, &observation, &object);
@@ -131,7 +135,8 @@ impl Books {
                 ticket.ready();
             }
             RawChange::Applied(object) => {
-                let Some(observation) = read(kind, &object, core.names_mut()) else {
+                let Some(observation) = read(kind, &object, core.names_mut(), &mut self.unread)
+                else {
                     return;
                 };
                 self.keep(kind, &observation, &object);
@@ -162,16 +167,21 @@ fn forget(kind: Kind, identity: &Identity, nodes: &mut Option<FxHashMap<Identity
 }
 
 /// An object that makes no sense is as good as unchanged.
-fn read(kind: Kind, object: &[u8], names: &mut Names) -> Option<Observation> {
+fn read(
+    kind: Kind,
+    object: &[u8],
+    names: &mut Names,
+    unread: &mut FxHashMap<&'static str, Repeated>,
+) -> Option<Observation> {
     match kind.observation(object, names) {
         Ok(observation) => Some(observation),
         Err(error) => {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(
-                kind = kind.name(),
-                error,
-                "cannot read an object, leaving it out"
-            );
+            let kind = kind.name();
+            if let Some(said) = unread.entry(kind).or_default().failed() {
+                let times = said.times;
+                tracing::warn!(kind, error, times, "cannot read an object, leaving it out");
+            }
             None
         }
     }

@@ -136,9 +136,16 @@ pub const TABLE: &[Row] = &[
         &["no answer yet", "extension-apiserver-authentication"],
     )
     .never("RBAC"),
-    row(Scheduler, Silent, &["no answer yet"])
-        .probed("/healthz", 200, "ok")
-        .never("RBAC"),
+    row(
+        Scheduler,
+        Silent,
+        &[
+            "extension-apiserver-authentication",
+            "does not answer in time",
+        ],
+    )
+    .probed("/healthz", 200, "ok")
+    .never("RBAC"),
     row(Agent, Unauthorized, UNKNOWN).probed("/readyz?verbose", 200, "reporting: no"),
     row(Manager, Unauthorized, UNKNOWN)
         .probed("/readyz", 500, "[-]leaderElection failed")

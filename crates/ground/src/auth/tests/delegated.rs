@@ -83,10 +83,18 @@ async fn what_makes_no_sense_is_refused() {
     let (client, _) = serving(Value::Null);
     let config = DelegationConfig::default();
     let error = Delegation::lookup(&client, config).await.unwrap_err();
+    let text = error.to_string();
     assert!(
-        error
-            .to_string()
-            .contains("extension-apiserver-authentication-reader")
+        text.contains("ConfigMap kube-system/extension-apiserver-authentication"),
+        "{text}"
+    );
+    assert!(!text.contains("bind the role"), "{text}");
+    let (forbidden, _) = crate::fake::client(|_| crate::fake::failure(403, "user u cannot get it"));
+    let error = Delegation::lookup(&forbidden, DelegationConfig::default()).await;
+    let text = error.unwrap_err().to_string();
+    assert!(
+        text.contains("bind the role extension-apiserver-authentication-reader"),
+        "{text}"
     );
     let lenient = DelegationConfig {
         tolerate_lookup_failure: true,
