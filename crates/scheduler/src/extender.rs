@@ -301,8 +301,10 @@ async fn about_nodes(
         let scoring = concerned
             .iter()
             .filter(|extender| !extender.config.prioritize_verb.is_empty());
-        let asked =
-            scoring.map(|extender| async { (extender, extender.prioritize(pod, &nodes).await) });
+        let asked = scoring.map(|extender| {
+            let asked = extender.prioritize(pod, &nodes);
+            async move { (extender, asked.await) }
+        });
         for (extender, hosts) in join_all(asked).await {
             let weight = extender.config.weight;
             match hosts {

@@ -115,7 +115,9 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
     let mut roles_on_embedded = scheduling::names();
     roles_on_embedded.extend(metrics::ON_EMBEDDED.map(str::to_owned));
     roles_on_embedded.push(colocation::REPORT_AND_LEND.to_owned());
-    roles_on_embedded.push(colocation::PAUSED.to_owned());
+    if is_long() {
+        roles_on_embedded.push(colocation::PAUSED.to_owned());
+    }
     let mut on_real = vec![first_use::NAME.to_owned()];
     on_real.extend(scheduling::names());
     vec![
@@ -247,10 +249,17 @@ fn run_cases(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {
     });
 }
 
+/// Slow tests, which add little, are wanted too.
+fn is_long() -> bool {
+    std::env::var("PLIMSOLL_LONG").is_ok_and(|value| value == "1")
+}
+
 fn lend(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {
     let manifests = plan.manifests();
     colocation::report_and_lend(&plan.for_colocation(&manifests), server, tests);
-    colocation::paused(&plan.for_colocation(&manifests), server, tests);
+    if tests.server == Kind::Real.name() || is_long() {
+        colocation::paused(&plan.for_colocation(&manifests), server, tests);
+    }
 }
 
 impl<'a> Plan<'a> {

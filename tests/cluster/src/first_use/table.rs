@@ -193,6 +193,10 @@ pub const TABLE: &[Row] = &[
             "is it running, and is this its socket?",
         ],
     ),
-    row(Agent, NoFolder, &["is kept in memory only"]),
+    ends(
+        Agent,
+        NoFolder,
+        &["cannot use the data directory", "--data-dir"],
+    ),
     row(Agent, NoKubelet, &["the kubelet does not tell its pods"]),
 ];
