@@ -118,7 +118,7 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
     if is_long() {
         roles_on_embedded.push(colocation::PAUSED.to_owned());
     }
-    let mut on_real = vec![first_use::NAME.to_owned()];
+    let mut on_real = first_use::NAMES.map(str::to_owned).to_vec();
     on_real.extend(scheduling::names());
     vec![
         vec![

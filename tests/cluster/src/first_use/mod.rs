@@ -2,20 +2,24 @@
 //!
 //! The table is data; a row is a process in that set-up, and all rows run beside each other, because they mostly wait.
 
+mod rights;
 mod row;
 mod table;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::client::Server;
 use crate::plan::Tests;
 use table::TABLE;
 
-pub const NAME: &str = "first-use/table";
+pub const NAMES: [&str; 2] = [TABLE_NAME, RIGHTS_NAME];
+const TABLE_NAME: &str = "first-use/table";
+const RIGHTS_NAME: &str = "first-use/rights";
 /// Within this it has to be said. The rule is five seconds; a machine that does much else gets more.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 const SLACK: Duration = Duration::from_secs(55);
@@ -23,19 +27,34 @@ const SLACK: Duration = Duration::from_secs(55);
 const AT_ONCE: usize = 8;
 
 pub fn play(program: &Path, server: &Server, tests: &Tests<'_>) {
-    tests.case(NAME, || all(program, server));
+    tests.case(TABLE_NAME, || {
+        all(TABLE, |row| {
+            row::play(row, program, server)
+                .with_context(|| format!("{:?}, {:?}", row.role, row.fault))
+        })
+    });
+    let rights: Vec<_> = rights::FOLLOWED
+        .iter()
+        .flat_map(|(role, followed)| rights::VERBS.map(|verb| (*role, *followed, verb)))
+        .collect();
+    tests.case(RIGHTS_NAME, || {
+        all(&rights, |(role, followed, verb)| {
+            rights::play(*role, followed, verb, program, server)
+                .with_context(|| format!("{role:?} without {verb}"))
+        })
+    });
 }
 
-fn all(program: &Path, server: &Server) -> Result<String> {
+/// Plays all of them, a few beside each other, and tells what is wrong with any.
+fn all<T: Sync>(of: &[T], play: impl Fn(&T) -> Result<()> + Sync) -> Result<String> {
     let next = AtomicUsize::new(0);
-    let wrong = std::sync::Mutex::new(Vec::new());
+    let wrong = Mutex::new(Vec::new());
     let work = || {
-        while let Some(row) = TABLE.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let Err(error) = row::play(row, program, server) else {
-                continue;
-            };
-            if let Ok(mut wrong) = wrong.lock() {
-                wrong.push(format!("{:?}, {:?}: {error:#}", row.role, row.fault));
+        while let Some(one) = of.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = play(one)
+                && let Ok(mut wrong) = wrong.lock()
+            {
+                wrong.push(format!("{error:#}"));
             }
         }
     };
@@ -46,5 +65,5 @@ fn all(program: &Path, server: &Server) -> Result<String> {
     });
     let wrong = wrong.into_inner().unwrap_or_default();
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(format!("{} set-ups", TABLE.len()))
+    Ok(format!("{} set-ups", of.len()))
 }

@@ -21,8 +21,11 @@ use crate::real;
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a row needs beside the process, for as long as that runs.
-struct SetUp {
-    scratch: Scratch,
+pub struct SetUp {
+    pub scratch: Scratch,
+    fault: Option<Fault>,
+    /// Of leases.
+    namespace: &'static str,
     kubeconfig: Value,
     api: SocketAddr,
     listen: SocketAddr,
@@ -33,7 +36,7 @@ struct SetUp {
 
 pub fn play(row: &Row, program: &Path, server: &Server) -> Result<()> {
     let mut set_up = SetUp::make(row.fault, server)?;
-    let command = set_up.command(row, program, server)?;
+    let command = set_up.command(row.role, program, server)?;
     let log = set_up.scratch.path().join("log");
     let began = Instant::now();
     let mut process = Process::start("the role", command, &log)?;
@@ -128,6 +131,11 @@ impl SetUp {
         };
         Ok(Self {
             scratch,
+            fault: Some(fault),
+            namespace: match fault {
+                Fault::NoNamespace => "no-such-namespace",
+                _ => "default",
+            },
             kubeconfig,
             api,
             listen,
@@ -136,24 +144,37 @@ impl SetUp {
         })
     }
 
-    fn command(&self, row: &Row, program: &Path, server: &Server) -> Result<Command> {
+    /// With a server that works, for somebody without all the rights.
+    pub fn acting_as(user: &str, namespace: &'static str, server: &Server) -> Result<Self> {
+        let mut kubeconfig = server.kubeconfig(server.address, "default");
+        kubeconfig["users"][0]["user"]["as"] = user.into();
+        Ok(Self {
+            scratch: Scratch::make()?,
+            fault: None,
+            namespace,
+            kubeconfig,
+            api: server.address,
+            listen: free_address()?,
+            _taken: None,
+            _silent: None,
+        })
+    }
+
+    pub fn command(&self, role: Role, program: &Path, server: &Server) -> Result<Command> {
         let folder = self.scratch.path();
         let kubeconfig = folder.join("kubeconfig");
-        match row.fault {
-            Fault::NoKubeconfig => {}
-            Fault::EmptyKubeconfig => fs::write(&kubeconfig, "")?,
+        match self.fault {
+            Some(Fault::NoKubeconfig) => {}
+            Some(Fault::EmptyKubeconfig) => fs::write(&kubeconfig, "")?,
             _ => fs::write(&kubeconfig, self.kubeconfig.to_string())?,
         }
         let mut command = janitor::command_in(None, program);
         let port = self.listen.port().to_string();
-        let namespace = match row.fault {
-            Fault::NoNamespace => "no-such-namespace",
-            _ => "default",
-        };
-        match row.role {
+        let namespace = self.namespace;
+        match role {
             Role::Agent => {
                 command.args(["agent", "--listen", &self.listen.to_string()]);
-                self.agent(&mut command, row.fault, server)?;
+                self.agent(&mut command, server)?;
             }
             Role::Manager => {
                 command
@@ -182,10 +203,10 @@ impl SetUp {
         Ok(command)
     }
 
-    fn agent(&self, command: &mut Command, fault: Fault, server: &Server) -> Result<()> {
+    fn agent(&self, command: &mut Command, server: &Server) -> Result<()> {
         let folder = self.scratch.path();
-        let name = match fault {
-            Fault::NoDefinitions | Fault::NoKubelet => {
+        let name = match self.fault {
+            Some(Fault::NoDefinitions | Fault::NoKubelet) => {
                 let name = "first-use-node";
                 let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
                 admin::create(server, "/api/v1/nodes", &node)?;
@@ -194,16 +215,16 @@ impl SetUp {
             _ => "no-such-node",
         };
         let data = folder.join("data");
-        if fault == Fault::NoFolder {
+        if self.fault == Some(Fault::NoFolder) {
             // Where a folder should be, there is a file: root may write to any folder.
             fs::write(&data, "")?;
         }
-        let socket = match fault {
-            Fault::NoRuntime => folder.join("containerd.sock").display().to_string(),
+        let socket = match self.fault {
+            Some(Fault::NoRuntime) => folder.join("containerd.sock").display().to_string(),
             _ => String::new(),
         };
-        let pods = match fault {
-            Fault::NoKubelet => "kubelet",
+        let pods = match self.fault {
+            Some(Fault::NoKubelet) => "kubelet",
             _ => "apiserver",
         };
         command
