@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
-use plimsoll_ground::clients::{Clients, chain, trust_anybody};
+use plimsoll_ground::clients::{Clients, chain, explain_way_to, trust_anybody};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -133,7 +133,10 @@ impl Kubelet {
         let text = match answer {
             Ok(Ok(text)) => text,
             Ok(Err(kube::Error::Api(status))) => return Err(refusal(&status)),
-            Ok(Err(error)) => return Err(chain(&error)),
+            Ok(Err(error)) => {
+                let who = format!("the kubelet at {}", url(&self.access, node));
+                return Err(explain_way_to(&who, &error));
+            }
             Err(_) => return Err(format!("no answer within {:?}", self.access.timeout)),
         };
         serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))

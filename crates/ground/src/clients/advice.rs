@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use kube::core::Status;
 use rustls::CertificateError as Bad;
@@ -87,15 +88,16 @@ fn missing(status: &Status) -> Option<&'static str> {
     }
 }
 
+/// The same for an error on the way to somebody else: a kubelet, say, and where.
+pub fn explain_way_to(who: &str, error: &kube::Error) -> String {
+    match trouble_on_the_way(error) {
+        (_, Some((what, advice))) => format!("{who} {what}; {advice}"),
+        (_, None) => format!("{who} cannot be asked: {}", chain(error)),
+    }
+}
+
 fn on_the_way(error: &(dyn Error + 'static)) -> String {
-    let mut address = None;
-    let mut trouble = None;
-    each_cause(error, &mut |cause| {
-        if let Some(unreached) = cause.downcast_ref::<Unreached>() {
-            address = Some(unreached.address.clone());
-        }
-        trouble = trouble.or_else(|| trouble_of(cause));
-    });
+    let (address, trouble) = trouble_on_the_way(error);
     let who = match address {
         Some(address) => format!("the API server at {address}"),
         None => "the API server".to_owned(),
@@ -104,6 +106,19 @@ fn on_the_way(error: &(dyn Error + 'static)) -> String {
         Some((what, advice)) => format!("{who} {what}; {advice}"),
         None => format!("{who} cannot be asked: {}", chain(error)),
     }
+}
+
+/// Where it was on the way to, if it says so, and what was in the way.
+fn trouble_on_the_way(error: &(dyn Error + 'static)) -> (Option<Arc<str>>, Option<Trouble>) {
+    let mut address = None;
+    let mut trouble = None;
+    each_cause(error, &mut |cause| {
+        if let Some(unreached) = cause.downcast_ref::<Unreached>() {
+            address = Some(unreached.address.clone());
+        }
+        trouble = trouble.or_else(|| trouble_of(cause));
+    });
+    (address, trouble)
 }
 
 /// The error and its causes, the outermost first.

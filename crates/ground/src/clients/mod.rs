@@ -14,7 +14,7 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
-pub use advice::{chain, explain};
+pub use advice::{chain, explain, explain_way_to};
 pub use fence::Permit;
 pub use reload::{Clients, Config, trust_anybody};
 pub use source::{ConfigError, Source};

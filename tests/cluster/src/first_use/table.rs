@@ -198,5 +198,12 @@ pub const TABLE: &[Row] = &[
         NoFolder,
         &["cannot use the data directory", "--data-dir"],
     ),
-    row(Agent, NoKubelet, &["the kubelet does not tell its pods"]),
+    row(
+        Agent,
+        NoKubelet,
+        &[
+            "the kubelet does not tell its pods",
+            "the kubelet at https://",
+        ],
+    ),
 ];
