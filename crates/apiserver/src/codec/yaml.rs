@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
@@ -42,8 +43,35 @@ pub fn parse(text: &str) -> Result<Parsed, String> {
 
 const NO_CHARACTER: &str = "found invalid Unicode character escape code";
 
+/// A character that two escapes may have become.
+#[derive(Debug, PartialEq)]
+struct Pair {
+    /// Where it was written so first.
+    at: usize,
+    /// How often it was written as YAML has it.
+    meant: usize,
+    /// How often it is in what was read.
+    read: usize,
+}
+
 /// The line of the first character that was written as two escapes, as JSON has it and YAML does not.
 fn surrogates(text: &str, node: &Node<'_>) -> Option<u64> {
+    let mut pairs = pairs(text);
+    if pairs.is_empty() {
+        return None;
+    }
+    count_meant(text, &mut pairs);
+    count_read(node, &mut pairs);
+    // Where it is not an escape, such as between apostrophes, it did not become a character.
+    let wrong = pairs.values().filter(|pair| pair.read > pair.meant);
+    let at = wrong.map(|pair| pair.at).min()?;
+    let line = 1 + text[..at].matches('\n').count();
+    Some(u64::try_from(line).unwrap_or(u64::MAX))
+}
+
+/// All that look like two escapes. A client chooses how many there are, so nothing is looked for once for each.
+fn pairs(text: &str) -> BTreeMap<char, Pair> {
+    let mut pairs = BTreeMap::new();
     for (at, _) in text.match_indices("\\u") {
         let code = |at: usize| {
             let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
@@ -52,32 +80,61 @@ fn surrogates(text: &str, node: &Node<'_>) -> Option<u64> {
         let Some((high, low)) = code(at).zip(code(at + 6)) else {
             continue;
         };
-        let Some(Ok(pair)) = char::decode_utf16([high, low])
+        let Some(Ok(letter)) = char::decode_utf16([high, low])
             .next()
             .filter(|_| (0xd800..0xdc00).contains(&high))
         else {
             continue;
         };
-        // Where it is not an escape, such as between apostrophes, it did not become a character.
-        let long = format!("\\u{:08x}", u32::from(pair));
-        let meant = text.matches(pair).count() + text.to_lowercase().matches(&long).count();
-        if count(node, pair) > meant {
-            let line = 1 + text[..at].matches('\n').count();
-            return Some(u64::try_from(line).unwrap_or(u64::MAX));
-        }
+        let (meant, read) = (0, 0);
+        pairs.entry(letter).or_insert(Pair { at, meant, read });
     }
-    None
+    pairs
 }
 
-fn count(node: &Node<'_>, letter: char) -> usize {
+/// A character is written as itself, or as one escape of eight digits.
+fn count_meant(text: &str, pairs: &mut BTreeMap<char, Pair>) {
+    for (at, letter) in text.char_indices() {
+        let letter = match letter {
+            '\\' => long_escape(&text[at..]),
+            letter => Some(letter),
+        };
+        if let Some(pair) = letter.and_then(|letter| pairs.get_mut(&letter)) {
+            pair.meant += 1;
+        }
+    }
+}
+
+/// The character of an escape of eight digits that a text begins with.
+fn long_escape(text: &str) -> Option<char> {
+    let digits = text
+        .strip_prefix('\\')?
+        .strip_prefix(['u', 'U'])?
+        .get(..8)?;
+    let digits =
+        Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    char::from_u32(u32::from_str_radix(digits?, 16).ok()?)
+}
+
+fn count_read(node: &Node<'_>, pairs: &mut BTreeMap<char, Pair>) {
     match node {
-        Node::Text(text) => text.matches(letter).count(),
-        Node::List(items) => items.iter().map(|item| count(item, letter)).sum(),
-        Node::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| name.matches(letter).count() + count(value, letter))
-            .sum(),
-        _ => 0,
+        Node::Text(text) => count_letters(text, pairs),
+        Node::List(items) => items.iter().for_each(|item| count_read(item, pairs)),
+        Node::Object(fields) => {
+            for (name, value) in fields {
+                count_letters(name, pairs);
+                count_read(value, pairs);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn count_letters(text: &str, pairs: &mut BTreeMap<char, Pair>) {
+    for letter in text.chars() {
+        if let Some(pair) = pairs.get_mut(&letter) {
+            pair.read += 1;
+        }
     }
 }
 
@@ -327,5 +384,48 @@ mod tests {
         ] {
             assert!(parse(fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn pairs_are_counted_as_they_are_written_and_read() {
+        let text =
+            "a: '\\ud83d\\ude00 \\ud83d\\ude00'\nb: \"\u{1f600}\\U0001F600\\U0001f600\\U+001f600\"";
+        let mut found = pairs(text);
+        count_meant(text, &mut found);
+        let text = |text: &'static str| Node::Text(text.into());
+        let key = "\u{1f600}".into();
+        let list = Node::List(vec![text("\u{1f600}\u{1f601}"), text("\u{1f600}")]);
+        count_read(&Node::Object(vec![(key, list)]), &mut found);
+        let (at, meant, read) = (4, 3, 3);
+        assert_eq!(
+            found,
+            BTreeMap::from([('\u{1f600}', Pair { at, meant, read })])
+        );
+        // The one that is wrong is named, not the first one.
+        let text = "a: '\\ud83d\\ude00'\nb: \"\\ud83d\\ude01\"";
+        let node = Node::Text("\u{1f601}".into());
+        assert_eq!(surrogates(text, &node), Some(2));
+    }
+
+    /// To look through all of the body once for each pair would take a quarter of an hour or more.
+    #[test]
+    fn a_body_full_of_pairs_is_looked_through_once() {
+        let letters = (0x10000..0x110000).filter_map(char::from_u32);
+        let letters: Vec<char> = letters.take((1 << 20) / 12).collect();
+        // Behind a letter that is not ASCII, nothing is quick.
+        let mut text = "'é".to_owned();
+        for letter in &letters {
+            for half in letter.encode_utf16(&mut [0; 2]) {
+                text.push_str(&format!("\\u{half:04x}"));
+            }
+        }
+        text.push_str("'\n");
+        assert_eq!(pairs(&text).len(), letters.len());
+        let node = Node::Text(Cow::Borrowed(&text));
+        assert_eq!(surrogates(&text, &node), None);
+        let parsed = parse(&text).unwrap();
+        assert!(matches!(parsed.node, Node::Text(_)));
+        let last = Node::Text(letters.last().unwrap().to_string().into());
+        assert_eq!(surrogates(&text, &last), Some(1));
     }
 }
