@@ -36,6 +36,7 @@ pub(crate) struct Definitions {
 
 #[derive(Debug)]
 struct Known {
+    /// Nought: its names were not settled yet.
     revision: u64,
     source: Source,
     /// Whether it has all the names that it wants.
@@ -220,11 +221,19 @@ impl Server {
             }
             stays
         });
+        // After a start nothing is known. Names that one has are not free for another that comes before it.
+        for stored in &present {
+            if !all.known.contains_key(&stored.key) {
+                changed |= all.learn(&stored.key, 0, &stored.value());
+            }
+        }
         for stored in &present {
             let known = all.known.get(&stored.key);
             if known.is_some_and(|known| known.revision == stored.revision) {
                 continue;
             }
+            // One that is new has no names yet that it could give back.
+            let known = known.filter(|known| known.source.accepted_names["plural"] != "");
             groups.extend(known.map(|known| known.source.group.clone()));
             changed |= self.settle_definition(&mut all, &stored.key).await;
         }

@@ -128,6 +128,37 @@ async fn what_is_found_at_the_start_is_served_unread() {
 }
 
 #[tokio::test]
+async fn a_start_leaves_names_with_who_has_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(Some(dir.path())).await;
+    define(&server, "tools", "Tool").await;
+    // It comes before the other by name.
+    define(&server, "hammers", "Tool").await;
+    let path = format!("{PATH}/hammers.example.com");
+    let before = ask(&server, Method::GET, &path, Value::Null).await;
+    let conditions = before["status"]["conditions"].as_array().unwrap();
+    let mut refused = conditions.iter().filter(|one| one["status"] == "False");
+    assert!(refused.any(|one| one["type"] == "NamesAccepted"));
+    server.drain(Duration::from_secs(5)).await;
+    let server = start(Some(dir.path())).await;
+    let after = ask(&server, Method::GET, &path, Value::Null).await;
+    assert_eq!(after["status"], before["status"]);
+    assert!(served(&server, "hammers").is_none());
+    assert!(served(&server, "tools").is_some());
+    // It still waits for the name.
+    let tools = format!("{PATH}/tools.example.com");
+    ask(&server, Method::DELETE, &tools, Value::Null).await;
+    let waiting = async {
+        while served(&server, "hammers").is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(DEADLINE, waiting).await;
+    assert!(waited.is_ok(), "the name is never given");
+    server.drain(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn names_that_are_free_again_go_to_who_waits_for_them() {
     let server = start(None).await;
     define(&server, "tools", "Tool").await;
