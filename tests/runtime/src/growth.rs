@@ -49,8 +49,9 @@ pub fn is_flat(scene: &Scene) -> Result<String> {
     let more = |from: Counted, to: Counted| (to.calls - from.calls) / (to.readings - from.readings);
     let (first, second) = (more(few, some), more(some, many));
     let note = format!("{first:.3} and {second:.3} calls for each reading more, of {counted:?}");
+    let all_read = few.readings < some.readings && some.readings < many.readings;
     ensure!(
-        first > 0.0 && second <= first * MOST,
+        all_read && first > 0.0 && second > 0.0 && second <= first * MOST,
         "a container more between {SIZES:?} costs {note}"
     );
     Ok(note)

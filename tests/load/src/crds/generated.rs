@@ -11,16 +11,7 @@ const PROSE: &str = "What this is for, when it may be left out, and what happens
 pub fn definition(index: usize, bytes: usize) -> Value {
     let group = format!("group-{}.bench.example.com", index / 4);
     let plural = format!("things{index}s");
-    let section = section(1).to_string().len();
-    let mut properties = Map::new();
-    for number in 0..(bytes / section).max(1) {
-        properties.insert(format!("section{number}"), self::section(1 + number % 3));
-    }
-    // Deep ones are larger than the one that was counted with.
-    while json!(properties).to_string().len() > bytes && properties.len() > 1 {
-        let last = properties.keys().next_back().cloned();
-        properties.remove(&last.unwrap_or_default());
-    }
+    let properties = sections(bytes);
     let schema = json!({
         "type": "object",
         "required": ["spec"],
@@ -96,6 +87,25 @@ pub fn object_of(definition: &Value) -> Value {
         "metadata": {"name": "one"},
         "spec": {"section0": {"mode": "Fast", "minimum": 1, "maximum": 2}},
     })
+}
+
+/// One at least; every third is shallow, the others are nested as far as there is room.
+fn sections(bytes: usize) -> Map<String, Value> {
+    let mut sections = Map::new();
+    let mut left = bytes;
+    for number in 0.. {
+        let fitting = [1 + number % 3, 1].into_iter().find_map(|depth| {
+            let section = section(depth);
+            let size = section.to_string().len();
+            (size <= left || number == 0).then_some((section, size))
+        });
+        let Some((section, size)) = fitting else {
+            break;
+        };
+        sections.insert(format!("section{number}"), section);
+        left = left.saturating_sub(size);
+    }
+    sections
 }
 
 fn section(depth: usize) -> Value {
