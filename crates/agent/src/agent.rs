@@ -202,13 +202,15 @@ impl Agent {
         let started = self.world.clock.now();
         let mounts = Arc::new(MountTable::new(self.world.root.clone()));
         let surroundings = Surroundings::new(
-            self.world.root.clone(),
+            surroundings::Places {
+                root: self.world.root.clone(),
+                id_files: self.config.id_files.clone(),
+                kubelet_dir: self.config.kubelet_dir.clone(),
+            },
             Arc::clone(&mounts),
             Arc::clone(&self.observer.machine),
             Arc::clone(&self.observer.store),
             self.config.groups,
-            self.config.id_files.clone(),
-            self.config.kubelet_dir.clone(),
             self.containers.counters().runtimes.clone(),
         );
         let surroundings = surroundings::spawn(

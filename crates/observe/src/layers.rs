@@ -305,3 +305,43 @@ fn log_dir(identity: &Identity) -> Option<PathBuf> {
     let known = !uid.is_empty() && !container.is_empty();
     known.then(|| PathBuf::from(format!("/var/log/pods/{namespace}_{pod}_{uid}/{container}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_host::Clock;
+    use plimsoll_host::machine::MachineInfo;
+
+    use super::*;
+    use crate::machine::Fixed;
+
+    #[test]
+    fn where_a_container_writes_is_looked_up_once_for_each_of_its_first_processes() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = HostRoot::new(dir.path());
+        let table = |pid: u32, upper: &str| {
+            let line = format!("51 27 0:42 / / rw - overlay overlay rw,upperdir={upper}\n");
+            std::fs::create_dir_all(root.proc(pid.to_string())).unwrap();
+            std::fs::write(root.proc(format!("{pid}/mountinfo")), line).unwrap();
+        };
+        table(5, "/one");
+        let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
+        let mut layers = Layers::new(
+            root.clone(),
+            Arc::new(MountTable::new(root.clone())),
+            Arc::new(state),
+            Arc::new(Store::new(Duration::from_secs(1))),
+            PathBuf::new(),
+        );
+        let path: CgroupPath = "/a".into();
+        assert_eq!(layers.layer_of(&path, 5), Some("/one".into()));
+        std::fs::remove_file(root.proc("5/mountinfo")).unwrap();
+        assert_eq!(
+            layers.layer_of(&path, 5),
+            Some("/one".into()),
+            "not read again"
+        );
+        assert_eq!(layers.layer_of(&path, 6), None, "another process");
+        table(6, "/two");
+        assert_eq!(layers.layer_of(&path, 6), Some("/two".into()));
+    }
+}

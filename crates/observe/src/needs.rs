@@ -46,21 +46,21 @@ pub struct ReadPlan {
     /// `None`: nobody needs it more often than everything is read.
     pub usage: Option<Duration>,
     pub pressure: Option<Duration>,
-    /// Who asks for a page gets figures that are no older.
-    pub page_age: Duration,
+    /// For who asks for a page, what is older is read again. `None`: pages show what was read last.
+    pub page_age: Option<Duration>,
 }
 
-/// Pages promise figures of the last second, as the original's do.
-const PAGE_AGE: Duration = Duration::from_secs(1);
+/// Where nobody needs everything.
+const SELDOM: Duration = Duration::from_secs(10);
 
 impl ReadPlan {
     /// `steady`: readings of everything come at their interval, and are not put off where nothing happens.
-    pub fn new(needs: Vec<Need>, steady: bool) -> Self {
+    pub fn new(needs: Vec<Need>, steady: bool, page_age: Option<Duration>) -> Self {
         let shortest = |what| {
             let of_it = needs.iter().filter(|need| need.what == what);
             of_it.map(|need| need.every).min()
         };
-        let all = shortest(What::All).unwrap_or(PAGE_AGE);
+        let all = shortest(What::All).unwrap_or(SELDOM);
         // A reading of everything is one of each part.
         let more_often = |every: &Duration| *every < all || !steady;
         Self {
@@ -68,7 +68,8 @@ impl ReadPlan {
             limits: shortest(What::Limits).unwrap_or(all),
             usage: shortest(What::Usage).filter(more_often),
             pressure: shortest(What::Pressure).filter(more_often),
-            page_age: PAGE_AGE,
+            // What is read that often anyway is never older.
+            page_age: page_age.filter(|age| *age < all || !steady),
             needs,
         }
     }
@@ -76,11 +77,6 @@ impl ReadPlan {
     /// The shortest of all intervals: readings are put on its beats, so that they are made together.
     pub fn shortest(&self) -> Duration {
         self.usage.map_or(self.all, |usage| usage.min(self.all))
-    }
-
-    /// Whether figures may be older than a page promises.
-    pub fn pages_read(&self) -> bool {
-        self.all > self.page_age
     }
 
     /// For people: what is read, and on whose account.
@@ -95,12 +91,11 @@ impl ReadPlan {
         line("limits", Some(self.limits));
         line("usage", self.usage);
         line("pressure", self.pressure);
-        let age = self.page_age;
-        match self.pages_read() {
-            true => {
+        match self.page_age {
+            Some(age) => {
                 let _ = writeln!(text, "pages      read what is older than {age:?}");
             }
-            false => text.push_str("pages      read nothing\n"),
+            None => text.push_str("pages      read nothing\n"),
         }
         text.push('\n');
         for need in &self.needs {
@@ -152,11 +147,11 @@ mod tests {
             // An idle container is read less often than every second, and its usage is needed all the same.
             (1, false, Some(1), Some(10)),
         ] {
-            let plan = ReadPlan::new(needs(all), steady);
+            let plan = ReadPlan::new(needs(all), steady, Some(seconds(1)));
             assert_eq!(plan.all, seconds(all));
             assert_eq!(plan.usage, usage.map(seconds), "{all} {steady}");
             assert_eq!(plan.pressure, pressure.map(seconds), "{all} {steady}");
-            assert_eq!(plan.pages_read(), all > 1);
+            assert_eq!(plan.page_age.is_some(), all > 1 || !steady);
             assert_eq!(plan.shortest(), seconds(1));
         }
     }
@@ -169,7 +164,7 @@ mod tests {
             need("protection", What::Usage, 1),
             need("pages", What::Limits, 10),
         ];
-        let plan = ReadPlan::new(needs, true);
+        let plan = ReadPlan::new(needs, true, None);
         assert_eq!(plan.usage, Some(seconds(1)));
         let text = plan.describe();
         assert!(text.contains("all        every 10s\n"), "{text}");

@@ -26,6 +26,14 @@ use crate::{Group, GroupSet, Symbol};
 /// At most this share of the time is spent asking for usage: many mounts are asked less often.
 const SHARE: u32 = 100;
 
+/// Where things are on the machine.
+#[derive(Debug, Clone)]
+pub struct Places {
+    pub root: HostRoot,
+    pub id_files: IdFiles,
+    pub kubelet_dir: PathBuf,
+}
+
 #[derive(Debug)]
 pub struct Surroundings {
     root: HostRoot,
@@ -51,15 +59,18 @@ pub struct Surroundings {
 
 impl Surroundings {
     pub fn new(
-        root: HostRoot,
+        places: Places,
         mounts: Arc<MountTable>,
         machine: Arc<MachineState>,
         store: Arc<Store>,
         groups: GroupSet,
-        id_files: IdFiles,
-        kubelet_dir: PathBuf,
         runtimes: Vec<Arc<runtime::Counters>>,
     ) -> Self {
+        let Places {
+            root,
+            id_files,
+            kubelet_dir,
+        } = places;
         Self {
             kubelet_dir,
             runtimes,
@@ -110,8 +121,13 @@ impl Surroundings {
             return;
         }
         self.partitions = Partitions::new(&self.root, &mounts.list, &storage);
-        self.uuids = filesystem_uuids(&self.root).unwrap_or_default();
-        (self.version, self.storage) = (Some(mounts.version), storage);
+        // What could not be read is kept, and looked at again next time.
+        let uuids = filesystem_uuids(&self.root);
+        let version = uuids.is_ok().then_some(mounts.version);
+        if let Ok(uuids) = uuids {
+            self.uuids = uuids;
+        }
+        (self.version, self.storage) = (version, storage);
     }
 
     /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
@@ -316,13 +332,15 @@ mod tests {
         std::fs::write(root.proc("1/mountinfo"), mounts).unwrap();
         let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
         let mut surroundings = Surroundings::new(
-            root.clone(),
+            Places {
+                root: root.clone(),
+                id_files: IdFiles::default(),
+                kubelet_dir: PathBuf::new(),
+            },
             Arc::new(MountTable::new(root)),
             Arc::new(state),
             Arc::new(Store::new(Duration::from_secs(1))),
             GroupSet::EMPTY.with(Group::Disk),
-            IdFiles::default(),
-            PathBuf::new(),
             runtimes,
         );
         surroundings.refresh_mounts();

@@ -164,6 +164,7 @@ fn seldom() -> Config {
         interval: Duration::from_secs(10),
         spec_refresh: Duration::from_secs(10),
         needs: vec![history],
+        page_age: Some(Duration::from_secs(1)),
         ..Config::default()
     }
 }

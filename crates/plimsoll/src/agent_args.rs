@@ -133,6 +133,10 @@ pub struct SamplingArgs {
     /// the name cadvisor, or with any flag of cAdvisor's: 1s]. What the node uses is noted each second all the same
     #[arg(long = "housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true)]
     housekeeping_interval: Option<Duration>,
+    /// Read again for a page what is older than this; 0: pages show what was read last [default: 1s; under the name
+    /// cadvisor, or with any flag of cAdvisor's: 0]
+    #[arg(long, value_name = "DURATION", value_parser = go::duration)]
+    page_max_age: Option<Duration>,
     /// Longest time between two samples of an idle container
     #[arg(long = "max_housekeeping_interval", value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "1m0s")]
     max_housekeeping_interval: Duration,
@@ -384,6 +388,15 @@ impl AgentArgs {
         self.pace = pace;
     }
 
+    fn page_age(&self) -> Option<Duration> {
+        let told = self.sampling.page_max_age;
+        let told = told.unwrap_or(match self.pace {
+            Pace::OnDemand => Duration::from_secs(1),
+            Pace::Original => Duration::ZERO,
+        });
+        (!told.is_zero()).then_some(told)
+    }
+
     /// How often everything is read.
     fn housekeeping(&self) -> Duration {
         let told = self.sampling.housekeeping_interval;
@@ -545,6 +558,7 @@ impl AgentArgs {
         Ok(Config {
             sampling: sampler::Config {
                 interval: housekeeping,
+                page_age: self.page_age(),
                 spec_refresh: housekeeping.clamp(LIMITS_AT_MOST_EVERY, LIMITS_AT_LEAST_EVERY),
                 max_interval: sampling.max_housekeeping_interval,
                 back_off: sampling.allow_dynamic_housekeeping,

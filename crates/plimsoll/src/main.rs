@@ -433,6 +433,12 @@ mod tests {
             let config = asked(line).unwrap().agent().config().unwrap();
             let every = Duration::from_secs(every);
             assert_eq!(config.sampling.interval, every, "{line}");
+            let is_ours = config.sampling.page_age.is_some();
+            let asks_for_ours = ["plimsoll agent", "koordlet"].iter().any(|own| {
+                let rest = line.strip_prefix(own);
+                rest.is_some_and(|rest| !rest.contains('_') && !rest.contains("port"))
+            });
+            assert_eq!(is_ours, asks_for_ours, "{line}");
             let memory = config.memory.map(|memory| memory.interval);
             assert_eq!(memory, Some(Duration::from_secs(1)), "{line}");
         }

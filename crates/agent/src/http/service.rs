@@ -52,7 +52,7 @@ pub struct Limits {
     pub stalled: Duration,
     /// For the sampler to take the pass that a request asks for.
     pub pass: Duration,
-    /// So many pages and other large answers are under way at once: each holds what it is made of.
+    /// So many pages are under way at once, and as many other large answers: each holds what it is made of.
     pub makers: usize,
     /// For one of them to be over, for those who come when there are as many.
     pub turn: Duration,
@@ -73,7 +73,7 @@ impl Default for Limits {
             pass: Duration::from_secs(10),
             makers: 8,
             turn: Duration::from_secs(3),
-            answer: Duration::from_secs(120),
+            answer: Duration::from_secs(60),
         }
     }
 }
@@ -87,7 +87,12 @@ pub struct Shared {
     pub counters: Arc<Counters>,
     pub hub: Arc<Hub>,
     pub streams: Arc<Semaphore>,
+    /// Of metrics about containers.
+    pub pages: Arc<Semaphore>,
+    /// Of other large answers.
     pub makers: Arc<Semaphore>,
+    /// Of what is short, and shows how the agent is when the others are taken.
+    pub own: Arc<Semaphore>,
     /// Begins when the server is to stop.
     pub draining: Shutdown,
 }
@@ -109,7 +114,8 @@ impl Shared {
         counters: Arc<Counters>,
         draining: Shutdown,
     ) -> Self {
-        let makers = Arc::new(Semaphore::new(limits.makers));
+        let places_for = |count| Arc::new(Semaphore::new(count));
+        let (pages, makers, own) = (limits.makers, limits.makers, limits.makers);
         let hub = Hub::listen(&surface.observer().events);
         Self {
             surface,
@@ -119,18 +125,20 @@ impl Shared {
             counters,
             hub,
             streams: Arc::new(Semaphore::new(STREAMS)),
-            makers,
+            pages: places_for(pages),
+            makers: places_for(makers),
+            own: places_for(own),
             draining,
         }
     }
 
     /// The way of every answer that may be large: made in pieces, on a thread that may wait, by one of a bounded number
-    /// of makers.
-    pub async fn made<F>(&self, make: F) -> Result<Body, Failure>
+    /// of makers: whoever reads slowly keeps a place, and must not keep others from what is of another kind.
+    pub async fn made<F>(&self, places: &Arc<Semaphore>, make: F) -> Result<Body, Failure>
     where
         F: FnOnce(&mut dyn Write) -> Result<(), Failure> + Send + 'static,
     {
-        let turn = Arc::clone(&self.makers).acquire_owned();
+        let turn = Arc::clone(places).acquire_owned();
         let Ok(Ok(permit)) = tokio::time::timeout(self.limits.turn, turn).await else {
             return Err(Failure::too_busy());
         };
@@ -349,7 +357,7 @@ async fn metrics(
         By::Alias(namespace) => Some(namespace),
     };
     let of = Arc::clone(shared);
-    exposition(shared, headers, move || {
+    exposition(shared, &shared.pages, headers, move || {
         let page = of.surface.metrics_page(dialect, only);
         page.map_err(|error| {
             Failure::internal(format!("No metrics gathered, last error:\n\n{error}"))
@@ -358,10 +366,9 @@ async fn metrics(
     .await
 }
 
-/// Where everything is read seldom, a page has what is older than this read again. `None`: it is read often enough.
+/// Where everything is read seldom, a page has what is older than this read again.
 fn page_age(shared: &Shared) -> Option<Duration> {
-    let plan = shared.surface.plan();
-    plan.pages_read().then_some(plan.page_age)
+    shared.surface.plan().page_age
 }
 
 async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
@@ -369,7 +376,7 @@ async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Fa
         fresh(shared, Vec::new(), age, GroupSet::EMPTY).await;
     }
     let of = Arc::clone(shared);
-    exposition(shared, headers, move || {
+    exposition(shared, &shared.pages, headers, move || {
         Ok(kubelet::resource(of.surface.observer()).into())
     })
     .await
@@ -377,7 +384,7 @@ async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Fa
 
 async fn own_metrics(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
     let of = Arc::clone(shared);
-    exposition(shared, headers, move || {
+    exposition(shared, &shared.own, headers, move || {
         let mut page = of.surface.self_metrics();
         page.families(of.counters.families());
         Ok(page)
@@ -387,7 +394,7 @@ async fn own_metrics(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply,
 
 async fn koordlet(shared: &Arc<Shared>, headers: &HeaderMap, half: Half) -> Result<Reply, Failure> {
     let of = Arc::clone(shared);
-    exposition(shared, headers, move || {
+    exposition(shared, &shared.pages, headers, move || {
         Ok(of.surface.koordlet_metrics(half))
     })
     .await
@@ -395,12 +402,13 @@ async fn koordlet(shared: &Arc<Shared>, headers: &HeaderMap, half: Half) -> Resu
 
 async fn exposition(
     shared: &Shared,
+    places: &Arc<Semaphore>,
     headers: &HeaderMap,
     gather: impl FnOnce() -> Result<Gathered, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let zipped = reply::wants_gzip(headers);
     let format = Format::wanted(headers);
-    let body = shared.made(move |out| {
+    let body = shared.made(places, move |out| {
         let page = gather()?;
         match zipped {
             true => {
@@ -439,6 +447,9 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
         return Ok(reply);
     }
     let brief = query.get("only_cpu_and_memory") == Some("true");
+    if let Some(age) = page_age(shared) {
+        fresh(shared, Vec::new(), age, GroupSet::EMPTY).await;
+    }
     if !brief {
         // Processes are counted on this page although they are off by default.
         let all = shared.surface.observer().store.all();
@@ -447,7 +458,7 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
         fresh(shared, paths, ANY_AGE, GroupSet::of(&[Group::Process])).await;
     }
     let of = Arc::clone(shared);
-    let body = shared.made(move |out| {
+    let body = shared.made(&shared.makers, move |out| {
         let surface = &of.surface;
         let node = surface.node_name();
         let image_fs = match brief {

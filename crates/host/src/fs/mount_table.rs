@@ -61,20 +61,27 @@ impl MountTable {
         // The process whose table it was may have ended, and the number may be another's now.
         last.file = None;
         let Some(watched) = Watched::open(&self.root)? else {
-            last.mounts = Arc::default();
-            return Ok(Arc::default());
+            last.replace(Vec::new());
+            return Ok(Arc::clone(&last.mounts));
         };
         // A buffer of its own: the table of a busy node is long, and is seldom read.
         let mut buf = ReadBuf::default();
         let io = |error| HostError::io("read", &watched.path, error);
         let text = buf.records(&watched.file).map_err(io)?;
         let list = parse_mountinfo(text).map_err(|at| HostError::malformed(&watched.path, at))?;
-        if list != last.mounts.list {
-            let version = last.mounts.version + 1;
-            last.mounts = Arc::new(Mounts { version, list });
-        }
+        last.replace(list);
         last.file = Some(watched);
         Ok(Arc::clone(&last.mounts))
+    }
+}
+
+impl Last {
+    /// No number comes twice.
+    fn replace(&mut self, list: Vec<Mount>) {
+        if list != self.mounts.list {
+            let version = self.mounts.version + 1;
+            self.mounts = Arc::new(Mounts { version, list });
+        }
     }
 }
 
@@ -150,5 +157,6 @@ mod tests {
         assert_ne!(two.version, one.version);
         std::fs::remove_file(root.proc("1/mountinfo")).unwrap();
         assert_eq!(table.current().unwrap().list, []);
+        assert!(mounted(&["/"]).version > two.version);
     }
 }

@@ -59,6 +59,8 @@ pub struct Config {
     pub beyond: Beyond,
     /// Of consumers beside the pages.
     pub needs: Vec<Need>,
+    /// For a page, what is older is read again. `None`: pages show what was read last, as the original's do.
+    pub page_age: Option<Duration>,
 }
 
 impl Config {
@@ -75,7 +77,7 @@ impl Config {
             pages(What::Limits, self.spec_refresh),
         ];
         needs.extend(self.needs.iter().cloned());
-        ReadPlan::new(needs, !self.back_off)
+        ReadPlan::new(needs, !self.back_off, self.page_age)
     }
 }
 
@@ -106,6 +108,7 @@ impl Default for Config {
             rules: Rules::default(),
             beyond: Beyond::default(),
             needs: Vec::new(),
+            page_age: None,
         }
     }
 }
@@ -142,6 +145,8 @@ const YOUNG_SAMPLES: u64 = 5;
 const ABSENT_EVERY: u64 = 3;
 /// A container may stay unnamed this long before it is shown without a name.
 const NAMELESS_FOR: Duration = Duration::from_secs(2);
+/// The queue may have so many entries for each container before those that count no more are thrown out.
+const MOST_ENTRIES_EACH: usize = 4;
 /// Groups that somebody asked for beyond the standing ones are read this often, and for this long after.
 const EXTRA_EVERY: Duration = Duration::from_secs(10);
 const EXTRA_FOR: Duration = Duration::from_secs(300);
@@ -443,6 +448,7 @@ impl Sampler {
         }
         let skip = self.config.no_root_stats && tracked.is_root();
         if skip {
+            tracked.sampled_at = Some(now);
             self.collector
                 .read_machine(tracked, None, now, &self.observer.clock);
             return true;
@@ -507,17 +513,34 @@ impl Sampler {
             });
             if stale {
                 self.sample(slot, now);
-                // Read for a page, limits and all, it needs no reading for its own sake soon.
-                if self.plan.pages_read() {
-                    if let Some(tracked) = &mut self.tracked[slot] {
-                        self.collector.read_spec(tracked, now);
-                    }
-                    let next = self.on_the_beat(now + self.config.interval);
-                    self.schedule(slot, next);
-                }
+                self.put_off(slot, now);
             }
         }
         (request.done)();
+    }
+
+    /// Read for a page, limits and all, a container needs no reading for its own sake soon.
+    fn put_off(&mut self, slot: usize, now: Duration) {
+        let Some(tracked) = &mut self.tracked[slot] else {
+            return;
+        };
+        if self.plan.page_age.is_none() || tracked.samples < YOUNG_SAMPLES {
+            return;
+        }
+        self.collector.read_spec(tracked, now);
+        let wait = tracked.interval.max(self.config.interval);
+        let (wait, due) = (wait.mul_f64(self.budget.stretch()), tracked.due);
+        let next = self.on_the_beat(now + wait).max(due);
+        if next > due {
+            self.schedule(slot, next);
+        }
+        // Whoever asks again and again leaves an entry each time.
+        if self.due.len() > MOST_ENTRIES_EACH * self.tracked.len() + MOST_ENTRIES_EACH {
+            let tracked = &self.tracked;
+            self.due.retain(|Reverse((_, slot, epoch))| {
+                tracked[*slot].as_ref().is_some_and(|t| t.epoch == *epoch)
+            });
+        }
     }
 
     /// The files that are read for one container.

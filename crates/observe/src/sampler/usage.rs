@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_host::cgroup::Cpu;
+use plimsoll_host::cgroup::{Cpu, NumaPages};
 use plimsoll_host::{Clock, HostError};
 
 use super::Sampler;
@@ -25,7 +25,9 @@ impl Sampler {
         self.usage_due = self.on_the_beat(now + wait);
         let pressure = self.plan.pressure.filter(|_| now >= self.pressure_due);
         if let Some(every) = pressure {
-            self.pressure_due = now + every;
+            // The same half beat early.
+            let wait = every.saturating_sub(self.plan.shortest() / 2);
+            self.pressure_due = self.on_the_beat(now + wait);
         }
         let clock = &self.observer.clock;
         for tracked in self.tracked.iter_mut().flatten() {
@@ -67,9 +69,13 @@ impl Collector {
         if self.wanted.memory {
             note(Group::Memory, reader.memory_usage(buf, &mut scratch.memory));
         }
-        if reader.has_numa() {
-            let outcome = reader.numa(buf, &mut scratch.numa);
-            errors.extend(outcome.err());
+        // The scratch was another container's.
+        clear(&mut scratch.numa);
+        if reader.has_numa()
+            && let Err(error) = reader.numa(buf, &mut scratch.numa)
+        {
+            clear(&mut scratch.numa);
+            errors.push(error);
         }
         let psi = match pressure {
             true => reader.pressure(buf).map(Some),
@@ -107,4 +113,9 @@ impl Collector {
         usage.numa.clone_from(&sample.numa);
         usage.psi = [sample.cpu_psi, sample.memory_psi, sample.io_psi];
     }
+}
+
+fn clear(numa: &mut NumaPages) {
+    numa.own.clear();
+    numa.hierarchical.clear();
 }

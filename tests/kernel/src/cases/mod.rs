@@ -32,7 +32,7 @@ const PAGE_CACHE: &str = "--enable-pagecache-collector=true";
 /// An emulated machine is so slow that the default budget would stretch the intervals.
 const NO_BUDGET: &str = "--cpu-budget=0";
 /// A flag of cAdvisor would ask for its pace, too. Pages have figures read whenever they are old.
-const OWN_PACE: &str = "--housekeeping_interval=10s";
+const OWN_PACE: [&str; 2] = ["--housekeeping_interval=10s", "--page-max-age=1s"];
 /// How long anything may take that is waited for: an emulated machine beside other work is slow, and it costs nothing
 /// to wait for what comes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -46,7 +46,8 @@ pub fn run() -> Result<()> {
     let data = format!("--data-dir={}/agent", init::DATA);
     let arguments = [
         MOST_GROUPS,
-        OWN_PACE,
+        OWN_PACE[0],
+        OWN_PACE[1],
         NO_BUDGET,
         PRESSURE,
         PRESSURE_EVERY,

@@ -143,7 +143,7 @@ where
     F: FnOnce(&Shared, &mut dyn Write) -> Result<(), Failure> + Send + 'static,
 {
     let of = Arc::clone(shared);
-    let body = shared.made(move |out| make(&of, out));
+    let body = shared.made(&shared.makers, move |out| make(&of, out));
     Ok(reply::json(body.await?))
 }
 
