@@ -164,6 +164,14 @@ fn filled(list: &[String]) -> Vec<String> {
     list.iter().filter(|one| !one.is_empty()).cloned().collect()
 }
 
+/// To listen at all addresses of both families, as far as this machine has them.
+pub fn all_addresses() -> IpAddr {
+    match std::path::Path::new("/proc/net/if_inet6").exists() {
+        true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        false => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    }
+}
+
 impl ServingArgs {
     /// What was asked for, if anything.
     pub fn port(&self) -> Option<u16> {
@@ -171,9 +179,8 @@ impl ServingArgs {
     }
 
     fn listen(&self, port: u16) -> SocketAddr {
-        let has_ipv6 = std::path::Path::new("/proc/net/if_inet6").exists();
         let ip = match self.bind_address {
-            IpAddr::V4(ip) if ip.is_unspecified() && has_ipv6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            IpAddr::V4(ip) if ip.is_unspecified() => all_addresses(),
             ip => ip,
         };
         SocketAddr::new(ip, self.secure_port.unwrap_or(port))

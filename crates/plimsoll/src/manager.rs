@@ -9,6 +9,7 @@ use clap::Args;
 use plimsoll_ground::{clients, leader, shutdown};
 use plimsoll_manager::live;
 
+use crate::front_args::all_addresses;
 use crate::signals::Signals;
 use crate::{Failure, runtime};
 
@@ -50,12 +51,18 @@ pub struct ManagerArgs {
 impl ManagerArgs {
     fn probes(&self) -> Result<Option<SocketAddr>> {
         let text = self.health_probe_bind_address.as_str();
+        if matches!(text, "" | "0") {
+            return Ok(None);
+        }
+        // The kubelet probes by the pod's address, of whatever family that is.
         let address = match text.strip_prefix(':') {
-            _ if matches!(text, "" | "0") => return Ok(None),
-            Some(port) => format!("0.0.0.0:{port}"),
-            None => text.to_owned(),
+            Some(port) => port
+                .parse()
+                .map(|port| SocketAddr::new(all_addresses(), port))
+                .map_err(anyhow::Error::from),
+            None => text.parse().map_err(anyhow::Error::from),
         };
-        let address = address.parse().with_context(|| {
+        let address = address.with_context(|| {
             format!("--health-probe-bind-address {text} is no address; give one like :8000")
         });
         address.map(Some)
@@ -103,4 +110,42 @@ pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome.map_err(Failure::Run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probes(text: &str) -> Result<Option<SocketAddr>> {
+        let args = ManagerArgs {
+            kubeconfig: None,
+            config_namespace: String::new(),
+            config_name: String::new(),
+            enable_leader_election: false,
+            health_probe_bind_address: text.to_owned(),
+        };
+        args.probes()
+    }
+
+    #[test]
+    fn a_port_alone_is_at_all_addresses() {
+        assert_eq!(probes("0").unwrap(), None);
+        let all = probes(":8000").unwrap().unwrap();
+        assert_eq!(all, SocketAddr::new(all_addresses(), 8000));
+        let given = ["127.0.0.1:1", "[::1]:2"].map(|text| probes(text).unwrap().unwrap());
+        assert_eq!(given.map(|one| one.to_string()), ["127.0.0.1:1", "[::1]:2"]);
+        assert!(probes(":http").is_err() && probes("8000").is_err());
+    }
+
+    #[test]
+    fn probes_of_both_families_are_answered() {
+        let address = probes(":0").unwrap().unwrap();
+        let bound = std::net::TcpListener::bind(address).unwrap();
+        let port = bound.local_addr().unwrap().port();
+        std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // Containers may have IPv6 without an address of their own.
+        if std::net::TcpListener::bind("[::1]:0").is_ok() {
+            std::net::TcpStream::connect(("::1", port)).unwrap();
+        }
+    }
 }
