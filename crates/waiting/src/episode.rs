@@ -114,9 +114,14 @@ impl Episode {
         })
     }
 
+    /// Whether it has not failed for so long that nothing of it is worth remembering.
+    pub fn is_calm(&self, now: Duration) -> bool {
+        self.last_failure
+            .is_none_or(|last| now.saturating_sub(last) >= CALM)
+    }
+
     fn forget_if_calm(&mut self, now: Duration) {
-        let last = self.last_failure.unwrap_or(now);
-        if now.saturating_sub(last) >= CALM {
+        if self.is_calm(now) {
             *self = Self::default();
         }
     }

@@ -43,6 +43,11 @@ impl Repeated {
         self.episode.is_failing()
     }
 
+    /// It has not failed for long.
+    pub fn is_calm(&self) -> bool {
+        self.episode.is_calm(self.began.elapsed())
+    }
+
     pub fn failing_for(&self) -> Option<Duration> {
         self.episode.failing_for(self.began.elapsed())
     }
@@ -52,14 +57,17 @@ impl Repeated {
 #[derive(Debug)]
 pub struct ByKey<K> {
     known: BTreeMap<K, Repeated>,
+    /// Of all things that there is no room for.
+    others: Repeated,
     most: usize,
 }
 
 impl<K: Ord + Clone> ByKey<K> {
-    /// No more than so many things are remembered; the line about any other one is always written.
+    /// No more than so many things are remembered; all others count as one.
     pub fn new(most: usize) -> Self {
         Self {
             known: BTreeMap::new(),
+            others: Repeated::default(),
             most,
         }
     }
@@ -68,15 +76,14 @@ impl<K: Ord + Clone> ByKey<K> {
         if let Some(one) = self.known.get_mut(key) {
             return one.failed();
         }
-        let mut fresh = Repeated::default();
-        let said = fresh.failed();
         if self.known.len() >= self.most {
-            self.known.retain(|_, one| one.is_failing());
+            self.known
+                .retain(|_, one| one.is_failing() && !one.is_calm());
         }
-        if self.known.len() < self.most {
-            self.known.insert(key.clone(), fresh);
+        if self.known.len() >= self.most {
+            return self.others.failed();
         }
-        said
+        self.known.entry(key.clone()).or_default().failed()
     }
 
     pub fn well(&mut self, key: &K) -> Option<Over> {
@@ -98,6 +105,19 @@ mod tests {
         assert!(lines.well(&"c").is_none());
         // What is well makes room.
         assert!(lines.failed(&"c").is_some() && lines.failed(&"c").is_none());
-        assert!(lines.failed(&"d").is_some() && lines.failed(&"d").is_some());
+        // The rest is one thing.
+        assert!(lines.failed(&"d").is_some());
+        assert!(lines.failed(&"d").is_none() && lines.failed(&"e").is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_heard_of_any_more_makes_room() {
+        let mut lines = ByKey::new(2);
+        for key in 0..1000 {
+            assert!(lines.failed(&key).is_some(), "{key}");
+            assert!(lines.failed(&key).is_none(), "{key}");
+            tokio::time::advance(Duration::from_secs(200)).await;
+        }
+        assert!(lines.known.len() <= 2);
     }
 }

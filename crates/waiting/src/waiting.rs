@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::repeated::Repeated;
 
 /// Who has no answer by then says what for. Below the five seconds within which it has to be said.
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Between looks whether it is time to say it again.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -137,12 +137,12 @@ mod tests {
             waiting.during(pause).await;
             waiting.trouble()
         };
-        assert_eq!(trouble(3).await, None);
+        assert_eq!(trouble(2).await, None);
         let said = trouble(10).await.unwrap();
-        assert_eq!(said, "waiting for the moon for 6 s: no answer yet; look up");
+        assert_eq!(said, "waiting for the moon for 7 s: no answer yet; look up");
         waiting.failed("it is new");
         let said = waiting.trouble().unwrap();
-        assert_eq!(said, "waiting for the moon for 6 s: it is new");
+        assert_eq!(said, "waiting for the moon for 7 s: it is new");
         waiting.clone().over();
         assert_eq!(waiting.trouble(), None);
     }
