@@ -116,9 +116,9 @@ impl Delegation {
             format!("ConfigMap {NAMESPACE}/{NAME}, which says whom to believe"),
             "is the API server overloaded or stopped, or does a firewall keep it from us?",
         );
-        let asking = waiting.during(maps.get(NAME));
+        let asking = maps.get(NAME);
         let found = match delegation.config.tolerate_lookup_failure {
-            false => asking.await,
+            false => waiting.during(asking).await,
             // Probes want an answer soon. What the cluster tells later is taken by whoever follows it.
             true => match tokio::time::timeout(PATIENCE, asking).await {
                 Ok(found) => found,
