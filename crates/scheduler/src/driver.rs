@@ -100,8 +100,8 @@ pub struct Driver {
     evictions: FxHashMap<ActionId, Arc<str>>,
     answers: mpsc::UnboundedSender<Answer>,
     answered: mpsc::UnboundedReceiver<Answer>,
-    /// Of writes, by what was said about them.
-    failures: ByKey<(Done, String)>,
+    /// Of writes, by what answered them; what is said has names of objects in it.
+    failures: ByKey<(Done, Option<u16>)>,
 }
 
 /// Different failures of writes that are remembered.
@@ -395,7 +395,7 @@ impl Driver {
             }
         }
         if let ActionResult::Failed(error) = &ended.result {
-            match self.failures.failed(&(ended.what, error.clone())) {
+            match self.failures.failed(&(ended.what, ended.status)) {
                 Some(said) => {
                     let times = said.times;
                     tracing::warn!(what = ?ended.what, error, times, "a write failed");

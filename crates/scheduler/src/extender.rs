@@ -11,7 +11,7 @@ use futures::future::join_all;
 use parking_lot::Mutex;
 use plimsoll_sched::action::PodRef;
 use plimsoll_sched::extender::{About, Answer, Question, RefusedNode, Victims};
-use plimsoll_waiting::Repeated;
+use plimsoll_waiting::ByKey;
 use serde_json::value::RawValue;
 
 use crate::config::ExtenderConfig;
@@ -20,6 +20,8 @@ use wire::{Binding, FilterAnswer, Host, MetaVictims, PreemptAnswer};
 
 /// What an extender's best score amounts to beside a plugin's.
 const SCALE: i64 = 10;
+/// Filter, prioritize, preempt and bind.
+const VERBS: usize = 4;
 
 #[derive(Debug, thiserror::Error)]
 #[error("couldn't build extenders: {problem}")]
@@ -31,7 +33,8 @@ pub struct ExtenderError {
 pub struct Extender {
     config: ExtenderConfig,
     http: HttpClient,
-    trouble: Mutex<Repeated>,
+    /// By verb: one may be served and another not.
+    trouble: Mutex<ByKey<&'static str>>,
 }
 
 /// All of them, in the order of the configuration.
@@ -44,13 +47,13 @@ impl Extender {
         Ok(Self {
             config,
             http,
-            trouble: Mutex::default(),
+            trouble: Mutex::new(ByKey::new(VERBS)),
         })
     }
 
     /// It is done without, which is said, and again at growing intervals.
-    fn passed_over(&self, verb: &'static str, error: &str) {
-        if let Some(said) = self.trouble.lock().failed() {
+    pub fn passed_over(&self, verb: &'static str, error: &str) {
+        if let Some(said) = self.trouble.lock().failed(&verb) {
             let (extender, times) = (&self.config.url_prefix, said.times);
             tracing::warn!(
                 extender,
@@ -62,10 +65,10 @@ impl Extender {
         }
     }
 
-    fn answered(&self) {
-        if let Some(over) = self.trouble.lock().well() {
+    pub fn answered(&self, verb: &'static str) {
+        if let Some(over) = self.trouble.lock().well(&verb) {
             let (extender, failures) = (&self.config.url_prefix, over.failures);
-            tracing::info!(extender, failures, "an extender answers again");
+            tracing::info!(extender, verb, failures, "an extender answers again");
         }
     }
 
@@ -285,7 +288,7 @@ async fn about_nodes(
         }
         match extender.filter(pod, &nodes).await {
             Ok((left, refused)) => {
-                extender.answered();
+                extender.answered("filter");
                 nodes.retain(|(name, _)| left.contains(name));
                 answer.refused.extend(refused);
                 answer.nodes_as_empty |= !extender.config.node_cache_capable;
@@ -309,6 +312,7 @@ async fn about_nodes(
             let weight = extender.config.weight;
             match hosts {
                 Ok(hosts) => {
+                    extender.answered("prioritize");
                     for host in hosts {
                         let score = host.score.saturating_mul(weight).saturating_mul(SCALE);
                         *scores.entry(host.host).or_default() += score;
@@ -345,7 +349,10 @@ async fn about_victims(
         }
         let left = extender.preempt(pod, &victims, &pods).await;
         match left.and_then(|left| extender.left_of(&victims, left)) {
-            Ok(left) => victims = left,
+            Ok(left) => {
+                extender.answered("preempt");
+                victims = left;
+            }
             Err(error) if extender.is_ignorable() => {
                 extender.passed_over("preempt", &error);
             }
@@ -422,5 +429,42 @@ mod tests {
             "extender: http://127.0.0.1:1 claims to preempt pod (UID: &{three}) on node: a, but the pod is not found on \
              that node"
         );
+    }
+
+    /// An extender that serves one verb and not another.
+    #[tokio::test]
+    async fn each_verb_has_its_own_trouble() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut request = [0; 4096];
+                let length = socket.read(&mut request).await.unwrap();
+                let answer = match request[..length].starts_with(b"POST /scores") {
+                    true => "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n[]",
+                    false => "HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+                };
+                let _ = socket.write_all(answer.as_bytes()).await;
+            }
+        });
+        let extender = Extender::build(ExtenderConfig {
+            url_prefix: format!("http://{address}"),
+            filter_verb: "filter".to_owned(),
+            prioritize_verb: "scores".to_owned(),
+            ignorable: true,
+            node_cache_capable: true,
+            ..ExtenderConfig::default()
+        });
+        let extender = Arc::new(extender.unwrap());
+        extender.passed_over("prioritize", "it was away");
+        let nodes = ["a", "b"].map(|name| (name.into(), None)).to_vec();
+        let pod = RawValue::from_string("{}".to_owned()).unwrap();
+        let answer = about_nodes(&[&extender], &pod, nodes).await.unwrap();
+        assert_eq!(answer.nodes.len(), 2);
+        let mut trouble = extender.trouble.lock();
+        assert!(trouble.well(&"prioritize").is_none());
+        assert!(trouble.well(&"filter").is_some());
     }
 }

@@ -32,6 +32,8 @@ use request::{Refused, Verb};
 pub struct Ended {
     pub id: ActionId,
     pub result: ActionResult,
+    /// Of the API server's refusal.
+    pub status: Option<u16>,
     pub what: Done,
     pub took: Duration,
 }
@@ -227,6 +229,7 @@ impl Executor {
                     Err(over) => Err(Refused::Unreachable(over.to_string())),
                 },
             };
+            let status = outcome.as_ref().err().and_then(Refused::code);
             let result = match outcome {
                 Ok(()) => ActionResult::Done,
                 Err(refused) if refused.is_gone() => ActionResult::Gone,
@@ -239,6 +242,7 @@ impl Executor {
             let _ = ended.send(Ended {
                 id: job.id,
                 result,
+                status,
                 what,
                 took: began.elapsed(),
             });
@@ -297,8 +301,16 @@ impl Work {
             Self::BindBy(binder, pod, node) => {
                 match binder.bind(pod, node).await {
                     // The next in turn is the API server.
-                    Err(_) if binder.is_ignorable() => pods::bind(client, pod, node).await,
-                    outcome => outcome.map_err(Refused::Unreachable),
+                    Err(error) if binder.is_ignorable() => {
+                        binder.passed_over("bind", &error);
+                        pods::bind(client, pod, node).await
+                    }
+                    outcome => {
+                        if outcome.is_ok() {
+                            binder.answered("bind");
+                        }
+                        outcome.map_err(Refused::Unreachable)
+                    }
                 }
             }
             Self::Kind(ActionKind::Bind { pod, node }) => pods::bind(client, pod, node).await,

@@ -32,6 +32,14 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// `None`: nobody answered.
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            Self::Unreachable(_) => None,
+        }
+    }
+
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Status { code: 404, .. })
     }

@@ -4,6 +4,7 @@
 //! each kind is no more than which objects there were, so that those which a later list lacks can be told as gone.
 
 mod kinds;
+mod unread;
 
 use bytes::Bytes;
 use plimsoll_ground::reflect::{Gate, RawChange, RawReflector};
@@ -11,12 +12,12 @@ use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::Names;
 use plimsoll_sched::{Features, Observation, Scheduler, Time};
-use plimsoll_waiting::Repeated;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::mpsc;
 
 use kinds::Identity;
 pub use kinds::Kind;
+use unread::Unread;
 
 /// Changes that wait for the core. Beyond that, watches wait.
 const WAITING: usize = 1024;
@@ -68,7 +69,7 @@ pub struct Books {
     /// Nodes as they came, if somebody wants to be sent them.
     nodes: Option<FxHashMap<Identity, Bytes>>,
     /// Objects that cannot be read, by kind.
-    unread: FxHashMap<&'static str, Repeated>,
+    unread: FxHashMap<&'static str, Unread>,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +111,12 @@ impl Books {
             self.kinds.resize_with(at + 1, Known::default);
         }
         match change {
-            RawChange::Begin => self.kinds[at].fresh = Some(FxHashSet::default()),
+            RawChange::Begin => {
+                self.kinds[at].fresh = Some(FxHashSet::default());
+                if let Some(unread) = self.unread.get_mut(kind.name()) {
+                    unread.list_begins();
+                }
+            }
             RawChange::Listed(object) => {
                 let Some(observation) = read(kind, &object, core.names_mut(), &mut self.unread)
                 else {
@@ -132,6 +138,9 @@ impl Books {
                     core.observe(gone.clone().gone(kind), now);
                 }
                 known.objects = fresh;
+                if let Some(unread) = self.unread.get_mut(kind.name()) {
+                    unread.list_ends(kind.name());
+                }
                 ticket.ready();
             }
             RawChange::Applied(object) => {
@@ -147,6 +156,9 @@ impl Books {
             }
             RawChange::Deleted(object) => match Identity::read(kind, &object, core.names_mut()) {
                 Ok(identity) => {
+                    if let Some(unread) = self.unread.get_mut(kind.name()) {
+                        unread.well(kind.name(), &identity);
+                    }
                     self.kinds[at].objects.remove(&identity);
                     forget(kind, &identity, &mut self.nodes);
                     core.observe(identity.gone(kind), now);
@@ -171,17 +183,21 @@ fn read(
     kind: Kind,
     object: &[u8],
     names: &mut Names,
-    unread: &mut FxHashMap<&'static str, Repeated>,
+    unread: &mut FxHashMap<&'static str, Unread>,
 ) -> Option<Observation> {
     match kind.observation(object, names) {
-        Ok(observation) => Some(observation),
-        Err(error) => {
-            let error: &dyn std::error::Error = &error;
-            let kind = kind.name();
-            if let Some(said) = unread.entry(kind).or_default().failed() {
-                let times = said.times;
-                tracing::warn!(kind, error, times, "cannot read an object, leaving it out");
+        Ok(observation) => {
+            if let Some(unread) = unread.get_mut(kind.name())
+                && let Some(identity) = Identity::of(&observation)
+            {
+                unread.well(kind.name(), &identity);
             }
+            Some(observation)
+        }
+        Err(error) => {
+            let identity = Identity::read(kind, object, names).ok();
+            let unread = unread.entry(kind.name()).or_default();
+            unread.failed(kind.name(), identity, &error);
             None
         }
     }
@@ -265,5 +281,37 @@ mod tests {
         assert_eq!(told.raw(), [named("b")]);
         let kept = told.books.nodes.as_ref().map(FxHashMap::len);
         assert_eq!(kept, Some(1));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_so_until_it_changes_or_goes() {
+        let mut told = Told::new();
+        let bad = |name: &str| -> Bytes {
+            format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"unschedulable":"perhaps"}}}}"#)
+                .into()
+        };
+        let fails = |told: &Told| told.books.unread[Kind::Node.name()].is_failing();
+        told.list(Kind::Node, &["a"]);
+        told.tell(Kind::Node, RawChange::Applied(bad("b")));
+        assert!(fails(&told));
+        // Another one says nothing about it.
+        told.tell(Kind::Node, RawChange::Applied(named("a")));
+        assert!(fails(&told));
+        told.tell(Kind::Node, RawChange::Applied(named("b")));
+        assert!(!fails(&told));
+        told.tell(Kind::Node, RawChange::Applied(bad("b")));
+        told.tell(Kind::Node, RawChange::Deleted(named("b")));
+        assert!(!fails(&told));
+        // Nobody knows which one that is: only a list tells that it is gone.
+        told.tell(Kind::Node, RawChange::Applied("{".into()));
+        told.tell(Kind::Node, RawChange::Applied(named("a")));
+        assert!(fails(&told));
+        told.list(Kind::Node, &["a"]);
+        assert!(!fails(&told));
+        told.tell(Kind::Node, RawChange::Begin);
+        told.tell(Kind::Node, RawChange::Listed(bad("b")));
+        let ticket = Arc::new(told.gate.register("again"));
+        told.tell(Kind::Node, RawChange::End(ticket));
+        assert!(fails(&told));
     }
 }
