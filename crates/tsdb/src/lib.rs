@@ -22,6 +22,7 @@ mod recover;
 mod retention;
 mod seal;
 mod store;
+mod trouble;
 mod varint;
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use plimsoll_waiting::Episode;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FlockOperation, flock};
 
@@ -11,6 +10,7 @@ use crate::block::{Block, COLUMN_BYTES, made};
 use crate::journal::{self, Listener};
 use crate::seal::{ASIDE, BLOCK, Folder, TEMPORARY, files, journals};
 use crate::store::{Config, Error, Recovered, SeriesId, State, Tsdb, series_bytes};
+use crate::trouble::Trouble;
 
 impl Tsdb {
     /// `now` tells blocks of a clock that was wrong from those of the past.
@@ -57,7 +57,7 @@ fn hold(path: &Path) -> Result<Folder, Error> {
         journal: None,
         journal_at: i64::MIN,
         clock: None,
-        trouble: Episode::default(),
+        trouble: Trouble::default(),
     })
 }
 

@@ -3,15 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use plimsoll_waiting::Episode;
 
 use crate::block::{Block, BlockError, Builder};
 use crate::head::Part;
 use crate::journal;
 use crate::retention::{self, Weighed};
 use crate::store::{Maintained, Sample, State, Tsdb, millis};
+use crate::trouble::Trouble;
 
 pub const BLOCK: &str = "block";
 pub const JOURNAL: &str = "journal";
@@ -33,7 +31,7 @@ pub struct Folder {
     /// When upkeep was last, and since when the clock has not jumped.
     pub clock: Option<(i64, i64)>,
     /// Of what goes wrong, when to say so.
-    pub trouble: Episode,
+    pub trouble: Trouble,
 }
 
 impl Folder {
@@ -50,7 +48,6 @@ impl Folder {
 
     /// A disk that stays full is named again at growing intervals, and once it has room again.
     fn tell(&mut self, now: i64, problem: Option<&str>, wrote: bool) {
-        let now = Duration::from_millis(u64::try_from(now).unwrap_or(0));
         let folder = self.path.display();
         match problem {
             Some(problem) => {
