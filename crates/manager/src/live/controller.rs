@@ -18,9 +18,9 @@ use plimsoll_ground::leader::NotLeading;
 use plimsoll_ground::objects::NodeSlo;
 use plimsoll_ground::reflect::{Change, Gate, Reader, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_waiting::Repeated;
 use serde_json::{Value, json};
 
+use super::failures::Failures;
 use super::marked::Marked;
 use super::node::{Known, Step, steps};
 use super::objects::{Node, NodeMetric, Pod, Topology};
@@ -78,7 +78,7 @@ impl Controller {
             recorder: self.recorder,
             written: BTreeMap::new(),
             complained: BTreeMap::new(),
-            failures: Repeated::default(),
+            failures: Failures::default(),
         };
         let mut tick = tokio::time::interval(EVERY);
         loop {
@@ -261,8 +261,7 @@ struct Worker {
     written: BTreeMap<String, Timestamp>,
     /// What was last complained about, so that it is said once.
     complained: BTreeMap<String, Vec<String>>,
-    /// Of writes, whatever node they were about: they have the same causes.
-    failures: Repeated,
+    failures: Failures,
 }
 
 impl Worker {
@@ -280,8 +279,7 @@ impl Worker {
         };
         let error = match outcome {
             Ok(wrote) => {
-                // Only what was written shows that it can be.
-                if wrote && let Some(over) = self.failures.well() {
+                if let Some(over) = self.failures.well(name, wrote) {
                     let (failures, seconds) = (over.failures, over.lasted.as_secs());
                     tracing::info!(failures, seconds, "nodes can be written about again");
                 }
@@ -292,7 +290,7 @@ impl Worker {
             Err(error) => error,
         };
         let trouble = explain(&error);
-        match self.failures.failed() {
+        match self.failures.failed(name) {
             Some(said) => {
                 let (node, times) = (name, said.times);
                 tracing::warn!(
