@@ -65,6 +65,15 @@ pub struct Membership {
     pub lookout: states::Lookout,
 }
 
+impl Membership {
+    /// Only a report that was taken shows that reports are.
+    fn tells_cluster(&self) -> Option<bool> {
+        let reports = self.reports.as_ref()?;
+        let fails = reports.in_trouble.load(Ordering::Relaxed) || reports.reports.get() == 0;
+        Some(!fails && self.lookout.trouble().is_none())
+    }
+}
+
 impl View {
     /// Has pages tell of it; the first call counts.
     pub fn show(&self, membership: Membership) {
@@ -73,10 +82,7 @@ impl View {
 
     /// Whether the cluster is told what the node uses; `None`: it is not to be told.
     pub fn tells_cluster(&self) -> Option<bool> {
-        let member = self.cluster.get()?;
-        let reports = member.reports.as_ref()?;
-        let fails = reports.in_trouble.load(Ordering::Relaxed);
-        Some(!fails && member.lookout.trouble().is_none())
+        self.cluster.get()?.tells_cluster()
     }
 
     /// Rung when a pod's cgroup appears.
@@ -248,4 +254,27 @@ fn scrape_error() -> Text {
         Whole(0),
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cluster_is_told_once_it_took_a_report() {
+        let mut member = Membership {
+            states: Arc::default(),
+            rounds: Vec::new(),
+            reports: None,
+            lookout: states::Lookout::default(),
+        };
+        assert_eq!(member.tells_cluster(), None);
+        let reports = Arc::<report::Counters>::default();
+        member.reports = Some(Arc::clone(&reports));
+        assert_eq!(member.tells_cluster(), Some(false));
+        reports.reports.add();
+        assert_eq!(member.tells_cluster(), Some(true));
+        reports.in_trouble.store(true, Ordering::Relaxed);
+        assert_eq!(member.tells_cluster(), Some(false));
+    }
 }

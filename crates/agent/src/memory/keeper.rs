@@ -225,6 +225,9 @@ impl Keeper {
         }
         match cpus {
             Ok(cpus) => {
+                if self.cpu_facts.well().is_some() {
+                    tracing::info!("the processors' facts can be read again");
+                }
                 memory.facts().set(facts::NODE_CPU_INFO, cpus);
                 if let Some(cpus) = memory.facts().get(facts::NODE_CPU_INFO) {
                     self.round.set_cpus(cpus);
@@ -239,6 +242,9 @@ impl Keeper {
         }
         match numa {
             Ok(mut numa) => {
+                if self.numa_facts.well().is_some() {
+                    tracing::info!("the NUMA nodes' facts can be read again");
+                }
                 if !memory.config().collect.hugepages {
                     numa.nodes
                         .iter_mut()
