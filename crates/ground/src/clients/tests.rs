@@ -393,9 +393,12 @@ fn refusals_are_explained() {
 #[tokio::test]
 async fn what_is_in_the_way_is_explained() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpSocket};
     let listener = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let free = listener().await.local_addr().unwrap();
+    // Bound for as long as this lasts, so that nobody else listens there.
+    let bound = TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let free = bound.local_addr().unwrap();
     let silent = listener().await;
     let hangs_up = listener().await;
     let gibberish = listener().await;
