@@ -2,6 +2,7 @@
 //!
 //! The table is data; a row is a process in that set-up, and all rows run beside each other, because they mostly wait.
 
+mod load;
 mod rights;
 mod row;
 mod table;
@@ -20,7 +21,7 @@ use table::TABLE;
 pub const NAMES: [&str; 2] = [TABLE_NAME, RIGHTS_NAME];
 const TABLE_NAME: &str = "first-use/table";
 const RIGHTS_NAME: &str = "first-use/rights";
-/// Within this it has to be said. The rule is five seconds; a machine that does much else gets more.
+/// Within this it has to be said where the machine has nothing else to do. Anywhere, it has to be said at all.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
 const SLACK: Duration = Duration::from_secs(55);
 /// Processes at once.
