@@ -280,7 +280,9 @@ fn files(agent: &Agent) -> Result<Vec<Vec<PathBuf>>> {
     ids.iter()
         .map(|id| {
             let answer = agent.get(&format!("/debug/sources?container={id}"))?;
-            Ok(answer.text()?.lines().map(PathBuf::from).collect())
+            let files = answer.text()?.lines().map(PathBuf::from);
+            // Not every hierarchy has every cgroup, and some come and go.
+            Ok(files.filter(|file| file.exists()).collect())
         })
         .collect()
 }
