@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 
@@ -14,6 +15,9 @@ pub type Need = (&'static str, &'static str);
 
 /// Installs what is missing. The error says what is missing and why it could not be had.
 pub fn ensure(needs: &[Need]) -> Result<()> {
+    // The packages' own lock does not cover their lists: two at once get in each other's way.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let missing: Vec<Need> = needs
         .iter()
         .copied()
@@ -90,6 +94,9 @@ fn apt_get() -> Command {
     command
 }
 
+/// 101: "action forbidden by policy", the answer that invoke-rc.d knows.
+const POLICY: &str = "#!/bin/sh\n# No daemons while plimsoll's tests install packages.\nexit 101\n";
+
 /// While this lives, packages that bring a daemon do not start it: the tests run their own, with their own sockets.
 struct NoDaemons {
     /// Ours to remove; `None` where the machine has a policy already.
@@ -99,11 +106,12 @@ struct NoDaemons {
 impl NoDaemons {
     fn start() -> Result<Self> {
         let path = PathBuf::from("/usr/sbin/policy-rc.d");
-        if path.exists() {
+        // One of an interrupted run is ours as well.
+        let is_ours = fs::read_to_string(&path).is_ok_and(|text| text == POLICY);
+        if path.exists() && !is_ours {
             return Ok(Self { policy: None });
         }
-        // 101: "action forbidden by policy", the answer that invoke-rc.d knows.
-        fs::write(&path, "#!/bin/sh\nexit 101\n").context("write policy-rc.d")?;
+        fs::write(&path, POLICY).context("write policy-rc.d")?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
         Ok(Self { policy: Some(path) })
     }

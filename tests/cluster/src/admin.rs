@@ -68,10 +68,17 @@ const LAGGING: [&str; 3] = [
 
 /// Creates an object, again on what a real API server answers while its own caches lag: every client of it has to.
 pub fn create_retrying(server: &Server, path: &str, object: &Value) -> Result<Value> {
+    let mut answer_is_lost = false;
     poll::until(&format!("POST {path}"), CACHES, || {
-        let (status, answer) = send(server, "POST", path, "application/json", object)?;
+        let sent = send(server, "POST", path, "application/json", object);
+        let (status, answer) = sent.inspect_err(|_| answer_is_lost = true)?;
         if status == 201 {
             return Ok(Some(answer));
+        }
+        // Whose answer was lost may have been stored.
+        if status == 409 && answer_is_lost {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            return get(server, &format!("{path}/{name}")).map(Some);
         }
         let text = answer["message"].as_str().unwrap_or_default();
         if status == 403 && LAGGING.iter().any(|lagging| text.contains(lagging)) {

@@ -55,6 +55,7 @@ impl Tests<'_> {
                 Err(anyhow!("it could not begin: {error:#}"))
             });
         }
+        self.runner.lost("server");
     }
 }
 
@@ -202,7 +203,7 @@ fn run_group(plan: &Plan<'_>, group: &Group, runner: &Runner<Stdout>) {
         return;
     }
     match group.kind {
-        Kind::Embedded => match EmbeddedCluster::start(plan.program) {
+        Kind::Embedded => match started(|| EmbeddedCluster::start(plan.program)) {
             Ok(cluster) => (group.run)(plan, &cluster.server, &tests),
             Err(error) => tests.none_of(&group.names, &error),
         },
@@ -211,12 +212,20 @@ fn run_group(plan: &Plan<'_>, group: &Group, runner: &Runner<Stdout>) {
             let Some(programs) = plan.kube_bin else {
                 return;
             };
-            match RealCluster::start(programs) {
+            match started(|| RealCluster::start(programs)) {
                 Ok(cluster) => (group.run)(plan, &cluster.server, &tests),
                 Err(error) => tests.none_of(&group.names, &error),
             }
         }
     }
+}
+
+/// On a busy machine a server can miss its own time limits while it starts, and ends. It gets a second chance.
+fn started<C>(start: impl Fn() -> Result<C>) -> Result<C> {
+    start().or_else(|error| {
+        println!("a server did not start, it is started once more: {error:#}");
+        start()
+    })
 }
 
 fn run_cases(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {

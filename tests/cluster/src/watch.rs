@@ -9,7 +9,7 @@ use crate::answer::is_telling;
 use crate::client::{Exchange, Piece};
 
 /// How long an event or the end may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a watch is listened to for an event too many.
 const QUIET: Duration = Duration::from_millis(120);
 

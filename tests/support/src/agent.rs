@@ -15,8 +15,8 @@ use crate::ports::{self, Reserved};
 use crate::{http, janitor, log, poll, proc};
 
 /// Generous because the kernel tests run it under emulation; a healthy start takes a fraction of a second.
-const READY: Duration = Duration::from_secs(30);
-const STOP: Duration = Duration::from_secs(15);
+const READY: Duration = Duration::from_secs(120);
+const STOP: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub struct Agent {

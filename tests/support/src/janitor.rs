@@ -24,7 +24,7 @@ const JANITOR: &str = "__janitor";
 const ENTER: &str = "__enter";
 const WAIT: &str = "__wait";
 /// What a daemon gets to end by itself before it is killed.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(60);
 
 /// Must be the first call of `main`: runs the helper that this process was started as, if it was.
 pub fn helper() -> Option<ExitCode> {

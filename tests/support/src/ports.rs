@@ -67,7 +67,9 @@ pub fn reserve_for_good() -> Result<SocketAddr> {
 }
 
 fn folder() -> Result<PathBuf> {
-    let folder = std::env::temp_dir().join("plimsoll-test-ports");
+    // Each user's own: what root has made, others could not lock. A port that is taken shows by itself.
+    let user = rustix::process::geteuid().as_raw();
+    let folder = std::env::temp_dir().join(format!("plimsoll-test-ports-{user}"));
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     Ok(folder)
 }

@@ -1,4 +1,5 @@
-//! The line protocol between a test program and `xtask`: a `BEGIN` and a `TEST` line a case, one `VERDICT` at the end.
+//! The line protocol between a test program and `xtask`: a `BEGIN` and a `TEST` line a case, `LOST` behind one that
+//! others stand on and that failed, one `VERDICT` at the end.
 //!
 //! It is text because it crosses a serial line out of a booted kernel. A program that dies has no verdict, and that is
 //! a failure by itself.
@@ -22,15 +23,28 @@ pub enum Outcome {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    Begin { name: String },
-    Test { name: String, outcome: Outcome },
-    Verdict { passed: usize, failed: usize },
+    Begin {
+        name: String,
+    },
+    Test {
+        name: String,
+        outcome: Outcome,
+    },
+    /// This test failed, and cases that stand on it did not run.
+    Lost {
+        name: String,
+    },
+    Verdict {
+        passed: usize,
+        failed: usize,
+    },
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Begin { name } => write!(f, "BEGIN {name}"),
+            Self::Lost { name } => write!(f, "LOST {name}"),
             Self::Verdict { passed, failed } => {
                 write!(f, "VERDICT {passed} passed {failed} failed")
             }
@@ -60,9 +74,12 @@ impl Line {
                 failed: failed.parse().ok()?,
             });
         }
+        let one_word = |name: &str| (!name.contains(' ')).then(|| name.to_owned());
         if let Some(name) = line.strip_prefix("BEGIN ") {
-            let name = name.to_owned();
-            return (!name.contains(' ')).then_some(Self::Begin { name });
+            return one_word(name).map(|name| Self::Begin { name });
+        }
+        if let Some(name) = line.strip_prefix("LOST ") {
+            return one_word(name).map(|name| Self::Lost { name });
         }
         let mut words = line.strip_prefix("TEST ")?.splitn(3, ' ');
         let name = words.next()?.to_owned();
@@ -164,9 +181,18 @@ impl<W: Write> Runner<W> {
         Self { filter, state }
     }
 
-    /// A case that others stand on: it runs whatever the filter says.
+    /// A case that others stand on: it runs whatever the filter says. If it fails, they are missed.
     pub fn setup(&self, name: &str, body: impl FnOnce() -> Result<String>) {
-        self.run(name, body);
+        if !self.run(name, body) {
+            self.lost(name);
+        }
+    }
+
+    /// Says that cases did not run because this one failed.
+    pub fn lost(&self, name: &str) {
+        self.line(&Line::Lost {
+            name: name.to_owned(),
+        });
     }
 
     /// The case's `Ok` text is shown beside its name: put what was measured there.
@@ -176,7 +202,8 @@ impl<W: Write> Runner<W> {
         }
     }
 
-    fn run(&self, name: &str, body: impl FnOnce() -> Result<String>) {
+    /// `false`: it failed.
+    fn run(&self, name: &str, body: impl FnOnce() -> Result<String>) -> bool {
         let started = Instant::now();
         self.line(&Line::Begin {
             name: name.to_owned(),
@@ -194,10 +221,12 @@ impl<W: Write> Runner<W> {
             },
             Err(_) => Outcome::Failed("panicked; see its output".to_owned()),
         };
+        let has_failed = matches!(outcome, Outcome::Failed(_));
         self.line(&Line::Test {
             name: name.to_owned(),
             outcome,
         });
+        !has_failed
     }
 
     /// Writes the verdict; `true` when nothing failed.
@@ -262,6 +291,23 @@ mod tests {
                 failed: 2
             }
         );
+    }
+
+    #[test]
+    fn a_failed_setup_is_told() {
+        let mut wire = Vec::new();
+        let runner = Runner::new(&mut wire, Filter::default());
+        runner.setup("starts", || Ok(String::new()));
+        runner.setup("optional", || Err(LeaveOut("no daemon".to_owned()).into()));
+        runner.setup("breaks", || bail!("too late"));
+        runner.finish();
+        let text = String::from_utf8(wire).unwrap();
+        let lines = text.lines().filter_map(Line::parse);
+        let lost: Vec<Line> = lines
+            .filter(|line| matches!(line, Line::Lost { .. }))
+            .collect();
+        let name = "breaks".to_owned();
+        assert_eq!(lost, [Line::Lost { name }]);
     }
 
     #[test]

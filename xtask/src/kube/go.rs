@@ -17,6 +17,9 @@ const FROM_INDEX: &str = "1.26.6";
 /// How often a long build says that it is alive.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
+/// Before something is tried again.
+const PAUSES: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(15)];
+
 #[derive(Debug)]
 pub struct Go {
     program: PathBuf,
@@ -56,10 +59,12 @@ impl Go {
     pub fn download(&self, work: &Path, module: &str) -> Result<String> {
         println!("  downloading {module}");
         fs::create_dir_all(work)?;
-        workspace::output(
-            self.command(work)
-                .args(["mod", "download", "-json", module]),
-        )
+        tries(|| {
+            workspace::output(
+                self.command(work)
+                    .args(["mod", "download", "-json", module]),
+            )
+        })
     }
 
     /// Builds packages of the module in `module`, with a line now and then.
@@ -72,6 +77,18 @@ impl Go {
         packages: &[String],
     ) -> Result<()> {
         println!("  building {what}");
+        // It downloads modules, too.
+        tries(|| self.build_once(what, module, output, linker_flags, packages))
+    }
+
+    fn build_once(
+        &self,
+        what: &str,
+        module: &Path,
+        output: &Path,
+        linker_flags: &str,
+        packages: &[String],
+    ) -> Result<()> {
         let started = Instant::now();
         let mut command = self.command(module);
         command
@@ -107,6 +124,18 @@ impl Go {
             .env("GOTOOLCHAIN", "local");
         command
     }
+}
+
+/// What needs the network is tried three times.
+fn tries<T>(work: impl Fn() -> Result<T>) -> Result<T> {
+    for pause in PAUSES {
+        match work() {
+            Ok(done) => return Ok(done),
+            Err(error) => println!("  {error:#}; tried again in {} s", pause.as_secs()),
+        }
+        std::thread::sleep(pause);
+    }
+    work()
 }
 
 fn version_of(program: &Path) -> Result<String> {

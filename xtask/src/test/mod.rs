@@ -14,7 +14,7 @@ mod rung;
 mod times;
 mod unit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +30,7 @@ pub use self::build::Built;
 use self::load::Load;
 pub use self::progress::Progress;
 use self::report::Whole;
+use self::retry::Again;
 use self::rung::{LADDER, Lane, Rung};
 use self::times::LastTime;
 use crate::{cluster, kernel, kube, packages, runtime, workspace};
@@ -67,6 +68,8 @@ pub struct Options {
 struct Run {
     filter: Filter,
     seed: u64,
+    /// These tests have failed before.
+    is_again: bool,
 }
 
 /// Runs the wanted rungs; `false` when something failed.
@@ -82,21 +85,31 @@ pub fn run(options: &Options) -> Result<bool> {
         return repeat(times, &rungs, &filter);
     }
     let started = Instant::now();
-    let run = Run { filter, seed: SEED };
-    let (climbed, built, build_took) = climb_all(&rungs, &run)?;
+    let run = Run {
+        filter,
+        seed: SEED,
+        is_again: false,
+    };
+    let (climbed, built, build_took) = climb_all(&rungs, &run);
+    let (built, build_failed) = match built {
+        Ok(built) => (built, None),
+        Err(error) => (None, Some(format!("{error:#}"))),
+    };
     if let Some(built) = &built {
-        retry_all(&climbed, built);
+        retry_all(&climbed, &run, built);
     }
     // A part of the tests says nothing about the time of all.
-    if run.filter.is_all() && !options.under_load {
+    if run.filter.is_all() && !options.under_load && build_failed.is_none() {
         times::save(&last_times(&climbed))?;
     }
-    if climbed.iter().all(|rung| rung.snapshot().nothing_ran()) {
+    let nothing_ran = climbed.iter().all(|rung| rung.snapshot().nothing_ran());
+    if nothing_ran && build_failed.is_none() {
         bail!("no test has such a name");
     }
     let whole = Whole {
         took: started.elapsed(),
         build: build_took,
+        build_failed,
         build_cpu: built.map_or(Duration::ZERO, |built| built.cpu),
         cores: std::thread::available_parallelism()?.get(),
         in_ci: in_ci(),
@@ -139,7 +152,7 @@ fn wanted(options: &Options) -> Result<Vec<Rung>> {
 }
 
 /// Everything once. Gives what the rungs have shown, what was built, and how long that took.
-fn climb_all(rungs: &[Rung], run: &Run) -> Result<(Vec<Progress>, Option<Built>, Duration)> {
+fn climb_all(rungs: &[Rung], run: &Run) -> (Vec<Progress>, Result<Option<Built>>, Duration) {
     let last = times::load();
     let climbed: Vec<Progress> = rungs
         .iter()
@@ -148,7 +161,7 @@ fn climb_all(rungs: &[Rung], run: &Run) -> Result<(Vec<Progress>, Option<Built>,
     let of_lane = |lane| climbed.iter().filter(move |rung| rung.rung.lane() == lane);
     let started = Instant::now();
     let (end, ended) = mpsc::channel::<()>();
-    let built = std::thread::scope(|scope| -> Result<_> {
+    let (built, took) = std::thread::scope(|scope| {
         let shown = &climbed;
         scope.spawn(move || show_status(shown, &ended, started));
         // Dropped on every way out of here, which ends the status lines.
@@ -162,11 +175,15 @@ fn climb_all(rungs: &[Rung], run: &Run) -> Result<(Vec<Progress>, Option<Built>,
         let built = match rungs.iter().any(|rung| rung.needs_build()) {
             true => {
                 println!("=== build begins");
-                Some(build::build()?)
+                build::build().map(Some)
             }
-            false => None,
+            false => Ok(None),
         };
         let took = building.elapsed();
+        let built = match built {
+            Ok(built) => built,
+            Err(error) => return (Err(error), took),
+        };
         std::thread::scope(|lanes| {
             for lane in [Lane::Compute, Lane::Guests, Lane::Waiting] {
                 let (built, supplies) = (&built, &supplies);
@@ -177,10 +194,9 @@ fn climb_all(rungs: &[Rung], run: &Run) -> Result<(Vec<Progress>, Option<Built>,
             }
         });
         of_lane(Lane::Quiet).for_each(|progress| climb(progress, run, built.as_ref(), None));
-        Ok((built, took))
+        (Ok(built), took)
     });
-    let (built, took) = built?;
-    Ok((climbed, built, took))
+    (climbed, built, took)
 }
 
 /// What comes from outside, obtained while the workspace is built. A rung that then lacks something says so itself.
@@ -245,7 +261,10 @@ fn climb(progress: &Progress, run: &Run, built: Option<&Built>, supplies: Option
                 println!("!!! {} LEFT OUT: {reason}", progress.rung);
                 progress.change(|seen| seen.absent = Some(reason.clone()));
             }
-            None => progress.outcome("rung", &Outcome::Failed(format!("{error:#}"))),
+            None => {
+                progress.outcome("rung", &Outcome::Failed(format!("{error:#}")));
+                progress.change(|seen| seen.lost = true);
+            }
         }
     }
     progress.end();
@@ -268,7 +287,7 @@ fn run_rung(progress: &Progress, run: &Run, built: Option<&Built>) -> Result<()>
             whole(progress, cargo.args(["--", "-D", "warnings"]));
             Ok(())
         }
-        Rung::Unit => unit::test(built()?, filter, run.seed, progress),
+        Rung::Unit => unit::test(built()?, filter, run.seed, run.is_again, progress),
         Rung::Kernel(cgroups) => kernel::test(cgroups, built()?, filter, progress),
         Rung::Runtime(runtime) => runtime::test(runtime, built()?, filter, progress),
         Rung::Cluster => cluster::test("busy", built()?, filter, progress),
@@ -322,14 +341,24 @@ fn show_status(rungs: &[Progress], ended: &mpsc::Receiver<()>, started: Instant)
 }
 
 /// Runs each failed test once more, alone.
-fn retry_all(climbed: &[Progress], built: &Built) {
+fn retry_all(climbed: &[Progress], run: &Run, built: &Built) {
     for progress in climbed.iter().filter(|rung| rung.rung.needs_build()) {
-        retry::retry(progress, |name| {
-            println!("=== {}::{name} once more, alone", progress.rung);
+        retry::retry(progress, |again| {
+            let filter = match again {
+                Again::Rung => {
+                    println!("=== {} once more, because tests were lost", progress.rung);
+                    run.filter.clone()
+                }
+                Again::Test(name) => {
+                    println!("=== {}::{name} once more, alone", progress.rung);
+                    Filter::exactly(&[name])
+                }
+            };
             let again = Progress::new(progress.rung, None);
             let run = Run {
-                filter: Filter::exactly(&[name]),
+                filter,
                 seed: SEED,
+                is_again: true,
             };
             climb(&again, &run, Some(built), None);
             again.snapshot()
@@ -340,6 +369,7 @@ fn retry_all(climbed: &[Progress], built: &Built) {
 /// The chosen tests again and again; `false` when one of them failed.
 fn repeat(times: u32, rungs: &[Rung], filter: &Filter) -> Result<bool> {
     let mut runs: BTreeMap<String, (u32, Vec<String>)> = BTreeMap::new();
+    let mut left_out_in: BTreeSet<String> = BTreeSet::new();
     for round in 1..=times {
         let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
         let seed = u64::try_from(seed.as_nanos() % u128::from(u64::MAX))?;
@@ -347,12 +377,22 @@ fn repeat(times: u32, rungs: &[Rung], filter: &Filter) -> Result<bool> {
         let run = Run {
             filter: filter.clone(),
             seed,
+            is_again: false,
         };
-        let (climbed, ..) = climb_all(rungs, &run)?;
+        let (climbed, built, _) = climb_all(rungs, &run);
+        built?;
         for rung in &climbed {
             let seen = rung.snapshot();
             for (name, _) in &seen.passed {
                 runs.entry(format!("{}::{name}", rung.rung)).or_default().0 += 1;
+            }
+            let absent = seen.absent.iter().map(|reason| ("rung", reason));
+            let left_out = seen
+                .left_out
+                .iter()
+                .map(|it| (it.name.as_str(), &it.reason));
+            for (name, reason) in left_out.chain(absent) {
+                left_out_in.insert(format!("{}::{name}: {reason}", rung.rung));
             }
             for failed in &seen.failed {
                 let entry = runs.entry(format!("{}::{}", rung.rung, failed.name));
@@ -372,7 +412,13 @@ fn repeat(times: u32, rungs: &[Rung], filter: &Filter) -> Result<bool> {
             println!("    {failure}");
         }
     }
-    if runs.is_empty() {
+    for line in &left_out_in {
+        println!("!!! LEFT OUT, NOT TESTED: {line}");
+    }
+    if in_ci() {
+        failed += left_out_in.len();
+    }
+    if runs.is_empty() && left_out_in.is_empty() {
         bail!("no test has such a name");
     }
     println!("\n{passed} passed, {failed} failed");

@@ -40,6 +40,8 @@ pub struct Seen {
     pub left_out: Vec<Finding>,
     /// Why the whole rung was left out.
     pub absent: Option<String>,
+    /// Something that other tests stand on failed, so that they did not run.
+    pub lost: bool,
     verdict: bool,
     running: BTreeSet<String>,
 }
@@ -124,6 +126,13 @@ impl Progress {
                 self.seen().running.insert(name.clone());
             }
             Line::Test { name, outcome } => self.outcome(name, outcome),
+            Line::Lost { name } => {
+                println!(
+                    "    {}| the tests that stand on {name} did not run",
+                    self.rung
+                );
+                self.seen().lost = true;
+            }
             Line::Verdict { passed, failed } => {
                 let counted = {
                     let mut seen = self.seen();

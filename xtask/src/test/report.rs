@@ -6,10 +6,12 @@ use super::flaky::{self, Entry};
 use super::progress::{Progress, Seen};
 
 /// What the run itself took, beside its rungs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Whole {
     pub took: Duration,
     pub build: Duration,
+    /// Why no test could run.
+    pub build_failed: Option<String>,
     pub build_cpu: Duration,
     pub cores: usize,
     pub in_ci: bool,
@@ -19,12 +21,16 @@ pub struct Whole {
 pub fn conclude(rungs: &[Progress], whole: Whole, known: &[Entry]) -> bool {
     let seen: Vec<(&Progress, Seen)> = rungs.iter().map(|rung| (rung, rung.snapshot())).collect();
     print_failures(&seen);
-    print_table(&seen, whole);
+    if let Some(reason) = &whole.build_failed {
+        println!("\nfailures:\nbuild\n{}", indent(reason));
+    }
+    print_table(&seen, &whole);
     print_flaky(&seen, known);
     let left_out = print_left_out(&seen);
 
     let passed: usize = seen.iter().map(|(_, seen)| seen.passed.len()).sum();
     let mut failed: usize = seen.iter().map(|(_, seen)| seen.failed.len()).sum();
+    failed += usize::from(whole.build_failed.is_some());
     let flaky: usize = seen.iter().map(|(_, seen)| seen.flaky.len()).sum();
     if flaky > flaky::ALLOWED {
         println!(
@@ -57,7 +63,7 @@ fn print_failures(seen: &[(&Progress, Seen)]) {
     }
 }
 
-fn print_table(seen: &[(&Progress, Seen)], whole: Whole) {
+fn print_table(seen: &[(&Progress, Seen)], whole: &Whole) {
     println!(
         "\n{:<20} {:<9} {:>7} {:>7} {:>6} {:>8} {:>8} {:>8} {:>8}",
         "rung", "", "passed", "failed", "flaky", "seconds", "budget", "CPU s", "last s"
@@ -174,6 +180,7 @@ mod tests {
     const WHOLE: Whole = Whole {
         took: Duration::from_secs(1),
         build: Duration::ZERO,
+        build_failed: None,
         build_cpu: Duration::ZERO,
         cores: 2,
         in_ci: false,
@@ -187,6 +194,20 @@ mod tests {
         let rung = Progress::new(Rung::Unit, None);
         rung.outcome("a", &outcome);
         rung
+    }
+
+    #[test]
+    fn a_build_that_failed_is_a_failure() {
+        let rung = with(Outcome::Passed("fine".into()));
+        let build_failed = Some("a semicolon".to_owned());
+        assert!(!conclude(
+            &[rung],
+            Whole {
+                build_failed,
+                ..WHOLE
+            },
+            &[]
+        ));
     }
 
     #[test]

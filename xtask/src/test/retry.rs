@@ -1,13 +1,28 @@
 //! Failed tests, run once more. One that passes then is flaky.
+//!
+//! Where something failed that other tests stand on, nobody knows which tests are missing: the whole rung runs once more.
 
 use super::progress::{Finding, Flaky, Progress, Seen};
 
 /// More failures of a rung than this are no chance, and are not tried again.
 const MOST: usize = 10;
 
-/// Tries every failed test of a rung once more; `again` runs one test and gives what was seen.
-pub fn retry(progress: &Progress, again: impl Fn(&str) -> Seen) {
-    let failed = progress.snapshot().failed;
+/// What is run once more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again<'a> {
+    Rung,
+    Test(&'a str),
+}
+
+/// Tries what failed in a rung once more; `again` runs it and gives what was seen.
+pub fn retry(progress: &Progress, again: impl Fn(Again<'_>) -> Seen) {
+    let before = progress.snapshot();
+    if before.lost {
+        let again = again(Again::Rung);
+        progress.change(|seen| settle_all(seen, again));
+        return;
+    }
+    let failed = before.failed;
     if failed.len() > MOST {
         let count = failed.len();
         println!(
@@ -17,7 +32,7 @@ pub fn retry(progress: &Progress, again: impl Fn(&str) -> Seen) {
         return;
     }
     for failure in failed {
-        let again = again(&failure.name);
+        let again = again(Again::Test(&failure.name));
         progress.change(|seen| settle(seen, &failure, &again));
     }
 }
@@ -50,9 +65,67 @@ fn settle(seen: &mut Seen, failure: &Finding, again: &Seen) {
     }
 }
 
+/// Joins two runs of a whole rung: what passed in one of them and failed in the other is flaky.
+fn settle_all(seen: &mut Seen, again: Seen) {
+    let before = std::mem::take(&mut seen.failed);
+    let is_whole = !again.lost && again.absent.is_none();
+    for failure in before {
+        let later = again.failed.iter().find(|it| it.name == failure.name);
+        let passed = again.passed.iter().find(|(name, _)| *name == failure.name);
+        match (later, passed) {
+            (Some(later), _) => seen.failed.push(Finding {
+                name: failure.name,
+                reason: format!("{}\nand once more:\n{}", failure.reason, later.reason),
+            }),
+            (None, Some((_, note))) => seen.flaky.push(Flaky {
+                name: failure.name,
+                failed: failure.reason,
+                passed: note.clone(),
+            }),
+            // The rung itself had broken off, and has not again.
+            (None, None) if is_whole => seen.flaky.push(Flaky {
+                name: failure.name,
+                failed: failure.reason,
+                passed: "the whole rung, once more".to_owned(),
+            }),
+            (None, None) => seen.failed.push(failure),
+        }
+    }
+    for failure in again.failed {
+        let had_passed = seen.passed.iter().position(|it| it.0 == failure.name);
+        match had_passed {
+            Some(index) => seen.flaky.push(Flaky {
+                name: failure.name,
+                failed: failure.reason,
+                passed: seen.passed.remove(index).1,
+            }),
+            None if seen.failed.iter().any(|it| it.name == failure.name) => {}
+            None => seen.failed.push(failure),
+        }
+    }
+    for test in again.passed {
+        if !seen.passed.iter().any(|it| it.0 == test.0) {
+            seen.passed.push(test);
+        }
+    }
+    for test in again.left_out {
+        if !seen.left_out.iter().any(|it| it.name == test.name) {
+            seen.left_out.push(test);
+        }
+    }
+    // A test that was flaky has passed once.
+    for flaky in &seen.flaky {
+        if !seen.passed.iter().any(|it| it.0 == flaky.name) {
+            let test = (flaky.name.clone(), flaky.passed.clone());
+            seen.passed.push(test);
+        }
+    }
+    seen.cpu += again.cpu;
+}
+
 #[cfg(test)]
 mod tests {
-    use plimsoll_test_support::report::Outcome;
+    use plimsoll_test_support::report::{Line, Outcome};
 
     use super::*;
     use crate::test::rung::Rung;
@@ -72,11 +145,21 @@ mod tests {
         }
     }
 
+    fn lost(progress: &Progress, name: &str) {
+        let name = name.to_owned();
+        progress.line(&Line::Lost { name });
+    }
+
+    fn names(of: &[Flaky]) -> Vec<&str> {
+        of.iter().map(|flaky| flaky.name.as_str()).collect()
+    }
+
     #[test]
     fn one_that_passes_is_flaky_and_one_that_fails_has_failed() {
         let rung = rung_of(&[("sound", true), ("chance", false), ("broken", false)]);
-        retry(&rung, |name| {
-            rung_of(&[(name, name == "chance")]).snapshot()
+        retry(&rung, |again| match again {
+            Again::Test(name) => rung_of(&[(name, name == "chance")]).snapshot(),
+            Again::Rung => panic!("nothing was lost"),
         });
         let seen = rung.snapshot();
         assert_eq!(seen.passed.len(), 2);
@@ -90,7 +173,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_run_has_failed() {
-        let rung = rung_of(&[("rung", false)]);
+        let rung = rung_of(&[("gone", false)]);
         retry(&rung, |_| rung_of(&[]).snapshot());
         assert!(rung.snapshot().flaky.is_empty());
         assert!(rung.snapshot().failed[0].reason.ends_with("it did not run"));
@@ -103,5 +186,46 @@ mod tests {
         let rung = rung_of(&outcomes);
         retry(&rung, |_| panic!("must not run"));
         assert_eq!(rung.snapshot().failed.len(), MOST + 1);
+    }
+
+    #[test]
+    fn what_stood_on_a_failed_setup_runs_after_all() {
+        let rung = rung_of(&[("before", true), ("starts", false)]);
+        lost(&rung, "starts");
+        let second = [
+            ("before", true),
+            ("starts", true),
+            ("behind", true),
+            ("broken", false),
+        ];
+        retry(&rung, |again| {
+            assert_eq!(again, Again::Rung);
+            rung_of(&second).snapshot()
+        });
+        let seen = rung.snapshot();
+        assert_eq!(names(&seen.flaky), ["starts"]);
+        let passed: Vec<&str> = seen.passed.iter().map(|it| it.0.as_str()).collect();
+        assert_eq!(passed, ["before", "starts", "behind"]);
+        assert_eq!(seen.failed.len(), 1);
+        assert_eq!(seen.failed[0].name, "broken");
+    }
+
+    #[test]
+    fn a_rung_that_broke_off_is_flaky_if_it_does_not_again() {
+        let broken_off = || {
+            let rung = rung_of(&[("first", true), ("rung", false)]);
+            rung.change(|seen| seen.lost = true);
+            rung
+        };
+        let rung = broken_off();
+        retry(&rung, |_| {
+            rung_of(&[("first", false), ("second", true)]).snapshot()
+        });
+        let seen = rung.snapshot();
+        assert_eq!(names(&seen.flaky), ["rung", "first"]);
+        assert!(seen.failed.is_empty());
+        let rung = broken_off();
+        retry(&rung, |_| broken_off().snapshot());
+        assert_eq!(rung.snapshot().failed.len(), 1);
     }
 }

@@ -15,6 +15,7 @@ use plimsoll_test_support::report::{Filter, Outcome};
 use super::build::{Built, TestBinary};
 use super::follow;
 use super::progress::Progress;
+use super::with_long;
 use crate::workspace;
 
 /// Binaries at a time, and threads of each: most tests compute, some wait.
@@ -24,7 +25,15 @@ const THREADS: &str = "2";
 const SILENCE: Duration = Duration::from_secs(300);
 
 /// Runs the tests that the filter wants, by their names `LABEL::TEST`.
-pub fn test(built: &Built, filter: &Filter, seed: u64, progress: &Progress) -> Result<()> {
+///
+/// What passing tests print is kept where `shows` says so.
+pub fn test(
+    built: &Built,
+    filter: &Filter,
+    seed: u64,
+    shows: bool,
+    progress: &Progress,
+) -> Result<()> {
     let folder = workspace::target()?.join("unit-tests");
     fs::create_dir_all(&folder)?;
     let mut chosen = Vec::new();
@@ -43,7 +52,12 @@ pub fn test(built: &Built, filter: &Filter, seed: u64, progress: &Progress) -> R
         for _ in 0..BINARIES {
             scope.spawn(|| {
                 while let Some((binary, tests)) = next() {
-                    if let Err(error) = run(binary, &tests, filter, seed, &folder, progress) {
+                    let way = Way {
+                        filter,
+                        seed,
+                        shows,
+                    };
+                    if let Err(error) = run(binary, &tests, way, &folder, progress) {
                         let name = format!("{}::binary", binary.label);
                         progress.outcome(&name, &Outcome::Failed(format!("{error:#}")));
                     }
@@ -71,17 +85,24 @@ fn wanted(binary: &TestBinary, filter: &Filter) -> Result<Vec<String>> {
 fn command(binary: &TestBinary) -> Command {
     let mut command = Command::new(&binary.program);
     // As `cargo test` has it.
-    command
+    with_long(&mut command)
         .current_dir(&binary.folder)
         .env("CARGO_MANIFEST_DIR", &binary.folder);
     command
 }
 
+/// How binaries are run.
+#[derive(Debug, Clone, Copy)]
+struct Way<'a> {
+    filter: &'a Filter,
+    seed: u64,
+    shows: bool,
+}
+
 fn run(
     binary: &TestBinary,
     tests: &[String],
-    filter: &Filter,
-    seed: u64,
+    way: Way<'_>,
     folder: &Path,
     progress: &Progress,
 ) -> Result<()> {
@@ -89,10 +110,13 @@ fn run(
     let mut command = command(binary);
     command
         .args(["--test-threads", THREADS])
-        .env("PROPTEST_RNG_SEED", seed.to_string())
+        .env("PROPTEST_RNG_SEED", way.seed.to_string())
         .stderr(File::create(&errors)?);
-    if !filter.is_all() {
+    if !way.filter.is_all() {
         command.arg("--exact").args(tests);
+    }
+    if way.shows {
+        command.arg("--show-output");
     }
     let started = Instant::now();
     let mut output = LibtestOutput::default();
@@ -109,7 +133,7 @@ fn run(
     };
     // What a crash or a hang kept from its end.
     for name in missing {
-        let reason = format!("no result: {ended}\n{}", log::tail(&errors, 15));
+        let reason = format!("no result: {ended}\n{}", log::tail(&errors, 60));
         progress.outcome(
             &format!("{}::{name}", binary.label),
             &Outcome::Failed(reason),
@@ -122,7 +146,7 @@ fn run(
 
 fn outcome(result: &str, said: Option<&str>) -> Outcome {
     match result {
-        "ok" => Outcome::Passed(String::new()),
+        "ok" => Outcome::Passed(said.unwrap_or_default().to_owned()),
         "FAILED" => Outcome::Failed(said.unwrap_or("it said nothing").to_owned()),
         other => Outcome::LeftOut(other.to_owned()),
     }
@@ -132,7 +156,7 @@ fn outcome(result: &str, said: Option<&str>) -> Outcome {
 #[derive(Debug, Default)]
 struct LibtestOutput {
     results: Vec<(String, String)>,
-    /// What failed tests said, in order.
+    /// What failed tests said, in order; and those that passed, where that is asked for.
     said: Vec<(String, String)>,
     in_section: bool,
 }
@@ -145,7 +169,7 @@ impl LibtestOutput {
             return;
         }
         if self.in_section {
-            if line == "failures:" {
+            if matches!(line, "failures:" | "successes:") {
                 self.in_section = false;
             } else if let Some((_, text)) = self.said.last_mut() {
                 text.push_str(line);
@@ -195,6 +219,11 @@ mod tests {
             "test looks ... like a result",
             "failures:",
             "    c",
+            "successes:",
+            "---- a::b stdout ----",
+            "seen: 3",
+            "successes:",
+            "    a::b",
             "test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out",
         ] {
             output.line(line);
@@ -218,6 +247,10 @@ mod tests {
                 .said_by("c")
                 .unwrap()
                 .starts_with("thread 'c' panicked")
+        );
+        assert_eq!(
+            outcome("ok", output.said_by("a::b")),
+            Outcome::Passed("seen: 3".into())
         );
         assert_eq!(
             outcome("ignored, no disk", None),

@@ -24,6 +24,11 @@ use crate::time::Time;
 /// No plugin may have a pod wait for longer than that.
 const LONGEST_PERMIT: Duration = Duration::from_secs(15 * 60);
 
+/// What a plugin asks for, within that bound.
+fn at_most(asked: Duration) -> Duration {
+    asked.min(LONGEST_PERMIT)
+}
+
 /// A pod that has a node and is on its way to be bound.
 #[derive(Debug)]
 pub(super) struct Binding {
@@ -108,7 +113,7 @@ impl Scheduler {
             binding.stage = Stage::Permit {
                 plugin,
                 since: now,
-                deadline: now.after(timeout.min(LONGEST_PERMIT)),
+                deadline: now.after(at_most(timeout)),
             };
             self.bindings.insert(id, binding);
             // Whoever is tried with the rest of its group knows at the end of this cycle.
@@ -749,5 +754,18 @@ impl Scheduler {
                 self.cluster.devices.forget(key);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_plugin_waits_longer_than_a_quarter_of_an_hour() {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        assert_eq!(at_most(minutes(5)), minutes(5));
+        assert_eq!(at_most(minutes(60)), minutes(15));
+        assert_eq!(at_most(Duration::MAX), minutes(15));
     }
 }

@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const BEAT: Duration = Duration::from_millis(5);
 /// For the last events to be sent.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const LAST_WORDS: Duration = Duration::from_secs(60);
 
 #[derive(Parser)]
 struct Arguments {

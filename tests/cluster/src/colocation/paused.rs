@@ -2,6 +2,8 @@
 //!
 //! Mostly waiting, so it is played on a real server; with `PLIMSOLL_LONG=1` on the embedded one as well.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, Result, ensure};
 use plimsoll_test_support::poll;
 use rustix::process::Signal;
@@ -14,8 +16,10 @@ use crate::kubectl::Kubectl;
 use crate::process::Scratch;
 use crate::scheduling::bench::in_parallel;
 
-/// Enough that it is in the middle of them when it is paused.
-const NODES: usize = 300;
+/// Nodes made at a time, until it is paused: so it is in the middle of them.
+const BATCH: usize = 150;
+/// More than any manager can be slow about.
+const MOST: usize = 6_000;
 /// So many are written about before that.
 const WRITTEN: usize = 20;
 
@@ -34,27 +38,35 @@ pub fn writes_nothing(stage: &Stage<'_>, api: &Server) -> Result<String> {
         Ok(held.filter(|lease| lease["spec"]["holderIdentity"].is_string()))
     })?;
     let name = |index: usize| format!("paused-{index}");
+    let is_paused = AtomicBool::new(false);
     let made = std::thread::scope(|scope| {
-        let making = scope.spawn(|| {
-            in_parallel(NODES, |index| {
-                let node =
-                    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name(index)}});
-                admin::create(api, "/api/v1/nodes", &node)
-            })
+        let making = scope.spawn(|| -> Result<usize> {
+            let mut made = 0;
+            while made < MOST && !is_paused.load(Ordering::Relaxed) {
+                in_parallel(BATCH, |index| {
+                    let name = name(made + index);
+                    let node =
+                        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+                    admin::create(api, "/api/v1/nodes", &node)
+                })?;
+                made += BATCH;
+            }
+            Ok(made)
         });
         let begun = manager.wait("it writes about nodes", || {
             Ok((written(api)?.len() >= WRITTEN).then_some(()))
         });
         manager.signal(Signal::STOP);
+        is_paused.store(true, Ordering::Relaxed);
         let made = making
             .join()
             .ok()
             .context("making nodes ended in a panic")?;
         begun.and(made)
     });
-    made?;
+    let made = made?;
     let before = written(api)?.len();
-    ensure!(before < 2 * NODES, "it was done before it was paused");
+    ensure!(before < 2 * made, "it was done before it was paused");
     // As another candidate does: it waits for as long as the lease lasts, and takes it.
     let expired = poll::until("the lease is not renewed", PATIENCE, || {
         let held = admin::get(api, &lease)?;
@@ -79,7 +91,7 @@ pub fn writes_nothing(stage: &Stage<'_>, api: &Server) -> Result<String> {
             late.push(object["metadata"]["name"].to_string());
         }
     }
-    for index in 0..NODES {
+    for index in 0..made {
         let path = format!("/api/v1/nodes/{}", name(index));
         admin::send(api, "DELETE", &path, "application/json", &Value::Null)?;
         for kind in ["nodemetrics", "nodeslos"] {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use plimsoll_test_support::{http, janitor, poll};
+use plimsoll_test_support::{http, janitor, poll, ports};
 use serde_json::{Value, json};
 
 use super::load::Load;
@@ -213,6 +213,11 @@ impl SetUp {
                 let name = "first-use-node";
                 let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
                 admin::create(server, "/api/v1/nodes", &node)?;
+                // Where nobody listens, whatever else runs on this machine.
+                let port = ports::reserve_for_good()?.port();
+                let kubelet = json!({"kubeletEndpoint": {"Port": port}});
+                let change = json!({"status": {"daemonEndpoints": kubelet}});
+                admin::patch(server, &format!("/api/v1/nodes/{name}/status"), &change)?;
                 name
             }
             _ => "no-such-node",

@@ -209,14 +209,14 @@ mod tests {
         proxy.cut(Cut::Answers);
         client.write_all(b"a").unwrap();
         server.write_all(b"b").unwrap();
-        let arrived = poll::until("arrival", Duration::from_secs(5), || Ok(read(&server)));
+        let arrived = poll::until("arrival", Duration::from_secs(60), || Ok(read(&server)));
         assert_eq!(arrived.unwrap(), b'a');
         assert_eq!(read(&client), None);
         proxy.cut(Cut::Everything);
         client.write_all(b"c").unwrap();
         assert_eq!(read(&server), None);
         proxy.cut(Cut::Nothing);
-        let late = |from| poll::until("arrival", Duration::from_secs(5), || Ok(read(from)));
+        let late = |from| poll::until("arrival", Duration::from_secs(60), || Ok(read(from)));
         assert_eq!(
             (late(&server).unwrap(), late(&client).unwrap()),
             (b'c', b'b')
@@ -226,12 +226,12 @@ mod tests {
     #[test]
     fn idle_once_both_have_hung_up() {
         let (proxy, client, server) = connected();
-        poll::until("it carries", Duration::from_secs(5), || {
+        poll::until("it carries", Duration::from_secs(60), || {
             Ok((!proxy.is_idle()).then_some(()))
         })
         .unwrap();
         drop((client, server));
-        poll::until("idle", Duration::from_secs(5), || {
+        poll::until("idle", Duration::from_secs(60), || {
             Ok(proxy.is_idle().then_some(()))
         })
         .unwrap();
