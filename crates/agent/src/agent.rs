@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_containers::{Change, Containers, names};
+use plimsoll_ground::shutdown::{Cause, Failure};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::fs::MountTable;
 use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
@@ -232,7 +234,7 @@ impl Agent {
         let (containers, changes) = self.containers.spawn(&tokio::runtime::Handle::current())?;
         let forward = sampler.sender();
         let bell = self.bell.clone();
-        std::thread::Builder::new()
+        let changes = std::thread::Builder::new()
             .name("changes".into())
             .spawn(move || forward_changes(&changes, &forward, &bell))?;
         let kernel_log = oom_watch::spawn(
@@ -298,6 +300,7 @@ impl Agent {
             surroundings,
             kernel_log,
             keeper,
+            changes,
         })
     }
 }
@@ -327,12 +330,47 @@ pub struct Running {
     surroundings: surroundings::Handle,
     kernel_log: Option<oom_watch::Handle>,
     keeper: Option<keeper::Handle>,
+    changes: JoinHandle<()>,
 }
+
+/// How often it is looked whether all threads are alive.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl Running {
     /// What requests may look at.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.view)
+    }
+
+    /// Waits until a thread has ended that must not, which only a panic can do.
+    pub async fn failure(&self) -> Failure {
+        loop {
+            if let Some(thread) = self.ended_thread() {
+                let failure = Failure {
+                    task: thread.to_owned(),
+                    cause: Cause::Ended,
+                };
+                tracing::error!(%failure, "the agent cannot go on; this is a bug, please report it");
+                return failure;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn ended_thread(&self) -> Option<&'static str> {
+        let kernel_log = self.kernel_log.as_ref();
+        let keeper = self.keeper.as_ref();
+        let threads = [
+            ("sampler", self.sampler.has_ended()),
+            ("surroundings", self.surroundings.has_ended()),
+            ("discovery", self.view.containers.has_ended()),
+            ("changes", self.changes.is_finished()),
+            ("kmsg", kernel_log.is_some_and(oom_watch::Handle::has_ended)),
+            ("memory", keeper.is_some_and(keeper::Handle::has_ended)),
+        ];
+        threads
+            .into_iter()
+            .find_map(|(name, ended)| ended.then_some(name))
     }
 
     /// Stops everything, saves what is to be saved, and waits no longer than `deadline` for it. Requests must be over.

@@ -7,6 +7,8 @@ mod garbage;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -36,12 +38,29 @@ pub enum Which {
 
 /// Runs until the server stops.
 pub fn spawn(server: &Server, which: Which) {
-    available::spawn(server);
-    tokio::spawn(expire(server.clone()));
-    tokio::spawn(clean_up(server.clone(), which));
-    if which == Which::All {
-        server.tell_gaps();
-        tokio::spawn(finished::collect(server.clone()));
+    // Each takes all it knows from the store, so a controller that panics can begin anew.
+    let stop = server.shutdown();
+    let keep = |task, work: fn(Server) -> BoxFuture<'static, ()>| {
+        let server = server.clone();
+        stop.keep_restarting(task, move || work(server.clone()));
+    };
+    keep("asking aggregated servers", |server| {
+        available::follow(server).boxed()
+    });
+    keep("expiring objects", |server| expire(server).boxed());
+    match which {
+        Which::OfTheServer => keep("removing custom resources", |server| {
+            clean_up(server, Which::OfTheServer).boxed()
+        }),
+        Which::All => {
+            server.tell_gaps();
+            keep("collecting garbage", |server| {
+                clean_up(server, Which::All).boxed()
+            });
+            keep("removing finished objects", |server| {
+                finished::collect(server).boxed()
+            });
+        }
     }
 }
 

@@ -274,6 +274,11 @@ impl Server {
                 "apiserver_resource_objects{{group=\"{group}\",resource=\"{resource}\"}} {count}\n"
             ));
         }
+        text.push_str(&format!(
+            "# TYPE plimsoll_task_restarts_total counter\nplimsoll_task_restarts_total {}\n",
+            self.task_restarts()
+        ));
+        text.push_str(&self.more_metrics());
         text
     }
 

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
@@ -35,6 +35,16 @@ use crate::served::Served;
 use crate::status::Failure;
 use crate::store::Store;
 
+/// What others in the same process add to the page of metrics.
+#[derive(Default)]
+struct MoreMetrics(OnceLock<Box<dyn Fn() -> String + Send + Sync>>);
+
+impl std::fmt::Debug for MoreMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MoreMetrics").finish_non_exhaustive()
+    }
+}
+
 /// A handle on the server; clones are the same server.
 #[derive(Debug, Clone)]
 pub struct Server(Arc<Inner>);
@@ -51,6 +61,7 @@ struct Inner {
     /// Who signs clients' certificates.
     clients: Trust,
     stopper: Stopper,
+    more_metrics: MoreMetrics,
     /// Whether it stands for a whole control plane, and says what it does not do of that.
     tells_gaps: AtomicBool,
 }
@@ -71,6 +82,7 @@ impl Server {
             aggregator: Aggregator::default(),
             clients,
             stopper,
+            more_metrics: MoreMetrics::default(),
             tells_gaps: AtomicBool::new(false),
         }));
         server.bootstrap().await;
@@ -83,6 +95,22 @@ impl Server {
 
     pub fn authority(&self) -> &Authority {
         &self.0.authority
+    }
+
+    /// Adds to the page of metrics; the first who asks counts.
+    pub fn add_metrics(&self, page: impl Fn() -> String + Send + Sync + 'static) {
+        // Who comes second has nothing to add.
+        let _ = self.0.more_metrics.0.set(Box::new(page));
+    }
+
+    pub(crate) fn more_metrics(&self) -> String {
+        let page = self.0.more_metrics.0.get();
+        page.map(|page| page()).unwrap_or_default()
+    }
+
+    /// How often tasks of the server began anew after a panic.
+    pub(crate) fn task_restarts(&self) -> u64 {
+        self.0.stopper.task_restarts()
     }
 
     pub fn aggregator(&self) -> &Aggregator {

@@ -220,6 +220,13 @@ impl Handle {
         None
     }
 
+    /// Only a panic ends discovery or the resolver before it is stopped.
+    pub fn has_ended(&self) -> bool {
+        let thread = self.thread.as_ref();
+        let task = self.task.as_ref();
+        thread.is_none_or(JoinHandle::is_finished) || task.is_some_and(|task| task.is_finished())
+    }
+
     /// Stops everything; false where something did not end within `deadline` and was left behind.
     pub async fn shutdown(mut self, deadline: Duration) -> bool {
         self.request_stop();

@@ -5,7 +5,7 @@ use std::{io, thread};
 
 use plimsoll_ground::reflect::{Gate, Rounds};
 use plimsoll_ground::rest::selector::Requirement;
-use plimsoll_ground::shutdown::{self, Stopper};
+use plimsoll_ground::shutdown::{self, Failure, Stopper};
 use tokio::runtime;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
@@ -142,11 +142,12 @@ impl Collector {
             .on_thread_park(|| thread::sleep(GATHER))
             .build()?;
         let (ends, ended) = oneshot::channel();
-        let (scraper, until) = (self.scraper, shutdown.clone());
+        let scraping = self.scraper.run(told, shutdown.clone());
+        let scraping = shutdown.kept("scraping", scraping);
         thread::Builder::new()
             .name("scrape".to_owned())
             .spawn(move || {
-                runtime.block_on(scraper.run(told, until));
+                runtime.block_on(scraping);
                 // Whoever waited may have gone.
                 let _ = ends.send(());
             })?;
@@ -170,6 +171,11 @@ impl Running {
     /// How the watches of nodes and of pods go.
     pub fn watches(&self) -> &[Rounds; 2] {
         &self.watches
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = Failure> + Send + use<> {
+        self.stopper.failure()
     }
 
     /// Stops; scrapes that are on their way are given up.

@@ -11,7 +11,7 @@ use plimsoll_ground::front::{BuildError, Front};
 use plimsoll_ground::health::{Endpoint, Health, InFlight};
 use plimsoll_ground::reflect;
 use plimsoll_ground::serve::{self, Responder};
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
 use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
@@ -178,6 +178,11 @@ impl Running {
             STANDARD.encode(last)
         );
         Some(STANDARD.encode(pem))
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = Failure> + Send + use<> {
+        self.stopper.failure()
     }
 
     /// Says at once that it is not ready any more, serves on while others hear of it, then lets requests finish.

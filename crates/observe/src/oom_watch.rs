@@ -37,6 +37,11 @@ impl Handle {
         Arc::clone(&self.counters)
     }
 
+    /// Only a panic ends it before it is stopped.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     pub fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.waker.wake();

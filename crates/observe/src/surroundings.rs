@@ -236,6 +236,11 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Only a panic ends it before it is stopped.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     pub fn stop(self) {
         self.cancel.store(true, Ordering::Relaxed);
         drop(self.stop);

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use futures::FutureExt;
+use futures::future::select_all;
 use plimsoll_agent::states::{Access, AddressType, PodSource, READ_ONLY_PORT};
 use plimsoll_agent::{Membership, View, World, report, states};
 use plimsoll_ground::{clients, shutdown};
@@ -182,7 +184,7 @@ impl ClusterArgs {
 pub struct Member {
     states: states::Running,
     reports: Option<report::Running>,
-    _stopper: Option<shutdown::Stopper>,
+    stopper: Option<shutdown::Stopper>,
 }
 
 impl Member {
@@ -217,7 +219,7 @@ impl Member {
         Self {
             states,
             reports,
-            _stopper: None,
+            stopper: None,
         }
     }
 
@@ -244,9 +246,19 @@ impl Member {
         );
         let member = Self::start(clients.client(), states, reports, view, world);
         Ok(Self {
-            _stopper: Some(stopper),
+            stopper: Some(stopper),
             ..member
         })
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub async fn failure(&self) -> shutdown::Failure {
+        let all = [
+            self.stopper.as_ref().map(|one| one.failure().boxed()),
+            self.reports.as_ref().map(|one| one.failure().boxed()),
+            Some(self.states.failure().boxed()),
+        ];
+        select_all(all.into_iter().flatten()).await.0
     }
 
     pub async fn drain(self, deadline: Duration) {

@@ -284,14 +284,24 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
             }
             None => None,
         };
-        wait_for_signal().await?;
+        let member_failed = async {
+            match &member {
+                Some(member) => member.failure().await,
+                None => std::future::pending().await,
+            }
+        };
+        let outcome = tokio::select! {
+            failure = member_failed => Err(failure.into()),
+            failure = running.failure() => Err(failure.into()),
+            signal = wait_for_signal() => signal,
+        };
         tracing::info!("stopping");
         if let Some(member) = member {
             member.drain(drain).await;
         }
         serving.drain(drain).await;
         running.drain(drain).await;
-        anyhow::Ok(())
+        outcome
     });
     // Whatever still blocks (a mount that hangs) must not hold up the exit.
     runtime.shutdown_timeout(Duration::from_secs(1));

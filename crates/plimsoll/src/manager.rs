@@ -77,7 +77,7 @@ pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
         let clients = clients::Config::from_flag(args.kubeconfig.clone())
             .build()
             .await?;
-        let (_stopper, shutdown) = shutdown::channel();
+        let (stopper, shutdown) = shutdown::channel();
         clients.spawn_reload(shutdown);
         let election = args.enable_leader_election.then(|| {
             leader::Config::new(&args.config_namespace, live::LEASE, leader::new_identity())
@@ -93,10 +93,12 @@ pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
             None => None,
         };
         let mut manager = manager.spawn();
-        tokio::select! {
-            ended = manager.finished() => return ended.map_err(|trouble| anyhow!(trouble)),
-            () = signals.next() => tracing::info!("stopping"),
-        }
+        let outcome = tokio::select! {
+            ended = manager.finished() => ended.map_err(|trouble| anyhow!(trouble)),
+            failure = stopper.failure() => Err(failure.into()),
+            () = signals.next() => Ok(()),
+        };
+        tracing::info!("stopping");
         let drained = async {
             manager.drain(DRAIN).await;
             if let Some(probed) = probed {
@@ -104,7 +106,7 @@ pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            () = drained => Ok(()),
+            () = drained => outcome,
             () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
         }
     });

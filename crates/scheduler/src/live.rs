@@ -149,6 +149,8 @@ pub enum Failure {
     Lost,
     #[error("the work ended in a panic, see the log")]
     Crashed,
+    #[error(transparent)]
+    Broken(#[from] shutdown::Failure),
 }
 
 /// Checked, not started.
@@ -331,12 +333,12 @@ impl Ready {
     async fn run(self, shutdown: Shutdown) -> Result<(), Failure> {
         let (leads, leading) = watch::channel(self.candidate.is_none());
         let (reloads, reload) = watch::channel(0_u64);
-        let (stop_work, work_stops) = shutdown::channel();
+        let (stop_work, work_stops) = shutdown.part();
         let fresh: Arc<Mutex<Option<Configuration>>> = Arc::default();
         if let Some(file) = self.options.file.clone() {
             let task = watch_file(file, Arc::clone(&fresh), reloads);
             let ends = shutdown.clone();
-            tokio::spawn(async move {
+            shutdown.keep("following the configuration", async move {
                 tokio::select! {
                     () = ends.begins() => {}
                     () = task => {}
@@ -357,9 +359,9 @@ impl Ready {
             leading,
             reload,
             fresh,
-            shutdown: work_stops,
+            shutdown: work_stops.clone(),
         };
-        let work = tokio::spawn(async move {
+        let work = work_stops.keep("scheduling", async move {
             let recordings = Arc::clone(&work.recordings);
             work.run(self.inquiries).await;
             // While the lease is still ours.
@@ -446,7 +448,7 @@ impl Work {
         }
         loop {
             // Its end stops the watches of this round.
-            let (stop_round, round) = shutdown::channel();
+            let (stop_round, round) = self.shutdown.part();
             let Some((driver, inputs)) = self.round(&round) else {
                 return;
             };
@@ -683,15 +685,21 @@ impl Running {
         self.shared.clone()
     }
 
-    /// Ends when the scheduler does: asked to, or because it must not go on.
+    /// Ends when the scheduler does: asked to, or because it must not go on. It is drained all the same.
     pub async fn finished(&mut self) -> Result<(), Failure> {
-        (&mut self.task).await.unwrap_or(Err(Failure::Crashed))
+        let failure = self.stopper.failure();
+        tokio::select! {
+            biased;
+            failure = failure => Err(failure.into()),
+            ended = &mut self.task => ended.unwrap_or(Err(Failure::Crashed)),
+        }
     }
 
     /// Lets what has been decided be written, and gives the lease back.
     pub async fn drain(self, within: Duration) {
         self.stopper.stop();
-        if tokio::time::timeout(within, self.task).await.is_err() {
+        // It may have been seen to its end before.
+        if !self.task.is_finished() && tokio::time::timeout(within, self.task).await.is_err() {
             tracing::warn!("the scheduler did not end in time");
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use plimsoll_ground::backoff::Backoff;
 use plimsoll_ground::clients::explain;
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -80,7 +80,7 @@ impl Simulation {
             nodes: self.config.nodes,
             stopper,
             ready,
-            task: tokio::spawn(self.run(shutdown, sender)),
+            task: shutdown.keep("simulating", self.run(shutdown.clone(), sender)),
         }
     }
 
@@ -112,11 +112,19 @@ impl Running {
     }
 
     /// Waits until all nodes are Ready and all pods have been seen.
-    pub async fn ready(&self) {
-        // A task that is gone says nothing more; whoever waits has a deadline.
-        if self.ready.clone().wait_for(|ready| *ready).await.is_err() {
-            std::future::pending().await
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ready = self.ready.clone();
+        async move {
+            // A task that is gone says nothing more; whoever waits has a deadline.
+            if ready.wait_for(|ready| *ready).await.is_err() {
+                std::future::pending().await
+            }
         }
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = Failure> + Send + use<> {
+        self.stopper.failure()
     }
 
     /// The nodes stay as they are: they are as real as their cluster.

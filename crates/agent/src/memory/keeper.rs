@@ -334,6 +334,11 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// Only a panic ends it before it is stopped.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends the thread after the round it is in; what is noted is saved.
     pub fn stop(mut self) {
         // Already gone is as good as stopped.

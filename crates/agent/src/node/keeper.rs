@@ -10,7 +10,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use parking_lot::Mutex;
 use plimsoll_ground::backoff::Backoff;
 use plimsoll_ground::clients::explain;
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
 use plimsoll_host::Clock;
 use plimsoll_waiting::Repeated;
 use tokio::sync::watch;
@@ -78,11 +78,19 @@ impl Config {
 
 impl Running {
     /// Waits until the cluster says that the node is Ready.
-    pub async fn ready(&self) {
-        // A task that is gone says nothing more; whoever waits has a deadline.
-        if self.ready.clone().wait_for(|ready| *ready).await.is_err() {
-            std::future::pending().await
+    pub fn ready(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ready = self.ready.clone();
+        async move {
+            // A task that is gone says nothing more; whoever waits has a deadline.
+            if ready.wait_for(|ready| *ready).await.is_err() {
+                std::future::pending().await
+            }
         }
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = Failure> + Send + use<> {
+        self.stopper.failure()
     }
 
     /// Ends the heartbeats and says in the cluster that the node is not ready any more.
@@ -99,11 +107,12 @@ impl Registration {
         let (stopper, shutdown) = shutdown::channel();
         let (sender, ready) = watch::channel(false);
         let client = self.client.clone();
-        tokio::spawn(pods::let_go(client, self.name.clone(), shutdown.clone()));
+        let letting_go = pods::let_go(client, self.name.clone(), shutdown.clone());
+        shutdown.keep("letting go of pods", letting_go);
         Running {
             stopper,
             ready,
-            task: tokio::spawn(self.run(shutdown, sender)),
+            task: shutdown.keep("keeping the node", self.run(shutdown.clone(), sender)),
         }
     }
 

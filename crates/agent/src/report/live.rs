@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use plimsoll_ground::reflect::Absence;
-use plimsoll_ground::shutdown::{self, Stopper};
+use plimsoll_ground::shutdown::{self, Failure, Stopper};
 use plimsoll_host::{Clock, HostRoot};
 use tokio::task::JoinSet;
 
@@ -163,15 +163,18 @@ impl Reports {
         } = self;
         if config.metrics {
             let reporter = Reporter::new(&config, client.clone(), &sources, &counters);
-            tasks.spawn(reporter.run(shutdown.clone()));
+            let reporting = reporter.run(shutdown.clone());
+            tasks.spawn(shutdown.kept("reporting usage", reporting));
         }
         if let Some(every) = config.topology {
             let layout = Layout::new(&config, every, client.clone(), &sources, &counters);
-            tasks.spawn(layout.run(shutdown.clone()));
+            let reporting = layout.run(shutdown.clone());
+            tasks.spawn(shutdown.kept("reporting the topology", reporting));
         }
         if config.devices.gpus || config.devices.rdma {
             let inventory = Inventory::new(&config, client, &sources, &counters);
-            tasks.spawn(inventory.run(shutdown));
+            let reporting = inventory.run(shutdown.clone());
+            tasks.spawn(shutdown.kept("reporting devices", reporting));
         }
         Running {
             stopper,
@@ -184,6 +187,11 @@ impl Reports {
 impl Running {
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = Failure> + Send + use<> {
+        self.stopper.failure()
     }
 
     pub async fn drain(mut self, deadline: Duration) {

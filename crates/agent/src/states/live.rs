@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::runtime::watcher;
 use plimsoll_ground::objects::NodeSlo as NodeSloObject;
 use plimsoll_ground::reflect::{Absence, Change, Gate, Reflector, Rounds};
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
 use plimsoll_waiting::Repeated;
 use tokio::task::JoinSet;
 
@@ -111,7 +111,8 @@ impl States {
             collecting: rounds[2].1.clone(),
             absence: self.config.absence.clone(),
         };
-        tasks.spawn(lookout.clone().run(watched, shutdown.clone()));
+        let looking = lookout.clone().run(watched, shutdown.clone());
+        tasks.spawn(shutdown.kept("looking after reporting", looking));
         match self.config.pods {
             PodSource::ApiServer => {
                 let ours = format!("spec.nodeName={}", self.config.name);
@@ -129,14 +130,16 @@ impl States {
                     every,
                     counters: Arc::clone(&counters),
                 };
-                tasks.spawn(poller.run(shutdown.clone()));
+                let polling = poller.run(shutdown.clone());
+                tasks.spawn(shutdown.kept("asking the kubelet for pods", polling));
                 if self.config.kubelet_settings {
-                    tasks.spawn(follow_settings(
+                    let following = follow_settings(
                         kubelet,
                         self.board.clone(),
                         Arc::clone(&counters),
                         shutdown.clone(),
-                    ));
+                    );
+                    tasks.spawn(shutdown.kept("following the kubelet's settings", following));
                 }
             }
         }
@@ -146,7 +149,7 @@ impl States {
                 board: self.board,
                 counters: Arc::clone(&counters),
             };
-            tasks.spawn(volumes.run(shutdown.clone()));
+            tasks.spawn(shutdown.kept("following volumes", volumes.run(shutdown.clone())));
         }
         Running {
             stopper,
@@ -293,6 +296,11 @@ impl Running {
     /// How following each kind of object goes.
     pub fn rounds(&self) -> &[(&'static str, Rounds)] {
         &self.rounds
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = Failure> + Send + use<> {
+        self.stopper.failure()
     }
 
     pub async fn drain(mut self, deadline: Duration) {

@@ -45,11 +45,7 @@ pub fn is_available(object: &Value) -> bool {
 }
 
 /// Runs until the server stops.
-pub fn spawn(server: &Server) {
-    tokio::spawn(follow(server.clone()));
-}
-
-async fn follow(server: Server) {
+pub async fn follow(server: Server) {
     let stop = server.shutdown();
     let (changed, _) = watch::channel(());
     let mut tasks = Tasks::default();

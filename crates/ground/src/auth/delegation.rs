@@ -213,7 +213,8 @@ impl Delegation {
                 .collect()
         };
         if !files.is_empty() {
-            tokio::spawn(self.clone().follow_files(files, shutdown.clone()));
+            let following = self.clone().follow_files(files, shutdown.clone());
+            shutdown.keep("following certificate authorities", following);
         }
         if self.asks_cluster() {
             self.clone().follow_cluster(client, shutdown);

@@ -220,10 +220,11 @@ impl Clients {
         }
         let this = self.clone();
         let mut files = Watcher::new(this.files.clone(), LOOK_EVERY);
-        tokio::spawn(async move {
+        let until = shutdown.clone();
+        shutdown.keep("following credentials", async move {
             loop {
                 tokio::select! {
-                    () = shutdown.begins() => return,
+                    () = until.begins() => return,
                     () = files.changed() => {}
                 }
                 match this.reload().await {

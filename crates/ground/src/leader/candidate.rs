@@ -98,7 +98,8 @@ impl Candidate {
                 stop_election.stop();
                 return Ended::NeverLed;
             }
-            let (stop_work, work_stops) = shutdown::channel();
+            // What fails in the work is a failure of the role.
+            let (stop_work, work_stops) = shutdown.part();
             let work = tokio::spawn(work(work_stops));
             let cut_off = work.abort_handle();
             let mut done = work.map(|ended| ended.is_ok()).shared();

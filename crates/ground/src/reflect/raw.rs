@@ -149,6 +149,7 @@ impl RawReflector {
         shutdown: Shutdown,
     ) -> Rounds {
         let rounds = Rounds::default();
+        let name = format!("following {}", self.name);
         let task = Task {
             ticket: Arc::new(gate.register(self.name.clone())),
             rounds: rounds.clone(),
@@ -158,10 +159,12 @@ impl RawReflector {
             is_absent: false,
             path: 0,
         };
-        tokio::spawn(async move {
+        let until = shutdown.clone();
+        shutdown.keep(name, async move {
             tokio::select! {
-                () = shutdown.begins() => {}
-                _ = task.run() => {}
+                () = until.begins() => {}
+                // Whoever took the changes has ended first, and says why.
+                Unwanted = task.run() => until.begins().await,
             }
         });
         rounds

@@ -105,14 +105,15 @@ where
         let task = Task {
             name: self.name.clone(),
             sink,
-            ticket: gate.register(self.name),
+            ticket: gate.register(self.name.clone()),
             rounds: rounds.clone(),
             absence: self.absence,
             answered: self.answered,
         };
-        tokio::spawn(async move {
+        let until = shutdown.clone();
+        shutdown.keep(format!("following {}", self.name), async move {
             tokio::select! {
-                () = shutdown.begins() => {}
+                () = until.begins() => {}
                 () = task.run(events) => {}
             }
         });

@@ -316,6 +316,25 @@ async fn a_copy_that_is_not_kept_current_is_known_to_be_old() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_whose_task_panics_is_a_failure_of_its_role() {
+    let (client, _) = fake::client(|_| {
+        let metadata = json!({"resourceVersion": "1"});
+        let items = [pod_json("a", 1, "x")];
+        (
+            200,
+            json!({"kind": "PodList", "metadata": metadata, "items": items}),
+        )
+    });
+    let (stopper, shutdown) = shutdown::channel();
+    Reflector::<SlimPod>::all("pods", client)
+        .on_change(|_| panic!("a bug"))
+        .spawn(&Gate::default(), shutdown);
+    let failure = tokio::time::timeout(Duration::from_secs(60), stopper.failure()).await;
+    let expected = "the task `following pods` panicked: a bug";
+    assert_eq!(failure.unwrap().to_string(), expected);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_defined_is_told_apart_from_trouble() {
     let refused = |code: u16| {
         let (_, status) = fake::failure(code, "no");

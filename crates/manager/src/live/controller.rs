@@ -62,12 +62,12 @@ impl Controller {
     }
 
     /// Until told to stop.
-    pub async fn run(self, shutdown: Shutdown) -> Result<(), String> {
+    pub async fn run(self, shutdown: Shutdown) {
         let marked = Marked::default();
         let gate = self.gate.clone();
         let cluster = self.follow(&marked, &gate, &shutdown);
         tokio::select! {
-            () = shutdown.begins() => return Ok(()),
+            () = shutdown.begins() => return,
             () = gate.opens_at_last() => {}
         }
         tracing::info!(nodes = cluster.nodes.len(), "the manager is at work");
@@ -83,7 +83,7 @@ impl Controller {
         let mut tick = tokio::time::interval(EVERY);
         loop {
             tokio::select! {
-                () = shutdown.begins() => return Ok(()),
+                () = shutdown.begins() => return,
                 _ = tick.tick() => worker.mark_all(),
                 name = marked.next() => worker.visit(&name).await,
             }

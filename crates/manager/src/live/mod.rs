@@ -149,9 +149,9 @@ impl Manager {
         let task = tokio::spawn(async move {
             let outcome = match candidate {
                 None => {
-                    let outcome = controller.run(shutdown).await;
+                    controller.run(shutdown).await;
                     work_events.drain(LAST_WORDS).await;
-                    outcome
+                    Ok(())
                 }
                 Some(candidate) => elected(candidate, controller, work_events, shutdown).await,
             };
@@ -171,9 +171,7 @@ async fn elected(
     let leadership = candidate.leadership();
     let ended = candidate
         .run(shutdown, move |shutdown| async move {
-            if let Err(trouble) = controller.run(shutdown).await {
-                tracing::error!(trouble, "the manager cannot work");
-            }
+            controller.run(shutdown).await;
             // While the lease is still ours.
             events.drain(LAST_WORDS).await;
         })
@@ -186,17 +184,20 @@ async fn elected(
 }
 
 impl Running {
-    /// Ends when the manager does: asked to, or because it cannot go on.
+    /// Ends when the manager does: asked to, or because it cannot go on. It is drained all the same.
     pub async fn finished(&mut self) -> Result<(), String> {
-        match (&mut self.task).await {
-            Ok(outcome) => outcome,
-            Err(error) => Err(error.to_string()),
+        let failure = self.stopper.failure();
+        tokio::select! {
+            biased;
+            failure = failure => Err(failure.to_string()),
+            ended = &mut self.task => ended.unwrap_or_else(|error| Err(error.to_string())),
         }
     }
 
     pub async fn drain(self, deadline: Duration) {
         self.stopper.stop();
-        if tokio::time::timeout(deadline, self.task).await.is_err() {
+        // It may have been seen to its end before.
+        if !self.task.is_finished() && tokio::time::timeout(deadline, self.task).await.is_err() {
             tracing::warn!("the manager did not end in time");
         }
     }

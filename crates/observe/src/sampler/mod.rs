@@ -602,6 +602,11 @@ impl Handle {
         self.sender.clone()
     }
 
+    /// Only a panic ends it before it is stopped.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends the thread after the container it is reading.
     pub fn stop(mut self) {
         // Already gone is as good as stopped.

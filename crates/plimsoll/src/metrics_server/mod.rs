@@ -14,6 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use plimsoll_ground::clients;
 use plimsoll_ground::reflect::Gate;
 use plimsoll_ground::rest::selector::parse_labels;
+use plimsoll_ground::shutdown;
 use plimsoll_metrics_server::api::Verbosity;
 use plimsoll_metrics_server::collector::{self, Collector};
 use plimsoll_metrics_server::config::Config;
@@ -93,10 +94,13 @@ pub fn run(args: &MetricsServerArgs, log: Log) -> Result<(), Failure> {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let roles = Roles::start(config, collector, clients).await?;
-        signals.next().await;
+        let outcome = tokio::select! {
+            failure = roles.failure() => Err(failure.into()),
+            () = signals.next() => Ok(()),
+        };
         tracing::info!("stopping");
         tokio::select! {
-            () = roles.drain(DRAIN) => Ok(()),
+            () = roles.drain(DRAIN) => outcome,
             () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
         }
     });
@@ -135,6 +139,17 @@ impl Roles {
             collecting,
             serving: server.spawn(),
         })
+    }
+
+    /// Waits for a failure of what must not fail.
+    pub fn failure(&self) -> impl Future<Output = shutdown::Failure> + Send + use<> {
+        let (collecting, serving) = (self.collecting.failure(), self.serving.failure());
+        async {
+            tokio::select! {
+                failure = collecting => failure,
+                failure = serving => failure,
+            }
+        }
     }
 
     pub async fn drain(self, within: Duration) {

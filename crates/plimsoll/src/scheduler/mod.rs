@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use plimsoll_ground::shutdown;
 use plimsoll_sched::model::Names;
-use plimsoll_scheduler::live::{Connections, Running};
+use plimsoll_scheduler::live::{self, Connections, Running};
 use plimsoll_scheduler::server::{self, Serving};
 
 pub use args::SchedulerArgs;
@@ -53,7 +53,7 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let clients = clients.build().await?;
-        let (_stopper, shutdown) = shutdown::channel();
+        let (stopper, shutdown) = shutdown::channel();
         clients.spawn_reload(shutdown);
         let connections = Connections::of(&clients, &options.configuration.leader_election);
         let ready = options.build(connections)?;
@@ -66,12 +66,18 @@ pub fn run(args: &SchedulerArgs) -> Result<(), Failure> {
             None => None,
         };
         let mut running = ready.spawn();
-        tokio::select! {
-            ended = running.finished() => return ended.map_err(anyhow::Error::from),
-            () = signals.next() => tracing::info!("stopping"),
+        let outcome = tokio::select! {
+            ended = running.finished() => ended.map_err(anyhow::Error::from),
+            failure = stopper.failure() => Err(failure.into()),
+            () = signals.next() => Ok(()),
+        };
+        // Who leads no more is gone at once.
+        if matches!(&outcome, Err(error) if error.downcast_ref() == Some(&live::Failure::Lost)) {
+            return outcome;
         }
+        tracing::info!("stopping");
         tokio::select! {
-            () = drain(running, serving) => Ok(()),
+            () = drain(running, serving) => outcome,
             () = signals.next() => Err(anyhow!("stopped at once, by a second signal")),
         }
     });

@@ -10,6 +10,8 @@ use plimsoll_api::names;
 use plimsoll_manager::live;
 use serde_json::json;
 
+use super::supervise::Role;
+
 const DEFINITIONS: &str = include_str!("../../../../deploy/manager/crds.yaml");
 
 #[derive(Debug)]
@@ -21,8 +23,17 @@ impl Manager {
         configure(&client).await?;
         Ok(Self(live::Config::default().build(client)?.spawn()))
     }
+}
 
-    pub async fn drain(self, within: Duration) {
+impl Role for Manager {
+    async fn failure(&mut self) -> String {
+        match self.0.finished().await {
+            Ok(()) => "it ended too early".to_owned(),
+            Err(why) => why,
+        }
+    }
+
+    async fn drain(self, within: Duration) {
         self.0.drain(within).await;
     }
 }

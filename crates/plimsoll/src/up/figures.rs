@@ -1,7 +1,7 @@
 //! The metrics server of `up`: beside the API server, which hands `metrics.k8s.io` on to it.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,6 +13,7 @@ use plimsoll_metrics_server::collector;
 use plimsoll_metrics_server::config::Config;
 use serde_json::{Value, json};
 
+use super::supervise::Role;
 use crate::metrics_server::Roles;
 
 const NAMESPACE: &str = "kube-system";
@@ -27,7 +28,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    pub async fn start(data_dir: &Path, kubeconfig: &Path, client: &kube::Client) -> Result<Self> {
+    pub async fn start(
+        data_dir: PathBuf,
+        kubeconfig: PathBuf,
+        client: kube::Client,
+    ) -> Result<Self> {
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut config = Config::new(listen);
         config.front.serving.cert_dir = Some(data_dir.join(NAME));
@@ -43,22 +48,28 @@ impl MetricsServer {
         collector.scrape.trust.nothing = true;
         collector.scrape.rules.use_status_port = true;
         collector.scrape.rules.address_types = vec!["InternalDNS".to_owned()];
-        let clients = clients::Config::from_flag(Some(kubeconfig.to_owned()));
+        let clients = clients::Config::from_flag(Some(kubeconfig));
         let roles = Roles::start(config, collector, clients).await?;
         let address = roles.serving.local_addr();
         let authority = roles
             .serving
             .authority()
             .context("there is no certificate")?;
-        register(client, address.port(), &authority).await?;
+        register(&client, address.port(), &authority).await?;
         Ok(Self { roles })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.roles.serving.local_addr()
     }
+}
 
-    pub async fn drain(self, within: Duration) {
+impl Role for MetricsServer {
+    async fn failure(&mut self) -> String {
+        self.roles.failure().await.to_string()
+    }
+
+    async fn drain(self, within: Duration) {
         self.roles.drain(within).await;
     }
 }

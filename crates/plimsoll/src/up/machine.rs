@@ -1,7 +1,7 @@
 //! This machine in the cluster: the agent that watches it, and the node that it is.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -9,6 +9,7 @@ use plimsoll_agent::{World, http, node, report, states};
 use plimsoll_ground::serve;
 use plimsoll_host::{Clock, HostRoot};
 
+use super::supervise::Role;
 use crate::agent_args::AgentArgs;
 use crate::cluster_args::Member;
 
@@ -34,13 +35,13 @@ pub struct Agent {
 }
 
 impl Machine {
-    pub async fn start(name: String, data_dir: &Path, client: kube::Client) -> Result<Self> {
+    pub async fn start(name: String, data_dir: PathBuf, client: kube::Client) -> Result<Self> {
         let world = World {
             clock: Clock::Real,
             root: HostRoot::detect(),
         };
         let mut remarks = Vec::new();
-        let agent = match Agent::start(&name, data_dir, world.clone()).await {
+        let agent = match Agent::start(&name, &data_dir, world.clone()).await {
             Ok(agent) => Some(agent),
             Err(error) => {
                 remarks.push(format!(
@@ -80,8 +81,31 @@ impl Machine {
             remarks,
         })
     }
+}
 
-    pub async fn drain(self, deadline: Duration) {
+impl Role for Machine {
+    async fn failure(&mut self) -> String {
+        let member = async {
+            match &self.member {
+                Some(member) => member.failure().await,
+                None => std::future::pending().await,
+            }
+        };
+        let agent = async {
+            match &self.agent {
+                Some(agent) => agent.running.failure().await,
+                None => std::future::pending().await,
+            }
+        };
+        let failure = tokio::select! {
+            failure = self.node.failure() => failure,
+            failure = member => failure,
+            failure = agent => failure,
+        };
+        failure.to_string()
+    }
+
+    async fn drain(self, deadline: Duration) {
         if let Some(member) = self.member {
             member.drain(deadline).await;
         }

@@ -6,12 +6,17 @@ mod figures;
 mod lock;
 mod machine;
 mod scheduler;
+mod supervise;
 
+use std::future::ready;
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use plimsoll_apiserver::{credentials, embed};
 use plimsoll_ground::serve;
@@ -23,6 +28,7 @@ use figures::MetricsServer;
 use lock::Lock;
 use machine::Machine;
 use scheduler::Scheduler;
+use supervise::{Role, Roster, Supervised, supervise};
 
 use crate::signals::Signals;
 use crate::{Failure, raise_descriptor_limit, runtime};
@@ -44,8 +50,8 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let mut lock = Lock::take(&data_dir)?;
-        let up = Up::start(args, node_name, &data_dir, &mut lock).await?;
-        up.introduce();
+        let mut up = Up::start(args, node_name, &data_dir, &mut lock).await?;
+        up.told.say(up.api.local_addr());
         tokio::select! {
             () = up.ready(started) => signals.next().await,
             () = signals.next() => {}
@@ -65,16 +71,29 @@ pub fn run(args: &UpArgs) -> Result<(), Failure> {
 /// Everything that runs.
 struct Up {
     api: embed::Running,
+    /// In the order in which they are stopped.
+    roles: Vec<Supervised>,
+    /// What simulated nodes use.
+    pages: Option<serve::Serving>,
+    /// Ends when all nodes are Ready.
+    nodes_ready: BoxFuture<'static, ()>,
+    told: Told,
+}
+
+/// What a person is told about what runs.
+#[derive(Debug, Default)]
+struct Told {
     kubeconfig: PathBuf,
     data_dir: PathBuf,
     node_name: Option<String>,
-    machine: Option<Machine>,
-    simulation: simulate::Running,
-    /// What simulated nodes use.
-    pages: Option<serve::Serving>,
-    metrics_server: Option<MetricsServer>,
-    scheduler: Option<Scheduler>,
-    manager: Option<Manager>,
+    /// Where the agent's pages are.
+    agent: Option<SocketAddr>,
+    remarks: Vec<String>,
+    /// The first and the last node.
+    simulated: Option<(String, String)>,
+    metrics_server: Option<SocketAddr>,
+    scheduler: Option<SocketAddr>,
+    has_manager: bool,
 }
 
 impl Up {
@@ -101,110 +120,96 @@ impl Up {
         lock.tell(&format!("https://{}", api.local_addr()))?;
         let kubeconfig = data_dir.join("kubeconfig");
         credentials::write(&kubeconfig, api.kubeconfig().as_bytes(), 0o600)?;
-        let manager = match args.no_manager {
-            true => None,
-            false => {
-                let started = Manager::start(api.client()).await;
-                Some(started.context("the manager; leave it out with --no-manager")?)
-            }
-        };
-        let machine = match node_name.clone() {
-            Some(name) => Some(Machine::start(name, data_dir, api.client()).await?),
-            None => None,
-        };
-        let mut simulation = simulate::Config {
-            nodes: args.simulate_nodes,
-            reports: !args.no_manager,
-            ..simulate::Config::default()
-        };
-        let mut pages = None;
-        if args.simulate_nodes > 0 && !(args.no_metrics_server && args.no_manager) {
-            let (told, bound) = simulate::Pages::bind(simulation.clock).await?;
-            pages = Some(told.spawn(bound));
-            simulation.pages = Some(told);
-        }
-        let metrics_server = match args.no_metrics_server {
-            true => None,
-            false => {
-                let client = api.client();
-                let started = MetricsServer::start(data_dir, &kubeconfig, &client).await;
-                Some(started.context("the metrics server; leave it out with --no-metrics-server")?)
-            }
-        };
-        let scheduler = match args.no_scheduler {
-            true => None,
-            false => {
-                let started = Scheduler::start(&kubeconfig, api.client()).await;
-                Some(started.context("the scheduler; leave it out with --no-scheduler")?)
-            }
-        };
-        Ok(Self {
-            scheduler,
-            simulation: simulation.build(api.client()).spawn(),
-            pages,
-            metrics_server,
-            manager,
-            api,
-            kubeconfig,
+        let roster = Roster::default();
+        let mut told = Told {
+            kubeconfig: kubeconfig.clone(),
             data_dir: data_dir.to_owned(),
-            node_name,
-            machine,
+            ..Told::default()
+        };
+        let mut roles = Vec::new();
+        let mut nodes_ready = Vec::new();
+        if !args.no_manager {
+            let client = api.client();
+            let start = move || Manager::start(client.clone());
+            let manager = start().await;
+            let manager = manager.context("the manager; leave it out with --no-manager")?;
+            roles.push(supervise("manager", manager, start, &roster, DRAIN));
+            told.has_manager = true;
+        }
+        if let Some(name) = node_name {
+            told.node_name = Some(name.clone());
+            let (client, dir) = (api.client(), data_dir.to_owned());
+            let start = move || Machine::start(name.clone(), dir.clone(), client.clone());
+            let machine = start().await?;
+            nodes_ready.push(machine.node.ready().boxed());
+            told.agent = machine.agent.as_ref().map(|agent| agent.pages);
+            told.remarks.clone_from(&machine.remarks);
+            roles.push(supervise("agent", machine, start, &roster, DRAIN));
+        }
+        let mut pages = None;
+        if args.simulate_nodes > 0 {
+            let mut simulation = simulate::Config {
+                nodes: args.simulate_nodes,
+                reports: !args.no_manager,
+                ..simulate::Config::default()
+            };
+            if !(args.no_metrics_server && args.no_manager) {
+                let (shown, bound) = simulate::Pages::bind(simulation.clock).await?;
+                pages = Some(shown.spawn(bound));
+                simulation.pages = Some(shown);
+            }
+            let client = api.client();
+            let start = move || {
+                let running = simulation.clone().build(client.clone()).spawn();
+                async { anyhow::Ok(running) }
+            };
+            let simulation = start().await?;
+            nodes_ready.push(simulation.ready().boxed());
+            told.simulated = simulation.names();
+            roles.push(supervise("simulation", simulation, start, &roster, DRAIN));
+        }
+        if !args.no_metrics_server {
+            let (client, kubeconfig) = (api.client(), kubeconfig.clone());
+            let dir = data_dir.to_owned();
+            let start =
+                move || MetricsServer::start(dir.clone(), kubeconfig.clone(), client.clone());
+            let server = start().await;
+            let server =
+                server.context("the metrics server; leave it out with --no-metrics-server")?;
+            told.metrics_server = Some(server.address());
+            roles.push(supervise("metrics-server", server, start, &roster, DRAIN));
+        }
+        if !args.no_scheduler {
+            let client = api.client();
+            let start = move || Scheduler::start(kubeconfig.clone(), client.clone());
+            let scheduler = start().await;
+            let scheduler = scheduler.context("the scheduler; leave it out with --no-scheduler")?;
+            told.scheduler = Some(scheduler.address());
+            roles.push(supervise("scheduler", scheduler, start, &roster, DRAIN));
+        }
+        // Who decides and measures stops before the nodes, and they before who lends of them.
+        roles.reverse();
+        api.server().add_metrics(move || roster.metrics());
+        Ok(Self {
+            api,
+            roles,
+            pages,
+            nodes_ready: join_all(nodes_ready).map(drop).boxed(),
+            told,
         })
     }
 
-    /// What runs where, and what to try.
-    fn introduce(&self) {
-        let kubeconfig = self.kubeconfig.display();
-        say(&format!("API server   https://{}", self.api.local_addr()));
-        let pages = self.machine.as_ref().and_then(|machine| {
-            let agent = machine.agent.as_ref()?;
-            Some(agent.pages)
-        });
-        match (&self.node_name, pages) {
-            (Some(name), Some(pages)) => say(&format!("node         {name}, agent http://{pages}")),
-            (Some(name), None) => say(&format!("node         {name}, without its agent")),
-            (None, _) => say("node         none, as asked (--no-agent)"),
-        }
-        if let Some((first, last)) = self.simulation.names() {
-            say(&format!("simulated    {first} to {last}"));
-        }
-        if let Some(server) = &self.metrics_server {
-            say(&format!("metrics      https://{}", server.address()));
-        }
-        if let Some(scheduler) = &self.scheduler {
-            say(&format!("scheduler    https://{}", scheduler.address()));
-        }
-        say(&format!("data         {}", self.data_dir.display()));
-        for remark in self.machine.iter().flat_map(|machine| &machine.remarks) {
-            say(&format!("note         {remark}"));
-        }
-        say(&format!(
-            "try          kubectl --kubeconfig {kubeconfig} get nodes -o wide"
-        ));
-        if self.metrics_server.is_some() {
-            say("             kubectl top nodes, in half a minute");
-        }
-        if self.manager.is_some() && (self.machine.is_some() || self.simulation.names().is_some()) {
-            say("             kubectl get nodemetrics -o yaml, in a minute");
-        }
-        if let Some(pages) = pages {
-            say(&format!("             curl http://{pages}/metrics"));
-        }
-    }
-
     /// Returns when everything is ready and has been said to be, or when that takes too long.
-    async fn ready(&self, started: Instant) {
+    async fn ready(&mut self, started: Instant) {
+        let nodes = std::mem::replace(&mut self.nodes_ready, ready(()).boxed());
         let all = async {
-            if let Some(machine) = &self.machine {
-                machine.node.ready().await;
-            }
-            self.simulation.ready().await;
+            nodes.await;
             self.answers().await
         };
         let trouble = match tokio::time::timeout(READY_WITHIN, all).await {
             Ok(Ok(())) => {
                 let took = started.elapsed().as_secs_f64();
-                let nodes = match (&self.node_name, self.simulation.names()) {
+                let nodes = match (&self.told.node_name, &self.told.simulated) {
                     (Some(name), None) => format!("node {name} is Ready"),
                     (Some(_), Some(_)) | (None, Some(_)) => "all nodes are Ready".to_owned(),
                     (None, None) => "without nodes".to_owned(),
@@ -233,23 +238,61 @@ impl Up {
     }
 
     async fn drain(self) {
-        if let Some(scheduler) = self.scheduler {
-            scheduler.drain(DRAIN).await;
+        for role in self.roles {
+            role.drain().await;
         }
-        if let Some(server) = self.metrics_server {
-            server.drain(DRAIN).await;
-        }
-        self.simulation.drain(DRAIN).await;
         if let Some(pages) = self.pages {
             pages.drain(DRAIN).await;
         }
-        if let Some(machine) = self.machine {
-            machine.drain(DRAIN).await;
-        }
-        if let Some(manager) = self.manager {
-            manager.drain(DRAIN).await;
-        }
         self.api.drain(DRAIN).await;
+    }
+}
+
+impl Role for simulate::Running {
+    async fn failure(&mut self) -> String {
+        simulate::Running::failure(self).await.to_string()
+    }
+
+    async fn drain(self, within: Duration) {
+        simulate::Running::drain(self, within).await;
+    }
+}
+
+impl Told {
+    /// What runs where, and what to try.
+    fn say(&self, api: SocketAddr) {
+        let kubeconfig = self.kubeconfig.display();
+        say(&format!("API server   https://{api}"));
+        match (&self.node_name, self.agent) {
+            (Some(name), Some(pages)) => say(&format!("node         {name}, agent http://{pages}")),
+            (Some(name), None) => say(&format!("node         {name}, without its agent")),
+            (None, _) => say("node         none, as asked (--no-agent)"),
+        }
+        if let Some((first, last)) = &self.simulated {
+            say(&format!("simulated    {first} to {last}"));
+        }
+        if let Some(address) = self.metrics_server {
+            say(&format!("metrics      https://{address}"));
+        }
+        if let Some(address) = self.scheduler {
+            say(&format!("scheduler    https://{address}"));
+        }
+        say(&format!("data         {}", self.data_dir.display()));
+        for remark in &self.remarks {
+            say(&format!("note         {remark}"));
+        }
+        say(&format!(
+            "try          kubectl --kubeconfig {kubeconfig} get nodes -o wide"
+        ));
+        if self.metrics_server.is_some() {
+            say("             kubectl top nodes, in half a minute");
+        }
+        if self.has_manager && (self.node_name.is_some() || self.simulated.is_some()) {
+            say("             kubectl get nodemetrics -o yaml, in a minute");
+        }
+        if let Some(pages) = self.agent {
+            say(&format!("             curl http://{pages}/metrics"));
+        }
     }
 }
 

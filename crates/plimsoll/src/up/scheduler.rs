@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -17,24 +17,27 @@ use plimsoll_scheduler::live::{Connections, Options, Running};
 use plimsoll_scheduler::server::{self, Serving};
 use tokio::task::JoinHandle;
 
+use super::supervise::Role;
+
 /// After a watch of nodes has failed.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Scheduler {
-    /// Ends when it runs.
-    starting: JoinHandle<Running>,
+    /// Ends when it runs; `None` once that was seen.
+    starting: Option<JoinHandle<Running>>,
+    running: Option<Running>,
     serving: Serving,
 }
 
 impl Scheduler {
     /// It is the only one: nobody has to be elected.
-    pub async fn start(kubeconfig: &Path, client: kube::Client) -> Result<Self> {
+    pub async fn start(kubeconfig: PathBuf, client: kube::Client) -> Result<Self> {
         let mut configuration = Configuration::default();
         configuration.leader_election.leader_elect = false;
         configuration.check()?;
         let ready = Options::new(configuration).build(Connections::one(client.clone()))?;
-        let clients = clients::Config::from_flag(Some(kubeconfig.to_owned()));
+        let clients = clients::Config::from_flag(Some(kubeconfig));
         let mut front = front::Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         front.authentication.delegation.tolerate_lookup_failure = true;
         let front = front.build(&clients.build().await?).await?;
@@ -44,20 +47,46 @@ impl Scheduler {
             first_node(client).await;
             ready.spawn()
         });
-        Ok(Self { starting, serving })
+        Ok(Self {
+            starting: Some(starting),
+            running: None,
+            serving,
+        })
     }
 
     pub fn address(&self) -> SocketAddr {
         self.serving.local_addr()
     }
+}
 
-    pub async fn drain(self, within: Duration) {
-        if self.starting.is_finished() {
-            if let Ok(running) = self.starting.await {
-                running.drain(within).await;
+impl Role for Scheduler {
+    async fn failure(&mut self) -> String {
+        if let Some(starting) = &mut self.starting {
+            let started = starting.await;
+            self.starting = None;
+            match started {
+                Ok(running) => self.running = Some(running),
+                Err(error) => return error.to_string(),
             }
-        } else {
-            self.starting.abort();
+        }
+        let Some(running) = &mut self.running else {
+            return "it did not start".to_owned();
+        };
+        match running.finished().await {
+            Ok(()) => "it ended too early".to_owned(),
+            Err(failure) => failure.to_string(),
+        }
+    }
+
+    async fn drain(self, within: Duration) {
+        let mut running = self.running;
+        // It may have begun to run since it was last looked at.
+        if let Some(starting) = self.starting {
+            starting.abort();
+            running = starting.await.ok();
+        }
+        if let Some(running) = running {
+            running.drain(within).await;
         }
         self.serving.drain(within).await;
     }
