@@ -1,5 +1,6 @@
 //! The workspace's own tools: `cargo xtask test`, `bench`, `cases` and `kube`.
 
+mod attack;
 mod bench;
 mod cluster;
 mod kernel;
@@ -37,6 +38,8 @@ enum Command {
         #[command(subcommand)]
         soak: soak::Soak,
     },
+    /// Attacks `plimsoll up` as hostile tenants do, and says what came of it.
+    Attack(attack::Options),
     /// Obtains kube-apiserver, etcd, kubelet, kubectl, kube-scheduler and kube-controller-manager for the cluster tests.
     Kube,
     /// Requests to API servers and their recorded answers.
@@ -70,6 +73,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Test(options) => test::run(&options),
         Command::Bench { bench } => bench.run().map(|()| true),
         Command::Soak { soak } => soak::run(&soak).map(|()| true),
+        Command::Attack(options) => attack::run(&options),
         Command::Kube => {
             println!("{}", kube::obtain()?.display());
             Ok(true)

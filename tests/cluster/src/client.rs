@@ -74,6 +74,18 @@ impl Server {
         })
     }
 
+    /// Connects, sends these bytes and does not wait for anything.
+    pub fn begin(&self, bytes: &[u8]) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+        let socket = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let session = ClientConnection::new(Arc::clone(&self.tls), self.name.clone())?;
+        let mut stream = StreamOwned::new(session, socket);
+        stream.write_all(bytes)?;
+        stream.flush()?;
+        Ok(stream)
+    }
+
     /// Sends one request and waits for the head of its answer.
     pub fn send(&self, request: &Request) -> Result<Exchange> {
         let what = format!("{} {}", request.method, request.path);

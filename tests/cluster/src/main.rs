@@ -5,8 +5,10 @@
 
 mod admin;
 mod answer;
+mod attack;
 mod case;
 mod certificates;
+mod chaos;
 mod check;
 mod client;
 mod colocation;
@@ -77,6 +79,8 @@ enum Command {
     SchedBench(scheduling::bench::Options),
     /// A real node with pods that run, and what an agent beside it needs, until standard input ends.
     HoldNode(colocation::held::Options),
+    /// Hostile tenants against `plimsoll up`, for as long as told.
+    Attack(attack::Options),
     /// The same as one test a case, on each server that can be had.
     Test {
         /// The plimsoll binary.
@@ -169,6 +173,9 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
         scheduling::bench::run(options, kube_bin.context("a real server needs --kube-bin")?)?;
         return Ok(true);
     }
+    if let Command::Attack(options) = &arguments.command {
+        return attack::run(options);
+    }
     if let Command::HoldNode(options) = &arguments.command {
         let kube_bin = arguments.kube_bin.as_deref();
         let kube_bin = kube_bin.context("a real node needs --kube-bin")?;
@@ -203,6 +210,7 @@ fn run_command(arguments: &Arguments) -> Result<bool> {
         // Done above: they do without cases of that name.
         Command::SchedBench(_)
         | Command::HoldNode(_)
+        | Command::Attack(_)
         | Command::Scenarios { .. }
         | Command::Test { .. } => Ok(true),
     }

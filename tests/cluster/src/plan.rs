@@ -16,7 +16,7 @@ use crate::embedded::EmbeddedCluster;
 use crate::open::Open;
 use crate::real::RealCluster;
 use crate::run::Stage;
-use crate::{check, colocation, first_use, leader, metrics, pool, scheduling};
+use crate::{attack, chaos, check, colocation, first_use, leader, metrics, pool, scheduling};
 
 /// Which half of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,9 +81,15 @@ enum Kind {
 }
 
 struct Group {
-    kind: Kind,
     names: Vec<String>,
-    run: fn(&Plan<'_>, &Server, &Tests<'_>),
+    work: Work,
+}
+
+enum Work {
+    /// On a server that they share.
+    On(Kind, fn(&Plan<'_>, &Server, &Tests<'_>)),
+    /// They start their own.
+    Alone(&'static str, fn(&Plan<'_>, &Tests<'_>)),
 }
 
 /// Runs the part, or both one after the other; `false` when something failed.
@@ -150,6 +156,14 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
             first_use::play(plan.program, server, tests);
             scheduling::play(plan.program, server, tests);
         })],
+        vec![Group {
+            names: attack::names(),
+            work: Work::Alone("up", |plan, tests| attack::play(plan.program, tests)),
+        }],
+        vec![Group {
+            names: chaos::names(),
+            work: Work::Alone(Kind::Real.name(), chaos::play),
+        }],
     ]
 }
 
@@ -180,14 +194,25 @@ fn quiet() -> Vec<Vec<Vec<Group>>> {
 }
 
 fn group(kind: Kind, names: Vec<String>, run: fn(&Plan<'_>, &Server, &Tests<'_>)) -> Group {
-    Group { kind, names, run }
+    let work = Work::On(kind, run);
+    Group { names, work }
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Embedded => "embedded",
             Self::Real => "real",
+        }
+    }
+}
+
+impl Work {
+    /// What its tests' names begin with.
+    fn server(&self) -> &'static str {
+        match self {
+            Self::On(kind, _) => kind.name(),
+            Self::Alone(server, _) => server,
         }
     }
 }
@@ -197,23 +222,24 @@ fn run_group(plan: &Plan<'_>, group: &Group, runner: &Runner<Stdout>) {
     let tests = Tests {
         runner,
         filter: plan.filter,
-        server: group.kind.name(),
+        server: group.work.server(),
     };
     if !group.names.iter().any(|name| tests.wants(name)) {
         return;
     }
-    match group.kind {
-        Kind::Embedded => match started(|| EmbeddedCluster::start(plan.program)) {
-            Ok(cluster) => (group.run)(plan, &cluster.server, &tests),
+    match group.work {
+        Work::Alone(_, run) => run(plan, &tests),
+        Work::On(Kind::Embedded, run) => match started(|| EmbeddedCluster::start(plan.program)) {
+            Ok(cluster) => run(plan, &cluster.server, &tests),
             Err(error) => tests.none_of(&group.names, &error),
         },
-        Kind::Real => {
+        Work::On(Kind::Real, run) => {
             // The rung says itself that it was left out.
             let Some(programs) = plan.kube_bin else {
                 return;
             };
             match started(|| RealCluster::start(programs)) {
-                Ok(cluster) => (group.run)(plan, &cluster.server, &tests),
+                Ok(cluster) => run(plan, &cluster.server, &tests),
                 Err(error) => tests.none_of(&group.names, &error),
             }
         }
@@ -280,7 +306,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn manifests(&self) -> std::path::PathBuf {
+    pub fn manifests(&self) -> std::path::PathBuf {
         self.metrics.join("../../../deploy")
     }
 

@@ -117,6 +117,17 @@ impl Process {
         lines.join(" | ")
     }
 
+    /// All that it has said.
+    pub fn log(&self) -> Result<String> {
+        let log = std::fs::read(&self.log);
+        let log = log.with_context(|| format!("read {}", self.log.display()))?;
+        Ok(String::from_utf8_lossy(&log).into_owned())
+    }
+
+    pub fn has_ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
     pub fn signal(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {
             proc::signal(self.child.id(), signal);

@@ -5,8 +5,9 @@
 //! such work: `ServiceAccount` (refuses pods without a service account) and `TaintNodesByCondition` (taints nodes that
 //! nobody would untaint). All the others are as they come.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use plimsoll_test_support::janitor;
@@ -24,9 +25,50 @@ pub const READER: &str = "cases-reader";
 #[derive(Debug)]
 pub struct RealCluster {
     pub server: Server,
-    _apiserver: Process,
-    _etcd: Process,
-    _scratch: Scratch,
+    pub apiserver: Program,
+    pub etcd: Program,
+    scratch: Scratch,
+}
+
+/// One of its programs, which can be ended and started again as it was.
+#[derive(Debug)]
+pub struct Program {
+    name: &'static str,
+    path: PathBuf,
+    arguments: Vec<OsString>,
+    log: PathBuf,
+    pub process: Process,
+}
+
+impl Program {
+    fn start(
+        name: &'static str,
+        programs: &Path,
+        folder: &Path,
+        arguments: Vec<OsString>,
+    ) -> Result<Self> {
+        let path = programs.join(name);
+        let log = folder.join(format!("{name}.log"));
+        let process = run(name, &path, &arguments, &log)?;
+        Ok(Self {
+            name,
+            path,
+            arguments,
+            log,
+            process,
+        })
+    }
+
+    fn again(&mut self) -> Result<()> {
+        self.process = run(self.name, &self.path, &self.arguments, &self.log)?;
+        Ok(())
+    }
+}
+
+fn run(name: &'static str, path: &Path, arguments: &[OsString], log: &Path) -> Result<Process> {
+    let mut command = janitor::command_in(None, path);
+    command.args(arguments);
+    Process::start(name, command, log)
 }
 
 impl RealCluster {
@@ -41,35 +83,54 @@ impl RealCluster {
         let path = scratch.path().to_owned();
         let path = path.as_path();
         let (etcd, etcd_url) = start_etcd(programs, path)?;
-        scratch.process(&etcd)?;
+        scratch.process(&etcd.process)?;
         let (mut apiserver, server) = start_apiserver(programs, path, &etcd_url, flags)?;
-        scratch.process(&apiserver)?;
-        wait_ready(&server, &mut apiserver)?;
+        scratch.process(&apiserver.process)?;
+        wait_ready(&server, &mut apiserver.process)?;
         Ok(Self {
             server,
-            _apiserver: apiserver,
-            _etcd: etcd,
-            _scratch: scratch,
+            apiserver,
+            etcd,
+            scratch,
         })
+    }
+
+    /// The API server, which has ended, once more.
+    pub fn apiserver_again(&mut self) -> Result<()> {
+        self.apiserver.again()?;
+        self.scratch.process(&self.apiserver.process)?;
+        wait_ready(&self.server, &mut self.apiserver.process)
+    }
+
+    /// The store, which has ended, once more.
+    pub fn etcd_again(&mut self) -> Result<()> {
+        self.etcd.again()?;
+        self.scratch.process(&self.etcd.process)?;
+        wait_ready(&self.server, &mut self.apiserver.process)
     }
 }
 
-fn start_etcd(programs: &Path, folder: &Path) -> Result<(Process, String)> {
+fn start_etcd(programs: &Path, folder: &Path) -> Result<(Program, String)> {
     let client = format!("http://{}", free_address()?);
     let peer = format!("http://{}", free_address()?);
-    let mut command = janitor::command_in(None, programs.join("etcd"));
-    command
-        .arg("--data-dir")
-        .arg(folder.join("etcd"))
-        .args(["--listen-client-urls", &client])
-        .args(["--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("default={peer}")])
-        // What it stores need not outlive the machine's power.
-        .arg("--unsafe-no-fsync");
-    let process = Process::start("etcd", command, &folder.join("etcd.log"))?;
-    Ok((process, client))
+    let data = folder.join("etcd").into_os_string();
+    let mut arguments = vec!["--data-dir".into(), data];
+    let flags = [
+        ("--listen-client-urls", &client),
+        ("--advertise-client-urls", &client),
+        ("--listen-peer-urls", &peer),
+        ("--initial-advertise-peer-urls", &peer),
+        ("--initial-cluster", &format!("default={peer}")),
+    ];
+    arguments.extend(
+        flags
+            .iter()
+            .flat_map(|(name, value)| [(*name).into(), value.into()]),
+    );
+    // What it stores need not outlive the machine's power.
+    arguments.push("--unsafe-no-fsync".into());
+    let etcd = Program::start("etcd", programs, folder, arguments)?;
+    Ok((etcd, client))
 }
 
 fn start_apiserver(
@@ -77,7 +138,7 @@ fn start_apiserver(
     folder: &Path,
     etcd: &str,
     flags: &[&str],
-) -> Result<(Process, Server)> {
+) -> Result<(Program, Server)> {
     let address = free_address()?;
     let authority = Authority::make(folder, "authority")?;
     let serving = authority.server("apiserver")?;
@@ -92,9 +153,9 @@ fn start_apiserver(
     );
     fs::write(&tokens, users)?;
 
-    let mut command = janitor::command_in(None, programs.join("kube-apiserver"));
-    let mut flag = |name: &str, value: &dyn AsRef<std::ffi::OsStr>| {
-        command.arg(name).arg(value);
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut flag = |name: &str, value: &dyn AsRef<OsStr>| {
+        arguments.extend([name.into(), value.as_ref().to_owned()]);
     };
     flag("--etcd-servers", &etcd);
     flag("--cert-dir", &folder);
@@ -126,11 +187,11 @@ fn start_apiserver(
     flag("--requestheader-extra-headers-prefix", &"X-Remote-Extra-");
     flag("--proxy-client-cert-file", &front_proxy.certificate);
     flag("--proxy-client-key-file", &front_proxy.key);
-    command.args(["--enable-aggregator-routing=true", "--profiling=false"]);
-    command.args(flags);
-    let process = Process::start("kube-apiserver", command, &folder.join("apiserver.log"))?;
+    arguments.extend(["--enable-aggregator-routing=true", "--profiling=false"].map(OsString::from));
+    arguments.extend(flags.iter().map(OsString::from));
+    let apiserver = Program::start("kube-apiserver", programs, folder, arguments)?;
 
     let authorities = fs::read(authority.certificate())?;
     let server = Server::new(&format!("https://{address}"), &authorities, TOKEN)?;
-    Ok((process, server))
+    Ok((apiserver, server))
 }
