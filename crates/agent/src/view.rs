@@ -69,7 +69,7 @@ impl Membership {
     /// Only a report that was taken shows that reports are.
     fn tells_cluster(&self) -> Option<bool> {
         let reports = self.reports.as_ref()?;
-        let fails = reports.in_trouble.load(Ordering::Relaxed) || reports.reports.get() == 0;
+        let fails = reports.sending.trouble().is_some() || reports.reports.get() == 0;
         Some(!fails && self.lookout.trouble().is_none())
     }
 }
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(member.tells_cluster(), Some(false));
         reports.reports.add();
         assert_eq!(member.tells_cluster(), Some(true));
-        reports.in_trouble.store(true, Ordering::Relaxed);
+        reports.sending.failed("no answer");
         assert_eq!(member.tells_cluster(), Some(false));
     }
 }

@@ -9,13 +9,13 @@ use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
 use plimsoll_host::machine::{RdmaCard, rdma_cards};
-use plimsoll_waiting::Repeated;
+use plimsoll_waiting::Waiting;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::device::{self, Found};
 use super::live::{Config, Counters, Devices, Sources, blocking};
-use super::send::{Wanted, keep, objects, owned};
+use super::send::{ADVICE, Wanted, keep, objects, owned};
 use super::xpu::{self, Xpu};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -84,7 +84,7 @@ impl Inventory {
     /// Until told to stop.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut kept: Option<(Found, Box<str>, Instant)> = None;
-        let mut failing = Repeated::default();
+        let waiting = Waiting::new("the cluster to take which devices there are", ADVICE);
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
@@ -107,26 +107,14 @@ impl Inventory {
                 name: &self.name,
                 uid: &node.uid,
             };
-            let outcome = keep(&self.api, &self.name, &wanted).await;
+            let outcome = waiting.during(keep(&self.api, &self.name, &wanted)).await;
             self.counters.devices.count(&outcome);
             match outcome {
                 Ok(_) => {
-                    if let Some(over) = failing.well() {
-                        let failures = over.failures;
-                        tracing::info!(failures, "which devices there are is told again");
-                    }
+                    waiting.over();
                     kept = Some((found, node.uid.clone(), Instant::now()));
                 }
-                Err(error) => {
-                    if let Some(said) = failing.failed() {
-                        let (trouble, times) = (explain(&error), said.times);
-                        tracing::warn!(
-                            trouble,
-                            times,
-                            "cannot tell which devices there are, trying again"
-                        );
-                    }
-                }
+                Err(error) => waiting.failed(explain(&error)),
             }
         }
     }

@@ -12,13 +12,13 @@ use plimsoll_ground::reflect::{Change, Gate, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{HostError, ReadBuf};
-use plimsoll_waiting::Repeated;
+use plimsoll_waiting::Waiting;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::live::{Config, Counters, Sources, blocking};
-use super::send::{Wanted, is_undefined, keep, objects, owned};
+use super::send::{ADVICE, Wanted, is_undefined, keep, objects, owned};
 use super::topology;
 use crate::states::{Known, Topology};
 
@@ -86,7 +86,7 @@ impl Layout {
         let deleted = self.watch(&shutdown);
         let mut kept: Option<(topology::Told, Box<str>, Instant)> = None;
         let mut complained = Vec::new();
-        let mut failing = Repeated::default();
+        let waiting = Waiting::new("the cluster to take how the node's CPUs lie", ADVICE);
         // To be tried again soon.
         let mut is_due = false;
         loop {
@@ -113,30 +113,19 @@ impl Layout {
                         name: &self.config.name,
                         uid: &node.uid,
                     };
-                    let outcome = keep(&self.api, &self.config.name, &wanted).await;
+                    let kept_there = keep(&self.api, &self.config.name, &wanted);
+                    let outcome = waiting.during(kept_there).await;
                     self.counters.topology.count(&outcome);
                     is_due = outcome.is_err();
                     match outcome {
                         Ok(_) => {
-                            if let Some(over) = failing.well() {
-                                let failures = over.failures;
-                                tracing::info!(failures, "how the node's CPUs lie is told again");
-                            }
+                            waiting.over();
                             kept = Some((told, node.uid.clone(), Instant::now()));
                         }
                         Err(error) if is_undefined(&error) => {
                             self.config.absence.tell(node_topology::PLURAL);
                         }
-                        Err(error) => {
-                            if let Some(said) = failing.failed() {
-                                let (trouble, times) = (explain(&error), said.times);
-                                tracing::warn!(
-                                    trouble,
-                                    times,
-                                    "cannot tell how the node's CPUs lie, trying again"
-                                );
-                            }
-                        }
+                        Err(error) => waiting.failed(explain(&error)),
                     }
                 }
             }

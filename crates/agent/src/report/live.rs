@@ -1,19 +1,20 @@
 //! Telling the cluster: build, spawn, drain.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use plimsoll_ground::reflect::Absence;
 use plimsoll_ground::shutdown::{self, Failure, Stopper};
 use plimsoll_host::{Clock, HostRoot};
+use plimsoll_waiting::Waiting;
 use tokio::task::JoinSet;
 
 use super::figures::Figures;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::reporter::Reporter;
+use super::send::ADVICE;
 use crate::states::{Board, Counter, without_manager};
 
 #[derive(Debug, Clone)]
@@ -88,19 +89,33 @@ impl std::fmt::Debug for Reports {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
     pub reports: Counter,
     pub early: Counter,
     /// There was no object to write to.
     pub absent: Counter,
     pub failures: Counter,
-    /// The last report could not be sent.
-    pub in_trouble: AtomicBool,
+    /// Knows why a report is not taken, as long as that is so.
+    pub sending: Waiting,
     /// Times that the topology object was written, or could not be.
     pub topology: Attempts,
     /// The same of the device object.
     pub devices: Attempts,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            reports: Counter::default(),
+            early: Counter::default(),
+            absent: Counter::default(),
+            failures: Counter::default(),
+            sending: Waiting::new("the cluster to take what the node uses", ADVICE),
+            topology: Attempts::default(),
+            devices: Attempts::default(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]

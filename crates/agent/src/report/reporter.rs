@@ -1,7 +1,6 @@
 //! Reports what the node uses.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,7 +12,6 @@ use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
 use plimsoll_host::machine::NumaFacts;
 use plimsoll_predict::Amount;
-use plimsoll_waiting::Repeated;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -37,7 +35,6 @@ pub struct Reporter {
     sources: Sources,
     pace: Pace,
     counters: Arc<Counters>,
-    failing: Repeated,
 }
 
 impl Reporter {
@@ -53,7 +50,6 @@ impl Reporter {
             sources: sources.clone(),
             pace: Pace::new(config.early),
             counters: Arc::clone(counters),
-            failing: Repeated::default(),
         }
     }
 
@@ -112,25 +108,14 @@ impl Reporter {
         let Some(status) = status.await.flatten() else {
             return;
         };
-        let sent = self.send(json!(status)).await;
-        self.counters
-            .in_trouble
-            .store(sent.is_err(), Ordering::Relaxed);
-        match sent {
+        let sending = &self.counters.sending;
+        match sending.during(self.send(json!(status))).await {
             Ok(()) => {
                 self.counters.reports.add();
                 if due == Due::Early {
                     self.counters.early.add();
                 }
-                if let Some(over) = self.failing.well() {
-                    let (failures, seconds) = (over.failures, over.lasted.as_secs());
-                    tracing::info!(
-                        node = self.name,
-                        failures,
-                        seconds,
-                        "what the node uses is reported again"
-                    );
-                }
+                sending.over();
                 self.pace.told(now, usage);
             }
             Err(kube::Error::Api(gone)) if gone.code == 404 => {
@@ -139,15 +124,7 @@ impl Reporter {
             }
             Err(error) => {
                 self.counters.failures.add();
-                if let Some(said) = self.failing.failed() {
-                    let trouble = explain(&error);
-                    tracing::warn!(
-                        node = self.name,
-                        trouble,
-                        times = said.times,
-                        "cannot report what the node uses, trying again"
-                    );
-                }
+                sending.failed(explain(&error));
             }
         }
     }

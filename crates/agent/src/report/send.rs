@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 pub const MANAGER: &str = "plimsoll-agent";
 const ATTEMPTS: u32 = 5;
+/// What to do where nobody answers.
+pub const ADVICE: &str = "is the API server running?";
 
 /// The node takes the object with it.
 pub fn owner(name: &str, node_uid: &str) -> Value {
