@@ -29,10 +29,7 @@ enum Command {
     /// Runs the whole test ladder: format, clippy, unit tests, kernel tests, runtime tests, cluster tests.
     Test(test::Options),
     /// Measures the agent against the floor of bare kernel reads.
-    Bench {
-        #[command(subcommand)]
-        bench: bench::Bench,
-    },
+    Bench(bench::Options),
     /// Lets things come and go for a long time, and says what stays behind.
     Soak {
         #[command(subcommand)]
@@ -71,7 +68,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<bool> {
     match command {
         Command::Test(options) => test::run(&options),
-        Command::Bench { bench } => bench.run().map(|()| true),
+        Command::Bench(options) => options.run().map(|()| true),
         Command::Soak { soak } => soak::run(&soak).map(|()| true),
         Command::Attack(options) => attack::run(&options),
         Command::Kube => {

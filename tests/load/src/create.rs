@@ -95,12 +95,7 @@ async fn simulated(options: &Options, without: &[&str]) -> Result<Simulated> {
         Some(format!("sim-{:04}", index % all + 1))
     });
     let bound = bound.await?;
-    let mut connection = subject.target()?.connect().await?;
-    let until = Instant::now() + RUN_WITHIN;
-    while !all_run(&mut connection).await? {
-        ensure!(Instant::now() < until, "some pods never run");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    until_all_run(&subject).await?;
     let all_run = bound.started.elapsed().as_secs_f64();
     let before = (subject.cpu()?, Instant::now());
     tokio::time::sleep(SETTLED).await;
@@ -114,6 +109,16 @@ async fn simulated(options: &Options, without: &[&str]) -> Result<Simulated> {
     };
     subject.stop()?;
     Ok(measured)
+}
+
+pub async fn until_all_run(subject: &Subject) -> Result<()> {
+    let mut connection = subject.target()?.connect().await?;
+    let until = Instant::now() + RUN_WITHIN;
+    while !all_run(&mut connection).await? {
+        ensure!(Instant::now() < until, "some pods never run");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
 }
 
 /// Asks for one page of those that do not run yet: the answer is short when it matters.

@@ -1,6 +1,7 @@
 //! Loads `plimsoll up` from outside, as its clients do, and says what it can take. Built in release, so that what is
 //! measured is the server; on loopback, and bounded in count and time.
 
+mod against;
 mod crds;
 mod create;
 mod fan_out;
@@ -55,6 +56,12 @@ struct Options {
     /// How long events are kept in the soak.
     #[arg(long, default_value = EVENT_TTL)]
     event_ttl: String,
+    /// Another plimsoll: both do the same work in turns, and the ratio of what they cost is told. No other part is done.
+    #[arg(long)]
+    against: Option<PathBuf>,
+    /// How many turns each of them has then.
+    #[arg(long, default_value_t = 12)]
+    rounds: u32,
     /// A folder with kube-apiserver and etcd, which are asked the same.
     #[arg(long)]
     kube_bin: Option<PathBuf>,
@@ -110,6 +117,9 @@ impl Report {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<()> {
     let options = Options::parse();
+    if let Some(old) = &options.against {
+        return against::compare(&options, old).await;
+    }
     let mut report = Report::default();
     for part in &options.parts {
         match part {

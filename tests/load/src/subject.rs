@@ -80,6 +80,11 @@ impl Subject {
         CpuTime::of(self.child.id())
     }
 
+    /// CPU seconds since it was started.
+    pub fn cpu_so_far(&self) -> Result<f64> {
+        Ok(self.cpu()?.since(&CpuTime::default()).as_secs_f64())
+    }
+
     /// CPU time of this process and of the one measured.
     pub fn cpu_of_both(&self) -> Result<Duration> {
         let both = [std::process::id(), self.child.id()];

@@ -14,5 +14,6 @@ pub mod log;
 pub mod poll;
 pub mod ports;
 pub mod proc;
+pub mod ratio;
 pub mod report;
 pub mod tar;

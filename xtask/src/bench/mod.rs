@@ -1,5 +1,6 @@
 //! Benches. Each measures its floor, too, in the same run on the same machine: the ratio is what can be compared.
 
+mod against;
 mod agent;
 mod agent_real;
 mod crds;
@@ -13,8 +14,30 @@ mod subject;
 mod tsdb;
 mod up;
 
-use anyhow::Result;
-use clap::Subcommand;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Options {
+    /// Another plimsoll, built in release: both do the same work in turns. Fails where this checkout's costs more.
+    #[arg(long, value_name = "PROGRAM")]
+    against: Option<PathBuf>,
+    #[command(subcommand)]
+    bench: Option<Bench>,
+}
+
+impl Options {
+    pub fn run(self) -> Result<()> {
+        if let Some(old) = &self.against {
+            return against::run(old);
+        }
+        let bench = self.bench.context("name a bench; --help lists them")?;
+        bench.run()
+    }
+}
 
 #[derive(Subcommand)]
 pub enum Bench {
@@ -38,7 +61,7 @@ pub enum Bench {
 }
 
 impl Bench {
-    pub fn run(self) -> Result<()> {
+    fn run(self) -> Result<()> {
         match self {
             Self::Observe(options) => observe::run(&options),
             Self::Agent(options) if options.real => agent_real::run(&options),
