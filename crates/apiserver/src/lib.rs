@@ -18,6 +18,7 @@ mod gaps;
 pub mod hooks;
 pub mod kinds;
 pub mod managed;
+mod met;
 pub mod openapi;
 pub mod patch;
 pub mod paths;

@@ -6,9 +6,9 @@ use plimsoll_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use super::json::{Node, number};
-use super::names::Names;
 use super::objections::Objections;
 use super::time;
+use crate::met::Met;
 use crate::schema::{Field, Omit, Shape, Struct, TypeId, Types};
 
 /// A decoded object and what a strict reader objects to, in document order.
@@ -262,14 +262,14 @@ impl<'t> Decoder<'t> {
             return self.mismatch(node.type_name(), context, &kind.go_name);
         };
         let mut map = Map::new();
-        let mut names = Names::default();
+        let mut names = Met::default();
         for (key, node) in entries {
             let outer = self.path.len();
             if outer > 0 {
                 self.path.push('.');
             }
             self.path.push_str(key);
-            let repeated = names.meet(key) > 0;
+            let repeated = names.meet(key.as_ref()) > 0;
             match kind.field(key) {
                 None if repeated => {}
                 None => self.object_to("unknown"),

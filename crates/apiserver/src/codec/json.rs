@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::names::Names;
 use super::objections::Objections;
 use crate::depth::{MAX_DEPTH, TooDeep};
+use crate::met::Met;
 
 /// A document as it was written. Never deeper than [`MAX_DEPTH`].
 #[derive(Debug, Clone, PartialEq)]
@@ -126,13 +126,13 @@ impl<'a> Node<'a> {
                 }
             }
             Self::Object(entries) => {
-                let mut names = Names::default();
+                let mut names = Met::default();
                 for (key, value) in entries {
                     if outer > 0 {
                         path.push('.');
                     }
                     path.push_str(key);
-                    if names.meet(key) == 1 {
+                    if names.meet(key.as_ref()) == 1 {
                         complaints.add(|| format!("duplicate field \"{path}\""));
                     }
                     value.note_duplicates(path, complaints);

@@ -4,7 +4,6 @@ pub mod decode;
 pub mod document;
 pub mod json;
 pub mod kept;
-pub mod names;
 pub mod objections;
 pub mod protobuf;
 pub mod time;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::schema::{Additional, Schema};
 use crate::field::{FieldError, Path};
+use crate::met::Met;
 use crate::schema::ListType;
 
 /// Elements that are there twice, in lists that are sets or maps.
@@ -68,11 +69,9 @@ fn duplicate_keys(keys: &[Box<str>], items: &[Value], path: &Path, out: &mut Vec
 
 /// Where an element is seen for the second time; a third time is not mentioned.
 fn repeated(items: &[Value]) -> Vec<usize> {
+    let mut met = Met::default();
     (0..items.len())
-        .filter(|index| {
-            let before = &items[..*index];
-            before.iter().filter(|one| **one == items[*index]).count() == 1
-        })
+        .filter(|index| met.meet(&items[*index]) == 1)
         .collect()
 }
 

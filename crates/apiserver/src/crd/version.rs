@@ -84,7 +84,7 @@ impl Version {
         };
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         let changed = beyond_metadata(new) != beyond_metadata(old);
-        new["metadata"]["generation"] = (generation + i64::from(changed)).into();
+        new["metadata"]["generation"] = generation.saturating_add(i64::from(changed)).into();
     }
 
     /// For a write through `/status`: nothing but the status and the record of who owns what changes.

@@ -93,8 +93,5 @@ fn message(told: &[(&str, String)], count: usize) -> String {
     if told.len() < count {
         lines.push(format!("- and {} more", count - told.len()));
     }
-    format!(
-        "Apply failed with {count} conflicts: {}",
-        lines.join("\n")
-    )
+    format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
 }

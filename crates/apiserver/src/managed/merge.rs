@@ -72,7 +72,9 @@ fn merge_elements(live: &[Value], applied: &[Value], list: List<'_>) -> Vec<Valu
     let mut live_by_step: BTreeMap<&Step, &Value> = BTreeMap::new();
     for (step, value) in &live {
         let among = live_by_step.entry(step);
-        among.and_modify(|was| *was = &Value::Null).or_insert(*value);
+        among
+            .and_modify(|was| *was = &Value::Null)
+            .or_insert(*value);
     }
     let applied_steps: BTreeSet<&Step> = applied.iter().map(|(step, _)| step).collect();
     let mut shared = applied

@@ -301,7 +301,7 @@ impl Slice {
         let length = items.len() as i64;
         let from_end = |at: i64| if at < 0 { at + length } else { at };
         let (start, end, step) = match self {
-            Self::Index(at) => (from_end(at), from_end(at) + 1, 1),
+            Self::Index(at) => (from_end(at), from_end(at).saturating_add(1), 1),
             Self::Range(start, end, step) => (
                 from_end(start.unwrap_or(0)),
                 from_end(end.unwrap_or(length)),
