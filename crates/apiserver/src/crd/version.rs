@@ -6,6 +6,7 @@ use super::{Version, lists, rules, shape, validate};
 use crate::codec::decode::{Decoded, TypeError};
 use crate::codec::json::Node;
 use crate::field::{FieldError, Path, Problem, quote};
+use crate::met::Met;
 
 impl Version {
     /// Reads a document: metadata put in order, defaults filled in, unknown fields dropped and told of.
@@ -207,7 +208,7 @@ impl Version {
             let texts = list.into_iter().flatten().filter_map(Value::as_str);
             texts.map(str::to_owned).collect()
         };
-        let before = old.map(finalizers).unwrap_or_default();
+        let before: Met<String> = old.map(finalizers).into_iter().flatten().collect();
         let mut added = finalizers(object);
         added.sort();
         added.dedup();

@@ -233,6 +233,12 @@ impl FieldError {
         Self::without_value(Problem::Internal, field, detail.as_ref())
     }
 
+    /// How long it is when it is told.
+    #[expect(clippy::len_without_is_empty, reason = "no problem is empty")]
+    pub fn len(&self) -> usize {
+        self.field.len() + self.body.len()
+    }
+
     /// As in `details.causes[]`.
     pub fn cause(&self) -> Value {
         json!({"reason": self.problem.reason(), "message": self.body, "field": self.field})
@@ -249,7 +255,7 @@ impl fmt::Display for FieldError {
 pub fn told(errors: &[FieldError]) -> &[FieldError] {
     let mut bytes = 0;
     let sizes = errors.iter().map(|error| {
-        bytes += error.field.len() + error.body.len();
+        bytes += error.len();
         bytes
     });
     let count = sizes
