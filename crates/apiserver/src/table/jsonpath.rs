@@ -339,7 +339,8 @@ impl Slice {
         let length = items.len() as i64;
         let from_end = |at: i64| if at < 0 { at + length } else { at };
         let (start, end, step) = match self {
-            Self::Index(at) => (from_end(at), from_end(at).saturating_add(1), 1),
+            Self::Index(at) if from_end(at) >= length => return Err(Unfit),
+            Self::Index(at) => (from_end(at), from_end(at) + 1, 1),
             Self::Range(start, end, step) => (
                 from_end(start.unwrap_or(0)),
                 from_end(end.unwrap_or(length)),
@@ -455,15 +456,16 @@ mod tests {
         let deep = (0..90).fold(json!([1, 2]), |inner, _| json!([inner, {"a": 1}]));
         let wide = json!({"a": vec![1; 100]});
         for (path, object) in [
-            ("..*".repeat(20), &deep),
+            ("..[*]".repeat(20), &deep),
             (format!(".a{}", "[0,0]".repeat(64)), &json!({"a": [[[0]]]})),
-            (format!(".a[*,*,*,*]{}", "..".repeat(1)), &wide),
+            (format!(".a{}", "[0:,0:,0:]".repeat(20)), &wide),
         ] {
             let path = JsonPath::parse(&path).unwrap();
             // It is not found, or it is, but soon.
             let _ = path.find(object);
         }
-        let path = JsonPath::parse(&"..*".repeat(20)).unwrap();
-        assert_eq!(path.find(&deep), Err(Unfit));
+        let path = JsonPath::parse(&"..[0:]".repeat(20)).unwrap();
+        let lists = (0..90).fold(json!([1, 2]), |inner, _| json!([inner, [3]]));
+        assert_eq!(path.find(&lists), Err(Unfit));
     }
 }
