@@ -1,6 +1,7 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
 
 pub mod aggregate;
+mod aside;
 pub mod auth;
 pub mod catalogue;
 mod client;

@@ -287,7 +287,7 @@ pub fn charge(
         let before = usage(resource, old);
         for (name, (amount, _)) in &mut taken {
             if let Some((earlier, _)) = before.get(name) {
-                *amount = Quantity(amount.0 - earlier.0);
+                *amount = Quantity(amount.0.saturating_sub(earlier.0));
             }
         }
         taken.retain(|_, (amount, _)| *amount > Quantity(0));
