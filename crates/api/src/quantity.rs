@@ -102,19 +102,19 @@ impl<'a> Parts<'a> {
 
 /// What a suffix multiplies by.
 enum Factor {
-    Ten(i32, Notation),
+    Ten(i64, Notation),
     Two(u32),
 }
 
 fn suffix(text: &str) -> Option<Factor> {
     if let Some((_, exponent)) = DECIMAL.iter().find(|(suffix, _)| *suffix == text) {
-        return Some(Factor::Ten(*exponent, Notation::Decimal));
+        return Some(Factor::Ten(i64::from(*exponent), Notation::Decimal));
     }
     if let Some((_, exponent)) = BINARY.iter().find(|(suffix, _)| *suffix == text) {
         return Some(Factor::Two(*exponent));
     }
     let exponent = text.strip_prefix(['e', 'E'])?.parse::<i32>().ok()?;
-    Some(Factor::Ten(exponent, Notation::Exponent))
+    Some(Factor::Ten(i64::from(exponent), Notation::Exponent))
 }
 
 impl std::str::FromStr for Quantity {
@@ -128,13 +128,13 @@ impl std::str::FromStr for Quantity {
         let factor = suffix(parts.suffix).ok_or(ParseError::Suffix)?;
         let digits = format!("{}{}", parts.whole, parts.fraction);
         let canonical = text == "0" || is_canonical(&parts, &factor, &digits);
+        let (digits, fraction) = within_reach(&parts, digits);
         let (nanos, mut notation) = match factor {
-            Factor::Ten(exponent, notation) => (
-                scaled(&digits, exponent - parts.fraction.len() as i32),
-                notation,
-            ),
+            Factor::Ten(exponent, notation) => {
+                (scaled(&digits, exponent - i64::from(fraction)), notation)
+            }
             Factor::Two(exponent) => {
-                let nanos = scaled_by_two(&digits, parts.fraction.len() as i32, exponent);
+                let nanos = scaled_by_two(&digits, fraction, exponent);
                 let cap = i128::from(i64::MAX) * NANO;
                 (nanos.min(cap), Notation::Binary)
             }
@@ -153,7 +153,7 @@ impl std::str::FromStr for Quantity {
 fn is_canonical(parts: &Parts<'_>, factor: &Factor, digits: &str) -> bool {
     match factor {
         Factor::Ten(exponent, _) => {
-            let scale = exponent - parts.fraction.len() as i32;
+            let scale = exponent - parts.fraction.len() as i64;
             parts.whole.len() + parts.fraction.len() <= KEPT_DIGITS
                 && scale >= -9
                 && scale % 3 == 0
@@ -170,31 +170,51 @@ fn is_canonical(parts: &Parts<'_>, factor: &Factor, digits: &str) -> bool {
     }
 }
 
+/// The digits that fit into the numbers that are used here, and how many of them stand behind the point. Of a longer
+/// fraction, all that counts is whether there is anything more.
+fn within_reach(parts: &Parts<'_>, mut digits: String) -> (String, u32) {
+    const REACH: usize = 37;
+    let kept = parts
+        .fraction
+        .len()
+        .min(REACH.saturating_sub(parts.whole.len()));
+    let cut = digits.split_off(parts.whole.len() + kept);
+    let mut fraction = kept as u32;
+    if cut.bytes().any(|digit| digit != b'0') {
+        digits.push('1');
+        fraction += 1;
+    }
+    (digits, fraction)
+}
+
 /// `digits × 10^exponent` in billionths, rounded up to the next one; saturating.
-fn scaled(digits: &str, exponent: i32) -> i128 {
+fn scaled(digits: &str, exponent: i64) -> i128 {
     let value = digits.parse::<i128>().unwrap_or(i128::MAX);
     let exponent = exponent + 9;
     if value == 0 {
         return 0;
     }
     if exponent >= 0 {
-        return 10_i128
-            .checked_pow(exponent as u32)
+        return power_of_ten(exponent.unsigned_abs())
             .and_then(|factor| value.checked_mul(factor))
             .unwrap_or(i128::MAX);
     }
-    match 10_i128.checked_pow(exponent.unsigned_abs()) {
+    match power_of_ten(exponent.unsigned_abs()) {
         Some(divisor) => div_up(value, divisor),
         None => 1,
     }
 }
 
-fn scaled_by_two(digits: &str, fraction: i32, exponent: u32) -> i128 {
+fn power_of_ten(exponent: u64) -> Option<i128> {
+    10_i128.checked_pow(u32::try_from(exponent).ok()?)
+}
+
+fn scaled_by_two(digits: &str, fraction: u32, exponent: u32) -> i128 {
     let value = digits.parse::<i128>().unwrap_or(i128::MAX);
     let product = value
         .checked_mul(1_i128 << exponent)
         .and_then(|product| product.checked_mul(NANO));
-    match (product, 10_i128.checked_pow(fraction as u32)) {
+    match (product, 10_i128.checked_pow(fraction)) {
         (Some(product), Some(divisor)) => div_up(product, divisor),
         (None, _) => i128::MAX,
         (_, None) => 1,
@@ -208,7 +228,8 @@ fn div_up(value: i128, divisor: i128) -> i128 {
 impl Quantity {
     pub fn from_nanos(nanos: i128, notation: Notation) -> Self {
         Self {
-            nanos,
+            // As far below nought as above it.
+            nanos: nanos.max(-i128::MAX),
             notation,
             given: None,
         }
@@ -244,7 +265,8 @@ impl Quantity {
     /// Rounds up to thousandths, as Kubernetes does with every amount in a resource list.
     pub fn round_up_to_milli(mut self) -> Self {
         if self.nanos % 1_000_000 != 0 {
-            self.nanos = div_up(self.nanos.abs(), 1_000_000) * 1_000_000 * self.nanos.signum();
+            let magnitude = div_up(self.nanos.abs(), 1_000_000).saturating_mul(1_000_000);
+            self.nanos = magnitude * self.nanos.signum();
             self.given = None;
         }
         self
@@ -380,6 +402,52 @@ mod tests {
             ("1mM", "Suffix"),
         ] {
             check(given, expected);
+        }
+    }
+
+    /// Whatever is written, there is a number or a refusal, and all that is done with numbers comes to an end.
+    #[test]
+    fn extremes() {
+        let long = |digit: &str| digit.repeat(1000);
+        let nines = [
+            long("9"),
+            format!("-{}", long("9")),
+            format!("0.{}", long("9")),
+        ];
+        let threes = format!("0.{}", long("3"));
+        check(&threes, "333333334n");
+        check(&format!("1.{}1", long("0")), "1000000001n");
+        for text in [
+            "1e2147483647",
+            "-1e2147483647",
+            "1e-2147483648",
+            "1.5e-2147483648",
+            "0e2147483647",
+            "1e9223372036854775807",
+            "1e400",
+            "NaN",
+            "inf",
+            "\u{661}",
+            "170141183460469231731687303715884105727",
+            "-170141183460469231731687303715884105728",
+            "99999999999999999999999999999999999999Ei",
+            "-99999999999999999999999999999999999999E",
+            "9223372036854775807",
+            "-9223372036854775808",
+        ]
+        .into_iter()
+        .chain(nines.iter().map(String::as_str))
+        {
+            let Ok(one) = text.parse::<Quantity>() else {
+                continue;
+            };
+            for other in [&one, &Quantity::from_nanos(i128::MIN, Notation::Binary)] {
+                let sum = &(&one + other) + other;
+                let shown =
+                    [&one, other, &sum].map(|it| it.clone().round_up_to_milli().to_string());
+                assert!(shown.iter().all(|text| !text.is_empty()));
+                let _ = (sum.milli(), sum.value(), sum.cmp(&one), sum.to_string());
+            }
         }
     }
 

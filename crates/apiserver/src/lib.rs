@@ -1,6 +1,7 @@
 //! The embedded Kubernetes API server: for `plimsoll up`, tests and simulation. In production there is the real one.
 
 pub mod aggregate;
+mod aside;
 pub mod auth;
 pub mod catalogue;
 mod client;
@@ -15,9 +16,12 @@ pub mod discovery;
 pub mod embed;
 mod expressions;
 mod gaps;
+#[cfg(test)]
+mod growth;
 pub mod hooks;
 pub mod kinds;
 pub mod managed;
+mod met;
 pub mod openapi;
 pub mod patch;
 pub mod paths;
@@ -31,4 +35,4 @@ mod services;
 pub mod store;
 pub mod table;
 
-use plimsoll_ground::rest::{answer, field, golang, request, selector, status};
+use plimsoll_ground::rest::{answer, depth, field, golang, request, selector, status};

@@ -1,5 +1,6 @@
 //! A resource as the server serves it: its names, its type, and the rules that are not in either.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -158,11 +159,12 @@ impl Served {
         };
         let own = self.resource.api_version();
         let owners = live["metadata"]["managedFields"].as_array();
+        let mut asked = BTreeSet::new();
         let mut versions = owners
             .into_iter()
             .flatten()
             .filter_map(|entry| entry["apiVersion"].as_str())
-            .filter(|version| *version != own);
+            .filter(|version| *version != own && asked.insert(*version));
         versions
             .find_map(|version| {
                 Some(custom.unknown_to(version, object)).filter(|all| !all.is_empty())

@@ -21,6 +21,7 @@ use tokio::sync::Mutex;
 
 use crate::aggregate::Aggregator;
 use crate::answer::{self, Answer, Format, Offer};
+use crate::aside::{Aside, LARGE};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
 use crate::definitions::Definitions;
@@ -57,6 +58,7 @@ struct Inner {
     definitions: Mutex<Definitions>,
     authority: Authority,
     openapi: OpenApi,
+    aside: Aside,
     aggregator: Aggregator,
     /// Who signs clients' certificates.
     clients: Trust,
@@ -79,6 +81,7 @@ impl Server {
             definitions: Mutex::default(),
             authority,
             openapi: OpenApi::default(),
+            aside: Aside::default(),
             aggregator: Aggregator::default(),
             clients,
             stopper,
@@ -256,7 +259,8 @@ impl Server {
             format: format.clone(),
             now: Timestamp::now(),
         };
-        let outcome = self.resource(&call, path, &body).await;
+        let outcome = self.resource(&call, path, &body);
+        let outcome = self.0.aside.run(is_long(&call, &body), outcome).await;
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
@@ -350,6 +354,13 @@ impl Server {
             _ => Err(Failure::method_not_supported()),
         }
     }
+}
+
+/// Whether there is a lot to read or to change.
+fn is_long(call: &Call<'_>, body: &[u8]) -> bool {
+    let changes = matches!(call.info.verb, "update" | "patch");
+    let changed = || call.server.store().get(&call.served.shelf, &call.key());
+    body.len() > LARGE || (changes && changed().is_some_and(|object| object.size() > LARGE))
 }
 
 /// Whether the path can be one of this resource at all.

@@ -238,13 +238,13 @@ fn intersection(has: &[String], wanted: &[String]) -> Vec<String> {
 impl Claims {
     fn check_time(&self, now: Timestamp) -> Result<(), TokenError> {
         let (now, leeway) = (now.as_second(), LEEWAY.as_secs());
-        if self.nbf != 0 && now + leeway < self.nbf {
+        if self.nbf != 0 && now.saturating_add(leeway) < self.nbf {
             return Err(TokenError::NotYet);
         }
-        if self.exp != 0 && now - leeway > self.exp {
+        if self.exp != 0 && now.saturating_sub(leeway) > self.exp {
             return Err(TokenError::Expired);
         }
-        if self.iat != 0 && now + leeway < self.iat {
+        if self.iat != 0 && now.saturating_add(leeway) < self.iat {
             return Err(TokenError::FromTheFuture);
         }
         Ok(())

@@ -6,7 +6,9 @@ use plimsoll_api::quantity::Quantity;
 use serde_json::{Map, Value};
 
 use super::json::{Node, number};
+use super::objections::Objections;
 use super::time;
+use crate::met::Met;
 use crate::schema::{Field, Omit, Shape, Struct, TypeId, Types};
 
 /// A decoded object and what a strict reader objects to, in document order.
@@ -57,7 +59,8 @@ fn read(
         source,
         as_given,
         error: None,
-        objections: Vec::new(),
+        objections: Objections::default(),
+        unheard: 0,
         path: String::new(),
     };
     let context = Context {
@@ -69,7 +72,7 @@ fn read(
         Some(error) => Err(TypeError(error)),
         None => Ok(Decoded {
             value,
-            objections: decoder.objections,
+            objections: decoder.objections.into_words(),
         }),
     }
 }
@@ -207,12 +210,21 @@ struct Decoder<'t> {
     as_given: bool,
     /// Go goes on after a mismatch, and reports the first.
     error: Option<String>,
-    objections: Vec<String>,
+    objections: Objections,
+    /// Within how many decoders that do not object.
+    unheard: usize,
     /// With indexes, for objections.
     path: String,
 }
 
 impl<'t> Decoder<'t> {
+    fn object_to(&mut self, what: &str) {
+        if self.unheard == 0 {
+            let path = &self.path;
+            self.objections.add(|| format!("{what} field \"{path}\""));
+        }
+    }
+
     fn fail(&mut self, error: impl Into<String>) -> Value {
         let error = error.into();
         self.error.get_or_insert(error);
@@ -250,23 +262,20 @@ impl<'t> Decoder<'t> {
             return self.mismatch(node.type_name(), context, &kind.go_name);
         };
         let mut map = Map::new();
-        let mut seen: Vec<&str> = Vec::with_capacity(entries.len());
+        let mut names = Met::default();
         for (key, node) in entries {
             let outer = self.path.len();
             if outer > 0 {
                 self.path.push('.');
             }
             self.path.push_str(key);
-            let repeated = seen.contains(&key.as_ref());
+            let repeated = names.meet(key.as_ref()) > 0;
             match kind.field(key) {
                 None if repeated => {}
-                None => self
-                    .objections
-                    .push(format!("unknown field \"{}\"", self.path)),
+                None => self.object_to("unknown"),
                 Some(field) => {
                     if repeated {
-                        self.objections
-                            .push(format!("duplicate field \"{}\"", self.path));
+                        self.object_to("duplicate");
                     }
                     let owner = kind.short_name();
                     let way = [context.fields.as_str(), embedded_in(owner, key), key];
@@ -286,7 +295,6 @@ impl<'t> Decoder<'t> {
                     }
                 }
             }
-            seen.push(key);
             self.path.truncate(outer);
         }
         for field in &kind.fields {
@@ -316,7 +324,7 @@ impl<'t> Decoder<'t> {
         node: &Node<'_>,
         context: &Context<'_>,
     ) -> Value {
-        let told = self.objections.len();
+        self.unheard += 1;
         let value = match (key, node) {
             (_, Node::Object(_)) => self.object(id, node, context),
             ("items", Node::List(schemas)) if !schemas.is_empty() => schemas
@@ -327,7 +335,7 @@ impl<'t> Decoder<'t> {
             (_, Node::Bool(allowed)) => (*allowed).into(),
             _ => self.fail("boolean or JSON schema expected"),
         };
-        self.objections.truncate(told);
+        self.unheard -= 1;
         value
     }
 
@@ -405,8 +413,7 @@ impl<'t> Decoder<'t> {
             self.path.push('.');
             self.path.push_str(key);
             if out.contains_key(key.as_ref()) {
-                self.objections
-                    .push(format!("duplicate field \"{}\"", self.path));
+                self.object_to("duplicate");
             }
             let value = self.value(element, item, context);
             out.insert(key.to_string(), value);

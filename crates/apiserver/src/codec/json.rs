@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// A document as it was written.
+use super::objections::Objections;
+use crate::depth::{MAX_DEPTH, TooDeep};
+use crate::met::Met;
+
+/// A document as it was written. Never deeper than [`MAX_DEPTH`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node<'a> {
     Null,
@@ -25,10 +29,9 @@ pub enum SyntaxError {
         found: char,
         context: Cow<'static, str>,
     },
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
 }
-
-/// Deeper documents are refused: nothing sensible is, and the stack is finite.
-const MAX_DEPTH: usize = 500;
 
 fn shown(c: char) -> String {
     match c {
@@ -43,8 +46,13 @@ fn shown(c: char) -> String {
 
 impl<'a> Node<'a> {
     pub fn parse(text: &'a str) -> Result<Self, SyntaxError> {
+        Self::parse_within(text, 0)
+    }
+
+    /// As [`Self::parse`], of what stands this many levels down in a document.
+    pub fn parse_within(text: &'a str, outer: usize) -> Result<Self, SyntaxError> {
         let mut reader = Reader { text, at: 0 };
-        let node = reader.value(0)?;
+        let node = reader.value(outer)?;
         reader.space();
         match reader.peek() {
             None => Ok(node),
@@ -102,12 +110,12 @@ impl<'a> Node<'a> {
 
     /// The complaints about fields that are given more than once, each named once.
     pub fn duplicates(&self) -> Vec<String> {
-        let mut complaints = Vec::new();
+        let mut complaints = Objections::default();
         self.note_duplicates(&mut String::new(), &mut complaints);
-        complaints
+        complaints.into_words()
     }
 
-    fn note_duplicates(&self, path: &mut String, complaints: &mut Vec<String>) {
+    fn note_duplicates(&self, path: &mut String, complaints: &mut Objections) {
         let outer = path.len();
         match self {
             Self::List(items) => {
@@ -118,14 +126,14 @@ impl<'a> Node<'a> {
                 }
             }
             Self::Object(entries) => {
-                for (index, (key, value)) in entries.iter().enumerate() {
+                let mut names = Met::default();
+                for (key, value) in entries {
                     if outer > 0 {
                         path.push('.');
                     }
                     path.push_str(key);
-                    let before = entries[..index].iter().filter(|(one, _)| one == key);
-                    if before.count() == 1 {
-                        complaints.push(format!("duplicate field \"{path}\""));
+                    if names.meet(key.as_ref()) == 1 {
+                        complaints.add(|| format!("duplicate field \"{path}\""));
                     }
                     value.note_duplicates(path, complaints);
                     path.truncate(outer);
@@ -211,7 +219,7 @@ impl<'a> Reader<'a> {
     fn value(&mut self, depth: usize) -> Result<Node<'a>, SyntaxError> {
         self.space();
         match self.byte() {
-            Some(b'{' | b'[') if depth > MAX_DEPTH => self.unexpected("exceeded max depth"),
+            Some(b'{' | b'[') if depth >= MAX_DEPTH => Err(TooDeep.into()),
             Some(b'{') => self.object(depth),
             Some(b'[') => self.list(depth),
             Some(b'"') => self.string().map(Node::Text),
@@ -460,10 +468,10 @@ mod tests {
             "'",
             "invalid character '\\'' looking for beginning of value",
         );
-        check_error(
-            &"[".repeat(5000),
-            "invalid character '[' exceeded max depth",
-        );
+        let too_deep = "the document nests deeper than 100 levels";
+        check_error(&"[".repeat(5000), too_deep);
+        check_error(&"{\"a\":".repeat(101), too_deep);
+        check_error(&"[".repeat(100), "unexpected end of JSON input");
         check_error(
             "\u{feff}{}",
             "invalid character 'ï' looking for beginning of value",

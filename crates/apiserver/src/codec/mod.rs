@@ -4,6 +4,7 @@ pub mod decode;
 pub mod document;
 pub mod json;
 pub mod kept;
+pub mod objections;
 pub mod protobuf;
 pub mod time;
 pub mod yaml;

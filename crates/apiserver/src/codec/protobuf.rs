@@ -2,14 +2,14 @@
 
 use base64::Engine;
 
-use super::json::Node;
+use super::json::{Node, SyntaxError};
 use super::time;
+use crate::depth::{MAX_DEPTH, TooDeep};
 use crate::resource::builtin_type;
 use crate::schema::{Field, Shape, TypeId, Types};
 
 /// What every body begins with.
 const MAGIC: &[u8] = b"k8s\0";
-const MAX_DEPTH: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
@@ -23,8 +23,8 @@ pub enum ProtobufError {
     WireType(u8),
     #[error("no kind {kind:?} is registered for version {version:?} in protobuf")]
     UnknownKind { kind: String, version: String },
-    #[error("proto: nested too deeply")]
-    Depth,
+    #[error("proto: {0}")]
+    TooDeep(#[from] TooDeep),
     #[error("proto: {0} is not readable here, send JSON")]
     Unreadable(&'static str),
 }
@@ -157,8 +157,9 @@ impl Reader {
         depth: usize,
         out: &mut Entries,
     ) -> Result<(), ProtobufError> {
-        if depth > MAX_DEPTH {
-            return Err(ProtobufError::Depth);
+        // Every level of JSON is at least one of messages.
+        if depth >= MAX_DEPTH {
+            return Err(TooDeep.into());
         }
         for field in Fields(bytes) {
             let (number, wire) = field?;
@@ -188,8 +189,8 @@ impl Reader {
         match (&field.shape, wire) {
             // A list type with a name is a message of its own.
             (Shape::List(element, Some(_)), Wire::Bytes(bytes)) => {
-                let list = self.items(element, bytes, depth)?;
-                out.push((name.into(), list));
+                let list = self.items(element, bytes, depth + 1)?;
+                set(out, name, list);
             }
             (Shape::List(element, None), wire) => {
                 let item = self.value(element, wire, depth + 1)?;
@@ -207,7 +208,7 @@ impl Reader {
             }
             (shape, wire) => {
                 let value = self.value(shape, wire, depth + 1)?;
-                out.push((name.into(), value));
+                set(out, name, value);
             }
         }
         Ok(())
@@ -299,12 +300,22 @@ impl Reader {
             (Shape::Any, Wire::Bytes(bytes)) => {
                 let raw = first_bytes(bytes)?.ok_or(ProtobufError::Unreadable("an open value"))?;
                 let text = utf8(raw);
-                let node =
-                    Node::parse(&text).map_err(|_| ProtobufError::Unreadable("an open value"))?;
+                let node = Node::parse_within(&text, depth).map_err(|error| match error {
+                    SyntaxError::TooDeep(too_deep) => too_deep.into(),
+                    _ => ProtobufError::Unreadable("an open value"),
+                })?;
                 node.into_owned()
             }
             _ => return Err(ProtobufError::Unreadable("a field of another type")),
         })
+    }
+}
+
+/// What is said again replaces what was said before, so that there are never more entries than fields.
+fn set(out: &mut Entries, name: &'static str, value: Node<'static>) {
+    match out.iter_mut().find(|(key, _)| key == name) {
+        Some((_, was)) => *was = value,
+        None => out.push((name.into(), value)),
     }
 }
 

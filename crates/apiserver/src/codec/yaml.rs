@@ -1,14 +1,16 @@
 //! YAML bodies. Kubernetes reads YAML 1.1, where `y` and `off` are booleans, and turns it into JSON first.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Spanned};
 
 use super::json::Node;
+use super::objections::Objections;
+use crate::depth::{MAX_DEPTH, TooDeep};
 
 /// The first document of a text.
 #[derive(Debug)]
@@ -145,19 +147,31 @@ fn at_line(line: u64, what: &str) -> String {
     }
 }
 
+/// Aliases may make a document out of a text this many times longer than the text is.
+const MOST_EXPANSION: usize = 16;
+/// Of short texts more.
+const SMALL: usize = 1 << 20;
+
 fn parse_document(text: &str) -> Result<Parsed, Error> {
     let options = serde_saphyr::options! {
         strict_booleans: false,
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         with_snippet: false,
+        budget: serde_saphyr::budget! {
+            // The visitor says it in words of ours.
+            max_depth: MAX_DEPTH + 1,
+        },
     };
-    let repeated = RefCell::new(Vec::new());
+    let state = State {
+        repeated: RefCell::default(),
+        bytes_left: Cell::new(SMALL.max(text.len().saturating_mul(MOST_EXPANSION))),
+    };
     let node = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
-        TreeVisitor(&repeated).deserialize(document)
+        TreeVisitor::new(&state).deserialize(document)
     })?;
     Ok(Parsed {
         node,
-        repeated: repeated.into_inner(),
+        repeated: state.repeated.into_inner().into_words(),
     })
 }
 
@@ -214,13 +228,26 @@ fn alias_at(text: &str, line: u64, column: u64) -> String {
         .collect()
 }
 
+/// What all visitors of a document share.
+struct State {
+    repeated: RefCell<Objections>,
+    /// How much more text there may be.
+    bytes_left: Cell<usize>,
+}
+
 /// A key, of which the place matters.
 struct Key(Node<'static>);
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let nothing = RefCell::new(Vec::new());
-        deserializer.deserialize_any(TreeVisitor(&nothing)).map(Key)
+        // What a key is made of is charged where it is put.
+        let nothing = State {
+            repeated: RefCell::default(),
+            bytes_left: Cell::new(usize::MAX),
+        };
+        deserializer
+            .deserialize_any(TreeVisitor::new(&nothing))
+            .map(Key)
     }
 }
 
@@ -236,7 +263,33 @@ impl<'de> DeserializeSeed<'de> for TreeVisitor<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct TreeVisitor<'a>(&'a RefCell<Vec<String>>);
+struct TreeVisitor<'a> {
+    state: &'a State,
+    /// Lists and maps that this is within.
+    depth: usize,
+}
+
+impl<'a> TreeVisitor<'a> {
+    fn new(state: &'a State) -> Self {
+        Self { state, depth: 0 }
+    }
+
+    /// The visitor of what is in this list or map.
+    fn within<E: serde::de::Error>(self) -> Result<Self, E> {
+        if self.depth >= MAX_DEPTH {
+            return Err(E::custom(TooDeep));
+        }
+        let depth = self.depth + 1;
+        Ok(Self { depth, ..self })
+    }
+
+    fn charge<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        let left = self.state.bytes_left.get().checked_sub(text.len());
+        let left = left.ok_or_else(|| E::custom("document contains excessive aliasing"))?;
+        self.state.bytes_left.set(left);
+        Ok(())
+    }
+}
 
 impl<'de> Visitor<'de> for TreeVisitor<'_> {
     type Value = Node<'static>;
@@ -273,20 +326,24 @@ impl<'de> Visitor<'de> for TreeVisitor<'_> {
         Ok(Node::Number(value.to_string().into()))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Self::Value, E> {
+        self.charge(value)?;
         Ok(Node::Text(Cow::Owned(value.to_owned())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let inner = self.within()?;
         let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(self)? {
+        while let Some(item) = items.next_element_seed(inner)? {
             list.push(item);
         }
         Ok(Node::List(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let inner = self.within()?;
         let mut object: Vec<(Cow<'static, str>, Node<'static>)> = Vec::new();
+        let mut places: HashMap<Cow<'static, str>, usize> = HashMap::new();
         while let Some(key) = entries.next_key::<Spanned<Key>>()? {
             let line = key.referenced.line();
             // JSON's keys are strings, whatever YAML made of them.
@@ -295,15 +352,18 @@ impl<'de> Visitor<'de> for TreeVisitor<'_> {
                 Node::Bool(value) => value.to_string().into(),
                 _ => "null".into(),
             };
-            let value = entries.next_value_seed(self)?;
-            match object.iter_mut().find(|(present, _)| *present == key) {
-                Some(present) => {
-                    self.0
-                        .borrow_mut()
-                        .push(format!("line {line}: key {key:?} already set in map"));
-                    present.1 = value;
+            self.charge(&key)?;
+            let value = entries.next_value_seed(inner)?;
+            match places.get(&key) {
+                Some(place) => {
+                    let words = || format!("line {line}: key {key:?} already set in map");
+                    self.state.repeated.borrow_mut().add(words);
+                    object[*place].1 = value;
                 }
-                None => object.push((key, value)),
+                None => {
+                    places.insert(key.clone(), object.len());
+                    object.push((key, value));
+                }
             }
         }
         Ok(Node::Object(object))

@@ -273,7 +273,7 @@ pub fn to_v2(object: &mut Value) {
     let parsed = |annotations: &mut Map<String, Value>, key: &str| {
         annotations
             .remove(key)
-            .and_then(|text| serde_json::from_str::<Value>(text.as_str()?).ok())
+            .and_then(|text| crate::depth::parse(text.as_str()?.as_bytes()))
     };
     let mut annotations = object["metadata"]["annotations"]
         .as_object()

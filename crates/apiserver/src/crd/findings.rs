@@ -1,5 +1,8 @@
 //! What is wrong with an object by its schema, on the way to becoming field errors.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::field::{FieldError, Path};
@@ -9,7 +12,12 @@ use crate::field::{FieldError, Path};
 pub struct Findings {
     pub problems: Vec<Finding>,
     pub passed: usize,
+    /// The words of the problems.
+    said: HashSet<String>,
 }
+
+/// Of an object with more problems, the rest is not told.
+const MOST: usize = 1000;
 
 #[derive(Clone)]
 pub struct Finding {
@@ -24,7 +32,7 @@ pub enum Kind {
     Required,
     Unsupported {
         value: Value,
-        allowed: Vec<Value>,
+        allowed: Arc<[Value]>,
     },
     TooLong(u64),
     TooMany {
@@ -69,15 +77,18 @@ impl Finding {
 
 impl Findings {
     pub fn add(&mut self, name: &str, text: String, kind: Kind) {
-        let finding = Finding {
+        self.push(Finding {
             name: name.to_owned(),
             text,
             kind,
-        };
-        self.merge(Findings {
-            problems: vec![finding],
-            passed: 0,
         });
+    }
+
+    /// The same words are not said twice.
+    fn push(&mut self, finding: Finding) {
+        if self.problems.len() < MOST && self.said.insert(finding.text.clone()) {
+            self.problems.push(finding);
+        }
     }
 
     pub fn invalid(&mut self, name: &str, what: String, value: impl Into<Value>) {
@@ -92,14 +103,15 @@ impl Findings {
         self.add("", text, Kind::General);
     }
 
-    /// The same words are not said twice.
     pub fn merge(&mut self, other: Findings) {
-        for finding in other.problems {
-            if !self.problems.iter().any(|known| known.text == finding.text) {
-                self.problems.push(finding);
-            }
-        }
         self.passed += other.passed;
+        if self.fine() {
+            (self.problems, self.said) = (other.problems, other.said);
+            return;
+        }
+        for finding in other.problems {
+            self.push(finding);
+        }
     }
 
     pub fn fine(&self) -> bool {

@@ -5,10 +5,17 @@ use serde_json::{Map, Value};
 
 use super::schema::{Additional, Schema};
 use crate::field::{FieldError, Path};
+use crate::met::Met;
 use crate::schema::ListType;
+
+/// Of an object with more problems, the rest is not told.
+const MOST: usize = 1000;
 
 /// Elements that are there twice, in lists that are sets or maps.
 pub fn duplicates(schema: &Schema, value: &Value, path: &Path, out: &mut Vec<FieldError>) {
+    if out.len() >= MOST {
+        return;
+    }
     match value {
         Value::Object(map) => for_each_field(schema, map, path, |schema, value, path| {
             duplicates(schema, value, path, out);
@@ -16,7 +23,7 @@ pub fn duplicates(schema: &Schema, value: &Value, path: &Path, out: &mut Vec<Fie
         Value::Array(items) => {
             match &schema.list {
                 Some(ListType::Set) => {
-                    for index in repeated(items) {
+                    for index in repeated(items.iter()) {
                         out.push(FieldError::duplicate(
                             &path.index(index),
                             items[index].clone(),
@@ -58,7 +65,7 @@ fn duplicate_keys(keys: &[Box<str>], items: &[Value], path: &Path, out: &mut Vec
             Value::Object(fields)
         })
         .collect();
-    for index in repeated(&identities) {
+    for index in repeated(identities.iter()) {
         out.push(FieldError::duplicate(
             &path.index(index),
             identities[index].clone(),
@@ -67,17 +74,17 @@ fn duplicate_keys(keys: &[Box<str>], items: &[Value], path: &Path, out: &mut Vec
 }
 
 /// Where an element is seen for the second time; a third time is not mentioned.
-fn repeated(items: &[Value]) -> Vec<usize> {
-    (0..items.len())
-        .filter(|index| {
-            let before = &items[..*index];
-            before.iter().filter(|one| **one == items[*index]).count() == 1
-        })
-        .collect()
+fn repeated<'v>(items: impl Iterator<Item = &'v Value>) -> Vec<usize> {
+    let mut met = Met::default();
+    let again = items.enumerate().filter(|(_, item)| met.meet(*item) == 1);
+    again.map(|(index, _)| index).take(MOST).collect()
 }
 
 /// Resources within the object must say what they are.
 pub fn embedded(schema: &Schema, value: &Value, path: &Path, out: &mut Vec<FieldError>) {
+    if out.len() >= MOST {
+        return;
+    }
     match value {
         Value::Object(map) => {
             if schema.embedded {

@@ -143,8 +143,9 @@ pub fn check(
         }
         Value::Array(items) => {
             if let Some(items_schema) = schema.items.as_deref() {
+                let earlier = old.and_then(|old| schema.earlier_elements(old));
                 for (index, item) in items.iter().enumerate() {
-                    let old = old.and_then(|old| schema.earlier_element(item, old));
+                    let old = earlier.as_ref().and_then(|earlier| earlier.of(item));
                     check(items_schema, item, old, &path.index(index), false, errors);
                 }
             }

@@ -1,7 +1,7 @@
 //! A structural schema, read once from a definition's `openAPIV3Schema`.
 
-use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
 use serde_json::Value;
@@ -69,7 +69,7 @@ pub struct Limits {
     pub min_properties: Option<u64>,
     pub max_properties: Option<u64>,
     pub required: Vec<String>,
-    pub allowed: Vec<Value>,
+    pub allowed: Allowed,
 }
 
 #[derive(Debug)]
@@ -197,23 +197,21 @@ impl Schema {
             || self.items.as_deref().is_some_and(Schema::has_rules)
     }
 
-    /// The earlier element that a list's element corresponds to, by the keys that the schema declares.
-    pub fn earlier_element<'a>(&self, element: &Value, earlier: &'a Value) -> Option<&'a Value> {
+    /// The earlier elements of a list, to be found by the keys that the schema declares. `None`: it declares none.
+    pub fn earlier_elements<'a>(&'a self, earlier: &'a Value) -> Option<EarlierElements<'a>> {
         let Some(ListType::Map(keys)) = &self.list else {
             return None;
         };
-        let items = self.items.as_deref();
-        let key_of = |element: &Value, key: &str| {
-            let default = || {
-                let schema = items?.properties.get(key)?;
-                schema.default.clone()
-            };
-            element.get(key).cloned().or_else(default)
+        let mut elements = EarlierElements {
+            keys,
+            items: self.items.as_deref(),
+            by_keys: HashMap::new(),
         };
-        earlier.as_array()?.iter().find(|candidate| {
-            keys.iter()
-                .all(|key| key_of(candidate, key) == key_of(element, key))
-        })
+        for element in earlier.as_array()? {
+            let keys = elements.keys_of(element);
+            elements.by_keys.entry(keys).or_insert(element);
+        }
+        Some(elements)
     }
 
     /// Whether a value is as it was; the order of a list with keys does not matter.
@@ -223,11 +221,14 @@ impl Schema {
                 let Some(schema) = self.items.as_deref() else {
                     return value == earlier;
                 };
-                items.len() == before.len()
-                    && items.iter().zip(before).all(|(item, same_place)| {
-                        let matching = self.earlier_element(item, earlier);
-                        schema.unchanged(item, matching.unwrap_or(same_place))
-                    })
+                if items.len() != before.len() {
+                    return false;
+                }
+                let elements = self.earlier_elements(earlier);
+                items.iter().zip(before).all(|(item, same_place)| {
+                    let matching = elements.as_ref().and_then(|elements| elements.of(item));
+                    schema.unchanged(item, matching.unwrap_or(same_place))
+                })
             }
             (Value::Object(fields), Value::Object(before)) => {
                 fields.len() == before.len()
@@ -251,6 +252,70 @@ impl Schema {
         }
         earlier.get(name)
     }
+}
+
+/// See [`Schema::earlier_elements`].
+#[derive(Debug)]
+pub struct EarlierElements<'a> {
+    keys: &'a [Box<str>],
+    items: Option<&'a Schema>,
+    by_keys: HashMap<Vec<Option<&'a Value>>, &'a Value>,
+}
+
+impl<'a> EarlierElements<'a> {
+    fn keys_of<'e>(&self, element: &'e Value) -> Vec<Option<&'e Value>>
+    where
+        'a: 'e,
+    {
+        let default = |key: &str| self.items?.properties.get(key)?.default.as_ref();
+        let keys = self.keys.iter();
+        keys.map(|key| element.get(key.as_ref()).or_else(|| default(key)))
+            .collect()
+    }
+
+    /// What an element was before.
+    pub fn of(&self, element: &Value) -> Option<&'a Value> {
+        self.by_keys.get(&self.keys_of(element)).copied()
+    }
+}
+
+/// The values that a schema enumerates.
+#[derive(Debug, Default)]
+pub struct Allowed {
+    /// As the schema has them.
+    pub all: Arc<[Value]>,
+    others: HashSet<Value>,
+    /// Numbers are the same whether they are written with a fraction or not.
+    numbers: HashSet<u64>,
+}
+
+impl Allowed {
+    fn read(list: &Value) -> Self {
+        let all = list.as_array().map(Vec::as_slice).unwrap_or_default();
+        let (numbers, others): (Vec<&Value>, Vec<&Value>) =
+            all.iter().partition(|value| value.is_number());
+        Self {
+            all: all.into(),
+            others: others
+                .into_iter()
+                .filter(|one| !one.is_null())
+                .cloned()
+                .collect(),
+            numbers: numbers.into_iter().filter_map(worth).collect(),
+        }
+    }
+
+    pub fn allows(&self, value: &Value) -> bool {
+        self.all.is_empty()
+            || self.others.contains(value)
+            || worth(value).is_some_and(|worth| self.numbers.contains(&worth))
+    }
+}
+
+/// What tells a number from others.
+fn worth(number: &Value) -> Option<u64> {
+    // Nought has two signs.
+    number.as_f64().map(|float| (float + 0.0).to_bits())
 }
 
 impl Limits {
@@ -290,7 +355,7 @@ impl Limits {
                 .into_iter()
                 .map(str::to_owned)
                 .collect(),
-            allowed: schema["enum"].as_array().cloned().unwrap_or_default(),
+            allowed: Allowed::read(&schema["enum"]),
         }
     }
 }

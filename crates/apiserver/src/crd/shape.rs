@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::schema::{Additional, Schema};
 use crate::codec::decode::{self, TypeError};
 use crate::codec::json::Node;
+use crate::codec::objections::Objections;
 use crate::field::{FieldError, Path};
 use crate::schema::Types;
 
@@ -15,11 +16,12 @@ const META: [&str; 3] = ["apiVersion", "kind", "metadata"];
 pub fn prune(object: &mut Value, schema: &Schema) -> Vec<String> {
     let mut pruner = Pruner {
         path: String::new(),
-        dropped: Vec::new(),
+        dropped: Objections::default(),
     };
     pruner.value(object, Some(schema), true);
-    pruner.dropped.sort();
-    pruner.dropped
+    let mut dropped = pruner.dropped.into_words();
+    dropped.sort();
+    dropped
 }
 
 /// `1.0` is kept as `1`, which is how Go writes it.
@@ -41,7 +43,7 @@ pub fn write_whole_numbers_so(value: &mut Value) {
 
 struct Pruner {
     path: String,
-    dropped: Vec<String>,
+    dropped: Objections,
 }
 
 impl Pruner {
@@ -62,8 +64,11 @@ impl Pruner {
                         Some(schema) => self.child(map, &name, schema),
                         None => {
                             map.remove(&name);
-                            let path = self.joined(&name);
-                            self.dropped.push(path);
+                            let path = &self.path;
+                            self.dropped.add(|| match path.as_str() {
+                                "" => name,
+                                path => format!("{path}.{name}"),
+                            });
                         }
                     }
                 }
@@ -104,7 +109,10 @@ impl Pruner {
 
     fn child(&mut self, map: &mut Map<String, Value>, name: &str, schema: &Schema) {
         let outer = self.path.len();
-        self.path = self.joined(name);
+        if outer > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
         if let Some(value) = map.get_mut(name) {
             self.value(value, schema.field(name), false);
         }
@@ -116,14 +124,6 @@ impl Pruner {
         self.path.push_str(&format!("[{index}]"));
         go(self);
         self.path.truncate(outer);
-    }
-
-    fn joined(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
     }
 }
 

@@ -6,7 +6,10 @@ use serde_json::Value;
 use super::findings::{Findings, Kind};
 use super::formats::Format;
 use super::schema::{Additional, Schema, Type};
-use crate::field::{FieldError, Path, go_float, quote};
+use crate::field::{FieldError, Path, extend_path, go_float, quote};
+
+/// Of values that are told with the problems they have.
+const MOST_BYTES: usize = 1 << 20;
 
 /// `old` is the earlier value, if any; paths of errors start at `base`.
 pub fn validate(
@@ -16,11 +19,20 @@ pub fn validate(
     base: &Path,
 ) -> Vec<FieldError> {
     let findings = checked(schema, value, old, "");
-    findings
-        .problems
-        .into_iter()
-        .map(|finding| finding.into_error(base))
-        .collect()
+    let mut told = 0;
+    let errors = findings.problems.into_iter().map_while(|finding| {
+        let error = (told < MOST_BYTES).then(|| finding.into_error(base))?;
+        told += error.len();
+        Some(error)
+    });
+    errors.collect()
+}
+
+/// A name as it is told.
+fn joined(parts: &[&str]) -> String {
+    let mut name = String::new();
+    parts.iter().for_each(|part| extend_path(&mut name, part));
+    name
 }
 
 /// A value that is as it was is let be.
@@ -252,14 +264,11 @@ fn check_list(
     name: &str,
 ) {
     if let Some(items_schema) = schema.items.as_deref() {
+        let earlier = old.and_then(|old| schema.earlier_elements(old));
         for (index, item) in items.iter().enumerate() {
-            let old = old.and_then(|old| schema.earlier_element(item, old));
-            out.merge(checked(
-                items_schema,
-                item,
-                old,
-                &format!("{name}[{index}]"),
-            ));
+            let old = earlier.as_ref().and_then(|earlier| earlier.of(item));
+            let name = joined(&[name, "[", &index.to_string(), "]"]);
+            out.merge(checked(items_schema, item, old, &name));
         }
     }
     let count = items.len();
@@ -274,17 +283,15 @@ fn check_list(
 
 fn allowed(out: &mut Findings, schema: &Schema, value: &Value, name: &str) {
     let allowed = &schema.limits.allowed;
-    let same = |one: &Value| match (one, value) {
-        (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
-        _ => one == value && !one.is_null(),
-    };
-    if allowed.is_empty() || allowed.iter().any(same) {
+    if allowed.allows(value) {
         return;
     }
-    let text = format!("{name} in body should be one of {allowed:?}");
+    // The text only tells one such problem from another; there may be many values.
+    let allowed = allowed.all.clone();
+    let text = format!("{name} in body should be one of {:p}", allowed.as_ptr());
     let kind = Kind::Unsupported {
         value: value.clone(),
-        allowed: allowed.clone(),
+        allowed,
     };
     out.add(name, text, kind);
 }
@@ -322,24 +329,23 @@ fn check_object(
     if let Additional::Of(further) = &schema.additional {
         for (field, value) in map {
             if !schema.properties.contains_key(field) {
-                let name = format!("{name}.{field}");
+                let name = joined(&[name, ".", field]);
                 out.merge(checked(further, value, earlier(field), &name));
             }
         }
     }
     for (field, property) in &schema.properties {
         if let Some(value) = map.get(field) {
-            let name = if name.is_empty() {
-                field.clone()
-            } else {
-                format!("{name}.{field}")
+            let name = match name {
+                "" => joined(&[field]),
+                name => joined(&[name, ".", field]),
             };
             out.merge(checked(property, value, earlier(field), &name));
         }
     }
     for field in &limits.required {
         if !map.contains_key(field) {
-            let name = format!("{name}.{field}");
+            let name = joined(&[name, ".", field]);
             out.add(&name, format!("{name} in body is required"), Kind::Required);
         }
     }

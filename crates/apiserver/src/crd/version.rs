@@ -6,6 +6,7 @@ use super::{Version, lists, rules, shape, validate};
 use crate::codec::decode::{Decoded, TypeError};
 use crate::codec::json::Node;
 use crate::field::{FieldError, Path, Problem, quote};
+use crate::met::Met;
 
 impl Version {
     /// Reads a document: metadata put in order, defaults filled in, unknown fields dropped and told of.
@@ -84,7 +85,7 @@ impl Version {
         };
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         let changed = beyond_metadata(new) != beyond_metadata(old);
-        new["metadata"]["generation"] = (generation + i64::from(changed)).into();
+        new["metadata"]["generation"] = generation.saturating_add(i64::from(changed)).into();
     }
 
     /// For a write through `/status`: nothing but the status and the record of who owns what changes.
@@ -207,7 +208,7 @@ impl Version {
             let texts = list.into_iter().flatten().filter_map(Value::as_str);
             texts.map(str::to_owned).collect()
         };
-        let before = old.map(finalizers).unwrap_or_default();
+        let before: Met<String> = old.map(finalizers).into_iter().flatten().collect();
         let mut added = finalizers(object);
         added.sort();
         added.dedup();

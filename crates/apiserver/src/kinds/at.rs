@@ -1,11 +1,13 @@
 //! A place in an object: its value together with the path that names it, and the list of what was found wrong there.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use serde_json::Value;
 
 use super::shown;
 use crate::field::{FieldError, Path, Problem};
+use crate::met::Met;
 
 static ABSENT: Value = Value::Null;
 
@@ -78,6 +80,20 @@ impl<'v> At<'v> {
         (0..length).map(move |index| list.item(index))
     }
 
+    /// The texts that a field has in the items of a list.
+    pub fn each(&self, field: &'v str) -> Met<&'v str> {
+        self.items().map(|item| item.get(field).text()).collect()
+    }
+
+    /// The items of a list by a text in each; of those with one text the first.
+    pub fn by(&self, field: &'v str) -> HashMap<&'v str, At<'v>> {
+        let mut found = HashMap::with_capacity(self.len());
+        for item in self.items() {
+            found.entry(item.get(field).text()).or_insert(item);
+        }
+        found
+    }
+
     /// The entries of a map, each at `path[key]`.
     pub fn entries(&self) -> impl Iterator<Item = (&'v str, At<'v>)> + use<'v> {
         let map = self.clone();
@@ -148,25 +164,50 @@ impl<'v> At<'v> {
 #[derive(Debug, Default)]
 pub struct Errors(pub Vec<FieldError>);
 
+/// Of an object with more problems than this, the rest is not told.
+const MOST_TOLD: usize = 1000;
+
 impl Errors {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Whether nothing more is told. Who is about to put many problems, or long ones, into words asks first.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MOST_TOLD
+    }
+
     pub fn push(&mut self, error: FieldError) {
-        self.0.push(error);
+        if !self.is_full() {
+            self.0.push(error);
+        }
+    }
+
+    /// What others have found.
+    pub fn append(&mut self, others: &mut Self) {
+        let room = MOST_TOLD.saturating_sub(self.0.len());
+        self.0.extend(others.0.drain(..).take(room));
     }
 
     pub fn required(&mut self, at: &At<'_>, detail: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::required(&at.path(), detail));
     }
 
     pub fn invalid(&mut self, at: &At<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::invalid(&at.path(), value, detail));
     }
 
     /// As [`Self::invalid`], with a value that has been put into words already.
     pub fn invalid_shown(&mut self, at: &At<'_>, shown: &str, detail: impl AsRef<str>) {
+        if self.is_full() {
+            return;
+        }
         let path = at.path();
         self.push(FieldError::with_shown(
             Problem::Invalid,
@@ -177,15 +218,24 @@ impl Errors {
     }
 
     pub fn forbidden(&mut self, at: &At<'_>, detail: impl AsRef<str>) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::forbidden(&at.path(), detail));
     }
 
     pub fn duplicate(&mut self, at: &At<'_>, value: impl Into<Value>) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::duplicate(&at.path(), value));
     }
 
     /// As [`Self::duplicate`], with a value that has been put into words already.
     pub fn duplicate_shown(&mut self, at: &At<'_>, shown: &str) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::with_shown(
             Problem::Duplicate,
             &at.path(),
@@ -195,18 +245,30 @@ impl Errors {
     }
 
     pub fn not_found(&mut self, at: &At<'_>, value: impl Into<Value>) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::not_found(&at.path(), value));
     }
 
     pub fn not_supported(&mut self, at: &At<'_>, supported: &[&str]) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::not_supported(&at.path(), at.text(), supported));
     }
 
     pub fn too_long(&mut self, at: &At<'_>, max: usize) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::too_long(&at.path(), max));
     }
 
     pub fn too_many(&mut self, at: &At<'_>, max: usize) {
+        if self.is_full() {
+            return;
+        }
         self.push(FieldError::too_many(&at.path(), at.len(), max));
     }
 
@@ -216,6 +278,9 @@ impl Errors {
     }
 
     pub fn format_of(&mut self, at: &At<'_>, text: &str, rule: impl Fn(&str) -> Vec<String>) {
+        if self.is_full() {
+            return;
+        }
         for complaint in rule(text) {
             self.invalid(at, text, complaint);
         }
@@ -273,14 +338,14 @@ impl Errors {
     }
 
     pub fn immutable(&mut self, new: &At<'_>, old: &At<'_>) {
-        if !same(new.value, old.value) {
+        if !self.is_full() && !same(new.value, old.value) {
             self.invalid(new, new.value.clone(), IMMUTABLE);
         }
     }
 
     /// As [`Self::immutable`], for a struct of a published type.
     pub fn immutable_struct(&mut self, new: &At<'_>, old: &At<'_>, of: &str) {
-        if !same(new.value, old.value) {
+        if !self.is_full() && !same(new.value, old.value) {
             self.invalid_shown(new, &shown::published(new.value, of), IMMUTABLE);
         }
     }
@@ -311,6 +376,20 @@ pub fn same(a: &Value, b: &Value) -> bool {
         }
         (Value::Null, other) | (other, Value::Null) => is_void(other),
         (a, b) => a == b,
+    }
+}
+
+/// What all values are that are the [`same`], if what is of one type is compared.
+pub fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !is_void(value));
+            let fields = fields.map(|(name, value)| (name.clone(), canonical(value)));
+            Value::Object(fields.collect())
+        }
+        void if is_void(void) => Value::Null,
+        Value::Array(items) => items.iter().map(canonical).collect(),
+        other => other.clone(),
     }
 }
 
@@ -405,5 +484,22 @@ mod tests {
         assert!(same(&json!({"a": [], "b": 1}), &json!({"b": 1})));
         assert!(!same(&json!({"a": 0}), &json!({})));
         assert!(!same(&json!({"a": ["x"]}), &json!({"a": ["y"]})));
+        let values = [
+            json!({"a": [], "b": 1}),
+            json!({"b": 1, "c": ""}),
+            json!({"b": 1, "c": {}}),
+            json!([]),
+            json!(null),
+            json!([null]),
+            json!([[], ""]),
+            json!([{"x": null}]),
+            json!([{}]),
+            json!(0),
+        ];
+        for a in &values {
+            for b in &values {
+                assert_eq!(same(a, b), canonical(a) == canonical(b), "{a} {b}");
+            }
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! What becomes of claims to devices.
 
+use crate::kinds::at::canonical;
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::at::{At, Errors, IMMUTABLE, same};
@@ -30,15 +33,18 @@ pub(super) fn status(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         );
     }
     let was_deleted = new.dig(&["metadata", "deletionTimestamp"]).is_set();
-    let added = reserved.items().any(|user| {
-        let mut earlier = before.get("reservedFor").items();
-        !earlier.any(|earlier| same(earlier.value, user.value))
-    });
+    let earlier = before.get("reservedFor").items();
+    let earlier: HashSet<Value> = earlier.map(|user| canonical(user.value)).collect();
+    let added = reserved
+        .items()
+        .any(|user| !earlier.contains(&canonical(user.value)));
     if allocation.is_set() && was_deleted && added {
         errors.forbidden(&reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set");
     }
+    let results = allocation.dig(&["devices", "results"]);
+    let allocated: HashSet<[String; 4]> = results.items().map(|one| device_parts(&one)).collect();
     for device in status.get("devices").items() {
-        device_status(&device, &allocation, errors);
+        device_status(&device, &allocated, errors);
     }
     let earlier = before.get("allocation");
     if earlier.is_set() && allocation.is_set() {
@@ -47,7 +53,7 @@ pub(super) fn status(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
             errors.invalid_shown(&allocation, &shown, IMMUTABLE);
         }
     } else if allocation.is_set() {
-        allocated(&allocation, &known, errors);
+        self::allocated(&allocation, &known, errors);
     }
 }
 
@@ -71,15 +77,18 @@ fn allocated(allocation: &At<'_>, known: &Requests<'_>, errors: &mut Errors) {
     }
 }
 
-fn device_status(device: &At<'_>, allocation: &At<'_>, errors: &mut Errors) {
-    const PARTS: [&str; 4] = ["driver", "pool", "device", "shareID"];
+/// What tells an allocated device from others.
+fn device_parts(device: &At<'_>) -> [String; 4] {
+    let part = |name: &str| device.value.get(name).and_then(Value::as_str);
+    ["driver", "pool", "device", "shareID"].map(|name| part(name).unwrap_or_default().to_owned())
+}
+
+fn device_status(device: &At<'_>, allocated: &HashSet<[String; 4]>, errors: &mut Errors) {
     csi_driver_name(&device.get("driver"), errors);
     pool_name(&device.get("pool"), errors);
     errors.format(&device.get("device"), names::label);
-    let parts = |of: &At<'_>| PARTS.map(|part| of.get(part).text().to_owned());
-    let identity = parts(device);
-    let results = allocation.dig(&["devices", "results"]);
-    if !results.items().any(|result| parts(&result) == identity) {
+    let identity = device_parts(device);
+    if !allocated.contains(&identity) {
         let [driver, pool, name, share] = identity.map(Value::from);
         let shown = shown::fields(&[
             ("Driver", &driver),

@@ -447,9 +447,10 @@ pub(super) fn binding_conditions(device: &At<'_>, errors: &mut Errors) {
     for condition in good.items() {
         errors.format(&condition, names::qualified_name);
     }
+    let known: BTreeSet<&str> = good.texts().collect();
     for failure in bad.items() {
         errors.format(&failure, names::qualified_name);
-        if good.texts().any(|one| one == failure.text()) {
+        if known.contains(failure.text()) {
             errors.invalid(
                 &failure,
                 failure.text(),

@@ -136,6 +136,9 @@ fn write_items(
 ) {
     out.push(open);
     for (index, (name, shape, item)) in items.iter().enumerate() {
+        if out.len() > MOST_LAID_OUT {
+            break;
+        }
         out.push_str(if index == 0 { "\n" } else { ",\n" });
         out.push_str(&" ".repeat(depth + 1));
         if let Some(name) = name {
@@ -178,6 +181,10 @@ fn write_published(out: &mut String, value: &Value, depth: usize) {
 }
 
 const CONTEXT: usize = 3;
+/// Lines of both texts. To compare all of them takes time that grows with the square of it.
+const MOST_COMPARED: usize = 4000;
+/// Every field is named, so that an object becomes many times longer when it is laid out.
+const MOST_LAID_OUT: usize = 4 << 20;
 
 /// Lines `a` of the old text and `b` of the new one, and how many of them are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,6 +305,9 @@ fn range(start: usize, end: usize) -> String {
 
 /// The longest runs of equal lines, found by halving around the longest one each time; ends with an empty match.
 fn matching(a: &[String], b: &[String]) -> Vec<Match> {
+    if a.len() + b.len() > MOST_COMPARED {
+        return ends(a, b);
+    }
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, line) in b.iter().enumerate() {
         places.entry(line).or_default().push(index);
@@ -339,6 +349,20 @@ fn matching(a: &[String], b: &[String]) -> Vec<Match> {
         size: 0,
     });
     joined
+}
+
+/// Only what is the same at both ends, of texts that are too long for more.
+fn ends(a: &[String], b: &[String]) -> Vec<Match> {
+    let head = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let (rest_a, rest_b) = (&a[head..], &b[head..]);
+    let both = rest_a.iter().rev().zip(rest_b.iter().rev());
+    let tail = both.take_while(|(a, b)| a == b).count();
+    let run = |a, b, size| Match { a, b, size };
+    vec![
+        run(0, 0, head),
+        run(a.len() - tail, b.len() - tail, tail),
+        run(a.len(), b.len(), 0),
+    ]
 }
 
 fn longest(
@@ -399,6 +423,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn long_texts_are_compared_from_both_ends() {
+        let container =
+            |index: usize, image: &str| json!({"name": format!("c{index}"), "image": image});
+        let all = |image: &str| -> Value {
+            let image = |index| if index == 50 { image } else { "i" };
+            let all: Vec<Value> = (0..100)
+                .map(|index| container(index, image(index)))
+                .collect();
+            json!({"containers": all})
+        };
+        let text = of("PodSpec", &all("old"), &all("new"));
+        let has = |image: &str| text.contains(&format!("\"Image\": \"{image}\""));
+        assert!(has("old") && has("new"), "{text}");
+        assert!(text.lines().count() < 20, "{text}");
+    }
 
     #[test]
     fn a_difference_reads_as_on_a_real_server() {

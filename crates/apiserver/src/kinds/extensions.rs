@@ -1,5 +1,6 @@
 //! What extends the server: webhooks, aggregated services; and kinds of which little more than the shape is checked.
 
+use crate::met::Met;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -145,7 +146,7 @@ fn address_owner(address: &At<'_>, errors: &mut Errors) {
 }
 
 fn check_webhooks(configuration: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for hook in configuration.get("webhooks").items() {
         let name = hook.get("name");
         qualified(&name, errors);
@@ -275,7 +276,7 @@ fn review_versions(versions: &At<'_>, errors: &mut Errors) {
         errors.required(versions, "must specify one of v1, v1beta1");
         return;
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for version in versions.items() {
         if seen.contains(&version.text()) {
             errors.invalid(&version, version.text(), "duplicate version");
@@ -284,9 +285,9 @@ fn review_versions(versions: &At<'_>, errors: &mut Errors) {
         seen.push(version.text());
         errors.format(&version, names::label_1035);
     }
-    if !seen
+    if !["v1", "v1beta1"]
         .iter()
-        .any(|version| ["v1", "v1beta1"].contains(version))
+        .any(|version| seen.contains(version))
     {
         errors.invalid(
             versions,

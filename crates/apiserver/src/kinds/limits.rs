@@ -11,6 +11,7 @@ use super::names::{self, NameRule};
 use super::pod::resources::{self, Amounts};
 use super::quantity::Quantity;
 use super::rules::Rules;
+use crate::met::Met;
 use crate::status::{Failure, Subject};
 
 pub(super) static LIMIT_RANGE: Rules = Rules {
@@ -31,7 +32,7 @@ pub(super) static LIMIT_RANGE: Rules = Rules {
 };
 
 fn limit_range(range: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for limit in range.dig(&["spec", "limits"]).items() {
         let kind = limit.get("type");
         let complaints = names::qualified_name(kind.text());

@@ -6,6 +6,7 @@ use super::at::{At, Errors, IMMUTABLE};
 use super::names::{self, NameRule};
 use super::shown;
 use crate::field::{FieldError, quote};
+use crate::met::Met;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const ORPHAN: &str = "orphan";
@@ -190,10 +191,8 @@ fn finalizers(finalizers: &At<'_>, errors: &mut Errors) {
 }
 
 fn no_new_finalizers(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    let mut extra: Vec<&str> = new
-        .texts()
-        .filter(|name| !old.texts().any(|known| known == *name))
-        .collect();
+    let known: Met<&str> = old.texts().collect();
+    let mut extra: Vec<&str> = new.texts().filter(|name| !known.contains(name)).collect();
     extra.sort_unstable();
     extra.dedup();
     if !extra.is_empty() {
@@ -309,7 +308,7 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
 
 /// Conditions of the common form.
 pub(super) fn conditions(conditions: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for condition in conditions.items() {
         let kind = condition.get("type");
         if seen.contains(&kind.text()) {

@@ -193,7 +193,7 @@ fn raise_generation(object: &mut Value, changed: bool) {
         let generation = object["metadata"]["generation"]
             .as_i64()
             .unwrap_or_default();
-        object["metadata"]["generation"] = json!(generation + 1);
+        object["metadata"]["generation"] = json!(generation.saturating_add(1));
     }
 }
 

@@ -10,6 +10,7 @@ use super::pod::{resources, scheduling::TAINT_EFFECTS};
 use super::rules::Rules;
 use super::shown;
 use crate::field::{FieldError, Problem};
+use crate::met::Met;
 
 pub(super) static NODE: Rules = Rules {
     kind: "Node",
@@ -84,7 +85,7 @@ fn create(node: &At<'_>, errors: &mut Errors) {
 
 /// Kubernetes reports taints as if they were metadata.
 fn taints<'v>(taints: &At<'v>, reported: &At<'v>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for (index, taint) in taints.items().enumerate() {
         let taint = taint.reported_at(&reported.item(index));
         errors.format(&taint.get("key"), names::qualified_name);
@@ -158,7 +159,7 @@ fn is_feature(name: &str) -> bool {
 fn update(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     amounts(new, errors);
     features(&new.dig(&["status", "declaredFeatures"]), errors);
-    let mut seen: Vec<&Value> = Vec::new();
+    let mut seen: Met<&Value> = Met::default();
     for address in new.dig(&["status", "addresses"]).items() {
         if seen.contains(&address.value) {
             let shown = shown::fields(&[

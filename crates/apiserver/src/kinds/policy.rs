@@ -10,6 +10,7 @@ use super::pod::{admission, resources, scheduling};
 use super::rules::Rules;
 use super::workloads::{at_most_all, int_or_percent};
 use super::{Lookup, metadata, shown};
+use crate::met::Met;
 use crate::status::{Failure, Subject};
 
 pub(super) static KINDS: &[&Rules] = &[&BUDGET, &PRIORITY_CLASS, &RUNTIME_CLASS, &LEASE];
@@ -188,7 +189,7 @@ fn runtime_class(class: &At<'_>, errors: &mut Errors) {
 
 /// The same toleration twice is one too many, whatever its seconds.
 fn distinct_tolerations(tolerations: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for toleration in tolerations.items() {
         let key = ["key", "operator", "value", "effect"].map(|part| toleration.get(part).text());
         if seen.contains(&key) {

@@ -1,6 +1,6 @@
 //! Quotas: what they may say, and what they still allow.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use super::pod::resources;
 use super::quantity::Quantity;
 use super::rules::Rules;
 use super::{Lookup, diff};
+use crate::met::Met;
 use crate::status::{Failure, Subject};
 
 pub(super) static RESOURCE_QUOTA: Rules = Rules {
@@ -60,12 +61,20 @@ fn quota(quota: &At<'_>, errors: &mut Errors) {
         resources::resource_amount(&amount, name, errors);
     }
     let scopes = spec.get("scopes");
-    let mut seen = Vec::new();
+    // How many resources have nothing to do with a scope.
+    let mut foreign: HashMap<&str, usize> = HashMap::new();
+    let mut seen = Met::default();
     for scope in scopes.texts() {
+        if errors.is_full() {
+            return;
+        }
         if !SCOPES.contains(&scope) {
             errors.invalid(&scopes, scopes.value.clone(), UNSUPPORTED);
         }
-        for _ in misapplied(scope, &hard) {
+        let misapplied = *foreign
+            .entry(scope)
+            .or_insert_with(|| misapplied(scope, &hard));
+        for _ in 0..misapplied {
             errors.invalid(&scopes, scopes.value.clone(), MISAPPLIED);
         }
         seen.push(scope);
@@ -73,8 +82,11 @@ fn quota(quota: &At<'_>, errors: &mut Errors) {
     conflicts(&seen, &scopes, &scopes, errors);
     let selector = spec.get("scopeSelector");
     let expressions = selector.get("matchExpressions");
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for expression in expressions.items() {
+        if errors.is_full() {
+            return;
+        }
         let scope = expression.get("scopeName").text();
         let known = expression
             .get("scopeName")
@@ -82,7 +94,10 @@ fn quota(quota: &At<'_>, errors: &mut Errors) {
         if !SCOPES.contains(&scope) {
             errors.invalid(&known, scope, UNSUPPORTED);
         }
-        for _ in misapplied(scope, &hard) {
+        let misapplied = *foreign
+            .entry(scope)
+            .or_insert_with(|| misapplied(scope, &hard));
+        for _ in 0..misapplied {
             let shown = diff::compact("*ScopeSelector", selector.value);
             errors.invalid_shown(&expressions, &shown, MISAPPLIED);
         }
@@ -126,7 +141,7 @@ fn scope_expression<'v>(expression: &At<'v>, list: &At<'v>, errors: &mut Errors)
 }
 
 /// Limited resources that have nothing to do with the scope.
-fn misapplied<'v>(scope: &str, hard: &At<'v>) -> Vec<&'v str> {
+fn misapplied(scope: &str, hard: &At<'_>) -> usize {
     let fits = |name: &str| match scope {
         "BestEffort" => name == "pods",
         "VolumeAttributesClass" => ["persistentvolumeclaims", "requests.storage"].contains(&name),
@@ -145,10 +160,10 @@ fn misapplied<'v>(scope: &str, hard: &At<'v>) -> Vec<&'v str> {
     let limited = hard.entries().map(|(name, _)| name);
     limited
         .filter(|name| resources::is_quota_name(name) && !fits(name))
-        .collect()
+        .count()
 }
 
-fn conflicts(seen: &[&str], at: &At<'_>, scopes: &At<'_>, errors: &mut Errors) {
+fn conflicts(seen: &Met<&str>, at: &At<'_>, scopes: &At<'_>, errors: &mut Errors) {
     for pair in [
         ["BestEffort", "NotBestEffort"],
         ["Terminating", "NotTerminating"],
@@ -272,7 +287,7 @@ pub fn charge(
         let before = usage(resource, old);
         for (name, (amount, _)) in &mut taken {
             if let Some((earlier, _)) = before.get(name) {
-                *amount = Quantity(amount.0 - earlier.0);
+                *amount = Quantity(amount.0.saturating_sub(earlier.0));
             }
         }
         taken.retain(|_, (amount, _)| *amount > Quantity(0));

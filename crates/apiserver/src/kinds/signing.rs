@@ -7,6 +7,7 @@ use super::at::{At, Errors};
 use super::names::{self, NameRule};
 use super::rules::Rules;
 use crate::field::quote;
+use crate::met::Met;
 
 pub(super) static KINDS: &[&Rules] = &[&SIGNING_REQUEST];
 
@@ -109,7 +110,7 @@ fn usages(usages: &At<'_>, errors: &mut Errors) {
     for usage in usages.items() {
         errors.optional_choice(&usage, USAGES);
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for usage in usages.items() {
         if seen.contains(&usage.text()) {
             errors.duplicate(&usage, usage.text());

@@ -1,5 +1,6 @@
 //! Taking fields over: what an update takes silently, an applier has to ask for.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use super::Tracking;
 use super::compare::Comparison;
 use super::conflict::{self, Conflict};
-use super::entries::{Entries, Entry};
+use super::entries::{Entries, Entry, Identity, Slots};
 use super::fieldset::FieldSet;
 use super::merge::merge;
 use super::path::values_equal;
@@ -194,10 +195,10 @@ impl Tracking<'_> {
         if !force {
             let mut others: Vec<&Entry> =
                 entries.0.iter().filter(|entry| is_other(entry)).collect();
-            others.sort_by_key(|entry| entry.identity());
+            others.sort_by_cached_key(|entry| entry.identity());
             let conflicts: Vec<Conflict> = others
                 .into_iter()
-                .flat_map(|entry| conflict::conflicts_with(entry, &entry.set.intersection(&wanted)))
+                .filter_map(|entry| conflict::with(entry, &wanted))
                 .collect();
             if !conflicts.is_empty() {
                 return Err(conflicts);
@@ -219,10 +220,8 @@ impl Tracking<'_> {
         let named = |set: &FieldSet| with_named_fields(set, Some(of));
         let all = named(&field_set(&merged, of));
         let pruned = remove(&merged, &named(last), of);
-        let owned = entries
-            .0
-            .iter()
-            .fold(FieldSet::new(), |all, entry| all.union(&entry.set));
+        let owned = entries.0.iter().map(|entry| entry.set.clone());
+        let owned = FieldSet::union_all(owned.collect());
         let kept = named(&field_set(&pruned, of)).union(&named(&owned));
         let pruned = remove(&merged, &all.difference(&kept), of);
         // What went along with it without being the applier's comes back.
@@ -276,7 +275,11 @@ impl Tracking<'_> {
         };
         let left: Vec<Conflict> = conflicts
             .into_iter()
-            .filter(|conflict| !allowed.has(&conflict.path))
+            .map(|conflict| Conflict {
+                fields: conflict.fields.difference(&allowed),
+                ..conflict
+            })
+            .filter(|conflict| !conflict.fields.is_empty())
             .collect();
         if !left.is_empty() {
             return Err(conflict::refuse(&left));
@@ -287,7 +290,7 @@ impl Tracking<'_> {
 
     fn last_applied_fields(&self, live: &Value) -> Option<FieldSet> {
         let text = live["metadata"]["annotations"][LAST_APPLIED].as_str()?;
-        let last: Value = serde_json::from_str(text).ok()?;
+        let last = crate::depth::parse(text.as_bytes())?;
         if last["apiVersion"] != self.api_version || validate(&last, self.of()).is_some() {
             return None;
         }
@@ -324,45 +327,49 @@ fn shown_type(api_version: &str, kind: &str) -> String {
 
 /// Merges the oldest entries of updates, those of one version into one.
 fn cap_updaters(entries: &mut Entries) {
-    let mut updaters: Vec<Entry> = entries
-        .0
-        .iter()
-        .filter(|one| !one.applied)
-        .cloned()
-        .collect();
-    let mut excess = updaters.len().saturating_sub(MAX_UPDATERS);
+    let updaters = entries.0.iter().filter(|one| !one.applied);
+    let mut excess = updaters.clone().count().saturating_sub(MAX_UPDATERS);
     if excess == 0 {
         return;
     }
+    let mut updaters: Vec<Entry> = updaters.cloned().collect();
     updaters.sort_by_cached_key(|one| (one.time.clone(), one.identity()));
-    let mut firsts: Vec<Entry> = Vec::new();
+    let mut left = Slots::of(std::mem::take(entries));
+    // By version: the oldest entry, and what becomes part of one.
+    let mut firsts: BTreeMap<String, Identity> = BTreeMap::new();
+    let mut merged: BTreeMap<String, (Identity, Vec<FieldSet>)> = BTreeMap::new();
     for updater in updaters {
         if excess == 0 {
-            return;
+            break;
         }
-        let Some(first) = firsts
-            .iter()
-            .find(|first| first.api_version == updater.api_version)
-        else {
-            firsts.push(updater);
+        let version = updater.api_version.clone();
+        let Some(first) = firsts.get(&version) else {
+            firsts.insert(version, updater.identity());
             continue;
         };
-        let mut bucket = Entry {
+        let bucket = Entry {
             manager: ANCIENT.to_owned(),
             subresource: String::new(),
             ..updater.clone()
         };
-        let before = match entries.remove(&bucket.identity()) {
-            Some(before) => Some(before),
-            None => entries.remove(&first.identity()),
-        };
-        entries.remove(&updater.identity());
-        if let Some(before) = before {
-            bucket.set = updater.set.union(&before.set);
-        }
-        entries.put(bucket);
+        let before = left
+            .remove(&bucket.identity())
+            .or_else(|| left.remove(first));
+        left.remove(&updater.identity());
+        let (_, parts) = merged
+            .entry(version)
+            .or_insert_with(|| (bucket.identity(), Vec::new()));
+        parts.extend(before.map(|before| before.set));
+        parts.push(updater.set);
+        left.put(bucket);
         excess -= 1;
     }
+    for (identity, parts) in merged.into_values() {
+        if let Some(bucket) = left.get_mut(&identity) {
+            bucket.set = FieldSet::union_all(parts);
+        }
+    }
+    *entries = left.into_entries();
 }
 
 /// Keeps the annotation that client-side apply works with in step, where there is one.

@@ -1,5 +1,7 @@
 //! What an object gained, lost and changed.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::fieldset::FieldSet;
@@ -120,12 +122,15 @@ impl Walk {
         };
         let (old_steps, new_steps) = (index(old), index(new));
         self.found.nameless |= old_steps.iter().chain(&new_steps).any(Option::is_none);
-        let mut all: Vec<&Step> = old_steps.iter().chain(&new_steps).flatten().collect();
-        all.sort();
-        all.dedup();
-        for step in all {
-            let was = having(old, &old_steps, step);
-            let is = having(new, &new_steps, step);
+        let mut all: BTreeMap<&Step, [Vec<&Value>; 2]> = BTreeMap::new();
+        for (side, (values, steps)) in [(old, &old_steps), (new, &new_steps)].iter().enumerate() {
+            for (value, step) in values.iter().zip(steps.iter()) {
+                if let Some(step) = step {
+                    all.entry(step).or_default()[side].push(value);
+                }
+            }
+        }
+        for (step, [was, is]) in all {
             let own = Some(list.element);
             match (was.as_slice(), is.as_slice()) {
                 ([] | [_], [] | [_]) => {
@@ -167,15 +172,6 @@ fn elements(value: Option<&Value>) -> &[Value] {
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default()
-}
-
-fn having<'v>(values: &'v [Value], steps: &[Option<Step>], step: &Step) -> Vec<&'v Value> {
-    values
-        .iter()
-        .zip(steps)
-        .filter(|(_, one)| one.as_ref() == Some(step))
-        .map(|(value, _)| value)
-        .collect()
 }
 
 fn kind(value: &Value) -> u8 {

@@ -5,25 +5,25 @@ use serde_json::{Map, json};
 
 use super::entries::Entry;
 use super::fieldset::FieldSet;
-use super::path::{Step, display_path};
+use super::path::display_path;
 use crate::field::quote;
 use crate::status::Failure;
 
+/// What one other manager owns of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Conflict {
     /// As messages call the owner.
     pub owner: String,
-    pub path: Vec<Step>,
+    pub fields: FieldSet,
 }
 
-/// One for each field of `set`.
-pub(super) fn conflicts_with(owner: &Entry, set: &FieldSet) -> Vec<Conflict> {
-    let owner = shown(owner);
-    let conflict = |path| Conflict {
-        owner: owner.clone(),
-        path,
-    };
-    set.paths().into_iter().map(conflict).collect()
+/// `None`: the owner has nothing of `wanted`.
+pub(super) fn with(owner: &Entry, wanted: &FieldSet) -> Option<Conflict> {
+    let fields = owner.set.intersection(wanted);
+    (!fields.is_empty()).then(|| Conflict {
+        owner: shown(owner),
+        fields,
+    })
 }
 
 fn shown(owner: &Entry) -> String {
@@ -37,43 +37,61 @@ fn shown(owner: &Entry) -> String {
     text
 }
 
-/// `conflicts` are grouped by owner.
+/// So much is told of the fields that are in conflict. Those that a client owns may be many, and far down.
+const MOST_TOLD: usize = 1000;
+const MOST_BYTES: usize = 256 << 10;
+
 pub(super) fn refuse(conflicts: &[Conflict]) -> Failure {
-    let causes: Vec<_> = conflicts
+    let told = told(conflicts);
+    let causes: Vec<_> = told
         .iter()
-        .map(|conflict| {
+        .map(|(owner, field)| {
             json!({
                 "reason": "FieldManagerConflict",
-                "message": format!("conflict with {}", conflict.owner),
-                "field": display_path(&conflict.path),
+                "message": format!("conflict with {owner}"),
+                "field": field,
             })
         })
         .collect();
     let mut details = Map::new();
     details.insert("causes".to_owned(), causes.into());
-    Failure::new(StatusCode::CONFLICT, "Conflict", message(conflicts)).with_details(details)
+    let count = conflicts.iter().map(|one| one.fields.count()).sum();
+    Failure::new(StatusCode::CONFLICT, "Conflict", message(&told, count)).with_details(details)
 }
 
-fn message(conflicts: &[Conflict]) -> String {
-    if let [only] = conflicts {
-        return format!(
-            "Apply failed with 1 conflict: conflict with {}: {}",
-            only.owner,
-            display_path(&only.path)
-        );
+/// Owners and fields, those of one owner together.
+fn told(conflicts: &[Conflict]) -> Vec<(&str, String)> {
+    let mut told = Vec::new();
+    let mut bytes = 0;
+    for conflict in conflicts {
+        conflict.fields.each_path(|path| {
+            let field = display_path(path);
+            bytes += field.len();
+            told.push((conflict.owner.as_str(), field));
+            told.len() < MOST_TOLD && bytes < MOST_BYTES
+        });
+        if told.len() >= MOST_TOLD || bytes >= MOST_BYTES {
+            break;
+        }
+    }
+    told
+}
+
+fn message(told: &[(&str, String)], count: usize) -> String {
+    if let ([(owner, field)], 1) = (told, count) {
+        return format!("Apply failed with 1 conflict: conflict with {owner}: {field}");
     }
     let mut lines = Vec::new();
-    let mut owner = None;
-    for conflict in conflicts {
-        if owner != Some(&conflict.owner) {
-            lines.push(format!("conflicts with {}:", conflict.owner));
-            owner = Some(&conflict.owner);
+    let mut last = None;
+    for (owner, field) in told {
+        if last != Some(owner) {
+            lines.push(format!("conflicts with {owner}:"));
+            last = Some(owner);
         }
-        lines.push(format!("- {}", display_path(&conflict.path)));
+        lines.push(format!("- {field}"));
     }
-    format!(
-        "Apply failed with {} conflicts: {}",
-        conflicts.len(),
-        lines.join("\n")
-    )
+    if told.len() < count {
+        lines.push(format!("- and {} more", count - told.len()));
+    }
+    format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
 }

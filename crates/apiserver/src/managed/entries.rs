@@ -1,5 +1,7 @@
 //! `metadata.managedFields`, read and written.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::fieldset::FieldSet;
@@ -106,11 +108,11 @@ pub(super) struct Entries(pub Vec<Entry>);
 
 impl Entries {
     pub fn parse(value: &Value) -> Result<Self, String> {
-        let mut entries = Self::default();
+        let mut slots = Slots::default();
         for (index, value) in value.as_array().into_iter().flatten().enumerate() {
-            entries.put(Entry::parse(value, index)?);
+            slots.put(Entry::parse(value, index)?);
         }
-        Ok(entries)
+        Ok(slots.into_entries())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -148,6 +150,43 @@ impl Entries {
             return;
         }
         object["metadata"]["managedFields"] = self.to_value();
+    }
+}
+
+/// Entries that are found by their identity, in the order in which they were put.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    entries: Vec<Option<Entry>>,
+    places: BTreeMap<Identity, usize>,
+}
+
+impl Slots {
+    pub fn of(entries: Entries) -> Self {
+        let mut slots = Self::default();
+        entries.0.into_iter().for_each(|entry| slots.put(entry));
+        slots
+    }
+
+    pub fn remove(&mut self, identity: &Identity) -> Option<Entry> {
+        let place = self.places.remove(identity)?;
+        self.entries[place].take()
+    }
+
+    pub fn get_mut(&mut self, identity: &Identity) -> Option<&mut Entry> {
+        let place = *self.places.get(identity)?;
+        self.entries[place].as_mut()
+    }
+
+    /// In place of the one that it is the same as.
+    pub fn put(&mut self, entry: Entry) {
+        let identity = entry.identity();
+        self.remove(&identity);
+        self.places.insert(identity, self.entries.len());
+        self.entries.push(Some(entry));
+    }
+
+    pub fn into_entries(self) -> Entries {
+        Entries(self.entries.into_iter().flatten().collect())
     }
 }
 

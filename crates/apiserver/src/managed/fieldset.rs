@@ -98,24 +98,29 @@ impl FieldSet {
         self.find(step).ok().map(|found| &self.nodes[found].1)
     }
 
-    /// All members. At each level, members come before what is below any of them.
-    pub fn paths(&self) -> Vec<Vec<Step>> {
-        let mut out = Vec::new();
-        self.collect(&mut Vec::new(), &mut out);
-        out
+    /// All members. At each level, members come before what is below any of them. Ends early when `go_on` says so.
+    pub fn each_path(&self, mut go_on: impl FnMut(&[Step]) -> bool) {
+        self.visit(&mut Vec::new(), &mut go_on);
     }
 
-    fn collect(&self, prefix: &mut Vec<Step>, out: &mut Vec<Vec<Step>>) {
+    fn visit(&self, path: &mut Vec<Step>, go_on: &mut impl FnMut(&[Step]) -> bool) -> bool {
         for (step, _) in self.nodes.iter().filter(|(_, node)| node.member) {
-            let mut path = prefix.clone();
             path.push(step.clone());
-            out.push(path);
+            let goes_on = go_on(path);
+            path.pop();
+            if !goes_on {
+                return false;
+            }
         }
-        for (step, node) in &self.nodes {
-            prefix.push(step.clone());
-            node.below.collect(prefix, out);
-            prefix.pop();
+        for (step, node) in self.nodes.iter().filter(|(_, node)| !node.below.is_empty()) {
+            path.push(step.clone());
+            let goes_on = node.below.visit(path, go_on);
+            path.pop();
+            if !goes_on {
+                return false;
+            }
         }
+        true
     }
 
     pub fn union(&self, other: &Self) -> Self {
@@ -129,37 +134,79 @@ impl FieldSet {
         })
     }
 
+    /// The union of all, each looked at a few times only.
+    pub fn union_all(mut sets: Vec<Self>) -> Self {
+        while sets.len() > 1 {
+            let mut left = sets.into_iter();
+            let mut joined = Vec::with_capacity(left.len().div_ceil(2));
+            while let Some(one) = left.next() {
+                joined.push(match left.next() {
+                    Some(other) => one.union(&other),
+                    None => one,
+                });
+            }
+            sets = joined;
+        }
+        sets.pop().unwrap_or_default()
+    }
+
     pub fn intersection(&self, other: &Self) -> Self {
-        self.combine(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) => Node {
+        // Whichever is smaller says what there may be.
+        if other.nodes.len() < self.nodes.len() {
+            return other.intersection(self);
+        }
+        self.reduced_by(other, |a, b| {
+            b.map_or_else(Node::default, |b| Node {
                 member: a.member && b.member,
                 below: a.below.intersection(&b.below),
-            },
-            _ => Node::default(),
+            })
         })
     }
 
     pub fn difference(&self, other: &Self) -> Self {
-        self.combine(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) => Node {
+        self.reduced_by(other, |a, b| match b {
+            Some(b) => Node {
                 member: a.member && !b.member,
                 below: a.below.difference(&b.below),
             },
-            (Some(a), None) => a.clone(),
-            (None, _) => Node::default(),
+            None => a.clone(),
         })
     }
 
     /// As `difference`, but with a member of `other` goes all that is below it.
     pub fn recursive_difference(&self, other: &Self) -> Self {
-        self.combine(other, |a, b| match (a, b) {
-            (Some(a), Some(b)) if !b.member => Node {
+        self.reduced_by(other, |a, b| match b {
+            Some(b) if b.member => Node::default(),
+            Some(b) => Node {
                 member: a.member,
                 below: a.below.recursive_difference(&b.below),
             },
-            (Some(a), None) => a.clone(),
-            _ => Node::default(),
+            None => a.clone(),
         })
+    }
+
+    /// What is left of each node beside that of `other`. Small sets are held against large ones often, so that the
+    /// large one is not walked through.
+    fn reduced_by(&self, other: &Self, left: impl Fn(&Node, Option<&Node>) -> Node) -> Self {
+        let mut rest = other.nodes.as_slice();
+        let nodes = self.nodes.iter().map(|(step, node)| {
+            let found = gallop(rest, step);
+            rest = &rest[found..];
+            let theirs = rest.first().filter(|(one, _)| one == step);
+            (step, left(node, theirs.map(|(_, node)| node)))
+        });
+        let kept = nodes.filter(|(_, node)| !node.is_empty());
+        Self {
+            nodes: kept.map(|(step, node)| (step.clone(), node)).collect(),
+        }
+    }
+
+    /// How many members there are.
+    pub fn count(&self) -> usize {
+        let nodes = self.nodes.iter();
+        nodes
+            .map(|(_, node)| usize::from(node.member) + node.below.count())
+            .sum()
     }
 
     /// Members with no members below them.
@@ -230,6 +277,16 @@ impl FieldSet {
         let (set, _) = read(value)?;
         Ok(set)
     }
+}
+
+/// Where the step is or would be among sorted nodes. Quick if that is near the front.
+fn gallop(nodes: &[(Step, Node)], step: &Step) -> usize {
+    let mut end = 1;
+    while end < nodes.len() && nodes[end].0 < *step {
+        end *= 2;
+    }
+    let end = end.min(nodes.len());
+    nodes[..end].partition_point(|(one, _)| one < step)
 }
 
 /// What is below, and whether the node itself is a member: it is where nothing is below it, or a dot says so.
@@ -317,11 +374,20 @@ mod tests {
         );
     }
 
+    fn paths(set: &FieldSet) -> Vec<Vec<Step>> {
+        let mut paths = Vec::new();
+        set.each_path(|path| {
+            paths.push(path.to_vec());
+            true
+        });
+        assert_eq!(paths.len(), set.count());
+        paths
+    }
+
     #[test]
     fn paths_name_members_before_what_is_below() {
         let a = set(json!({"f:a": {".": {}, "f:b": {}}, "f:d": {}}));
-        let shown: Vec<String> = a
-            .paths()
+        let shown: Vec<String> = paths(&a)
             .iter()
             .map(|path| super::super::path::display_path(path))
             .collect();
@@ -360,7 +426,7 @@ mod tests {
         #[test]
         fn members_are_what_paths_say(set in any_set()) {
             let mut again = FieldSet::new();
-            for path in set.paths() {
+            for path in paths(&set) {
                 prop_assert!(set.has(&path));
                 again.insert(&path);
             }
@@ -373,10 +439,12 @@ mod tests {
             prop_assert_eq!(a.intersection(&b), b.intersection(&a));
             prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
             prop_assert!(a.difference(&b).intersection(&b).is_empty());
-            for path in a.union(&b).paths() {
+            for path in paths(&a.union(&b)) {
                 prop_assert_eq!(a.difference(&b).has(&path), a.has(&path) && !b.has(&path));
             }
             prop_assert_eq!(a.recursive_difference(&b).union(&a.difference(&b)), a.difference(&b));
+            let both = a.union(&b);
+            prop_assert_eq!(FieldSet::union_all(vec![a, b.clone(), both.clone(), b]), both);
         }
     }
 }

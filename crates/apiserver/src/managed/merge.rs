@@ -1,5 +1,7 @@
 //! An applied configuration on top of a live object: no field goes, what both have is taken from the configuration.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Map, Value};
 
 use super::path::Step;
@@ -66,30 +68,31 @@ fn elements(value: Option<&Value>) -> &[Value] {
 fn merge_elements(live: &[Value], applied: &[Value], list: List<'_>) -> Vec<Value> {
     let live = indexed(live, list);
     let applied = indexed(applied, list);
-    let is_live = |step: &Step| live.iter().any(|(one, _)| one == step);
-    let is_applied = |step: &Step| applied.iter().any(|(one, _)| one == step);
+    // What is there more than once cannot be merged with, only replaced.
+    let mut live_by_step: BTreeMap<&Step, &Value> = BTreeMap::new();
+    for (step, value) in &live {
+        let among = live_by_step.entry(step);
+        among
+            .and_modify(|was| *was = &Value::Null)
+            .or_insert(*value);
+    }
+    let applied_steps: BTreeSet<&Step> = applied.iter().map(|(step, _)| step).collect();
     let mut shared = applied
         .iter()
         .map(|(step, _)| step)
-        .filter(|step| is_live(step))
+        .filter(|step| live_by_step.contains_key(step))
         .peekable();
-    let mut merged_steps: Vec<&Step> = Vec::new();
+    let mut merged_steps: BTreeSet<&Step> = BTreeSet::new();
     let mut out = Vec::with_capacity(live.len().max(applied.len()));
     let merged_with_live = |step: &Step, value: &Value| {
-        // What is there more than once cannot be merged with, only replaced.
-        let mut having = live.iter().filter(|(one, _)| one == step);
-        let was = match (having.next(), having.next()) {
-            (Some((_, only)), None) => Some(*only),
-            (Some(_), Some(_)) => Some(&Value::Null),
-            _ => None,
-        };
+        let was = live_by_step.get(step).copied();
         merge_values(was, Some(value), list.element)
     };
     let (mut left, mut right) = (0, 0);
     while left < live.len() || right < applied.len() {
         if let (Some((was, _)), Some((is, value))) = (live.get(left), applied.get(right)) {
             if was == is {
-                merged_steps.push(is);
+                merged_steps.insert(is);
                 out.extend(merged_with_live(is, value));
                 left += 1;
                 right += 1;
@@ -97,23 +100,23 @@ fn merge_elements(live: &[Value], applied: &[Value], list: List<'_>) -> Vec<Valu
                 continue;
             }
             // Shared, but not the one whose turn it is.
-            if is_applied(was) && shared.peek().is_some_and(|next| *next != was) {
+            if applied_steps.contains(was) && shared.peek().is_some_and(|next| *next != was) {
                 left += 1;
                 continue;
             }
         }
         if let Some((was, value)) = live.get(left) {
-            if !is_applied(was) {
+            if !applied_steps.contains(was) {
                 out.extend(merge_values(Some(value), None, list.element));
                 left += 1;
                 continue;
             }
-            if merged_steps.contains(&was) {
+            if merged_steps.contains(was) {
                 left += 1;
             }
         }
         if let Some((is, value)) = applied.get(right) {
-            merged_steps.push(is);
+            merged_steps.insert(is);
             out.extend(merged_with_live(is, value));
             right += 1;
             shared.next_if(|next| *next == is);

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 
 use serde_json::{Number, Value};
 
+use crate::depth;
 use crate::field::quote;
 use crate::golang;
 
@@ -89,7 +90,9 @@ impl Step {
 }
 
 fn parse_json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    depth::check(&value).map_err(|error| error.to_string())?;
+    Ok(value)
 }
 
 /// In messages: `.spec`, `[name="a"]`, `[="x"]`, `[0]`.

@@ -4,9 +4,11 @@
 //! its own; it is written with a [`Tracking`](super::Tracking) for `autoscaling/v1` and the subresource `scale`; then the
 //! object gets the replicas, and [`ScaleDoor::to_parent`] of both's entries.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
-use super::entries::{Entries, Entry, Identity};
+use super::entries::{Entries, Entry, Identity, Slots};
 use super::fieldset::FieldSet;
 use super::path::Step;
 
@@ -40,11 +42,12 @@ impl ScaleDoor<'_> {
     /// What the object's `managedFields` become when its Scale has `scale`.
     pub fn to_parent(&self, parent: &Value, scale: &Value) -> Value {
         let parent = Entries::parse(parent).unwrap_or_default();
-        let mut scale = Entries::parse(scale).unwrap_or_default();
-        let time_of = |identity: &Identity| {
-            let entry = parent.0.iter().find(|one| one.identity() == *identity);
-            entry.and_then(|entry| entry.time.clone())
-        };
+        let mut scale = Slots::of(Entries::parse(scale).unwrap_or_default());
+        let times = parent
+            .0
+            .iter()
+            .map(|one| (one.identity(), one.time.clone()));
+        let times: BTreeMap<Identity, Option<String>> = times.collect();
         let mut entries = Entries::default();
         for entry in &parent.0 {
             let Some(path) = self.path(&entry.api_version) else {
@@ -67,10 +70,11 @@ impl ScaleDoor<'_> {
         let mut set = FieldSet::new();
         set.insert(&path);
         let shown = [Step::field("spec"), Step::field("replicas")];
-        for entry in scale.0.into_iter().filter(|entry| entry.set.has(&shown)) {
+        let left = scale.into_entries().0.into_iter();
+        for entry in left.filter(|entry| entry.set.has(&shown)) {
             entries.0.push(Entry {
                 api_version: self.api_version.to_owned(),
-                time: time_of(&entry.identity()),
+                time: times.get(&entry.identity()).cloned().flatten(),
                 set: set.clone(),
                 ..entry
             });

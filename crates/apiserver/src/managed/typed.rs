@@ -1,5 +1,7 @@
 //! Values seen through their types: which of their parts are owned apart from each other.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use super::fieldset::FieldSet;
@@ -305,9 +307,13 @@ fn collect(value: &Value, of: Type<'_>, path: &mut Vec<Step>, set: &mut FieldSet
 /// Elements that are there twice are owned as one.
 fn collect_elements(values: &[Value], list: List<'_>, path: &mut Vec<Step>, set: &mut FieldSet) {
     let steps: Vec<Option<Step>> = values.iter().map(|one| list.step(one).ok()).collect();
+    let mut times: BTreeMap<&Step, usize> = BTreeMap::new();
+    for step in steps.iter().flatten() {
+        *times.entry(step).or_default() += 1;
+    }
     for (value, step) in values.iter().zip(&steps) {
         let Some(step) = step else { continue };
-        let twice = steps.iter().flatten().filter(|one| *one == step).count() > 1;
+        let twice = times.get(step).is_some_and(|times| *times > 1);
         path.push(step.clone());
         if !twice {
             collect(value, list.element, path, set);

@@ -1,5 +1,7 @@
 //! Whether an applied configuration is of its type, with the complaints of the original.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::path::Step;
@@ -57,7 +59,7 @@ fn said(path: &str, what: &str) -> String {
 }
 
 fn check_elements(values: &[Value], list: List<'_>, path: &str, complaints: &mut Vec<String>) {
-    let mut seen: Vec<Step> = Vec::new();
+    let mut seen: BTreeSet<Step> = BTreeSet::new();
     for (index, value) in values.iter().enumerate() {
         let step = if list.is_atomic() {
             Step::Index(index as i64)
@@ -74,7 +76,7 @@ fn check_elements(values: &[Value], list: List<'_>, path: &str, complaints: &mut
             complaints.push(said(path, &format!("duplicate entries for key {step}")));
         }
         check(value, list.element, &format!("{path}{step}"), complaints);
-        seen.push(step);
+        seen.insert(step);
     }
 }
 

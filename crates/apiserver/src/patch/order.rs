@@ -1,6 +1,8 @@
 //! The order of a list after a strategic merge: as in the patch for what the patch names, as before for the rest,
 //! both interleaved by where they were before.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::strategic::scope::Problem;
@@ -26,9 +28,17 @@ impl<'a> Identity<'a> {
         }
     }
 
-    pub(super) fn position(self, list: &[Value], element: &Value) -> Option<usize> {
-        let wanted = self.of(element)?;
-        list.iter().position(|one| self.of(one) == Some(wanted))
+    pub(super) fn places(self, list: &'a [Value]) -> Places<'a> {
+        let mut first = HashMap::with_capacity(list.len());
+        for (index, element) in list.iter().enumerate() {
+            if let Some(identity) = self.of(element) {
+                first.entry(identity).or_insert(index);
+            }
+        }
+        Places {
+            identity: self,
+            first,
+        }
     }
 
     /// Every element must have an identity.
@@ -46,6 +56,23 @@ impl<'a> Identity<'a> {
     }
 }
 
+/// Where the elements of a list are; of those with one identity the first.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    identity: Identity<'a>,
+    first: HashMap<&'a Value, usize>,
+}
+
+impl Places<'_> {
+    pub(super) fn of(&self, element: &Value) -> Option<usize> {
+        let identity = match self.identity {
+            Identity::Whole => element,
+            Identity::Key(key) => element.get(key)?,
+        };
+        self.first.get(identity).copied()
+    }
+}
+
 /// Arranges `merged`: `patch_order` holds what the patch names, `live_order` is the list as it was.
 pub(super) fn arrange(
     merged: Vec<Value>,
@@ -54,34 +81,29 @@ pub(super) fn arrange(
     identity: Identity<'_>,
 ) -> Result<Vec<Value>, Problem> {
     identity.check(&merged)?;
-    let (mut named, mut rest): (Vec<Value>, Vec<Value>) = merged
-        .into_iter()
-        .partition(|one| identity.position(patch_order, one).is_some());
+    let (wanted, was) = (identity.places(patch_order), identity.places(live_order));
+    let (mut named, mut rest): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|one| wanted.of(one).is_some());
     if !named.is_empty() {
         identity.check(patch_order)?;
     }
     if !rest.is_empty() {
         identity.check(live_order)?;
     }
-    named.sort_by_key(|one| identity.position(patch_order, one));
-    rest.sort_by_key(|one| identity.position(live_order, one));
-    Ok(interleave(rest, named, live_order, identity))
+    named.sort_by_key(|one| wanted.of(one));
+    rest.sort_by_key(|one| was.of(one));
+    Ok(interleave(rest, named, &was))
 }
 
 /// An element of the rest goes before the first named one that it stood before; new elements have stood nowhere, so
 /// that they come first.
-fn interleave(
-    rest: Vec<Value>,
-    named: Vec<Value>,
-    live_order: &[Value],
-    identity: Identity<'_>,
-) -> Vec<Value> {
+fn interleave(rest: Vec<Value>, named: Vec<Value>, was: &Places<'_>) -> Vec<Value> {
     let mut out = Vec::with_capacity(rest.len() + named.len());
     let mut rest = rest.into_iter().peekable();
     for one in named {
-        let here = identity.position(live_order, &one);
+        let here = was.of(&one);
         while let Some(next) = rest.peek() {
-            let there = identity.position(live_order, next);
+            let there = was.of(next);
             if !matches!((there, here), (Some(there), Some(here)) if there < here) {
                 break;
             }

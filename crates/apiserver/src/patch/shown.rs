@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
+use crate::depth::MAX_DEPTH;
 use crate::schema::{Field, Shape, Types};
 
 /// What a patch has taken apart.
@@ -43,7 +44,8 @@ impl Touched {
     /// By an operation of a JSON patch: everything on the way to what its path names.
     pub fn note_path(&mut self, path: &str) {
         let mut here = self;
-        for part in path.split('/').skip(1) {
+        // Further down there is nothing.
+        for part in path.split('/').skip(1).take(MAX_DEPTH) {
             let name = part.replace("~1", "/").replace("~0", "~");
             here = here.within.entry(name).or_default();
         }

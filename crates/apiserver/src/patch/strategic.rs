@@ -3,6 +3,8 @@
 
 pub(super) mod scope;
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use scope::{Problem, Scope};
@@ -80,7 +82,8 @@ fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Problem> {
     let Value::Array(retained) = retained else {
         return Err(Problem::KEYS_TO_RETAIN);
     };
-    let is_retained = |name: &str| retained.iter().any(|one| one == name);
+    let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
+    let is_retained = |name: &str| retained.contains(name);
     let is_directive =
         |name: &str| name.starts_with(DELETE_FROM_LIST) || name.starts_with(ELEMENT_ORDER);
     let sets_another = patch
@@ -221,9 +224,10 @@ fn delete_from_list(
     if element_type(&live, &patch)?.is_object() {
         return merge_lists(live, patch, element, key);
     }
+    let deleted: HashSet<&Value> = patch.iter().collect();
     Ok(live
         .into_iter()
-        .filter(|one| !patch.contains(one))
+        .filter(|one| !deleted.contains(one))
         .collect())
 }
 
@@ -237,12 +241,9 @@ fn merge_lists(
         return Ok(live);
     }
     if !element_type(&live, &patch)?.is_object() {
-        let mut merged: Vec<Value> = Vec::with_capacity(live.len() + patch.len());
-        for one in live.iter().chain(&patch) {
-            if !merged.contains(one) {
-                merged.push(one.clone());
-            }
-        }
+        let mut met = HashSet::with_capacity(live.len() + patch.len());
+        let all = live.iter().chain(&patch);
+        let merged = all.filter(|one| met.insert(*one)).cloned().collect();
         return arrange(merged, &patch, &live, Identity::by(key));
     }
     let key = key.ok_or_else(|| {
@@ -251,18 +252,31 @@ fn merge_lists(
     })?;
     let (live, patch) = obey_list_directives(live, patch, key)?;
     let mut merged = live.clone();
+    let mut places: HashMap<Value, usize> = HashMap::with_capacity(live.len());
+    for (index, one) in live.iter().enumerate() {
+        if let Some(identity) = one.get(key) {
+            places.entry(identity.clone()).or_insert(index);
+        }
+    }
     for one in &patch {
         let Value::Object(fields) = one else { continue };
-        if !fields.contains_key(key) {
+        let Some(identity) = fields.get(key) else {
             return Err(Problem::no_merge_key(one, key));
-        }
-        match Identity::Key(key).position(&merged, one) {
-            Some(position) => {
-                if let Value::Object(was) = &mut merged[position] {
+        };
+        match places.get(identity) {
+            Some(&place) => {
+                if let Value::Object(was) = &mut merged[place] {
                     merge_fields(was, fields.clone(), element)?;
                 }
+                // A null takes the key away.
+                if merged[place].get(key) != Some(identity) {
+                    places.remove(identity);
+                }
             }
-            None => merged.push(one.clone()),
+            None => {
+                places.insert(identity.clone(), merged.len());
+                merged.push(one.clone());
+            }
         }
     }
     arrange(merged, &patch, &live, Identity::Key(key))
@@ -275,6 +289,7 @@ fn obey_list_directives(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), Problem> {
     let mut plain = Vec::with_capacity(patch.len());
+    let mut deleted: HashSet<Value> = HashSet::new();
     let mut replaces = false;
     for one in patch {
         let Some(directive) = one.get(DIRECTIVE) else {
@@ -283,11 +298,10 @@ fn obey_list_directives(
         };
         match (directive.as_str(), &one) {
             (Some("delete"), _) => {
-                let deleted = one.get(key);
-                if deleted.is_none() {
+                let Some(identity) = one.get(key) else {
                     return Err(Problem::no_merge_key(&one, key));
-                }
-                live.retain(|element| element.get(key) != deleted);
+                };
+                deleted.insert(identity.clone());
             }
             (Some("replace"), _) => replaces = true,
             (Some("merge"), _) => {
@@ -302,6 +316,7 @@ fn obey_list_directives(
     if replaces {
         return Ok((plain, Vec::new()));
     }
+    live.retain(|element| !element.get(key).is_some_and(|one| deleted.contains(one)));
     Ok((live, plain))
 }
 

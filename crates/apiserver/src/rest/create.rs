@@ -6,6 +6,8 @@ use serde_json::Value;
 use super::options::{WriteOptions, write_options};
 use super::write::{Stopped, metadata_of};
 use super::{Call, is_being_deleted, meta};
+use std::collections::HashSet;
+
 use crate::answer::Answer;
 use crate::policies;
 use crate::status::Failure;
@@ -134,16 +136,14 @@ pub fn without_repeated_owners(mut object: Value, warnings: &mut Vec<String>) ->
     let Some(owners) = owners.and_then(Value::as_array_mut) else {
         return object;
     };
-    let mut seen: Vec<Value> = Vec::new();
+    let mut seen: HashSet<Value> = HashSet::new();
     let mut repeated: Vec<String> = Vec::new();
     owners.retain(|owner| {
-        let again = seen.contains(owner);
-        if again {
+        let is_new = seen.insert(owner.clone());
+        if !is_new {
             repeated.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
-            seen.push(owner.clone());
         }
-        !again
+        is_new
     });
     if !repeated.is_empty() {
         warnings.push(format!(

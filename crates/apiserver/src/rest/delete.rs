@@ -299,8 +299,7 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
         return match wish {
             Some(wanted) if wanted < present => {
                 let until = meta(object, "deletionTimestamp").parse::<Timestamp>();
-                let shorter =
-                    until.unwrap_or(call.now) - SignedDuration::from_secs(present - wanted);
+                let shorter = later(until.unwrap_or(call.now), wanted.saturating_sub(present));
                 let meta = metadata_of(object);
                 meta.insert("deletionTimestamp".into(), show_seconds(shorter).into());
                 meta.insert("deletionGracePeriodSeconds".into(), wanted.into());
@@ -326,7 +325,7 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
         ..0 => 1,
         wanted => wanted,
     };
-    let until = call.now + SignedDuration::from_secs(seconds);
+    let until = later(call.now, seconds);
     raise_generation(object);
     let meta = metadata_of(object);
     meta.insert("deletionTimestamp".into(), show_seconds(until).into());
@@ -334,9 +333,19 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
     Grace::Seconds(seconds)
 }
 
+/// As far as time goes here: a client may wish for any number of seconds.
+fn later(moment: Timestamp, seconds: i64) -> Timestamp {
+    let nearest = match seconds {
+        ..0 => Timestamp::MIN,
+        0.. => Timestamp::MAX,
+    };
+    let moment = moment.checked_add(SignedDuration::from_secs(seconds));
+    moment.unwrap_or(nearest)
+}
+
 fn raise_generation(object: &mut Value) {
     if let Some(generation @ 1..) = object["metadata"]["generation"].as_i64() {
-        object["metadata"]["generation"] = (generation + 1).into();
+        object["metadata"]["generation"] = generation.saturating_add(1).into();
     }
 }
 

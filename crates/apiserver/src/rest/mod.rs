@@ -6,6 +6,7 @@ pub mod body;
 pub mod create;
 pub mod delete;
 pub mod eviction;
+mod fit;
 pub mod options;
 pub mod patch;
 mod quota;

@@ -109,7 +109,9 @@ pub fn integer(query: &Query, key: &str) -> Result<Option<i64>, Failure> {
 
 /// A resource version, as Go parses it.
 pub fn revision(text: &str) -> Result<u64, String> {
-    text.parse::<u64>().map_err(|_| {
+    // Go's unsigned numbers have no sign at all.
+    let unsigned = text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
+    unsigned.ok_or_else(|| {
         let quoted = crate::field::quote(text);
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let why = if digits {

@@ -20,6 +20,8 @@ use crate::store::{Change, Event, RevisionError, Stored, Subscription};
 
 /// Without a wish of the client, watches end after this and twice this.
 const DEFAULT_MINUTES: u64 = 30;
+/// However long a client wishes a watch to be.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// In what events can be had, as others know it.
 const STREAMS: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -72,7 +74,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
         Some(text) => Some(revision(text).map_err(Failure::server_error)?).filter(|from| *from > 0),
     };
     let timeout = match integer(call.query, "timeoutSeconds")? {
-        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()),
+        Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST),
         _ => Duration::from_secs(60 * DEFAULT_MINUTES).mul_f64(1.0 + fastrand::f64()),
     };
     call.check_watched()?;

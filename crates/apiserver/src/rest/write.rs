@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Call, finalizers, is_being_deleted};
+use super::{Call, finalizers, fit, is_being_deleted};
 use crate::answer::{self, Answer};
 use crate::codec::kept;
 use crate::field::FieldError;
@@ -118,6 +118,7 @@ impl Call<'_> {
     ) -> Result<Value, Stopped> {
         let object = self.as_written(object);
         self.check_kept()?;
+        fit::check(&object)?;
         let store = self.server.store();
         let name = key.rsplit('/').next().unwrap_or_default();
         if dry_run {
@@ -167,6 +168,7 @@ impl Call<'_> {
             return Ok(written(object, true));
         }
         self.check_kept()?;
+        fit::check(&object)?;
         if dry_run || (object == *old && !self.served.is_custom()) {
             return Ok(written(object, false));
         }

@@ -1,5 +1,6 @@
 //! The JSONPath that printer columns are written in: fields, indexes, slices, unions, wildcards, `..` and filters.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use serde_json::Value;
@@ -99,11 +100,32 @@ impl JsonPath {
     }
 
     pub fn find<'a>(&'a self, object: &'a Value) -> Result<Vec<&'a Value>, Unfit> {
+        self.find_within(object, &Effort(Cell::new(MOST_FOUND)))
+    }
+
+    fn find_within<'a>(
+        &'a self,
+        object: &'a Value,
+        effort: &Effort,
+    ) -> Result<Vec<&'a Value>, Unfit> {
         let mut current = vec![object];
         for step in &self.0 {
-            current = step.apply(current)?;
+            current = step.apply(current, effort)?;
         }
         Ok(current)
+    }
+}
+
+/// Values that may be come by on the way to those that are found. Steps like `..*` and unions multiply them.
+const MOST_FOUND: usize = 1_000_000;
+
+struct Effort(Cell<usize>);
+
+impl Effort {
+    fn spend(&self, values: usize) -> Result<(), Unfit> {
+        let left = self.0.get().checked_sub(values).ok_or(Unfit)?;
+        self.0.set(left);
+        Ok(())
     }
 }
 
@@ -234,7 +256,12 @@ fn quoted(text: &str, quote: char) -> Result<(String, &str), Unfit> {
 }
 
 impl Step {
-    fn apply<'a>(&'a self, input: Vec<&'a Value>) -> Result<Vec<&'a Value>, Unfit> {
+    fn apply<'a>(
+        &'a self,
+        input: Vec<&'a Value>,
+        effort: &Effort,
+    ) -> Result<Vec<&'a Value>, Unfit> {
+        effort.spend(input.len())?;
         let mut out = Vec::new();
         match self {
             Self::Field(name) => out.extend(input.iter().filter_map(|value| value.get(name))),
@@ -242,22 +269,31 @@ impl Step {
                 for value in input {
                     match value {
                         Value::Null => {}
-                        Value::Array(items) => out.extend(slice.of(items)?),
+                        Value::Array(items) => {
+                            effort.spend(items.len())?;
+                            out.extend(slice.of(items)?);
+                        }
                         _ => return Err(Unfit),
                     }
                 }
             }
-            Self::Wildcard => out.extend(input.into_iter().flat_map(children)),
+            Self::Wildcard => {
+                for value in input {
+                    let children = children(value);
+                    effort.spend(children.len())?;
+                    out.extend(children);
+                }
+            }
             Self::Recursive => {
                 for value in input {
-                    descend(value, &mut out);
+                    descend(value, &mut out, effort)?;
                 }
             }
             Self::Union(paths) => {
                 for path in paths {
                     let mut found = input.clone();
                     for step in &path.0 {
-                        found = step.apply(found)?;
+                        found = step.apply(found, effort)?;
                     }
                     out.extend(found);
                 }
@@ -266,7 +302,7 @@ impl Step {
                 for value in input {
                     let items = value.as_array().ok_or(Unfit)?;
                     for item in items {
-                        if comparison.holds(left, item)? {
+                        if comparison.holds(left, item, effort)? {
                             out.push(item);
                         }
                     }
@@ -286,14 +322,16 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-fn descend<'a>(value: &'a Value, out: &mut Vec<&'a Value>) {
+fn descend<'a>(value: &'a Value, out: &mut Vec<&'a Value>, effort: &Effort) -> Result<(), Unfit> {
     let inner = children(value);
+    effort.spend(inner.len())?;
     if !inner.is_empty() {
         out.push(value);
         for child in inner {
-            descend(child, out);
+            descend(child, out, effort)?;
         }
     }
+    Ok(())
 }
 
 impl Slice {
@@ -301,6 +339,7 @@ impl Slice {
         let length = items.len() as i64;
         let from_end = |at: i64| if at < 0 { at + length } else { at };
         let (start, end, step) = match self {
+            Self::Index(at) if from_end(at) >= length => return Err(Unfit),
             Self::Index(at) => (from_end(at), from_end(at) + 1, 1),
             Self::Range(start, end, step) => (
                 from_end(start.unwrap_or(0)),
@@ -320,12 +359,13 @@ impl Slice {
 }
 
 impl Comparison {
-    fn holds(&self, left: &JsonPath, item: &Value) -> Result<bool, Unfit> {
-        let found = left.find(item);
+    fn holds(&self, left: &JsonPath, item: &Value, effort: &Effort) -> Result<bool, Unfit> {
+        effort.spend(1)?;
+        let found = left.find_within(item, effort);
         let Self::With(operator, right) = self else {
             return Ok(found.is_ok_and(|found| !found.is_empty()));
         };
-        let (found, right) = (found?, right.find(item)?);
+        let (found, right) = (found?, right.find_within(item, effort)?);
         let (left, right) = match (found.as_slice(), right.as_slice()) {
             ([left], [right]) => (*left, *right),
             ([], _) | (_, []) => return Ok(false),
@@ -406,5 +446,26 @@ mod tests {
         check(".spec[?(@.n)]", "unfit");
         check(".spec.items[", "unreadable");
         check("spec", "unreadable");
+        check(".spec.items[9223372036854775807]", "unfit");
+        check(".spec.items[-9223372036854775808:]", "unfit");
+    }
+
+    /// Each of these steps multiplies what the one before has found.
+    #[test]
+    fn what_multiplies_is_bounded() {
+        let deep = (0..90).fold(json!([1, 2]), |inner, _| json!([inner, {"a": 1}]));
+        let wide = json!({"a": vec![1; 100]});
+        for (path, object) in [
+            ("..[*]".repeat(20), &deep),
+            (format!(".a{}", "[0,0]".repeat(64)), &json!({"a": [[[0]]]})),
+            (format!(".a{}", "[0:,0:,0:]".repeat(20)), &wide),
+        ] {
+            let path = JsonPath::parse(&path).unwrap();
+            // It is not found, or it is, but soon.
+            let _ = path.find(object);
+        }
+        let path = JsonPath::parse(&"..[0:]".repeat(20)).unwrap();
+        let lists = (0..90).fold(json!([1, 2]), |inner, _| json!([inner, [3]]));
+        assert_eq!(path.find(&lists), Err(Unfit));
     }
 }

@@ -1,5 +1,7 @@
 //! Answers: bodies, headers and the format that the client asked for.
 
+use std::collections::HashSet;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
@@ -380,20 +382,50 @@ pub fn warn_first(response: &mut Answer, warning: &str) {
 
 /// `Warning: 299 - "…"`, as kubectl shows them.
 pub fn add_warnings(response: &mut Answer, warnings: &[String]) {
-    for warning in warnings {
+    let said = response.headers().get_all(header::WARNING).iter();
+    let mut said: HashSet<HeaderValue> = said.cloned().collect();
+    for warning in bounded(warnings) {
         let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\""))
             // Once is enough.
-            if !response
-                .headers()
-                .get_all(header::WARNING)
-                .iter()
-                .any(|said| said == value)
-            {
-                response.headers_mut().append(header::WARNING, value);
-            }
+            && said.insert(value.clone())
+        {
+            response.headers_mut().append(header::WARNING, value);
         }
     }
+}
+
+/// So many characters warnings have in all; each is cut when they would be more.
+const MOST_WARNED: usize = 4096;
+const MOST_OF_ONE: usize = 256;
+
+fn bounded(warnings: &[String]) -> Vec<&str> {
+    let mut met = HashSet::new();
+    let texts = warnings.iter().map(String::as_str);
+    let all: Vec<&str> = texts
+        .filter(|text| !text.is_empty() && met.insert(*text))
+        .take(MOST_WARNED)
+        .collect();
+    let mut left = MOST_WARNED;
+    let fits = all.iter().all(|text| {
+        let rest = left.checked_sub(text.chars().take(MOST_WARNED + 1).count());
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    });
+    if fits {
+        return all;
+    }
+    let mut written = 0;
+    let cut = all.into_iter().map_while(|text| {
+        if written >= MOST_WARNED {
+            return None;
+        }
+        let mut ends = text.char_indices().map(|(at, _)| at).skip(MOST_OF_ONE);
+        let text = &text[..ends.next().unwrap_or(text.len())];
+        written += text.chars().count();
+        Some(text)
+    });
+    cut.collect()
 }
 
 /// A stored object as a document of its own: kind and version are not stored with it.
@@ -450,6 +482,22 @@ mod tests {
             ..Offer::default()
         };
         assert!(negotiated("application/yaml", only_json).is_err());
+    }
+
+    #[test]
+    fn warnings_are_cut_when_they_are_many() {
+        let few = ["a".repeat(4000), "b".to_owned(), "b".to_owned()];
+        assert_eq!(bounded(&few), [few[0].as_str(), "b"]);
+        let more = [few.as_slice(), &["c".repeat(200)]].concat();
+        let sizes: Vec<usize> = bounded(&more).iter().map(|one| one.len()).collect();
+        assert_eq!(sizes, [256, 1, 200]);
+        let many: Vec<String> = (0..1_000_000).map(|index| format!("w{index}")).collect();
+        let total: usize = bounded(&many).iter().map(|one| one.len()).sum();
+        assert!((MOST_WARNED..MOST_WARNED + MOST_OF_ONE).contains(&total));
+        let mut response = text(StatusCode::OK, "");
+        add_warnings(&mut response, &many);
+        let told = response.headers().get_all(header::WARNING).iter().count();
+        assert!(told <= MOST_WARNED);
     }
 
     #[test]

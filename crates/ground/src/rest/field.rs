@@ -1,5 +1,6 @@
 //! What is wrong with which field of an object: the vocabulary of validation, in the words clients match on.
 
+use std::collections::HashSet;
 use std::fmt::{self, Write};
 
 use serde_json::{Value, json};
@@ -20,18 +21,40 @@ impl Path {
 
     pub fn child(&self, field: &str) -> Self {
         if self.0.is_empty() {
-            return Self::new(field);
+            return self.and(&[field]);
         }
-        Self(format!("{}.{field}", self.0))
+        self.and(&[".", field])
     }
 
     pub fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
+        self.and(&["[", &index.to_string(), "]"])
     }
 
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        self.and(&["[", key, "]"])
     }
+
+    fn and(&self, parts: &[&str]) -> Self {
+        let mut path = self.0.clone();
+        for part in parts {
+            extend_path(&mut path, part);
+        }
+        Self(path)
+    }
+}
+
+/// Further down, a path is not told. A client chooses its keys, and there may be a lot below a long one.
+const MOST_PATH: usize = 4096;
+
+/// Adds to a path that is told, as far as it is told.
+pub fn extend_path(path: &mut String, part: &str) {
+    let room = MOST_PATH.saturating_sub(path.len());
+    path.push_str(beginning(part, room));
+}
+
+/// As many whole characters as fit.
+fn beginning(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
 }
 
 impl fmt::Display for Path {
@@ -87,6 +110,12 @@ impl Problem {
     }
 }
 
+/// So much of a value is told, and so much about it.
+const MOST_SHOWN: usize = 256 << 10;
+/// So many problems are told, and so much of them in all.
+const MOST_TOLD: usize = 1000;
+const MOST_BYTES: usize = 1 << 20;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     pub problem: Problem,
@@ -102,6 +131,7 @@ impl FieldError {
 
     /// With a value that has been put into words already.
     pub fn with_shown(problem: Problem, field: &Path, shown: &str, detail: &str) -> Self {
+        let [shown, detail] = [shown, detail].map(|text| beginning(text, MOST_SHOWN));
         let mut body = format!("{}: {shown}", problem.words());
         if !detail.is_empty() {
             let _ = write!(body, ": {detail}");
@@ -119,6 +149,7 @@ impl FieldError {
     }
 
     fn without_value(problem: Problem, field: &Path, detail: &str) -> Self {
+        let detail = beginning(detail, MOST_SHOWN);
         let mut body = problem.words().to_owned();
         if !detail.is_empty() {
             let _ = write!(body, ": {detail}");
@@ -202,6 +233,12 @@ impl FieldError {
         Self::without_value(Problem::Internal, field, detail.as_ref())
     }
 
+    /// How long it is when it is told.
+    #[expect(clippy::len_without_is_empty, reason = "no problem is empty")]
+    pub fn len(&self) -> usize {
+        self.field.len() + self.body.len()
+    }
+
     /// As in `details.causes[]`.
     pub fn cause(&self) -> Value {
         json!({"reason": self.problem.reason(), "message": self.body, "field": self.field})
@@ -214,15 +251,24 @@ impl fmt::Display for FieldError {
     }
 }
 
+/// Those that are told, the first of all and at least one.
+pub fn told(errors: &[FieldError]) -> &[FieldError] {
+    let mut bytes = 0;
+    let sizes = errors.iter().map(|error| {
+        bytes += error.len();
+        bytes
+    });
+    let count = sizes
+        .take(MOST_TOLD)
+        .take_while(|bytes| *bytes <= MOST_BYTES);
+    &errors[..count.count().max(1).min(errors.len())]
+}
+
 /// Several problems in one line: one as it is, more in brackets, each said once.
 pub fn summary(errors: &[FieldError]) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for error in errors {
-        let text = error.to_string();
-        if !said.contains(&text) {
-            said.push(text);
-        }
-    }
+    let mut met = HashSet::new();
+    let texts = told(errors).iter().map(FieldError::to_string);
+    let said: Vec<String> = texts.filter(|text| met.insert(text.clone())).collect();
     match said.as_slice() {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
@@ -305,6 +351,21 @@ mod tests {
             Path::new("metadata").child("labels").key("a/b").to_string(),
             "metadata.labels[a/b]"
         );
+    }
+
+    #[test]
+    fn long_paths_and_values_are_cut() {
+        let long = "\u{e9}".repeat(1 << 20);
+        let path = Path::root().key(&long).child("b").index(1);
+        assert!(path.to_string().len() <= MOST_PATH);
+        let error = FieldError::invalid(&path, long.as_str(), &long);
+        assert!(error.body.len() <= 2 * MOST_SHOWN + 100);
+        let many = vec![error; 100];
+        assert!(summary(&many).len() < 2 * MOST_BYTES);
+        assert!(told(&many).len() < 5);
+        let many = vec![FieldError::required(&Path::new("a"), ""); 5000];
+        assert_eq!(told(&many).len(), MOST_TOLD);
+        assert_eq!(told(&[]), []);
     }
 
     #[test]

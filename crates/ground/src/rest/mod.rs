@@ -3,6 +3,7 @@
 
 pub mod accept;
 pub mod answer;
+pub mod depth;
 pub mod field;
 pub mod fingerprint;
 pub mod golang;

@@ -147,6 +147,7 @@ impl Failure {
 
     /// `subject.kind` is a kind here (`Pod`), unlike in the other refusals.
     pub fn invalid(subject: Subject<'_>, name: &str, errors: &[FieldError]) -> Self {
+        let errors = field::told(errors);
         let mut details = subject.details(name);
         details.insert(
             "causes".into(),

@@ -4,6 +4,7 @@ use super::status;
 use crate::field::{FieldError, Problem, quote};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
+use crate::met::Met;
 
 pub(super) const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 
@@ -100,7 +101,8 @@ pub(super) fn exit_codes(codes: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     } else if values.len() > 255 {
         errors.too_many(&values, 255);
     }
-    let mut seen: Vec<i64> = Vec::new();
+    let mut seen = Met::default();
+    let codes_in_order: Vec<i64> = values.items().map(|value| value.number()).collect();
     for value in values.items() {
         let code = value.number();
         if codes.get("operator").text() == "In" && code == 0 {
@@ -111,7 +113,7 @@ pub(super) fn exit_codes(codes: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
         }
         seen.push(code);
     }
-    if !seen.is_sorted() {
+    if !codes_in_order.is_sorted() {
         errors.invalid(&values, values.value.clone(), "must be ordered");
     }
 }

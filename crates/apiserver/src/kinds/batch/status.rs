@@ -2,6 +2,7 @@
 
 use crate::field::{FieldError, Problem};
 use crate::kinds::at::{At, Errors};
+use crate::met::Met;
 
 pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let (status, before) = (new.get("status"), old.get("status"));
@@ -121,7 +122,7 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
 
 /// Every pod that waits to be counted is named once.
 fn uncounted(pods: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for list in ["succeeded", "failed"] {
         for pod in pods.get(list).items() {
             if pod.is_empty() {

@@ -4,6 +4,7 @@ mod parts;
 mod rules;
 mod schema;
 
+use crate::met::Met;
 use serde_json::{Value, json};
 
 use super::at::{At, Errors, field, same};
@@ -57,7 +58,8 @@ static DEFINITION: Rules = Rules {
     warnings: |new, old| {
         let known = old.map(parts::unrecognized_formats).unwrap_or_default();
         let mut formats = parts::unrecognized_formats(new);
-        formats.retain(|format| !known.contains(format));
+        let known: Met<&String> = known.iter().collect();
+        formats.retain(|format| !known.contains(&format));
         formats
             .iter()
             .map(|format| format!("unrecognized format {}", crate::field::quote(format)))
@@ -192,7 +194,7 @@ fn check_spec(spec: &At<'_>, errors: &mut Errors) {
         let detail = "must be false in order to use defaults in the schema";
         errors.invalid(&preserve, true, detail);
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     let (mut unique, mut storage) = (true, 0);
     for version in versions.items() {
         storage += usize::from(version.get("storage").flag());

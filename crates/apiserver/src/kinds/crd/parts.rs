@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
+use crate::met::Met;
 
 pub(super) fn subresources(given: &At<'_>, errors: &mut Errors) {
     let scale = given.get("scale");
@@ -135,7 +136,7 @@ pub fn selectable(fields: &At<'_>, schema: &Value, errors: &mut Errors) {
         );
         return;
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for field in fields.items() {
         let path = field.get("jsonPath");
         if path.is_empty() {
@@ -188,14 +189,15 @@ fn field_at<'s>(schema: &'s Value, path: &str) -> Result<&'s str, String> {
 /// Formats that schemas name and nobody will check, each once.
 pub(super) fn unrecognized_formats(definition: &Value) -> Vec<String> {
     let mut out = Vec::new();
+    let mut met = Met::default();
     let versions = definition["spec"]["versions"].as_array();
     for version in versions.into_iter().flatten() {
-        formats_below(&version["schema"]["openAPIV3Schema"], &mut out);
+        formats_below(&version["schema"]["openAPIV3Schema"], &mut met, &mut out);
     }
     out
 }
 
-fn formats_below(schema: &Value, out: &mut Vec<String>) {
+fn formats_below<'v>(schema: &'v Value, met: &mut Met<&'v str>, out: &mut Vec<String>) {
     if !schema.is_object() {
         return;
     }
@@ -203,18 +205,18 @@ fn formats_below(schema: &Value, out: &mut Vec<String>) {
     let format = text("format");
     // Alternatives do not say that they are texts.
     let is_known = crate::crd::knows_format(format, text("type"));
-    if !format.is_empty() && !is_known && !out.iter().any(|one| one == format) {
+    if !format.is_empty() && !is_known && met.meet(format) == 0 {
         out.push(format.to_owned());
     }
     for one in ["items", "additionalProperties", "not"] {
-        formats_below(&schema[one], out);
+        formats_below(&schema[one], met, out);
     }
     for all in ["allOf", "anyOf", "oneOf"] {
         for one in schema[all].as_array().into_iter().flatten() {
-            formats_below(one, out);
+            formats_below(one, met, out);
         }
     }
     for one in schema["properties"].as_object().into_iter().flatten() {
-        formats_below(one.1, out);
+        formats_below(one.1, met, out);
     }
 }

@@ -6,6 +6,7 @@ use super::rules;
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::diff;
+use crate::met::Met;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const NOT_SUPPORTED: &[&str] = &[
@@ -486,9 +487,12 @@ fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
         return;
     }
     let properties = items.get("properties");
-    let required: Vec<&str> = items.get("required").texts().collect();
-    let mut seen = Vec::new();
+    let required: Met<&str> = items.get("required").texts().collect();
+    let mut seen = Met::default();
     for key in keys.texts() {
+        if errors.is_full() {
+            return;
+        }
         if !properties.get(key).is_set() {
             errors.invalid(
                 &keys,
@@ -511,7 +515,7 @@ fn list_map(schema: &At<'_>, list: &At<'_>, errors: &mut Errors) {
         }
         seen.push(key);
     }
-    for key in seen {
+    for key in keys.texts() {
         let property = properties.key(key);
         let defaulted = property.get("default").is_set();
         if property.is_set() && !required.contains(&key) && !defaulted {

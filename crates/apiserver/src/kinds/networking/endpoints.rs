@@ -9,6 +9,7 @@ use crate::kinds::names::{self, NameRule};
 use crate::kinds::pod::containers::PROTOCOLS;
 use crate::kinds::rules::Rules;
 use crate::kinds::service::endpoint_address;
+use crate::met::Met;
 
 /// What these write is known to be in order.
 const OWN_CONTROLLERS: [&str; 2] = [
@@ -78,7 +79,7 @@ fn drop_topology(slice: &mut Value) {
 pub(super) fn slice_kind_and_ports(slice: &At<'_>, errors: &mut Errors) {
     let kind = slice.get("addressType");
     errors.choice(&kind, &["FQDN", "IPv4", "IPv6"]);
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for port in slice.get("ports").items() {
         let name = port.get("name");
         if !name.is_empty() {
@@ -131,7 +132,7 @@ pub(super) fn slice_endpoints(slice: &At<'_>, errors: &mut Errors) {
                 errors.too_many(&hints, 8);
                 continue;
             }
-            let mut known = Vec::new();
+            let mut known = Met::default();
             for hint in hints.items() {
                 let name = hint.get("name");
                 if known.contains(&name.text()) {

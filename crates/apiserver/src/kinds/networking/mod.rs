@@ -45,10 +45,10 @@ static INGRESS: Rules = Rules {
         ingress_spec(&new.get("spec"), errors);
     }),
     validate_status: |new, old, errors| {
-        let known = old.dig(&["status", "loadBalancer", "ingress"]);
+        let known = old.dig(&["status", "loadBalancer", "ingress"]).each("ip");
         for entry in new.dig(&["status", "loadBalancer", "ingress"]).items() {
             let (ip, host) = (entry.get("ip"), entry.get("hostname"));
-            if !ip.is_empty() && !known.items().any(|one| one.get("ip").text() == ip.text()) {
+            if !ip.is_empty() && !known.contains(&ip.text()) {
                 errors.format(&ip, names::ip);
             }
             if !host.is_empty() {

@@ -6,15 +6,26 @@ use super::probes;
 use super::resources::{self, Of};
 use super::security;
 use super::{env, mounts};
+use std::collections::HashMap;
+
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
+use crate::met::Met;
+
+/// The names of a pod's resource claims.
+#[derive(Debug, Default)]
+pub struct Claims<'v> {
+    pub names: Met<&'v str>,
+    /// As complaints name all of them.
+    pub shown: String,
+}
 
 /// What containers are checked against.
 #[derive(Debug)]
 pub struct Scope<'v> {
     /// Volumes that are themselves in order, with their sources.
-    pub volumes: Vec<At<'v>>,
-    pub claims: Vec<&'v str>,
+    pub volumes: HashMap<&'v str, At<'v>>,
+    pub claims: Claims<'v>,
     pub grace: Option<i64>,
     pub os: Option<&'v str>,
     pub restart_policy: &'v str,
@@ -33,7 +44,7 @@ pub fn containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
         errors.required(&list, "");
         return;
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for container in list.items() {
         common(&container, scope, errors);
         unique_name(&container, &mut seen, true, errors);
@@ -45,7 +56,7 @@ pub fn containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
 }
 
 pub fn init_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
-    let mut seen = names_of(&spec.get("containers"));
+    let mut seen = spec.get("containers").each("name");
     let list = spec.get("initContainers");
     for container in list.items() {
         common(&container, scope, errors);
@@ -82,9 +93,13 @@ pub fn init_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
 }
 
 pub fn ephemeral_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
-    let mut others = names_of(&spec.get("containers"));
-    others.extend(names_of(&spec.get("initContainers")));
-    let mut seen = others.clone();
+    let lists = ["containers", "initContainers"].map(|list| spec.get(list));
+    let names = || {
+        lists
+            .iter()
+            .flat_map(|list| list.items().map(|one| one.get("name").text()))
+    };
+    let (others, mut seen): (Met<&str>, Met<&str>) = (names().collect(), names().collect());
     for container in spec.get("ephemeralContainers").items() {
         common(&container, scope, errors);
         image_padding(&container, errors);
@@ -121,16 +136,9 @@ pub fn ephemeral_containers(spec: &At<'_>, scope: &Scope<'_>, errors: &mut Error
     }
 }
 
-fn names_of<'v>(containers: &At<'v>) -> Vec<&'v str> {
-    containers
-        .items()
-        .map(|one| one.get("name").text())
-        .collect()
-}
-
 fn unique_name<'v>(
     container: &At<'v>,
-    seen: &mut Vec<&'v str>,
+    seen: &mut Met<&'v str>,
     even_empty: bool,
     errors: &mut Errors,
 ) {
@@ -179,7 +187,7 @@ fn common(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
 }
 
 fn ports(ports: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for port in ports.items() {
         let name = port.get("name");
         if !name.is_empty() {
@@ -207,9 +215,9 @@ fn ports(ports: &At<'_>, errors: &mut Errors) {
 }
 
 fn host_ports<'v>(list: &At<'v>, containers: impl Iterator<Item = At<'v>>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for (index, container) in containers.enumerate() {
-        for port in container.get("ports").items() {
+        for (position, port) in container.get("ports").items().enumerate() {
             let host = port.get("hostPort");
             if host.number() == 0 {
                 continue;
@@ -221,15 +229,7 @@ fn host_ports<'v>(list: &At<'v>, containers: impl Iterator<Item = At<'v>>, error
                 host.number()
             );
             if seen.contains(&taken) {
-                let position = container
-                    .get("ports")
-                    .items()
-                    .position(|one| std::ptr::eq(one.value, port.value));
-                let place = list
-                    .item(index)
-                    .get("ports")
-                    .item(position.unwrap_or_default())
-                    .get("hostPort");
+                let place = list.item(index).get("ports").item(position).get("hostPort");
                 errors.duplicate(&place, taken);
             } else {
                 seen.push(taken);
@@ -259,7 +259,7 @@ pub fn host_network_ports(spec: &At<'_>, is_pod: bool, errors: &mut Errors) {
 }
 
 fn resize_policy(policies: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for policy in policies.items() {
         let [resource, restart] =
             ["resourceName", "restartPolicy"].map(|field| policy.get(field).text());

@@ -3,19 +3,17 @@
 use super::containers::Scope;
 use super::volumes::{moved, relative_in};
 use crate::kinds::at::{At, Errors};
+use crate::met::Met;
 
 pub fn mounts(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let devices = container.get("volumeDevices");
+    let [device_names, device_paths] = ["name", "devicePath"].map(|field| devices.each(field));
     let list = container.get("volumeMounts");
-    let mut points = Vec::new();
+    let mut points = Met::default();
     for mount in list.items() {
         let [name, path] = ["name", "mountPath"].map(|field| mount.get(field));
         errors.non_empty(&name);
-        if !scope
-            .volumes
-            .iter()
-            .any(|volume| volume.get("name").text() == name.text())
-        {
+        if !scope.volumes.contains_key(name.text()) {
             errors.not_found(&name, name.text());
         }
         errors.non_empty(&path);
@@ -23,20 +21,14 @@ pub fn mounts(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
             errors.invalid(&path, path.text(), "must be unique");
         }
         points.push(path.text());
-        if devices
-            .items()
-            .any(|device| device.get("name").text() == name.text())
-        {
+        if device_names.contains(&name.text()) {
             errors.invalid(
                 &name,
                 name.text(),
                 "must not already exist in volumeDevices",
             );
         }
-        if devices
-            .items()
-            .any(|device| device.get("devicePath").text() == path.text())
-        {
+        if device_paths.contains(&path.text()) {
             errors.invalid(
                 &path,
                 path.text(),
@@ -91,13 +83,11 @@ pub(super) fn propagation(mount: &At<'_>, list: &At<'_>, container: &At<'_>, err
 
 pub fn devices(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
     let mounts = container.get("volumeMounts");
-    let (mut seen_names, mut seen_paths) = (Vec::new(), Vec::new());
+    let [mount_names, mount_paths] = ["name", "mountPath"].map(|field| mounts.each(field));
+    let (mut seen_names, mut seen_paths) = (Met::default(), Met::default());
     for device in container.get("volumeDevices").items() {
         let [name, path] = ["name", "devicePath"].map(|field| device.get(field));
-        let volume = scope
-            .volumes
-            .iter()
-            .find(|volume| volume.get("name").text() == name.text());
+        let volume = scope.volumes.get(name.text());
         errors.non_empty(&name);
         if seen_names.contains(&name.text()) {
             errors.invalid(&name, name.text(), "must be unique");
@@ -120,16 +110,10 @@ pub fn devices(container: &At<'_>, scope: &Scope<'_>, errors: &mut Errors) {
         } else {
             seen_paths.push(path.text());
         }
-        if mounts
-            .items()
-            .any(|mount| mount.get("name").text() == name.text())
-        {
+        if mount_names.contains(&name.text()) {
             errors.invalid(&name, name.text(), "must not already exist in volumeMounts");
         }
-        if mounts
-            .items()
-            .any(|mount| mount.get("mountPath").text() == path.text())
-        {
+        if mount_paths.contains(&path.text()) {
             errors.invalid(
                 &path,
                 path.text(),

@@ -1,9 +1,11 @@
 //! What pods ask for: requests and limits, their sums over containers, and the quality of service that follows.
 
+use super::containers::Claims;
 pub use super::totals::{Amounts, aggregate, default_pod_level, pod_total, quality_of_service};
 use crate::kinds::at::{At, Errors, NOT_NEGATIVE};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
+use crate::met::Met;
 
 const STANDARD: &[&str] = &[
     "cpu",
@@ -140,7 +142,7 @@ pub enum Of {
 }
 
 /// Requests and limits. `claims` are the names of the pod's resource claims.
-pub fn requirements(at: &At<'_>, of: &Of, claims: &[&str], errors: &mut Errors) {
+pub fn requirements(at: &At<'_>, of: &Of, claims: &Claims<'_>, errors: &mut Errors) {
     let (limits, requests) = (at.get("limits"), at.get("requests"));
     check_name_amount(&limits, of, errors);
     for (name, request) in requests.entries() {
@@ -212,15 +214,17 @@ fn huge_page_amount(amount: &At<'_>, name: &str, errors: &mut Errors) {
     }
 }
 
-fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
-    let mut seen: Vec<String> = Vec::new();
+fn claim_names(claims: &At<'_>, known: &Claims<'_>, errors: &mut Errors) {
+    let mut seen: Met<String> = Met::default();
+    // Those of which a part was asked for.
+    let mut parts: Met<&str> = Met::default();
     for claim in claims.items() {
         let name = claim.get("name").text();
         if name.is_empty() {
             errors.required(&claim, "");
             continue;
         }
-        if seen.iter().any(|one| one == name) {
+        if seen.contains(&name.to_owned()) {
             errors.duplicate(&claim, name);
         } else {
             let request = claim.get("request");
@@ -232,22 +236,22 @@ fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
             if seen.contains(&key) {
                 errors.duplicate(&claim, key.as_str());
             } else if request.is_empty() {
-                for _ in seen
-                    .iter()
-                    .filter(|one| one.split_once('/').is_some_and(|(head, _)| head == name))
-                {
+                for _ in 0..parts.times(&name) {
                     errors.duplicate(&claim, name);
                 }
             }
+            if !request.is_empty() {
+                parts.push(name);
+            }
             seen.push(key);
         }
-        if !known.contains(&name) {
-            let detail = if known.is_empty() {
+        if !known.names.contains(&name) && !errors.is_full() {
+            let detail = if known.shown.is_empty() {
                 "must be one of the names in pod.spec.resourceClaims which is empty".to_owned()
             } else {
                 format!(
                     "must be one of the names in pod.spec.resourceClaims: {}",
-                    known.join(", ")
+                    known.shown
                 )
             };
             errors.push(crate::field::FieldError::not_found_because(
@@ -260,7 +264,7 @@ fn claim_names(claims: &At<'_>, known: &[&str], errors: &mut Errors) {
 }
 
 /// The pod's own requests and limits against those of its containers.
-pub fn pod_level(spec: &At<'_>, claims: &[&str], errors: &mut Errors) {
+pub fn pod_level(spec: &At<'_>, claims: &Claims<'_>, errors: &mut Errors) {
     let own = spec.get("resources");
     if !own.is_set() {
         return;

@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
+use std::collections::HashMap;
+
 use crate::kinds::at::{At, Errors};
 use crate::kinds::metadata;
 use crate::kinds::names;
+use crate::met::Met;
 
 const BAD_OPERATOR: &str = "not a valid selector operator";
 pub const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -131,26 +134,28 @@ fn label_keys(term: &At<'_>, errors: &mut Errors) {
             errors.forbidden(keys, "must not be specified when labelSelector is not set");
         }
     }
-    let mut known: Vec<&str> = selector
-        .get("matchLabels")
-        .entries()
-        .map(|(key, _)| key)
-        .collect();
+    let labels = selector.get("matchLabels");
+    let mut known: Met<&str> = labels.entries().map(|(key, _)| key).collect();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (index, key) in matching.texts().enumerate() {
+        places.entry(key).or_insert(index);
+    }
     for expression in selector.get("matchExpressions").items() {
         let key = expression.get("key").text();
-        if let Some(index) = matching.texts().position(|one| one == key)
+        if let Some(index) = places.get(key)
             && known.contains(&key)
         {
             errors.invalid(
-                &term.item(index),
+                &term.item(*index),
                 key,
                 "exists in both matchLabelKeys and labelSelector",
             );
         }
         known.push(key);
     }
+    let others: Met<&str> = mismatching.texts().collect();
     for key in matching.items() {
-        if mismatching.texts().any(|one| one == key.text()) {
+        if others.contains(&key.text()) {
             errors.invalid(
                 &key,
                 key.text(),
@@ -161,8 +166,13 @@ fn label_keys(term: &At<'_>, errors: &mut Errors) {
 }
 
 pub fn topology_spread(constraints: &At<'_>, errors: &mut Errors) {
-    let all: Vec<At<'_>> = constraints.items().collect();
-    for (index, constraint) in all.iter().enumerate() {
+    let identity = |one: &At<'_>| {
+        let part = |field: &str| one.value.get(field).and_then(Value::as_str);
+        ["topologyKey", "whenUnsatisfiable"].map(|field| part(field).unwrap_or_default().to_owned())
+    };
+    let all: Met<[String; 2]> = constraints.items().map(|one| identity(&one)).collect();
+    let mut met = Met::default();
+    for constraint in constraints.items() {
         errors.positive(&constraint.get("maxSkew"));
         let (key, action) = (
             constraint.get("topologyKey"),
@@ -174,15 +184,10 @@ pub fn topology_spread(constraints: &At<'_>, errors: &mut Errors) {
         if !["DoNotSchedule", "ScheduleAnyway"].contains(&action.text()) {
             errors.not_supported(&action, &["DoNotSchedule", "ScheduleAnyway"]);
         }
-        let repeated = all
-            .get(index + 1..)
-            .unwrap_or_default()
-            .iter()
-            .any(|other| {
-                other.get("topologyKey").text() == key.text()
-                    && other.get("whenUnsatisfiable").text() == action.text()
-            });
-        if repeated {
+        let own = identity(&constraint);
+        let times = all.times(&own);
+        // Of those that are the same, the last is no repetition.
+        if met.meet(own) + 1 < times {
             errors.duplicate(
                 &constraint.get("{topologyKey, whenUnsatisfiable}"),
                 format!("{{{}, {}}}", key.text(), action.text()),
@@ -205,7 +210,7 @@ pub fn topology_spread(constraints: &At<'_>, errors: &mut Errors) {
         for policy in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
             errors.optional_choice(&constraint.get(policy), &["Honor", "Ignore"]);
         }
-        label_keys(constraint, errors);
+        label_keys(&constraint, errors);
         metadata::selector(&constraint.get("labelSelector"), errors);
     }
 }
@@ -256,7 +261,7 @@ pub fn tolerations(tolerations: &At<'_>, errors: &mut Errors) {
 }
 
 pub fn gates(gates: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for gate in gates.items() {
         let name = gate.get("name").text();
         errors.format_of(&gate, name, names::qualified_name);

@@ -6,6 +6,7 @@ use crate::kinds::at::{At, Errors};
 use crate::kinds::diff;
 use crate::kinds::names;
 use crate::kinds::shown;
+use crate::met::Met;
 
 const MAX_ID: i64 = i32::MAX as i64;
 const PROFILE_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
@@ -89,7 +90,7 @@ pub fn pod(spec: &At<'_>, errors: &mut Errors) {
 }
 
 fn sysctls(list: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for sysctl in list.items() {
         let name = sysctl.get("name");
         if name.is_empty() {

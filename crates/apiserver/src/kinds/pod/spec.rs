@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::containers::Claims;
 use super::containers::{self, Scope};
 use super::{resources, scheduling, security, volumes};
 use crate::field::{FieldError, Path};
@@ -9,6 +10,7 @@ use crate::kinds::at::{At, Errors};
 use crate::kinds::metadata;
 use crate::kinds::names;
 use crate::kinds::shown;
+use crate::met::Met;
 
 /// `is_pod`: of a pod itself rather than of a template. `meta` is the pod's, for what depends on its name.
 pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
@@ -20,15 +22,15 @@ pub fn check(spec: &At<'_>, meta: &At<'_>, is_pod: bool, errors: &mut Errors) {
     let pod_name = if is_pod { meta.get("name").text() } else { "" };
     let volumes = volumes::volumes(&spec.get("volumes"), pod_name, is_pod, errors);
     let claims = spec.get("resourceClaims");
+    let names = claims.items().map(|claim| claim.get("name").text());
+    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    let shown: Vec<&str> = names.iter().copied().collect();
     let scope = Scope {
         volumes,
-        claims: claims
-            .items()
-            .map(|claim| claim.get("name").text())
-            .filter(|name| !name.is_empty())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect(),
+        claims: Claims {
+            shown: shown.join(", "),
+            names: names.into_iter().collect(),
+        },
         grace: grace.int(),
         os: spec
             .get("os")
@@ -116,7 +118,7 @@ fn overhead(overhead: &At<'_>, errors: &mut Errors) {
     let wrapped = serde_json::json!({"limits": overhead.value});
     let at = At::root(&wrapped);
     let mut own = Errors::default();
-    resources::requirements(&at, &resources::Of::Container, &[], &mut own);
+    resources::requirements(&at, &resources::Of::Container, &Claims::default(), &mut own);
     let prefix = overhead.path().to_string();
     for mut error in own.0 {
         error.field = format!("{prefix}.{}", error.field);
@@ -128,7 +130,7 @@ fn resource_claims(claims: &At<'_>, meta: &At<'_>, errors: &mut Errors) {
     let mirror = meta
         .dig(&["annotations", "kubernetes.io/config.mirror"])
         .is_set();
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for claim in claims.items() {
         if mirror {
             errors.push(FieldError::forbidden(
@@ -273,6 +275,7 @@ fn hostname_override(spec: &At<'_>, errors: &mut Errors) {
 }
 
 fn file_key_volumes(spec: &At<'_>, errors: &mut Errors) {
+    let volumes = spec.get("volumes").by("name");
     for list in ["initContainers", "containers", "ephemeralContainers"] {
         for container in spec.get(list).items() {
             for var in container.get("env").items() {
@@ -281,11 +284,7 @@ fn file_key_volumes(spec: &At<'_>, errors: &mut Errors) {
                     continue;
                 }
                 let name = reference.get("volumeName");
-                let found = spec
-                    .get("volumes")
-                    .items()
-                    .find(|volume| volume.get("name").text() == name.text());
-                match found {
+                match volumes.get(name.text()) {
                     None => errors.not_found(&name, name.text()),
                     Some(volume) if !volume.get("emptyDir").is_set() => errors.invalid(
                         &name,

@@ -6,6 +6,8 @@ use super::update::annotation_updates;
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors, IMMUTABLE, carry, field};
 use crate::kinds::names;
+use crate::met::Met;
+use std::collections::HashMap;
 
 /// Beyond the status, a status update may change labels and annotations.
 pub fn prepare(new: &mut Value, old: &Value) {
@@ -23,16 +25,17 @@ pub fn prepare(new: &mut Value, old: &Value) {
             status.insert(name.to_owned(), value.clone());
         }
     }
+    let mut by_type: HashMap<Option<&Value>, &Value> = HashMap::new();
+    let earlier = field(before, &["conditions"]).as_array();
+    for condition in earlier.into_iter().flatten() {
+        by_type.entry(condition.get("type")).or_insert(condition);
+    }
     let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if condition.get("observedGeneration").is_some() {
             continue;
         }
-        let of_same_type = field(before, &["conditions"])
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|one| one.get("type") == condition.get("type"));
+        let of_same_type = by_type.get(&condition.get("type"));
         if let Some(generation) = of_same_type.and_then(|one| one.get("observedGeneration")) {
             condition["observedGeneration"] = generation.clone();
         }
@@ -101,8 +104,9 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         ("containerStatuses", "containers"),
         ("initContainerStatuses", "initContainers"),
     ] {
+        let containers = new.dig(&["spec", containers]).by("name");
         for one in status.get(list).items() {
-            device_health(&one, &new.dig(&["spec", containers]), errors);
+            device_health(&one, &containers, errors);
         }
     }
     for one in status.get("ephemeralContainerStatuses").items() {
@@ -143,15 +147,13 @@ fn container_users(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
 }
 
 /// What is known of the devices that a container has.
-fn device_health(status: &At<'_>, containers: &At<'_>, errors: &mut Errors) {
-    let container = containers
-        .items()
-        .find(|one| one.get("name").text() == status.get("name").text());
+fn device_health<'v>(status: &At<'v>, containers: &HashMap<&'v str, At<'v>>, errors: &mut Errors) {
+    let container = containers.get(status.get("name").text());
     for allocated in status.get("allocatedResourcesStatus").items() {
-        if let Some(container) = &container {
+        if let Some(container) = container {
             asked_for(&allocated.get("name"), &container.get("resources"), errors);
         }
-        let mut seen = Vec::new();
+        let mut seen = Met::default();
         for device in allocated.get("resources").items() {
             let health = device.get("health");
             let known = ["Healthy", "Unhealthy", "Unknown"];
@@ -204,12 +206,10 @@ fn extended_claim(claim: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
     if mappings.is_empty() {
         errors.required(&mappings, "at least one request mapping is required");
     }
+    let by_name = ["initContainers", "containers"].map(|list| spec.get(list).by("name"));
     for mapping in mappings.items() {
         let (container, resource) = (mapping.get("containerName"), mapping.get("resourceName"));
-        let found = ["initContainers", "containers"]
-            .iter()
-            .flat_map(|list| spec.get(list).items())
-            .find(|one| one.get("name").text() == container.text());
+        let found = by_name.iter().find_map(|list| list.get(container.text()));
         match found {
             None => errors.invalid(
                 &container,
@@ -246,26 +246,23 @@ fn transitions(new: &At<'_>, old: &At<'_>, pod: &At<'_>, errors: &mut Errors) {
         ("initContainerStatuses", "initContainers"),
         ("ephemeralContainerStatuses", ""),
     ] {
+        let now_by_name = new.get(list).by("name");
+        let by_name = pod.get("spec").get(containers).by("name");
         for (index, before) in old.get(list).items().enumerate() {
             let ended = before.dig(&["state", "terminated"]);
             if !ended.is_set() {
                 continue;
             }
             let name = before.get("name").text();
-            let now = new
-                .get(list)
-                .items()
-                .find(|one| one.get("name").text() == name);
+            let now = now_by_name.get(name);
             if now.is_none_or(|now| now.dig(&["state", "terminated"]).is_set()) {
                 continue;
             }
             let spec = pod.get("spec");
             let restarts = !containers.is_empty()
-                && spec
-                    .get(containers)
-                    .items()
-                    .find(|one| one.get("name").text() == name)
-                    .is_some_and(|one| may_restart(&one, &spec, ended.get("exitCode").number()));
+                && by_name
+                    .get(name)
+                    .is_some_and(|one| may_restart(one, &spec, ended.get("exitCode").number()));
             if !restarts {
                 errors.forbidden(
                     &new.get(list).item(index).get("state"),
@@ -302,14 +299,11 @@ fn may_restart(container: &At<'_>, spec: &At<'_>, code: i64) -> bool {
 }
 
 fn claim_statuses(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
+    let known = spec.get("resourceClaims").each("name");
     for claim in status.get("resourceClaimStatuses").items() {
         let name = claim.get("name");
-        let known = spec
-            .get("resourceClaims")
-            .items()
-            .any(|one| one.get("name").text() == name.text());
-        if !known {
+        if !known.contains(&name.text()) {
             errors.invalid(
                 &name,
                 name.text(),
@@ -330,7 +324,7 @@ fn claim_statuses(status: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
 
 /// One address, or one of each family.
 fn addresses(list: &At<'_>, old: &At<'_>, errors: &mut Errors) {
-    let known: Vec<&str> = old.items().map(|one| one.get("ip").text()).collect();
+    let known = old.each("ip");
     for address in list.items() {
         let text = address.get("ip").text();
         if !known.contains(&text) {

@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{APP_ARMOR, MIRROR, check as check_pod, containers, scheduling};
+use std::collections::HashSet;
+
 use crate::field::{FieldError, Path};
+use crate::kinds::at::canonical;
 use crate::kinds::at::{At, Errors, carry, field, same};
 use crate::kinds::diff;
 use crate::kinds::gated;
@@ -43,13 +46,10 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
         errors,
     );
     let gates = new.get("schedulingGates");
+    let known = old.get("schedulingGates").each("name");
     for gate in gates.items() {
         let name = gate.get("name");
-        let known = old
-            .get("schedulingGates")
-            .items()
-            .any(|one| one.get("name").text() == name.text());
-        if !known {
+        if !known.contains(&name.text()) {
             errors.forbidden(
                 &name,
                 format!(
@@ -114,14 +114,11 @@ fn only_added_tolerations(new: &At<'_>, old: &Value, errors: &mut Errors) {
         if let Some(fields) = toleration.as_object_mut() {
             fields.remove("tolerationSeconds");
         }
-        toleration
+        canonical(&toleration)
     };
+    let present: HashSet<Value> = new.items().map(|one| without_seconds(one.value)).collect();
     for kept in old.as_array().into_iter().flatten() {
-        let kept = without_seconds(kept);
-        if !new
-            .items()
-            .any(|one| same(&without_seconds(one.value), &kept))
-        {
+        if !present.contains(&without_seconds(kept)) {
             errors.forbidden(
                 new,
                 "existing toleration can not be modified except its tolerationSeconds",
@@ -301,10 +298,10 @@ pub fn validate_ephemeral_containers(new: &Value, old: &Value) -> Vec<FieldError
         )];
     }
     let list = new.dig(&["spec", "ephemeralContainers"]);
+    let by_name = list.by("name");
     for before in old.dig(&["spec", "ephemeralContainers"]).items() {
         let name = before.get("name").text();
-        let found = list.items().find(|one| one.get("name").text() == name);
-        match found {
+        match by_name.get(name) {
             None => errors.forbidden(
                 &list,
                 format!("existing ephemeral containers \"{name}\" may not be removed\n"),

@@ -1,6 +1,8 @@
 //! Volumes of pods, and where containers mount them.
 
 use super::env::{field_ref, resource_field_ref};
+use std::collections::{HashMap, HashSet};
+
 use crate::kinds::at::{At, Errors};
 use crate::kinds::metadata;
 use crate::kinds::names;
@@ -61,9 +63,14 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 
 /// Checks all volumes and returns those that are in order. `pod` is the name of the pod, where there is one.
-pub fn volumes<'v>(list: &At<'v>, pod: &str, is_pod: bool, errors: &mut Errors) -> Vec<At<'v>> {
-    let mut good: Vec<At<'v>> = Vec::new();
-    let claims_made: Vec<String> = list
+pub fn volumes<'v>(
+    list: &At<'v>,
+    pod: &str,
+    is_pod: bool,
+    errors: &mut Errors,
+) -> HashMap<&'v str, At<'v>> {
+    let mut good: HashMap<&str, At<'v>> = HashMap::new();
+    let claims_made: HashSet<String> = list
         .items()
         .filter(|volume| !pod.is_empty() && volume.get("ephemeral").is_set())
         .map(|volume| format!("{pod}-{}", volume.get("name").text()))
@@ -77,15 +84,15 @@ pub fn volumes<'v>(list: &At<'v>, pod: &str, is_pod: bool, errors: &mut Errors) 
         } else {
             own.format(&name, names::label);
         }
-        if good.iter().any(|one| one.get("name").text() == name.text()) {
+        if good.contains_key(name.text()) {
             own.duplicate(&name, name.text());
         }
         let claim = volume.dig(&["persistentVolumeClaim", "claimName"]);
         if own.is_empty() {
-            good.push(volume);
+            good.insert(name.text(), volume);
         }
-        errors.0.append(&mut own.0);
-        if claim.is_set() && claims_made.iter().any(|made| made == claim.text()) {
+        errors.append(&mut own);
+        if claim.is_set() && claims_made.contains(claim.text()) {
             errors.invalid(
                 &claim,
                 claim.text(),
@@ -272,7 +279,7 @@ pub(super) fn moved<'v>(what: &At<'v>, to: &At<'v>, name: &'v str) -> At<'v> {
 
 fn projected(at: &At<'_>, errors: &mut Errors) {
     file_mode(&at.get("defaultMode"), errors);
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken = HashSet::new();
     for source in at.get("sources").items() {
         let mut kinds = 0;
         for kind in ["secret", "configMap"] {
@@ -343,14 +350,18 @@ fn projected(at: &At<'_>, errors: &mut Errors) {
     }
 }
 
-fn note_path(at: &At<'_>, path: &str, shown: &str, taken: &mut Vec<String>, errors: &mut Errors) {
+fn note_path(
+    at: &At<'_>,
+    path: &str,
+    shown: &str,
+    taken: &mut HashSet<String>,
+    errors: &mut Errors,
+) {
     if path.is_empty() {
         return;
     }
-    if taken.iter().any(|one| one == path) {
+    if !taken.insert(path.to_owned()) {
         errors.invalid(at, shown, "conflicting duplicate paths");
-    } else {
-        taken.push(path.to_owned());
     }
 }
 

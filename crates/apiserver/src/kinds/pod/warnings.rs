@@ -5,10 +5,13 @@ use serde_json::Value;
 use super::{
     SECCOMP_CONTAINER, SECCOMP_POD, all_containers, app_armor, hostname_warning, volume_warnings,
 };
+use std::collections::HashMap;
+
 use crate::field::quote;
 use crate::kinds::at::At;
 use crate::kinds::quantity::Quantity;
 use crate::kinds::{addresses, names};
+use crate::met::Met;
 
 const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     (
@@ -123,7 +126,15 @@ impl Warnings {
         }
     }
 
+    /// Nobody reads more of them.
+    fn is_full(&self) -> bool {
+        self.said.len() >= 1000
+    }
+
     fn push(&mut self, at: &At<'_>, words: impl std::fmt::Display) {
+        if self.is_full() {
+            return;
+        }
         let place = self.place(at);
         self.said.push(format!("{place}: {words}"));
     }
@@ -317,7 +328,7 @@ fn node_labels(spec: &At<'_>, warnings: &mut Warnings) {
 }
 
 fn repeated(list: &At<'_>, field: &'static str, warnings: &mut Warnings) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for item in list.items() {
         let value = item.get(field);
         if seen.contains(&value.text()) {
@@ -340,7 +351,7 @@ fn fraction(amounts: &At<'_>, resource: &'static str, warnings: &mut Warnings) {
 }
 
 fn hidden_variables(env: &At<'_>, warnings: &mut Warnings) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for var in env.items() {
         let name = var.get("name").text();
         if !seen.contains(&name) {
@@ -366,6 +377,7 @@ fn ports(spec: &At<'_>, warnings: &mut Warnings) {
     let all: Vec<At<'_>> = all_containers(spec)
         .flat_map(|container| container.get("ports").items())
         .collect();
+    let mut earlier = Earlier::default();
     for (index, port) in all.iter().enumerate() {
         if !port.get("hostIP").is_empty() && port.get("hostPort").number() == 0 {
             warnings.push(
@@ -373,24 +385,72 @@ fn ports(spec: &At<'_>, warnings: &mut Warnings) {
                 format!("hostIP set without hostPort: {}", go_port(port)),
             );
         }
-        for other in all.get(..index).unwrap_or_default() {
-            if let Some(words) = clash(port, other) {
-                let other = warnings.place(other);
+        for other in earlier.clashing(port) {
+            if let Some(words) = clash(port, &all[other])
+                && !warnings.is_full()
+            {
+                let other = warnings.place(&all[other]);
                 warnings.push(port, format!("{words} port definition with {other}"));
             }
         }
+        earlier.note(index, port);
+        if warnings.is_full() {
+            return;
+        }
     }
-    let mut named: Vec<&At<'_>> = Vec::new();
+    let mut named: HashMap<&str, &At<'_>> = HashMap::new();
     for port in all.iter().filter(|port| !port.get("name").is_empty()) {
         let name = port.get("name").text();
-        match named.iter().find(|one| one.get("name").text() == name) {
+        match named.get(name) {
             Some(other) => {
                 let other = warnings.place(other);
                 let name = quote(name);
                 warnings.push(port, format!("duplicate port name {name} with {other}, services and probes that select ports by name will use {other}"));
             }
-            None => named.push(port),
+            None => {
+                named.insert(name, port);
+            }
         }
+    }
+}
+
+/// Ports by what they may clash in.
+#[derive(Default)]
+struct Earlier<'v> {
+    /// Of one number and protocol, by the host's.
+    by_host: HashMap<(&'v Value, &'v Value, i64), Vec<(usize, &'v str)>>,
+    all: HashMap<(&'v Value, &'v Value), Vec<usize>>,
+}
+
+impl<'v> Earlier<'v> {
+    fn note(&mut self, index: usize, port: &At<'v>) {
+        let [number, protocol] = ["containerPort", "protocol"].map(|field| port.get(field).value);
+        let host = port.get("hostPort").number();
+        let same_host = self.by_host.entry((number, protocol, host)).or_default();
+        same_host.push((index, port.get("hostIP").text()));
+        self.all.entry((number, protocol)).or_default().push(index);
+    }
+
+    /// In order. Whoever has no port of the host's clashes with all.
+    fn clashing(&self, port: &At<'v>) -> Vec<usize> {
+        let [number, protocol] = ["containerPort", "protocol"].map(|field| port.get(field).value);
+        let host = port.get("hostPort").number();
+        if host == 0 {
+            let all = self.all.get(&(number, protocol));
+            return all.cloned().unwrap_or_default();
+        }
+        let ip = port.get("hostIP").text();
+        let of = |host: i64| {
+            self.by_host
+                .get(&(number, protocol, host))
+                .into_iter()
+                .flatten()
+        };
+        let clashes = |other: &str| other == ip || other.is_empty() != ip.is_empty();
+        let same = of(host).filter(|(_, other)| clashes(other));
+        let mut found: Vec<usize> = of(0).chain(same).map(|(index, _)| *index).collect();
+        found.sort_unstable();
+        found
     }
 }
 

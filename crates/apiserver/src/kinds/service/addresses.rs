@@ -5,8 +5,11 @@ use serde_json::{Value, json};
 use super::{
     CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, NODE_PORT, cluster_addresses, needs_health_check,
 };
+use std::collections::HashMap;
+
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors, field, text};
+use crate::met::Met;
 use crate::status::{Failure, Subject};
 
 /// Who hands out addresses and ports. Refusals are in Kubernetes' words (`provided port is already allocated`).
@@ -75,25 +78,24 @@ fn keep_allocated(service: &mut Value, old: &Value) {
         }
     }
     if gets_ports(service) && gets_ports(old) {
-        let before = field(old, &["spec", "ports"])
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
         let number = |port: &Value| field(port, &["nodePort"]).as_i64().unwrap_or_default();
-        let now: Vec<i64> = field(service, &["spec", "ports"])
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(number)
+        fn ports_of(of: &Value) -> impl Iterator<Item = &Value> {
+            field(of, &["spec", "ports"])
+                .as_array()
+                .into_iter()
+                .flatten()
+        }
+        let now: Met<i64> = ports_of(service).map(number).collect();
+        // Of those with one name, the last.
+        let before: HashMap<&str, i64> = ports_of(old)
+            .map(|port| (text(port, &["name"]), number(port)))
             .collect();
         let ports = service
             .pointer_mut("/spec/ports")
             .and_then(Value::as_array_mut);
         for port in ports.into_iter().flatten() {
-            let same_name = before
-                .iter()
-                .rfind(|one| text(one, &["name"]) == text(port, &["name"]));
-            let known = same_name.map(number).unwrap_or_default();
+            let known = before.get(text(port, &["name"]));
+            let known = known.copied().unwrap_or_default();
             if number(port) == 0 && known != 0 && !now.contains(&known) {
                 port["nodePort"] = json!(known);
             }
@@ -277,7 +279,7 @@ fn node_ports(
     }
     let wanted_by_type = gets_ports(service);
     let number = |port: &Value| field(port, &["nodePort"]).as_i64().unwrap_or_default();
-    let mut held: Vec<i64> = old
+    let mut held: Met<i64> = old
         .map(|old| field(old, &["spec", "ports"]))
         .and_then(Value::as_array)
         .into_iter()
@@ -290,7 +292,13 @@ fn node_ports(
         .cloned()
         .unwrap_or_default();
     // One number serves all protocols of a port.
-    let mut by_port: Vec<(i64, i64)> = Vec::new();
+    let mut by_port: HashMap<i64, i64> = HashMap::new();
+    let mut requested: HashMap<i64, i64> = HashMap::new();
+    for port in ports.iter().filter(|port| number(port) != 0) {
+        if let Some(own) = field(port, &["port"]).as_i64() {
+            requested.entry(own).or_insert(number(port));
+        }
+    }
     for index in 0..ports.len() {
         let port = field(&ports[index], &["port"]).as_i64().unwrap_or_default();
         let mut wanted = number(&ports[index]);
@@ -298,14 +306,8 @@ fn node_ports(
             continue;
         }
         if wanted == 0 && old.is_none() {
-            let shared = by_port
-                .iter()
-                .find(|(one, _)| *one == port)
-                .map(|(_, node)| *node);
-            let requested = ports
-                .iter()
-                .find(|one| field(one, &["port"]).as_i64() == Some(port) && number(one) != 0);
-            wanted = shared.or(requested.map(number)).unwrap_or_default();
+            let shared = by_port.get(&port).or_else(|| requested.get(&port));
+            wanted = shared.copied().unwrap_or_default();
         }
         let given = if wanted != 0 && held.contains(&wanted) {
             Ok(wanted)
@@ -315,7 +317,7 @@ fn node_ports(
         match given {
             Ok(given) => {
                 held.push(given);
-                by_port.push((port, given));
+                by_port.entry(port).or_insert(given);
                 // In a dry run, what is no port at all stays for validation to find.
                 let settled = if wanted == 0 { given } else { wanted };
                 ports[index]["nodePort"] = json!(settled);

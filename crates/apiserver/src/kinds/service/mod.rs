@@ -17,6 +17,7 @@ use super::pod::probes;
 use super::rules::Rules;
 use super::{metadata, pod::containers::PROTOCOLS};
 use crate::field::{FieldError, Path};
+use crate::met::Met;
 
 pub(super) static SERVICE: Rules = Rules {
     kind: "Service",
@@ -98,7 +99,7 @@ fn check(service: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
         EXTERNAL_NAME => external_name(&spec, errors),
         _ => {}
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for port in ports.items() {
         let name = port.get("name");
         if name.is_empty() && ports.len() > 1 {
@@ -122,8 +123,9 @@ fn check(service: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
     metadata::labels(&spec.get("selector"), errors);
     affinity(&spec, errors);
     cluster_addresses(service, old, errors);
-    let known = |list: &'static str| -> Vec<&str> {
-        old.map_or_else(Vec::new, |old| old.dig(&["spec", list]).texts().collect())
+    let known = |list: &'static str| -> Met<&str> {
+        let old = old.map(|old| old.dig(&["spec", list]));
+        old.iter().flat_map(At::texts).collect()
     };
     let known_external = known("externalIPs");
     for address in spec.get("externalIPs").items() {

@@ -3,6 +3,7 @@
 use super::{CLUSTER_IP, EXTERNAL_NAME, LOAD_BALANCER, ONLY_BALANCED, is_headless, kind_of};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
+use crate::met::Met;
 
 /// Addresses, families and the policy about them, which say the same thing in several ways.
 pub(super) fn cluster_addresses(service: &At<'_>, old: Option<&At<'_>>, errors: &mut Errors) {
@@ -29,7 +30,7 @@ pub(super) fn cluster_addresses(service: &At<'_>, old: Option<&At<'_>>, errors: 
         );
     }
     let families = spec.get("ipFamilies");
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for family in families.items() {
         errors.optional_choice(&family, &["IPv4", "IPv6"]);
         if seen.contains(&family.text()) {
@@ -42,6 +43,8 @@ pub(super) fn cluster_addresses(service: &At<'_>, old: Option<&At<'_>>, errors: 
         &["PreferDualStack", "RequireDualStack", "SingleStack"],
     );
     let mut broken = false;
+    let old = old.map(|old| old.dig(&["spec", "clusterIPs"]));
+    let known: Met<&str> = old.iter().flat_map(At::texts).collect();
     for (index, address) in all.items().enumerate() {
         if index == 0 && address.text() == "None" {
             if all.len() > 1 {
@@ -54,12 +57,7 @@ pub(super) fn cluster_addresses(service: &At<'_>, old: Option<&At<'_>>, errors: 
             }
             continue;
         }
-        let known = old.is_some_and(|old| {
-            old.dig(&["spec", "clusterIPs"])
-                .texts()
-                .any(|one| one == address.text())
-        });
-        if !known {
+        if !known.contains(&address.text()) {
             let before = errors.0.len();
             errors.format(&address, names::ip);
             broken |= errors.0.len() > before;
@@ -141,7 +139,7 @@ pub(super) fn repeated_ports(ports: &At<'_>, kind: &str, errors: &mut Errors) {
             );
         }
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for port in ports.items() {
         let number = port.get("nodePort");
         let key = (port.get("protocol").text(), number.number());
@@ -152,7 +150,7 @@ pub(super) fn repeated_ports(ports: &At<'_>, kind: &str, errors: &mut Errors) {
             seen.push(key);
         }
     }
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for port in ports.items() {
         let key = (port.get("protocol").text(), port.get("port").number());
         if seen.contains(&key) {
@@ -167,7 +165,7 @@ pub(super) fn repeated_ports(ports: &At<'_>, kind: &str, errors: &mut Errors) {
     }
 }
 
-pub(super) fn source_ranges(service: &At<'_>, known: &[&str], errors: &mut Errors) {
+pub(super) fn source_ranges(service: &At<'_>, known: &Met<&str>, errors: &mut Errors) {
     let ranges = service.dig(&["spec", "loadBalancerSourceRanges"]);
     let place = service.dig(&["spec", "LoadBalancerSourceRanges"]);
     let balanced = kind_of(service) == LOAD_BALANCER;

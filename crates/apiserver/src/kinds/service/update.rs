@@ -8,6 +8,7 @@ use super::{
 };
 use crate::kinds::at::{At, Errors, field, same, text};
 use crate::kinds::names;
+use crate::met::Met;
 
 pub(super) fn same_addresses(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     if [new, old].iter().any(|one| kind_of(one) == EXTERNAL_NAME)
@@ -92,13 +93,10 @@ pub(super) fn load_balancer_status(
         );
         return;
     }
-    let old_entries = old.get("ingress");
+    let known = old.get("ingress").each("ip");
     for entry in entries.items() {
         let (ip, mode, host) = (entry.get("ip"), entry.get("ipMode"), entry.get("hostname"));
-        let known = old_entries
-            .items()
-            .any(|one| one.get("ip").text() == ip.text());
-        if !ip.is_empty() && !known {
+        if !ip.is_empty() && !known.contains(&ip.text()) {
             errors.format(&ip, names::ip);
         }
         match (mode.is_set(), ip.is_empty()) {
@@ -168,7 +166,7 @@ pub(super) fn drop_what_depends_on_type(new: &mut Value, old: &Value) {
                 .filter_map(|port| field(port, &["nodePort"]).as_i64())
                 .collect()
         };
-        let known = numbers(field(before, &["ports"]));
+        let known: Met<i64> = numbers(field(before, &["ports"])).into_iter().collect();
         if let Some(ports) = spec.get_mut("ports")
             && numbers(ports).iter().all(|number| known.contains(number))
         {

@@ -3,7 +3,10 @@
 use serde_json::Value;
 
 use super::volumes::{self, csi_driver_name};
+use std::collections::HashMap;
+
 use crate::field::FieldError;
+use crate::kinds::at::canonical;
 use crate::kinds::at::{At, Errors, IMMUTABLE, NOT_NEGATIVE, same};
 use crate::kinds::core::again;
 use crate::kinds::diff;
@@ -12,6 +15,7 @@ use crate::kinds::pod::warnings::{deprecated_label, for_expressions};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::rules::Rules;
 use crate::kinds::{metadata, shown};
+use crate::met::Met;
 
 const GROUP: &str = "storage.k8s.io";
 const PARAMETERS_LIMIT: usize = 256 * 1024;
@@ -134,9 +138,19 @@ pub(in crate::kinds) static CSI_NODE: Rules = Rules {
             }
             driver
         };
+        let mut by_name: HashMap<&str, Vec<At<'_>>> = HashMap::new();
+        for driver in drivers.items() {
+            by_name
+                .entry(driver.get("name").text())
+                .or_default()
+                .push(driver);
+        }
+        // Names are unique in what is kept.
         for before in old.dig(&["spec", "drivers"]).items() {
-            let name = before.get("name").text();
-            for now in drivers.items().filter(|one| one.get("name").text() == name) {
+            for now in by_name
+                .remove(before.get("name").text())
+                .unwrap_or_default()
+            {
                 let kept = without_count(now.value);
                 if !same(&kept, &without_count(before.value)) {
                     let shown = diff::compact("CSINodeDriver", &kept);
@@ -209,14 +223,14 @@ fn storage_class(class: &At<'_>, errors: &mut Errors) {
     );
     let terms = class.get("allowedTopologies");
     // The original's list of those it has seen begins with as many empty ones as there are terms.
-    let mut seen: Vec<&Value> = vec![&Value::Null; terms.len()];
+    let mut seen: HashMap<Value, usize> = HashMap::from([(Value::Null, terms.len())]);
     for term in terms.items() {
         let expressions = term.get("matchLabelExpressions");
-        let mut keys = Vec::new();
+        let mut keys = Met::default();
         for expression in expressions.items() {
             let values = expression.get("values");
             errors.non_empty(&values);
-            let mut known = Vec::new();
+            let mut known = Met::default();
             for value in values.items() {
                 if known.contains(&value.text()) {
                     errors.duplicate(&value, value.text());
@@ -230,11 +244,15 @@ fn storage_class(class: &At<'_>, errors: &mut Errors) {
             }
             keys.push(key.text());
         }
-        // Every pair is compared.
-        for _ in seen.iter().filter(|one| same(one, expressions.value)) {
+        // Every pair is told.
+        let times = seen.entry(canonical(expressions.value)).or_default();
+        for _ in 0..*times {
+            if errors.is_full() {
+                break;
+            }
             errors.duplicate(&expressions, "");
         }
-        seen.push(expressions.value);
+        *times += 1;
     }
 }
 
@@ -285,7 +303,7 @@ fn csi_driver(driver: &At<'_>, errors: &mut Errors) {
         &["File", "None", "ReadWriteOnceWithFSType"],
     );
     let tokens = spec.get("tokenRequests");
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for token in tokens.items() {
         let audience = token.get("audience");
         if seen.contains(&audience.text()) {
@@ -339,7 +357,7 @@ fn csi_driver(driver: &At<'_>, errors: &mut Errors) {
 }
 
 fn csi_node(node: &At<'_>, errors: &mut Errors) {
-    let mut seen = Vec::new();
+    let mut seen = Met::default();
     for driver in node.dig(&["spec", "drivers"]).items() {
         let (name, id) = (driver.get("name"), driver.get("nodeID"));
         csi_driver_name(&name, errors);
@@ -352,7 +370,7 @@ fn csi_node(node: &At<'_>, errors: &mut Errors) {
             errors.duplicate(&name, name.text());
         }
         seen.push(name.text());
-        let mut keys = Vec::new();
+        let mut keys = Met::default();
         for key in driver.get("topologyKeys").texts() {
             if key.is_empty() {
                 errors.required(&driver, "");

@@ -221,7 +221,7 @@ fn not_negative(amount: &At<'_>, errors: &mut Errors) {
         errors.invalid(
             amount,
             // Away from zero.
-            i64::try_from(-Quantity(-value.0).ceil()).unwrap_or(i64::MIN),
+            i64::try_from(-Quantity(value.0.saturating_neg()).ceil()).unwrap_or(i64::MIN),
             "must be a valid resource quantity",
         );
     }

@@ -193,7 +193,7 @@ static DAEMON_SET: Rules = Rules {
         let before = text(old, &["metadata", "annotations", TEMPLATE_GENERATION]).parse();
         let before: i64 = before.unwrap_or(1);
         let template_changed = !same(field(new, TEMPLATE), field(old, TEMPLATE));
-        let generation = before + i64::from(template_changed);
+        let generation = before.saturating_add(i64::from(template_changed));
         new["metadata"]["annotations"][TEMPLATE_GENERATION] = generation.to_string().into();
         let changed = !same(field(new, &["spec"]), field(old, &["spec"]));
         raise_generation(new, changed);

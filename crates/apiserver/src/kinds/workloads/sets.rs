@@ -6,6 +6,7 @@ use super::strategy::{at_most_all, bad_strategy, int_or_percent, share, shown_se
 use super::{kept_running, mismatch, picks_template, selector_and_template};
 use crate::kinds::at::{At, Errors, text};
 use crate::kinds::{metadata, names, pod, shown, storage};
+use crate::met::Met;
 
 pub(super) fn stateful_set(set: &At<'_>, is_new: bool, errors: &mut Errors) {
     let spec = set.get("spec");
@@ -91,13 +92,11 @@ pub(super) fn add_claims(template: &mut Value, claims: &At<'_>) {
     spec.remove("subdomain");
     spec.remove("hostname");
     // Claims of one name share a volume.
-    let mut names: Vec<&str> = Vec::new();
-    for claim in claims.items() {
-        let name = claim.dig(&["metadata", "name"]).text();
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
+    let mut met = Met::default();
+    let names = claims
+        .items()
+        .map(|claim| claim.dig(&["metadata", "name"]).text());
+    let names: Vec<&str> = names.filter(|name| met.meet(*name) == 0).collect();
     if names.is_empty() {
         return;
     }
@@ -105,7 +104,7 @@ pub(super) fn add_claims(template: &mut Value, claims: &At<'_>) {
     let kept = own
         .unwrap_or_default()
         .into_iter()
-        .filter(|volume| !names.contains(&text(volume, &["name"])));
+        .filter(|volume| !met.contains(&text(volume, &["name"])));
     let made = names
         .iter()
         .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}));
