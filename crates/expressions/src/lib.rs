@@ -2,11 +2,15 @@
 //! is computed, quantities, versions, addresses, URLs, times, named formats. *No I/O, no Kubernetes objects.*
 
 mod check;
+mod code;
+mod evaluate;
 mod formats;
 mod library;
+mod limits;
 mod literals;
 mod lower;
 mod macros;
+mod meter;
 mod signatures;
 mod solve;
 pub mod time;
@@ -15,21 +19,22 @@ pub mod values;
 mod version;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
+use cel::{Env, Value, extensions};
 
-pub use library::{add as add_functions, type_name};
+pub use library::type_name;
+pub use meter::{Failure, Meter, PER_CALL};
 pub use types::{Object, Type};
 pub use words::in_words;
 
 /// An expression that makes sense.
 #[derive(Debug)]
 pub struct Expression {
-    code: IdedExpr,
+    code: code::Code,
     pub kind: Type,
-    variables: Vec<String>,
+    variables: BTreeSet<String>,
 }
 
 impl Expression {
@@ -57,44 +62,45 @@ impl Expression {
         source: &str,
         variables: &BTreeMap<&str, Type>,
     ) -> Result<Self, String> {
-        let program = env
-            .compile(source)
+        let depth = limits::measure(source)?;
+        limits::with_stack(depth, || Self::read(env, source, variables))
+    }
+
+    /// Everything that walks the parser's tree, and drops it.
+    fn read(env: &Env, source: &str, variables: &BTreeMap<&str, Type>) -> Result<Self, String> {
+        let parser = env.parser().max_recursion_depth(limits::DEPTH as u16);
+        let (code, info) = parser
+            .parse_with_source_info(source)
             .map_err(|errors| syntax(source, &errors.to_string()))?;
-        let code = program.expression();
-        let mut checked = check::check(code, variables);
+        let mut checked = check::check(&code, variables);
         if !checked.complaints.is_empty() {
-            return Err(check::shown(&mut checked.complaints, program.source_info()));
+            return Err(check::shown(&mut checked.complaints, &info));
         }
-        let references = program.references();
+        let kind = checked.of(&code);
+        let (code, variables) = lower::lower(&code, variables)?;
         Ok(Self {
-            kind: checked.of(code),
-            variables: references
-                .variables()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
-            code: lower::lower(code.clone(), &checked),
+            code,
+            kind,
+            variables,
         })
     }
 
     pub fn uses(&self, variable: &str) -> bool {
-        self.variables.iter().any(|name| name == variable)
+        self.variables.contains(variable)
     }
 
-    pub fn evaluate(&self, context: &Context<'_, '_>) -> Result<Value, ExecutionError> {
-        Value::resolve(&self.code, context)
+    /// Computes it within what the meter allows.
+    pub fn evaluate(
+        &self,
+        variables: &[(&str, Value)],
+        meter: &mut Meter<'_>,
+    ) -> Result<Value, Failure> {
+        evaluate::evaluate(&self.code, variables, meter)
     }
-}
-
-/// A context that knows all functions and no variables.
-pub fn context() -> Context<'static, 'static> {
-    let mut context = Context::with_env(Arc::clone(environment()));
-    add_functions(&mut context);
-    context
 }
 
 /// The language with its extensions.
-pub fn environment() -> &'static Arc<Env> {
+fn environment() -> &'static Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| Arc::new(language()))
 }

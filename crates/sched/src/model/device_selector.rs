@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use cel::Value;
 use cel::objects::{Key, Map};
 use plimsoll_expressions::values::{Amount, Version};
-use plimsoll_expressions::{Expression, Object, Type, in_words, type_name};
+use plimsoll_expressions::{Expression, Meter, Object, Type, type_name};
 
 use super::devices::{Attribute, Device};
 
@@ -34,10 +34,8 @@ impl From<&str> for DeviceSelector {
     }
 }
 
-thread_local! {
-    /// To make it takes longer than to evaluate an expression, and a search evaluates some for each device.
-    static LANGUAGE: cel::Context<'static, 'static> = plimsoll_expressions::context();
-}
+/// What it may cost to ask about one device.
+const LIMIT: u64 = 1_000_000;
 
 impl DeviceSelector {
     /// Whether it holds for a device. The error is in the words of CEL.
@@ -49,19 +47,15 @@ impl DeviceSelector {
         let program = compiled
             .as_ref()
             .map_err(|words| format!("CEL compile error: {words}"))?;
-        let found = LANGUAGE.with(|language| {
-            let mut context = language.new_inner_scope();
-            context.add_variable_from_value("device", value(&self.source, driver, device));
-            program.evaluate(&context)
-        });
-        match found {
+        let variables = [("device", value(&self.source, driver, device))];
+        match program.evaluate(&variables, &mut Meter::new(LIMIT)) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!(
                 "CEL runtime error: CEL result of type {} could not be converted to bool: {}",
                 type_name(&other),
                 unconverted(&other)
             )),
-            Err(error) => Err(format!("CEL runtime error: {}", in_words(&error))),
+            Err(failure) => Err(format!("CEL runtime error: {}", failure.in_words())),
         }
     }
 }

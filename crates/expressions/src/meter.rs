@@ -1,0 +1,147 @@
+//! How much it may cost to compute an expression, and how much it has.
+//!
+//! *Costs* are counted as the original counts them: what exceeds its limits exceeds ours. They say little about some things: a
+//! list that is compared costs its length, whatever is in it. So *steps* are counted, too: values that are looked at,
+//! pieces of text, bytes that are made. Their limits are far from anything sensible and keep every construct finite.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cel::{ExecutionError, Value};
+
+use crate::in_words;
+
+/// What one evaluation may cost, of any expression.
+pub const PER_CALL: u64 = 1_000_000;
+/// Values that one evaluation may look at, or pieces of texts of this length.
+const STEPS: u64 = 30_000_000;
+pub const PIECE: usize = 16;
+/// Bytes that one evaluation may make.
+const MADE: usize = 128 << 20;
+/// What it is to read a pattern, beside its letters.
+const PATTERN: u64 = 20_000;
+
+/// Why there is no result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Failure {
+    /// It would cost too much.
+    Spent,
+    /// Nobody wants the result any more.
+    Cancelled,
+    Error(Box<ExecutionError>),
+}
+
+impl From<ExecutionError> for Failure {
+    fn from(error: ExecutionError) -> Self {
+        Self::Error(Box::new(error))
+    }
+}
+
+impl Failure {
+    /// In the words of the original's interpreter.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Spent => "operation cancelled: actual cost limit exceeded".to_owned(),
+            Self::Cancelled => "operation interrupted".to_owned(),
+            Self::Error(error) => in_words(error),
+        }
+    }
+}
+
+/// Counts for one evaluation.
+#[derive(Debug)]
+pub struct Meter<'a> {
+    limit: u64,
+    cost: u64,
+    steps: u64,
+    made: usize,
+    cancelled: Option<&'a AtomicBool>,
+}
+
+impl<'a> Meter<'a> {
+    pub fn new(limit: u64) -> Self {
+        Self {
+            limit,
+            cost: 0,
+            steps: 0,
+            made: 0,
+            cancelled: None,
+        }
+    }
+
+    /// The evaluation ends soon after this becomes true.
+    #[must_use]
+    pub fn until(mut self, cancelled: &'a AtomicBool) -> Self {
+        self.cancelled = Some(cancelled);
+        self
+    }
+
+    /// As the original counts it.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Values looked at so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Failure> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > self.limit {
+            return Err(Failure::Spent);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn step(&mut self, steps: u64) -> Result<(), Failure> {
+        // Looked at now and then: often enough, and seldom enough to cost nothing.
+        const EVERY: u64 = 1_024;
+        let before = self.steps / EVERY;
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > STEPS {
+            return Err(Failure::Spent);
+        }
+        if self.steps / EVERY != before
+            && self.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed))
+        {
+            return Err(Failure::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Before so many bytes are made.
+    pub(crate) fn make(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.made = self.made.saturating_add(bytes);
+        if self.made > MADE {
+            return Err(Failure::Spent);
+        }
+        self.step((bytes / PIECE) as u64)
+    }
+
+    /// Before a pattern is read.
+    pub(crate) fn read_pattern(&mut self, pattern: &str) -> Result<(), Failure> {
+        self.step(PATTERN.saturating_add(100 * pattern.len() as u64))
+    }
+
+    /// How many values and pieces of text this is; counted.
+    pub(crate) fn weigh(&mut self, value: &Value) -> Result<u64, Failure> {
+        let before = self.steps;
+        self.walk(value)?;
+        Ok(self.steps - before)
+    }
+
+    fn walk(&mut self, value: &Value) -> Result<(), Failure> {
+        self.step(1)?;
+        match value {
+            Value::String(text) => self.step((text.len() / PIECE) as u64),
+            Value::Bytes(bytes) => self.step((bytes.len() / PIECE) as u64),
+            Value::List(items) => items.iter().try_for_each(|item| self.walk(item)),
+            Value::Map(map) => map.map.values().try_for_each(|item| self.walk(item)),
+            Value::Opaque(_) => match crate::library::inner(value) {
+                Some(inner) => self.walk(inner),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
