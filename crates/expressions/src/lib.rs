@@ -3,6 +3,7 @@
 
 mod check;
 mod code;
+mod estimate;
 mod evaluate;
 mod formats;
 mod library;
@@ -24,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 
 use cel::{Env, Value, extensions};
 
+pub use estimate::{Bounds, Inside};
 pub use library::type_name;
 pub use meter::{Failure, Meter, PER_CALL};
 pub use types::{Object, Type};
@@ -40,7 +42,16 @@ pub struct Expression {
 impl Expression {
     /// Reads it and checks its types. The error is in the words of the original compiler.
     pub fn compile(source: &str, variables: &BTreeMap<&str, Type>) -> Result<Self, String> {
-        Self::compile_in(environment(), source, variables)
+        Ok(Self::compile_in(environment(), source, variables, None)?.0)
+    }
+
+    /// The same, and the most that it can cost, given what is known of the sizes of its variables.
+    pub fn compile_bounded(
+        source: &str,
+        variables: &BTreeMap<&str, Type>,
+        bounds: &Bounds,
+    ) -> Result<(Self, u64), String> {
+        Self::compile_in(environment(), source, variables, Some(bounds))
     }
 
     /// The same where `cel.bind` is known, too: of all expressions, it is those about devices.
@@ -54,20 +65,26 @@ impl Expression {
             let _ = macros::add_bind(&mut env);
             env
         });
-        Self::compile_in(env, source, variables)
+        Ok(Self::compile_in(env, source, variables, None)?.0)
     }
 
     fn compile_in(
         env: &Env,
         source: &str,
         variables: &BTreeMap<&str, Type>,
-    ) -> Result<Self, String> {
+        bounds: Option<&Bounds>,
+    ) -> Result<(Self, u64), String> {
         let depth = limits::measure(source)?;
-        limits::with_stack(depth, || Self::read(env, source, variables))
+        limits::with_stack(depth, || Self::read(env, source, variables, bounds))
     }
 
     /// Everything that walks the parser's tree, and drops it.
-    fn read(env: &Env, source: &str, variables: &BTreeMap<&str, Type>) -> Result<Self, String> {
+    fn read(
+        env: &Env,
+        source: &str,
+        variables: &BTreeMap<&str, Type>,
+        bounds: Option<&Bounds>,
+    ) -> Result<(Self, u64), String> {
         let parser = env.parser().max_recursion_depth(limits::DEPTH as u16);
         let (code, info) = parser
             .parse_with_source_info(source)
@@ -77,12 +94,14 @@ impl Expression {
             return Err(check::shown(&mut checked.complaints, &info));
         }
         let kind = checked.of(&code);
+        let most = bounds.map_or(0, |bounds| estimate::estimate(&code, &checked, bounds));
         let (code, variables) = lower::lower(&code, variables)?;
-        Ok(Self {
+        let expression = Self {
             code,
             kind,
             variables,
-        })
+        };
+        Ok((expression, most))
     }
 
     pub fn uses(&self, variable: &str) -> bool {
