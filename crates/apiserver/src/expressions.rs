@@ -24,10 +24,9 @@ pub fn compile_bounded(
     Expression::compile_bounded(source, variables, bounds).map_err(failed)
 }
 
-/// Compiles an expression about a device.
-pub fn compile_of_device(source: &str) -> Result<Expression, String> {
-    let variables = BTreeMap::from([("device", Type::Dyn)]);
-    Expression::compile_with_bind(source, &variables).map_err(failed)
+/// Compiles an expression about a device, and tells the most that it can cost.
+pub fn compile_of_device(source: &str) -> Result<(Expression, u64), String> {
+    Expression::compile_of_device(source).map_err(failed)
 }
 
 fn failed(words: String) -> String {

@@ -3,6 +3,7 @@
 
 mod check;
 mod code;
+pub mod devices;
 mod estimate;
 mod evaluate;
 mod formats;
@@ -54,18 +55,15 @@ impl Expression {
         Self::compile_in(environment(), source, variables, Some(bounds))
     }
 
-    /// The same where `cel.bind` is known, too: of all expressions, it is those about devices.
-    pub fn compile_with_bind(
-        source: &str,
-        variables: &BTreeMap<&str, Type>,
-    ) -> Result<Self, String> {
-        static WITH_BIND: OnceLock<Env> = OnceLock::new();
-        let env = WITH_BIND.get_or_init(|| {
+    /// An expression about a device, and the most that it can cost. Of all expressions, these know `cel.bind`.
+    pub fn compile_of_device(source: &str) -> Result<(Self, u64), String> {
+        static WITH_BIND: OnceLock<(Env, Bounds)> = OnceLock::new();
+        let (env, bounds) = WITH_BIND.get_or_init(|| {
             let mut env = language();
             let _ = macros::add_bind(&mut env);
-            env
+            (env, devices::bounds())
         });
-        Ok(Self::compile_in(env, source, variables, None)?.0)
+        Self::compile_in(env, source, &devices::variables(), Some(bounds))
     }
 
     fn compile_in(

@@ -39,7 +39,11 @@ pub fn bounds(schema: &Value, root: bool) -> Option<Bounds> {
                 Bounds {
                     most,
                     least_written: 2,
-                    inside: Inside::Map(Box::new(of)),
+                    inside: Inside::Map {
+                        key: 0,
+                        of: Box::new(of),
+                        named: false,
+                    },
                 }
             }
             _ => object(schema, root || schema["x-kubernetes-embedded-resource"] == true),

@@ -289,8 +289,7 @@ impl Estimator<'_> {
         if *first == Step::Field(SUM.into()) {
             return None;
         }
-        let bounds = self.bounds.at(rest)?;
-        Some(Range::new(0, bounds.most))
+        Some(Range::new(0, self.bounds.most_at(rest)?))
     }
 
     fn set_size(&mut self, part: &IdedExpr, size: Option<Range>) {

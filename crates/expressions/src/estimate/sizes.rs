@@ -62,30 +62,34 @@ pub enum Inside {
     #[default]
     Nothing,
     List(Box<Bounds>),
-    /// The keys are texts about which nothing is said.
-    Map(Box<Bounds>),
+    Map {
+        /// Letters of a key.
+        key: u64,
+        of: Box<Bounds>,
+        /// What is selected by a name is one of the values.
+        named: bool,
+    },
     /// By the names that expressions know fields by.
     Object(std::collections::BTreeMap<String, Bounds>),
 }
 
 impl Bounds {
     /// Of what a path leads to, without the variable that it begins with.
-    pub fn at<'b>(&'b self, path: &[Step]) -> Option<&'b Self> {
-        static KEY: Bounds = Bounds {
-            most: 0,
-            least_written: 2,
-            inside: Inside::Nothing,
-        };
+    pub fn most_at(&self, path: &[Step]) -> Option<u64> {
         let mut found = self;
-        for step in path {
+        for (index, step) in path.iter().enumerate() {
             found = match (step, &found.inside) {
-                (Step::Items | Step::Values, Inside::List(of) | Inside::Map(of)) => of,
-                (Step::Keys, Inside::Map(_)) => &KEY,
+                (Step::Items | Step::Values, Inside::List(of) | Inside::Map { of, .. }) => of,
+                (Step::Field(_), Inside::Map { of, named, .. }) if *named => of,
                 (Step::Field(name), Inside::Object(fields)) => fields.get(&**name)?,
+                // There is nothing in a key.
+                (Step::Keys, Inside::Map { key, .. }) => {
+                    return (index + 1 == path.len()).then_some(*key);
+                }
                 _ => return None,
             };
         }
-        Some(found)
+        Some(found.most)
     }
 }
 

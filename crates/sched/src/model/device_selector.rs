@@ -1,12 +1,12 @@
 //! Selectors of devices, in CEL.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use cel::Value;
 use cel::objects::{Key, Map};
 use plimsoll_expressions::values::{Amount, Version};
-use plimsoll_expressions::{Expression, Meter, Object, Type, type_name};
+use plimsoll_expressions::{Expression, Meter, devices, type_name};
 
 use super::devices::{Attribute, Device};
 
@@ -34,21 +34,17 @@ impl From<&str> for DeviceSelector {
     }
 }
 
-/// What it may cost to ask about one device.
-const LIMIT: u64 = 1_000_000;
-
 impl DeviceSelector {
     /// Whether it holds for a device. The error is in the words of CEL.
     pub fn matches(&self, driver: &str, device: &Device) -> Result<bool, String> {
         let compiled = self.program.get_or_init(|| {
-            let variables = BTreeMap::from([("device", declared())]);
-            Expression::compile_with_bind(&self.source, &variables)
+            Expression::compile_of_device(&self.source).map(|(compiled, _)| compiled)
         });
         let program = compiled
             .as_ref()
             .map_err(|words| format!("CEL compile error: {words}"))?;
         let variables = [("device", value(&self.source, driver, device))];
-        match program.evaluate(&variables, &mut Meter::new(LIMIT)) {
+        match program.evaluate(&variables, &mut Meter::new(devices::COST)) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!(
                 "CEL runtime error: CEL result of type {} could not be converted to bool: {}",
@@ -70,21 +66,6 @@ fn unconverted(value: &Value) -> String {
             format!("type conversion error from '{name}' to 'bool'")
         }
     }
-}
-
-/// What expressions can know of a device.
-fn declared() -> Type {
-    let by_domain = |of: Type| Type::map(Type::String, Type::map(Type::String, of));
-    let fields = [
-        ("driver", Type::String),
-        ("allowMultipleAllocations", Type::Bool),
-        ("attributes", by_domain(Type::Dyn)),
-        ("capacity", by_domain(Type::Opaque("kubernetes.Quantity"))),
-    ];
-    Type::Object(Arc::new(Object {
-        name: "kubernetes.DRADevice".to_owned(),
-        fields: fields.map(|(name, of)| (name.to_owned(), of)).into(),
-    }))
 }
 
 fn value(expression: &str, driver: &str, device: &Device) -> Value {
