@@ -1,10 +1,11 @@
 //! Validating admission policies at work: rules in the Common Expression Language that new and changed objects must obey.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cel::Value as Cel;
 use http::StatusCode;
-use plimsoll_expressions::{Meter, PER_CALL};
+use plimsoll_expressions::{Budget, Exhausted, Expression};
 use serde_json::{Value, json};
 
 use crate::expressions;
@@ -193,7 +194,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 /// Runs a policy's expressions one after the other, until they have cost too much together.
 struct Runner {
     variables: Vec<(&'static str, Cel)>,
-    left: u64,
+    budget: Budget,
 }
 
 enum Trouble {
@@ -206,15 +207,11 @@ impl Runner {
         let failed = |words| {
             Trouble::Failed(format!("expression '{source}' resulted in error: {words}"))
         };
-        let program = expressions::compile(source, &VARIABLES).map_err(failed)?;
-        let mut meter = Meter::new(PER_CALL);
-        let found = program.evaluate(&self.variables, &mut meter);
-        if meter.cost() > self.left {
-            self.left = 0;
-            return Err(Trouble::Budget);
+        let program = compiled(source).map_err(failed)?;
+        match self.budget.evaluate(&program, &self.variables) {
+            Ok(found) => found.map_err(|failure| failed(failure.in_words())),
+            Err(Exhausted) => Err(Trouble::Budget),
         }
-        self.left -= meter.cost();
-        found.map_err(|failure| failed(failure.in_words()))
     }
 
     /// Whether all conditions hold. What fails does not count where another condition does not hold.
@@ -259,6 +256,24 @@ impl Runner {
     }
 }
 
+/// Policies are asked about every write, and it takes much longer to read an expression than to compute it.
+fn compiled(source: &str) -> Result<Arc<Expression>, String> {
+    /// More are forgotten all at once.
+    const KNOWN: usize = 1_000;
+    static CACHE: Mutex<BTreeMap<String, Arc<Expression>>> = Mutex::new(BTreeMap::new());
+    let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = cache().get(source) {
+        return Ok(Arc::clone(known));
+    }
+    let compiled = Arc::new(expressions::compile(source, &VARIABLES)?);
+    let mut cache = cache();
+    if cache.len() == KNOWN {
+        cache.clear();
+    }
+    cache.insert(source.to_owned(), Arc::clone(&compiled));
+    Ok(compiled)
+}
+
 fn text<'v>(object: &'v Value, field: &str) -> &'v str {
     object[field].as_str().unwrap_or_default()
 }
@@ -269,14 +284,14 @@ fn violation(policy: &Value, request: &Request<'_>) -> Option<(String, String)> 
     let failed = |words: String| strict.then(|| (words, "Invalid".to_owned()));
     let mut runner = Runner {
         variables: request.variables(),
-        left: CONDITIONS_BUDGET,
+        budget: Budget::new(CONDITIONS_BUDGET),
     };
     match runner.is_wanted(&policy["matchConditions"]) {
         Ok(true) => {}
         Ok(false) => return None,
         Err(words) => return failed(words),
     }
-    runner.left = BUDGET;
+    runner.budget = Budget::new(BUDGET);
     runner.compute_variables(&policy["variables"]);
     for validation in policy["validations"].as_array().into_iter().flatten() {
         match runner.run(text(validation, "expression")) {

@@ -28,7 +28,7 @@ use cel::{Env, Value, extensions};
 
 pub use estimate::{Bounds, Inside};
 pub use library::type_name;
-pub use meter::{Failure, Meter, PER_CALL};
+pub use meter::{Budget, Exhausted, Failure, Meter, PER_CALL};
 pub use types::{Object, Type};
 pub use words::in_words;
 
@@ -144,3 +144,5 @@ fn syntax(source: &str, words: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod class_tests;

@@ -15,8 +15,8 @@ pub const TREE: usize = 512;
 /// Letters of an expression with a text that does not end.
 const BROKEN: usize = 1_000;
 
-/// An expression this deep is parsed on the stack of whoever asks.
-const SHALLOW: usize = 12;
+/// An expression this deep is parsed on the stack of whoever asks. The parser needs much of it for every level.
+const SHALLOW: usize = 1;
 /// What parser, checker and estimator need for the deepest expression, in a build without optimisation.
 const STACK: usize = 96 << 20;
 

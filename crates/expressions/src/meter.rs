@@ -8,12 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cel::{ExecutionError, Value};
 
-use crate::in_words;
+use crate::{Expression, in_words};
 
 /// What one evaluation may cost, of any expression.
 pub const PER_CALL: u64 = 1_000_000;
 /// Values that one evaluation may look at, or pieces of texts of this length.
 const STEPS: u64 = 30_000_000;
+/// The same for all that are done for one object.
+const STEPS_TOGETHER: u64 = 200_000_000;
 pub const PIECE: usize = 16;
 /// Bytes that one evaluation may make.
 const MADE: usize = 128 << 20;
@@ -47,11 +49,54 @@ impl Failure {
     }
 }
 
+/// What may be done for one object, by however many expressions.
+#[derive(Debug)]
+pub struct Budget {
+    cost: u64,
+    steps: u64,
+}
+
+/// The budget does not suffice; nothing more is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Exhausted;
+
+impl Budget {
+    pub fn new(cost: u64) -> Self {
+        Self {
+            cost,
+            steps: STEPS_TOGETHER,
+        }
+    }
+
+    /// Computes an expression, which may cost what any may, and pays for it.
+    pub fn evaluate(
+        &mut self,
+        expression: &Expression,
+        variables: &[(&str, Value)],
+    ) -> Result<Result<Value, Failure>, Exhausted> {
+        let mut meter = Meter::new(PER_CALL);
+        meter.steps_limit = self.steps.min(STEPS);
+        let found = expression.evaluate(variables, &mut meter);
+        self.steps = self.steps.saturating_sub(meter.steps);
+        match self.cost.checked_sub(meter.cost) {
+            Some(left) if self.steps > 0 => {
+                self.cost = left;
+                Ok(found)
+            }
+            _ => {
+                self.cost = 0;
+                Err(Exhausted)
+            }
+        }
+    }
+}
+
 /// Counts for one evaluation.
 #[derive(Debug)]
 pub struct Meter<'a> {
     limit: u64,
     cost: u64,
+    steps_limit: u64,
     steps: u64,
     made: usize,
     cancelled: Option<&'a AtomicBool>,
@@ -62,6 +107,7 @@ impl<'a> Meter<'a> {
         Self {
             limit,
             cost: 0,
+            steps_limit: STEPS,
             steps: 0,
             made: 0,
             cancelled: None,
@@ -98,7 +144,7 @@ impl<'a> Meter<'a> {
         const EVERY: u64 = 1_024;
         let before = self.steps / EVERY;
         self.steps = self.steps.saturating_add(steps);
-        if self.steps > STEPS {
+        if self.steps > self.steps_limit {
             return Err(Failure::Spent);
         }
         if self.steps / EVERY != before

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use cel::Value as Cel;
 use cel::objects::OptionalValue;
-use plimsoll_expressions::{Expression, Failure, Meter, PER_CALL, Type};
+use plimsoll_expressions::{Budget, Exhausted, Expression, Failure, Type};
 use serde_json::Value;
 
 use super::declared::{declared, variables};
@@ -118,18 +118,15 @@ pub fn check(
     errors: &mut Vec<FieldError>,
 ) {
     let mut checker = Checker {
-        left: BUDGET,
+        budget: Budget::new(BUDGET),
         errors,
     };
     // Whoever ran out of it has said so.
     let _ = checker.check(schema, value, old, path, root);
 }
 
-/// The rules cost too much, and no more are checked.
-struct Spent;
-
 struct Checker<'e> {
-    left: u64,
+    budget: Budget,
     errors: &'e mut Vec<FieldError>,
 }
 
@@ -141,7 +138,7 @@ impl Checker<'_> {
         old: Option<&Value>,
         path: &Path,
         root: bool,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), Exhausted> {
         if value.is_null() {
             return Ok(());
         }
@@ -180,7 +177,7 @@ impl Checker<'_> {
         old: Option<&Value>,
         path: &Path,
         root: bool,
-    ) -> Result<(), Spent> {
+    ) -> Result<(), Exhausted> {
         let own = convert(schema, value, root);
         let earlier = old.map(|old| convert(schema, old, root));
         let type_name = schema.types.first().map_or("", |one| one.name());
@@ -195,19 +192,19 @@ impl Checker<'_> {
             }
             let variables = variables_of(rule, &own, earlier.as_ref());
             let invalid = |words| FieldError::invalid(path, type_name, words);
-            match self.evaluate(program, &variables) {
-                Ok(Cel::Bool(true)) => continue,
-                Ok(_) => {}
-                Err(Trouble::Budget) => {
+            match self.budget.evaluate(program, &variables) {
+                Ok(Ok(Cel::Bool(true))) => continue,
+                Ok(Ok(_)) => {}
+                Err(Exhausted) => {
                     self.errors.push(invalid(OUT_OF_BUDGET.to_owned()));
-                    return Err(Spent);
+                    return Err(Exhausted);
                 }
-                Err(Trouble::Failed(failure)) => {
+                Ok(Err(failure)) => {
                     let ends = failure == Failure::Spent;
                     self.errors
                         .push(invalid(evaluation_error(&failure, rule.name())));
                     if ends {
-                        return Err(Spent);
+                        return Err(Exhausted);
                     }
                     continue;
                 }
@@ -225,7 +222,7 @@ impl Checker<'_> {
                 Ok(detail) => detail,
                 Err(words) => {
                     self.errors.push(FieldError::invalid(&path, type_name, words));
-                    return Err(Spent);
+                    return Err(Exhausted);
                 }
             };
             self.errors
@@ -234,36 +231,22 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn evaluate(
-        &mut self,
-        program: &Expression,
-        variables: &[(&str, Cel)],
-    ) -> Result<Cel, Trouble> {
-        let mut meter = Meter::new(PER_CALL);
-        let found = program.evaluate(variables, &mut meter);
-        if meter.cost() > self.left {
-            return Err(Trouble::Budget);
-        }
-        self.left -= meter.cost();
-        found.map_err(Trouble::Failed)
-    }
-
     /// What to say of a rule that does not hold. The error is what to say instead, and that no more rules are checked.
     fn message(&mut self, rule: &Rule, variables: &[(&str, Cel)]) -> Result<String, String> {
         /// Longer messages are not used.
         const MAX_MESSAGE: usize = 5 * 1024;
         if let Some(program) = rule.message_program() {
-            match self.evaluate(program, variables) {
-                Ok(Cel::String(text)) => {
+            match self.budget.evaluate(program, variables) {
+                Ok(Ok(Cel::String(text))) => {
                     let text = text.trim();
                     if !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE {
                         return Ok(text.to_owned());
                     }
                 }
-                Err(Trouble::Budget) => {
+                Err(Exhausted) => {
                     return Err(format!("messageExpression evaluation {OUT_OF_MESSAGE_BUDGET}"));
                 }
-                Err(Trouble::Failed(Failure::Spent)) => {
+                Ok(Err(Failure::Spent)) => {
                     return Err(format!(
                         "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
                         quote(&rule.message_expression)
@@ -284,12 +267,6 @@ const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 const OUT_OF_MESSAGE_BUDGET: &str =
     "failed due to running out of cost budget, no further validation rules will be run";
-
-enum Trouble {
-    /// All rules of the object together cost too much.
-    Budget,
-    Failed(Failure),
-}
 
 fn variables_of(rule: &Rule, own: &Cel, earlier: Option<&Cel>) -> Vec<(&'static str, Cel)> {
     let mut variables = vec![("self", own.clone())];
