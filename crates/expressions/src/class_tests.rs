@@ -377,9 +377,11 @@ fn values_that_share_their_parts_do_not_explode() {
 fn nobody_waits_for_what_nobody_wants() {
     let source = "self.all(x, self.exists_one(y, x == y))";
     let compiled = Expression::compile(source, &variables()).unwrap();
-    let gone = std::sync::atomic::AtomicBool::new(true);
-    let mut meter = Meter::new(u64::MAX).until(&gone);
+    let gone = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let mut meter = until(gone, || Meter::new(u64::MAX));
     let found = compiled.evaluate(&values(), &mut meter);
     assert_eq!(found, Err(Failure::Cancelled));
     assert!(meter.steps() < 10_000, "{}", meter.steps());
+    let found = compiled.evaluate(&values(), &mut Meter::new(PER_CALL));
+    assert_eq!(found, Err(Failure::Spent));
 }

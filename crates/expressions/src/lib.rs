@@ -28,7 +28,7 @@ use cel::{Env, Value, extensions};
 
 pub use estimate::{Bounds, Inside};
 pub use library::type_name;
-pub use meter::{Budget, Exhausted, Failure, Meter, PER_CALL};
+pub use meter::{Budget, Exhausted, Failure, Meter, PER_CALL, until};
 pub use types::{Object, Type};
 pub use words::in_words;
 
@@ -110,7 +110,7 @@ impl Expression {
     pub fn evaluate(
         &self,
         variables: &[(&str, Value)],
-        meter: &mut Meter<'_>,
+        meter: &mut Meter,
     ) -> Result<Value, Failure> {
         evaluate::evaluate(&self.code, variables, meter)
     }

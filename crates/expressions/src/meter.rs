@@ -4,6 +4,8 @@
 //! list that is compared costs its length, whatever is in it. So *steps* are counted, too: values that are looked at,
 //! pieces of text, bytes that are made. Their limits are far from anything sensible and keep every construct finite.
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cel::{ExecutionError, Value};
@@ -21,6 +23,23 @@ pub const PIECE: usize = 16;
 const MADE: usize = 128 << 20;
 /// What it is to read a pattern, beside its letters.
 const PATTERN: u64 = 20_000;
+
+thread_local! {
+    static CANCELLED: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
+}
+
+/// Does it; whatever it computes ends soon after the flag is set.
+pub fn until<R>(cancelled: Arc<AtomicBool>, work: impl FnOnce() -> R) -> R {
+    /// A panic must not leave the flag to whoever has the thread next.
+    struct Restore(Option<Arc<AtomicBool>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CANCELLED.set(self.0.take());
+        }
+    }
+    let _restore = Restore(CANCELLED.replace(Some(cancelled)));
+    work()
+}
 
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,16 +112,17 @@ impl Budget {
 
 /// Counts for one evaluation.
 #[derive(Debug)]
-pub struct Meter<'a> {
+pub struct Meter {
     limit: u64,
     cost: u64,
     steps_limit: u64,
     steps: u64,
     made: usize,
-    cancelled: Option<&'a AtomicBool>,
+    cancelled: Option<Arc<AtomicBool>>,
 }
 
-impl<'a> Meter<'a> {
+impl Meter {
+    /// Heeds the flag that [`until`] was given, if any.
     pub fn new(limit: u64) -> Self {
         Self {
             limit,
@@ -110,15 +130,8 @@ impl<'a> Meter<'a> {
             steps_limit: STEPS,
             steps: 0,
             made: 0,
-            cancelled: None,
+            cancelled: CANCELLED.with_borrow(Clone::clone),
         }
-    }
-
-    /// The evaluation ends soon after this becomes true.
-    #[must_use]
-    pub fn until(mut self, cancelled: &'a AtomicBool) -> Self {
-        self.cancelled = Some(cancelled);
-        self
     }
 
     /// As the original counts it.
@@ -148,7 +161,8 @@ impl<'a> Meter<'a> {
             return Err(Failure::Spent);
         }
         if self.steps / EVERY != before
-            && self.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed))
+            && let Some(flag) = &self.cancelled
+            && flag.load(Ordering::Relaxed)
         {
             return Err(Failure::Cancelled);
         }

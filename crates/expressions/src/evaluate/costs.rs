@@ -49,13 +49,13 @@ pub fn of_operator(operator: Operator, one: &Value, other: &Value) -> u64 {
     }
 }
 
-pub fn charge(name: &str, args: &[Value], meter: &mut Meter<'_>) -> Result<(), Failure> {
+pub fn charge(name: &str, args: &[Value], meter: &mut Meter) -> Result<(), Failure> {
     let cost = cost(name, args, meter)?;
     meter.charge(cost)?;
     work(name, args, meter)
 }
 
-fn cost(name: &str, args: &[Value], meter: &mut Meter<'_>) -> Result<u64, Failure> {
+fn cost(name: &str, args: &[Value], meter: &mut Meter) -> Result<u64, Failure> {
     let sized = |at: usize| args.get(at).map_or(1, size);
     let text = |at: usize, factor: f64| rounded(sized(at), factor * LETTER);
     let is_list = matches!(args.first(), Some(Value::List(_)));
@@ -128,7 +128,7 @@ fn cost(name: &str, args: &[Value], meter: &mut Meter<'_>) -> Result<u64, Failur
 }
 
 /// What it costs to look at everything in a value.
-fn traversal(value: &Value, meter: &mut Meter<'_>) -> Result<u64, Failure> {
+fn traversal(value: &Value, meter: &mut Meter) -> Result<u64, Failure> {
     meter.step(1)?;
     let text = |length: usize| Ok((length as f64 * LETTER) as u64);
     match value {
@@ -179,7 +179,7 @@ fn text(args: &[Value], at: usize) -> &str {
 }
 
 /// What the costs of the original do not say: what is really looked at, and made.
-fn work(name: &str, args: &[Value], meter: &mut Meter<'_>) -> Result<(), Failure> {
+fn work(name: &str, args: &[Value], meter: &mut Meter) -> Result<(), Failure> {
     const VALUE: usize = size_of::<Value>();
     /// A text of its own, without its letters.
     const TEXT: usize = VALUE + 40;
@@ -257,6 +257,6 @@ fn work(name: &str, args: &[Value], meter: &mut Meter<'_>) -> Result<(), Failure
     }
 }
 
-fn weight(args: &[Value], at: usize, meter: &mut Meter<'_>) -> Result<u64, Failure> {
+fn weight(args: &[Value], at: usize, meter: &mut Meter) -> Result<u64, Failure> {
     args.get(at).map_or(Ok(0), |value| meter.weigh(value))
 }

@@ -24,7 +24,7 @@ const SELECT: u64 = 1;
 const LIST: u64 = 10;
 const MAP: u64 = 30;
 
-pub fn evaluate(code: &Code, variables: &[(&str, Value)], meter: &mut Meter<'_>) -> Found {
+pub fn evaluate(code: &Code, variables: &[(&str, Value)], meter: &mut Meter) -> Found {
     let mut run = Evaluation {
         variables,
         places: Vec::new(),
@@ -33,13 +33,13 @@ pub fn evaluate(code: &Code, variables: &[(&str, Value)], meter: &mut Meter<'_>)
     run.value(code)
 }
 
-struct Evaluation<'e, 'm> {
+struct Evaluation<'e> {
     variables: &'e [(&'e str, Value)],
     places: Vec<Value>,
-    meter: &'e mut Meter<'m>,
+    meter: &'e mut Meter,
 }
 
-impl Evaluation<'_, '_> {
+impl Evaluation<'_> {
     /// Short, because it calls itself for every level of an expression.
     fn value(&mut self, code: &Code) -> Found {
         self.meter.step(1)?;

@@ -14,7 +14,7 @@ use crate::values::{Moment, Span};
 
 type Found = Result<Value, Failure>;
 
-pub fn binary(operator: Operator, one: Value, other: Value, meter: &mut Meter<'_>) -> Found {
+pub fn binary(operator: Operator, one: Value, other: Value, meter: &mut Meter) -> Found {
     meter.charge(super::costs::of_operator(operator, &one, &other))?;
     match operator {
         Operator::Equals => Ok(Value::Bool(equal(&one, &other, meter)?)),
@@ -38,7 +38,7 @@ pub fn binary(operator: Operator, one: Value, other: Value, meter: &mut Meter<'_
 }
 
 /// Whether they are the same, whatever their types.
-pub fn equal(one: &Value, other: &Value, meter: &mut Meter<'_>) -> Result<bool, Failure> {
+pub fn equal(one: &Value, other: &Value, meter: &mut Meter) -> Result<bool, Failure> {
     meter.step(1)?;
     match (one, other) {
         (Value::List(one), Value::List(other)) => {
@@ -85,7 +85,7 @@ fn order(
     name: &str,
     one: &Value,
     other: &Value,
-    meter: &mut Meter<'_>,
+    meter: &mut Meter,
 ) -> Result<Ordering, Failure> {
     if let (Value::String(one), Value::String(other)) = (one, other) {
         meter.step((one.len().min(other.len()) / PIECE) as u64)?;
@@ -113,7 +113,7 @@ pub fn compare(one: &Value, other: &Value) -> Option<Ordering> {
     one.partial_cmp(other)
 }
 
-fn contains(one: &Value, other: &Value, meter: &mut Meter<'_>) -> Found {
+fn contains(one: &Value, other: &Value, meter: &mut Meter) -> Found {
     match other {
         Value::List(items) => {
             for item in items.iter() {
@@ -165,7 +165,7 @@ pub fn item(of: &Value, index: &Value) -> Result<Value, ExecutionError> {
     }
 }
 
-fn add(one: Value, other: Value, meter: &mut Meter<'_>) -> Found {
+fn add(one: Value, other: Value, meter: &mut Meter) -> Found {
     match (&one, &other) {
         (Value::String(left), Value::String(right)) => {
             meter.make(left.len() + right.len())?;

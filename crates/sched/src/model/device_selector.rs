@@ -234,6 +234,15 @@ mod tests {
                 r#"[1][device.attributes["other.io"].cores] == 1"#,
                 Err("CEL runtime error: index out of bounds: 8"),
             ),
+            // Whatever it would be, the search goes on.
+            (
+                "lists.range(2000).all(x, lists.range(2000).all(y, x != y || x == y))",
+                Err("CEL runtime error: operation cancelled: actual cost limit exceeded"),
+            ),
+            (
+                r#"lists.range(9000).exists(x, device.attributes["d.io"].model.matches("(m|n)*o"))"#,
+                Ok(false),
+            ),
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),
         ] {
@@ -243,6 +252,25 @@ mod tests {
                 expected,
                 "{expression}"
             );
+        }
+    }
+    #[test]
+    fn what_is_too_deep_or_too_long_is_a_plain_error() {
+        let slice = decode::resource_slice(
+            br#"{"spec":{"driver":"d.io","devices":[{"name":"x"}]}}"#,
+            &mut Names::default(),
+        )
+        .unwrap();
+        for expression in [
+            vec!["device.driver"; 5_000].join("+"),
+            format!("device{}", ".x".repeat(5_000)),
+            "(".repeat(5_000),
+            format!("{}true{}", "[1].all(x, ".repeat(5_000), ")".repeat(5_000)),
+            "x".repeat(200_000),
+        ] {
+            let found = DeviceSelector::from(expression.as_str()).matches("d.io", &slice.devices[0]);
+            let words = found.unwrap_err();
+            assert!(words.starts_with("CEL compile error: ") && words.len() < 200, "{words}");
         }
     }
 }
