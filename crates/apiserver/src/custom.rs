@@ -155,6 +155,11 @@ impl Kind for Custom {
         self.version().prepare_status_update(new, old);
     }
 
+    /// Rules may.
+    fn takes_time(&self) -> bool {
+        self.version().has_rules()
+    }
+
     fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         let namespaced = self.version().resource.namespaced();
         let errors = metadata::validate_metadata_create(

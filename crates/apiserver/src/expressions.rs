@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_expressions::{Expression, Type};
+use plimsoll_expressions::{Bounds, Expression, Type};
 
 /// Compiles an expression about variables of which nothing is known but their names. The error is what a compiler says.
 pub fn compile(source: &str, variables: &[&str]) -> Result<Expression, String> {
@@ -12,18 +12,21 @@ pub fn compile(source: &str, variables: &[&str]) -> Result<Expression, String> {
         _ => Type::Dyn,
     };
     let variables = variables.iter().map(|name| (*name, kind(name))).collect();
-    compile_with(source, &variables)
+    Expression::compile(source, &variables).map_err(failed)
 }
 
-/// Compiles an expression about variables of known types.
-pub fn compile_with(source: &str, variables: &BTreeMap<&str, Type>) -> Result<Expression, String> {
-    Expression::compile(source, variables).map_err(failed)
+/// Compiles an expression about variables of known types and sizes, and tells the most that it can cost.
+pub fn compile_bounded(
+    source: &str,
+    variables: &BTreeMap<&str, Type>,
+    bounds: &Bounds,
+) -> Result<(Expression, u64), String> {
+    Expression::compile_bounded(source, variables, bounds).map_err(failed)
 }
 
-/// Compiles an expression about a device.
-pub fn compile_of_device(source: &str) -> Result<Expression, String> {
-    let variables = BTreeMap::from([("device", Type::Dyn)]);
-    Expression::compile_with_bind(source, &variables).map_err(failed)
+/// Compiles an expression about a device, and tells the most that it can cost.
+pub fn compile_of_device(source: &str) -> Result<(Expression, u64), String> {
+    Expression::compile_of_device(source).map_err(failed)
 }
 
 fn failed(words: String) -> String {

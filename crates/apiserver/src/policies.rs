@@ -1,9 +1,11 @@
 //! Validating admission policies at work: rules in the Common Expression Language that new and changed objects must obey.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cel::{Context, Value as Cel};
+use cel::Value as Cel;
 use http::StatusCode;
+use plimsoll_expressions::{Budget, Exhausted, Expression};
 use serde_json::{Value, json};
 
 use crate::expressions;
@@ -139,8 +141,7 @@ impl<'a> Request<'a> {
     }
 
     /// The variables that every expression knows.
-    fn context(&self) -> Context<'static, 'static> {
-        let mut context = plimsoll_expressions::context();
+    fn variables(&self) -> Vec<(&'static str, Cel)> {
         let resource = &self.call.served.resource;
         let named = |object: &Value| {
             let mut object = object.clone();
@@ -158,15 +159,14 @@ impl<'a> Request<'a> {
             "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
             "userInfo": {"username": user.name, "groups": user.groups},
         });
-        for (name, value) in [
+        [
             ("object", named(self.object)),
             ("oldObject", self.old.map_or(Value::Null, named)),
             ("namespaceObject", self.namespace.clone()),
             ("request", request),
-        ] {
-            context.add_variable_from_value(name, cel_of(&value));
-        }
-        context
+        ]
+        .map(|(name, value)| (name, cel_of(&value)))
+        .into()
     }
 }
 
@@ -183,54 +183,127 @@ const VARIABLES: [&str; 5] = [
     "variables",
 ];
 
-/// What to say of the first rule that does not hold, and for which reason; `None` where all do.
-fn violation(policy: &Value, request: &Request<'_>) -> Option<(String, String)> {
-    let mut context = request.context();
-    let strict = policy["failurePolicy"] != "Ignore";
-    let run = |source: &str, context: &Context<'_, '_>| -> Result<Cel, String> {
-        let program = expressions::compile(source, &VARIABLES)?;
-        program.evaluate(context).map_err(|error| error.to_string())
-    };
-    let items = |list: &str| policy[list].as_array().into_iter().flatten();
-    let text = |object: &Value, field: &str| object[field].as_str().unwrap_or_default().to_owned();
-    for condition in items("matchConditions") {
-        if !matches!(
-            run(&text(condition, "expression"), &context),
-            Ok(Cel::Bool(true))
-        ) {
-            return None;
+/// What the conditions under which a policy is for an object may cost, and what its rules may.
+const CONDITIONS_BUDGET: u64 = 2_500_000;
+const BUDGET: u64 = 10_000_000;
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+/// Longer messages are not used.
+const MAX_MESSAGE: usize = 5 * 1024;
+
+/// Runs a policy's expressions one after the other, until they have cost too much together.
+struct Runner {
+    variables: Vec<(&'static str, Cel)>,
+    budget: Budget,
+}
+
+enum Trouble {
+    Budget,
+    Failed(String),
+}
+
+impl Runner {
+    fn run(&mut self, source: &str) -> Result<Cel, Trouble> {
+        let failed = |words| {
+            Trouble::Failed(format!("expression '{source}' resulted in error: {words}"))
+        };
+        let program = compiled(source).map_err(failed)?;
+        match self.budget.evaluate(&program, &self.variables) {
+            Ok(found) => found.map_err(|failure| failed(failure.in_words())),
+            Err(Exhausted) => Err(Trouble::Budget),
         }
     }
-    let mut variables: HashMap<String, Cel> = HashMap::new();
-    for variable in items("variables") {
-        let Ok(value) = run(&text(variable, "expression"), &context) else {
-            continue;
-        };
-        variables.insert(text(variable, "name"), value);
-        context.add_variable_from_value("variables", variables.clone());
+
+    /// Whether all conditions hold. What fails does not count where another condition does not hold.
+    fn is_wanted(&mut self, conditions: &Value) -> Result<bool, String> {
+        let mut failed = None;
+        for condition in conditions.as_array().into_iter().flatten() {
+            match self.run(text(condition, "expression")) {
+                Ok(Cel::Bool(true)) => {}
+                Ok(_) => return Ok(false),
+                Err(Trouble::Budget) => return Err(OUT_OF_BUDGET.to_owned()),
+                Err(Trouble::Failed(words)) => {
+                    failed.get_or_insert(words);
+                }
+            }
+        }
+        failed.map_or(Ok(true), Err)
     }
-    for validation in items("validations") {
-        let expression = text(validation, "expression");
-        let message = match run(&expression, &context) {
+
+    fn compute_variables(&mut self, list: &Value) {
+        let mut known: HashMap<String, Cel> = HashMap::new();
+        for variable in list.as_array().into_iter().flatten() {
+            let Ok(value) = self.run(text(variable, "expression")) else {
+                continue;
+            };
+            known.insert(text(variable, "name").to_owned(), value);
+            self.variables.retain(|(name, _)| *name != "variables");
+            self.variables.push(("variables", known.clone().into()));
+        }
+    }
+
+    fn message(&mut self, validation: &Value) -> String {
+        let computed = match self.run(text(validation, "messageExpression")) {
+            Ok(Cel::String(words)) if words.len() <= MAX_MESSAGE => words.trim().to_owned(),
+            _ => String::new(),
+        };
+        let computed = computed.as_str();
+        let said = [computed, text(validation, "message").trim()];
+        match said.into_iter().find(|words| !words.is_empty()) {
+            Some(words) => words.to_owned(),
+            None => format!("failed expression: {}", text(validation, "expression").trim()),
+        }
+    }
+}
+
+/// Policies are asked about every write, and it takes much longer to read an expression than to compute it.
+fn compiled(source: &str) -> Result<Arc<Expression>, String> {
+    /// More are forgotten all at once.
+    const KNOWN: usize = 1_000;
+    static CACHE: Mutex<BTreeMap<String, Arc<Expression>>> = Mutex::new(BTreeMap::new());
+    let cache = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = cache().get(source) {
+        return Ok(Arc::clone(known));
+    }
+    let compiled = Arc::new(expressions::compile(source, &VARIABLES)?);
+    let mut cache = cache();
+    if cache.len() == KNOWN {
+        cache.clear();
+    }
+    cache.insert(source.to_owned(), Arc::clone(&compiled));
+    Ok(compiled)
+}
+
+fn text<'v>(object: &'v Value, field: &str) -> &'v str {
+    object[field].as_str().unwrap_or_default()
+}
+
+/// What to say of the first rule that does not hold, and for which reason; `None` where all do.
+fn violation(policy: &Value, request: &Request<'_>) -> Option<(String, String)> {
+    let strict = policy["failurePolicy"] != "Ignore";
+    let failed = |words: String| strict.then(|| (words, "Invalid".to_owned()));
+    let mut runner = Runner {
+        variables: request.variables(),
+        budget: Budget::new(CONDITIONS_BUDGET),
+    };
+    match runner.is_wanted(&policy["matchConditions"]) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(words) => return failed(words),
+    }
+    runner.budget = Budget::new(BUDGET);
+    runner.compute_variables(&policy["variables"]);
+    for validation in policy["validations"].as_array().into_iter().flatten() {
+        match runner.run(text(validation, "expression")) {
             Ok(Cel::Bool(true)) => continue,
             Ok(_) => {
-                let computed = text(validation, "messageExpression");
-                let computed = match run(&computed, &context) {
-                    Ok(Cel::String(words)) if !computed.is_empty() => words.trim().to_owned(),
-                    _ => String::new(),
-                };
-                [computed, text(validation, "message").trim().to_owned()]
-                    .into_iter()
-                    .find(|words| !words.is_empty())
-                    .unwrap_or_else(|| format!("failed expression: {}", expression.trim()))
+                let message = runner.message(validation);
+                return Some((message, text(validation, "reason").to_owned()));
             }
-            Err(_) if !strict => continue,
-            Err(error) => {
-                let words = format!("expression '{expression}' resulted in error: {error}");
-                return Some((words, "Invalid".to_owned()));
-            }
-        };
-        return Some((message, text(validation, "reason")));
+            Err(Trouble::Budget) => return failed(OUT_OF_BUDGET.to_owned()),
+            Err(Trouble::Failed(_)) if !strict => continue,
+            Err(Trouble::Failed(words)) => return failed(words),
+        }
     }
     None
 }

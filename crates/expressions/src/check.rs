@@ -241,7 +241,7 @@ impl Checker {
         let mut items: Option<Type> = None;
         for (index, element) in list.elements.iter().enumerate() {
             let mut kind = self.visit(element);
-            if list.optional_indices.contains(&index)
+            if list.optional_indices.binary_search(&index).is_ok()
                 && let Type::Optional(inner) = kind
             {
                 kind = *inner;
@@ -341,7 +341,7 @@ fn of_literal(literal: &LiteralValue) -> Type {
 }
 
 /// `a.b.c` as a name.
-fn qualified(expression: &Expr) -> Option<String> {
+pub fn qualified(expression: &Expr) -> Option<String> {
     match expression {
         Expr::Ident(name) => Some(name.clone()),
         Expr::Select(select) if !select.test => Some(format!(
@@ -357,6 +357,11 @@ fn qualified(expression: &Expr) -> Option<String> {
 pub fn shown(complaints: &mut [Complaint], source: &SourceInfo) -> String {
     let text = &source.source;
     let place = |at: u64| source.offset_for(at).map_or(0, |(start, _)| start as usize);
+    /// Each quotes the line that it is about.
+    const MOST: usize = 100;
+    let more = complaints.len().saturating_sub(MOST);
+    let shown = complaints.len() - more;
+    let complaints = &mut complaints[..shown];
     complaints.sort_by_key(|complaint| place(complaint.at));
     let lines = complaints.iter().map(|complaint| {
         let at = place(complaint.at).min(text.len());
@@ -373,5 +378,9 @@ pub fn shown(complaints: &mut [Complaint], source: &SourceInfo) -> String {
             ".".repeat(column)
         )
     });
-    lines.collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<String> = lines.collect();
+    if more > 0 {
+        lines.push(format!("{more} more errors were truncated"));
+    }
+    lines.join("\n")
 }

@@ -2,11 +2,17 @@
 //! is computed, quantities, versions, addresses, URLs, times, named formats. *No I/O, no Kubernetes objects.*
 
 mod check;
+mod code;
+pub mod devices;
+mod estimate;
+mod evaluate;
 mod formats;
 mod library;
+mod limits;
 mod literals;
 mod lower;
 mod macros;
+mod meter;
 mod signatures;
 mod solve;
 pub mod time;
@@ -15,86 +21,103 @@ pub mod values;
 mod version;
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use cel::{Context, Env, ExecutionError, IdedExpr, Value, extensions};
+use cel::{Env, Value, extensions};
 
-pub use library::{add as add_functions, type_name};
+pub use estimate::{Bounds, Inside};
+pub use library::type_name;
+pub use meter::{Budget, Exhausted, Failure, Meter, PER_CALL, until};
 pub use types::{Object, Type};
 pub use words::in_words;
 
 /// An expression that makes sense.
 #[derive(Debug)]
 pub struct Expression {
-    code: IdedExpr,
+    code: code::Code,
     pub kind: Type,
-    variables: Vec<String>,
+    variables: BTreeSet<String>,
 }
 
 impl Expression {
     /// Reads it and checks its types. The error is in the words of the original compiler.
     pub fn compile(source: &str, variables: &BTreeMap<&str, Type>) -> Result<Self, String> {
-        Self::compile_in(environment(), source, variables)
+        Ok(Self::compile_in(environment(), source, variables, None)?.0)
     }
 
-    /// The same where `cel.bind` is known, too: of all expressions, it is those about devices.
-    pub fn compile_with_bind(
+    /// The same, and the most that it can cost, given what is known of the sizes of its variables.
+    pub fn compile_bounded(
         source: &str,
         variables: &BTreeMap<&str, Type>,
-    ) -> Result<Self, String> {
-        static WITH_BIND: OnceLock<Env> = OnceLock::new();
-        let env = WITH_BIND.get_or_init(|| {
+        bounds: &Bounds,
+    ) -> Result<(Self, u64), String> {
+        Self::compile_in(environment(), source, variables, Some(bounds))
+    }
+
+    /// An expression about a device, and the most that it can cost. Of all expressions, these know `cel.bind`.
+    pub fn compile_of_device(source: &str) -> Result<(Self, u64), String> {
+        static WITH_BIND: OnceLock<(Env, Bounds)> = OnceLock::new();
+        let (env, bounds) = WITH_BIND.get_or_init(|| {
             let mut env = language();
             let _ = macros::add_bind(&mut env);
-            env
+            (env, devices::bounds())
         });
-        Self::compile_in(env, source, variables)
+        Self::compile_in(env, source, &devices::variables(), Some(bounds))
     }
 
     fn compile_in(
         env: &Env,
         source: &str,
         variables: &BTreeMap<&str, Type>,
-    ) -> Result<Self, String> {
-        let program = env
-            .compile(source)
+        bounds: Option<&Bounds>,
+    ) -> Result<(Self, u64), String> {
+        let depth = limits::measure(source)?;
+        limits::with_stack(depth, || Self::read(env, source, variables, bounds))
+    }
+
+    /// Everything that walks the parser's tree, and drops it.
+    fn read(
+        env: &Env,
+        source: &str,
+        variables: &BTreeMap<&str, Type>,
+        bounds: Option<&Bounds>,
+    ) -> Result<(Self, u64), String> {
+        let parser = env.parser().max_recursion_depth(limits::DEPTH as u16);
+        let (code, info) = parser
+            .parse_with_source_info(source)
             .map_err(|errors| syntax(source, &errors.to_string()))?;
-        let code = program.expression();
-        let mut checked = check::check(code, variables);
+        let mut checked = check::check(&code, variables);
         if !checked.complaints.is_empty() {
-            return Err(check::shown(&mut checked.complaints, program.source_info()));
+            return Err(check::shown(&mut checked.complaints, &info));
         }
-        let references = program.references();
-        Ok(Self {
-            kind: checked.of(code),
-            variables: references
-                .variables()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
-            code: lower::lower(code.clone(), &checked),
-        })
+        let kind = checked.of(&code);
+        let most = bounds.map_or(0, |bounds| estimate::estimate(&code, &checked, bounds));
+        let (code, variables) = lower::lower(&code, variables)?;
+        let expression = Self {
+            code,
+            kind,
+            variables,
+        };
+        Ok((expression, most))
     }
 
     pub fn uses(&self, variable: &str) -> bool {
-        self.variables.iter().any(|name| name == variable)
+        self.variables.contains(variable)
     }
 
-    pub fn evaluate(&self, context: &Context<'_, '_>) -> Result<Value, ExecutionError> {
-        Value::resolve(&self.code, context)
+    /// Computes it within what the meter allows.
+    pub fn evaluate(
+        &self,
+        variables: &[(&str, Value)],
+        meter: &mut Meter,
+    ) -> Result<Value, Failure> {
+        evaluate::evaluate(&self.code, variables, meter)
     }
-}
-
-/// A context that knows all functions and no variables.
-pub fn context() -> Context<'static, 'static> {
-    let mut context = Context::with_env(Arc::clone(environment()));
-    add_functions(&mut context);
-    context
 }
 
 /// The language with its extensions.
-pub fn environment() -> &'static Arc<Env> {
+fn environment() -> &'static Arc<Env> {
     static ENVIRONMENT: OnceLock<Arc<Env>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| Arc::new(language()))
 }
@@ -121,3 +144,5 @@ fn syntax(source: &str, words: &str) -> String {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod class_tests;

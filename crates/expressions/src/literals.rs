@@ -55,7 +55,7 @@ pub fn check(
                 let fine = match (call.func_name.as_str(), &call.target) {
                     ("duration", None) => crate::time::duration(text).is_some(),
                     ("timestamp", None) => crate::time::timestamp(text).is_some(),
-                    ("matches", _) => regex::Regex::new(text).is_ok(),
+                    ("matches", _) => regex_syntax::parse(text).is_ok(),
                     _ => true,
                 };
                 if !fine {

@@ -169,8 +169,17 @@ const ORDERED: [&str; 6] = ["bool", "string", "bytes", "timestamp", "duration", 
 const NUMBERS: [&str; 3] = ["int", "uint", "double"];
 
 pub fn find(name: &str) -> Option<&'static [Overload]> {
+    functions().get(name).map(Vec::as_slice)
+}
+
+/// The same name, for as long as the program runs.
+pub fn name(name: &str) -> Option<&'static str> {
+    functions().get_key_value(name).map(|(name, _)| *name)
+}
+
+fn functions() -> &'static BTreeMap<&'static str, Vec<Overload>> {
     static FUNCTIONS: OnceLock<BTreeMap<&'static str, Vec<Overload>>> = OnceLock::new();
-    let functions = FUNCTIONS.get_or_init(|| {
+    FUNCTIONS.get_or_init(|| {
         let mut functions = BTreeMap::new();
         for line in TABLE.lines().filter(|line| !line.is_empty()) {
             if let Some((name, ways)) = line.split_once(": ") {
@@ -181,8 +190,7 @@ pub fn find(name: &str) -> Option<&'static [Overload]> {
             functions.insert(name, comparisons());
         }
         functions
-    });
-    functions.get(name).map(Vec::as_slice)
+    })
 }
 
 fn comparisons() -> Vec<Overload> {

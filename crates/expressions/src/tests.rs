@@ -25,12 +25,11 @@ fn complaint(source: &str) -> String {
 
 #[test]
 fn values_get_names_where_that_is_known() {
-    let source = "cel.bind(n, number + 1, n * n > 5)";
-    let bound = Expression::compile_with_bind(source, &variables()).unwrap();
+    let source = "cel.bind(n, 1 + 1, n * n > 3)";
+    let (bound, _) = Expression::compile_of_device(source).unwrap();
     assert_eq!(bound.kind, Type::Bool);
-    let mut context = context();
-    context.add_variable_from_value("number", 2);
-    assert_eq!(bound.evaluate(&context), Ok(Value::Bool(true)));
+    let found = bound.evaluate(&[], &mut Meter::new(PER_CALL));
+    assert_eq!(found, Ok(Value::Bool(true)));
     assert!(complaint(source).contains("undeclared reference to 'cel'"));
 }
 
@@ -138,7 +137,7 @@ fn functions_compute() {
         let expression = compiled.unwrap_or_else(|words| panic!("{source}: {words}"));
         assert_eq!(expression.kind, Type::Bool, "{source}");
         assert_eq!(
-            expression.evaluate(&context()),
+            expression.evaluate(&[], &mut Meter::new(PER_CALL)),
             Ok(Value::Bool(true)),
             "{source}"
         );

@@ -8,6 +8,7 @@ use cel::Value;
 use cel::objects::Opaque;
 use plimsoll_api::quantity::Quantity;
 
+use crate::types::Type;
 pub use crate::version::Version;
 
 macro_rules! opaque {
@@ -73,6 +74,27 @@ pub struct Format(pub &'static str);
 opaque!(Format, "kubernetes.NamedFormat");
 
 opaque!(Version, "kubernetes.Semver");
+
+/// A type, as expressions compare it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeName(pub String);
+opaque!(TypeName, "type");
+
+impl TypeName {
+    /// Without what it is made of: all lists are of one type when an expression is computed.
+    pub fn of_type(kind: &Type) -> Self {
+        Self(match kind {
+            Type::List(_) => "list".to_owned(),
+            Type::Map(..) | Type::Object(_) => "map".to_owned(),
+            Type::Optional(_) => "optional_type".to_owned(),
+            Type::Type(_) => "type".to_owned(),
+            Type::Null => "null_type".to_owned(),
+            Type::Duration => "google.protobuf.Duration".to_owned(),
+            Type::Timestamp => "google.protobuf.Timestamp".to_owned(),
+            plain => plain.to_string(),
+        })
+    }
+}
 
 /// Without superfluous zeros.
 fn number(text: &str) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Custom resources: what a CustomResourceDefinition makes the server serve, and how its objects are read, checked
 //! and shown. Everything is a pure function of the definition and the objects.
 
+mod bounds;
 mod declared;
 mod findings;
 mod formats;
@@ -24,6 +25,7 @@ use crate::field::{FieldError, Path};
 use crate::resource::{Resource, Scope, Subresource};
 use crate::table;
 use crate::table::jsonpath::JsonPath;
+pub(crate) use bounds::{bounds, factor, repeated};
 pub(crate) use declared::{declared, variables};
 use scale::Scale;
 use schema::Schema;

@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use cel::Value as Cel;
 use cel::objects::OptionalValue;
-use cel::{Context, ExecutionError, Value as Cel};
-use plimsoll_expressions::{Expression, Type, in_words};
+use plimsoll_expressions::{Budget, Exhausted, Expression, Failure, Type};
 use serde_json::Value;
 
 use super::declared::{declared, variables};
 use super::schema::{Additional, Schema};
 use super::visible::convert;
-use crate::field::{FieldError, Path};
+use crate::field::{FieldError, Path, quote};
 
 /// One rule. It is compiled when it is first checked: a definition may have hundreds, and few of them ever see a value.
 #[derive(Debug)]
@@ -105,14 +105,8 @@ fn normalised(path: &str, properties: bool) -> String {
     out
 }
 
-fn context(own: &Cel, old: Option<Cel>) -> Context<'static, 'static> {
-    let mut context = plimsoll_expressions::context();
-    context.add_variable_from_value("self", own.clone());
-    if let Some(old) = old {
-        context.add_variable_from_value("oldSelf", old);
-    }
-    context
-}
+/// What the rules of one object may cost together.
+const BUDGET: u64 = 10_000_000;
 
 /// Checks a value and all within it. `root`: it is an object of the API, whose metadata rules can see in part.
 pub fn check(
@@ -123,117 +117,197 @@ pub fn check(
     root: bool,
     errors: &mut Vec<FieldError>,
 ) {
-    if value.is_null() {
-        return;
-    }
-    let old = old.filter(|old| !old.is_null());
-    if !schema.rules.is_empty() {
-        check_here(schema, value, old, path, root, errors);
-    }
-    match value {
-        Value::Object(map) => {
-            for (name, value) in map {
-                let old = old.and_then(|old| old.get(name));
-                if let Some(property) = schema.properties.get(name) {
-                    check(property, value, old, &path.child(name), false, errors);
-                } else if let Additional::Of(further) = &schema.additional {
-                    check(further, value, old, &path.key(name), false, errors);
-                }
-            }
-        }
-        Value::Array(items) => {
-            if let Some(items_schema) = schema.items.as_deref() {
-                let earlier = old.and_then(|old| schema.earlier_elements(old));
-                for (index, item) in items.iter().enumerate() {
-                    let old = earlier.as_ref().and_then(|earlier| earlier.of(item));
-                    check(items_schema, item, old, &path.index(index), false, errors);
-                }
-            }
-        }
-        _ => {}
-    }
+    let mut checker = Checker {
+        budget: Budget::new(BUDGET),
+        errors,
+    };
+    // Whoever ran out of it has said so.
+    let _ = checker.check(schema, value, old, path, root);
 }
 
-fn check_here(
-    schema: &Schema,
-    value: &Value,
-    old: Option<&Value>,
-    path: &Path,
-    root: bool,
-    errors: &mut Vec<FieldError>,
-) {
-    let own = convert(schema, value, root);
-    let earlier = old.map(|old| convert(schema, old, root));
-    let type_name = schema.types.first().map_or("", |one| one.name());
-    let unchanged = old.is_some_and(|old| schema.unchanged(value, old));
-    for rule in &schema.rules {
-        let Some(program) = rule.program() else {
-            continue;
-        };
-        let uses_old = program.uses("oldSelf");
-        if uses_old && earlier.is_none() && !rule.optional_old {
-            continue;
+struct Checker<'e> {
+    budget: Budget,
+    errors: &'e mut Vec<FieldError>,
+}
+
+impl Checker<'_> {
+    fn check(
+        &mut self,
+        schema: &Schema,
+        value: &Value,
+        old: Option<&Value>,
+        path: &Path,
+        root: bool,
+    ) -> Result<(), Exhausted> {
+        if value.is_null() {
+            return Ok(());
         }
-        let old_value = if rule.optional_old {
-            Some(Cel::Opaque(Arc::new(match &earlier {
-                Some(earlier) => OptionalValue::of(earlier.clone()),
-                None => OptionalValue::none(),
-            })))
-        } else {
-            earlier.clone()
-        };
-        let context = context(&own, old_value);
-        match program.evaluate(&context) {
-            Ok(Cel::Bool(true)) => continue,
-            Ok(_) => {}
-            Err(error) => {
-                let words = evaluation_error(&error, rule.name());
-                errors.push(FieldError::invalid(path, type_name, words));
+        let old = old.filter(|old| !old.is_null());
+        if !schema.rules.is_empty() {
+            self.check_here(schema, value, old, path, root)?;
+        }
+        match value {
+            Value::Object(map) => {
+                for (name, value) in map {
+                    let old = old.and_then(|old| old.get(name));
+                    if let Some(property) = schema.properties.get(name) {
+                        self.check(property, value, old, &path.child(name), false)?;
+                    } else if let Additional::Of(further) = &schema.additional {
+                        self.check(further, value, old, &path.key(name), false)?;
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(items_schema) = schema.items.as_deref() {
+                    let earlier = old.and_then(|old| schema.earlier_elements(old));
+                    for (index, item) in items.iter().enumerate() {
+                        let old = earlier.as_ref().and_then(|earlier| earlier.of(item));
+                        self.check(items_schema, item, old, &path.index(index), false)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check_here(
+        &mut self,
+        schema: &Schema,
+        value: &Value,
+        old: Option<&Value>,
+        path: &Path,
+        root: bool,
+    ) -> Result<(), Exhausted> {
+        let own = convert(schema, value, root);
+        let earlier = old.map(|old| convert(schema, old, root));
+        let type_name = schema.types.first().map_or("", |one| one.name());
+        let unchanged = old.is_some_and(|old| schema.unchanged(value, old));
+        for rule in &schema.rules {
+            let Some(program) = rule.program() else {
+                continue;
+            };
+            let uses_old = program.uses("oldSelf");
+            if uses_old && earlier.is_none() && !rule.optional_old {
                 continue;
             }
+            let variables = variables_of(rule, &own, earlier.as_ref());
+            let invalid = |words| FieldError::invalid(path, type_name, words);
+            match self.budget.evaluate(program, &variables) {
+                Ok(Ok(Cel::Bool(true))) => continue,
+                Ok(Ok(_)) => {}
+                Err(Exhausted) => {
+                    self.errors.push(invalid(OUT_OF_BUDGET.to_owned()));
+                    return Err(Exhausted);
+                }
+                Ok(Err(failure)) => {
+                    let ends = failure == Failure::Spent;
+                    self.errors
+                        .push(invalid(evaluation_error(&failure, rule.name())));
+                    if ends {
+                        return Err(Exhausted);
+                    }
+                    continue;
+                }
+            }
+            // What was so before may stay, unless the rule is about the change.
+            if unchanged && !uses_old {
+                continue;
+            }
+            let path = if rule.field.is_empty() {
+                path.clone()
+            } else {
+                path.child(&rule.field)
+            };
+            let detail = match self.message(rule, &variables) {
+                Ok(detail) => detail,
+                Err(words) => {
+                    self.errors.push(FieldError::invalid(&path, type_name, words));
+                    return Err(Exhausted);
+                }
+            };
+            self.errors
+                .push(broken(rule, &path, type_name, value, detail));
         }
-        // What was so before may stay, unless the rule is about the change.
-        if unchanged && !uses_old {
-            continue;
+        Ok(())
+    }
+
+    /// What to say of a rule that does not hold. The error is what to say instead, and that no more rules are checked.
+    fn message(&mut self, rule: &Rule, variables: &[(&str, Cel)]) -> Result<String, String> {
+        /// Longer messages are not used.
+        const MAX_MESSAGE: usize = 5 * 1024;
+        if let Some(program) = rule.message_program() {
+            match self.budget.evaluate(program, variables) {
+                Ok(Ok(Cel::String(text))) => {
+                    let text = text.trim();
+                    if !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE {
+                        return Ok(text.to_owned());
+                    }
+                }
+                Err(Exhausted) => {
+                    return Err(format!("messageExpression evaluation {OUT_OF_MESSAGE_BUDGET}"));
+                }
+                Ok(Err(Failure::Spent)) => {
+                    return Err(format!(
+                        "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                        quote(&rule.message_expression)
+                    ));
+                }
+                _ => {}
+            }
         }
-        let detail = message(rule, &context);
-        let path = if rule.field.is_empty() {
-            path.clone()
+        Ok(if rule.message.is_empty() {
+            format!("failed rule: {}", rule.text)
         } else {
-            path.child(&rule.field)
+            rule.message.clone()
+        })
+    }
+}
+
+const OUT_OF_BUDGET: &str =
+    "validation failed due to running out of cost budget, no further validation rules will be run";
+const OUT_OF_MESSAGE_BUDGET: &str =
+    "failed due to running out of cost budget, no further validation rules will be run";
+
+fn variables_of(rule: &Rule, own: &Cel, earlier: Option<&Cel>) -> Vec<(&'static str, Cel)> {
+    let mut variables = vec![("self", own.clone())];
+    if rule.optional_old {
+        let old = match earlier {
+            Some(earlier) => OptionalValue::of(earlier.clone()),
+            None => OptionalValue::none(),
         };
-        let whole = matches!(type_name, "object" | "array");
-        errors.push(match rule.reason.as_str() {
-            "FieldValueForbidden" => FieldError::forbidden(&path, detail),
-            "FieldValueRequired" => FieldError::required(&path, &detail),
-            "FieldValueDuplicate" if whole => FieldError::duplicate_omitted(&path),
-            "FieldValueDuplicate" => FieldError::duplicate(&path, value.clone()),
-            _ if whole => FieldError::invalid_omitted(&path, &detail),
-            _ => FieldError::invalid(&path, value.clone(), detail),
-        });
+        variables.push(("oldSelf", Cel::Opaque(Arc::new(old))));
+    } else if let Some(earlier) = earlier {
+        variables.push(("oldSelf", earlier.clone()));
+    }
+    variables
+}
+
+fn broken(
+    rule: &Rule,
+    path: &Path,
+    type_name: &str,
+    value: &Value,
+    detail: String,
+) -> FieldError {
+    let whole = matches!(type_name, "object" | "array");
+    match rule.reason.as_str() {
+        "FieldValueForbidden" => FieldError::forbidden(path, detail),
+        "FieldValueRequired" => FieldError::required(path, &detail),
+        "FieldValueDuplicate" if whole => FieldError::duplicate_omitted(path),
+        "FieldValueDuplicate" => FieldError::duplicate(path, value.clone()),
+        _ if whole => FieldError::invalid_omitted(path, &detail),
+        _ => FieldError::invalid(path, value.clone(), detail),
     }
 }
 
-fn message(rule: &Rule, context: &Context<'_, '_>) -> String {
-    /// Longer messages are not used.
-    const MAX_MESSAGE: usize = 5 * 1024;
-    if let Some(program) = rule.message_program()
-        && let Ok(Cel::String(text)) = program.evaluate(context)
-    {
-        let text = text.trim();
-        if !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE {
-            return text.to_owned();
-        }
+fn evaluation_error(failure: &Failure, rule: &str) -> String {
+    let words = failure.in_words();
+    if *failure == Failure::Spent {
+        return format!(
+            "'{words}': no further validation rules will be run due to call cost exceeds limit for rule: {rule}"
+        );
     }
-    if rule.message.is_empty() {
-        format!("failed rule: {}", rule.text)
-    } else {
-        rule.message.clone()
-    }
-}
-
-fn evaluation_error(error: &ExecutionError, rule: &str) -> String {
-    let words = in_words(error);
     match words.starts_with("no such overload") {
         true => format!(
             "'{words}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"

@@ -174,9 +174,13 @@ impl Version {
         }
     }
 
+    pub fn has_rules(&self) -> bool {
+        self.schema().has_rules()
+    }
+
     /// Rules are for objects that are otherwise of the right form.
     fn check_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        if !self.schema().has_rules() {
+        if !self.has_rules() {
             return;
         }
         let blocked = errors.iter().any(|error| {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll_expressions::devices;
 use serde_json::Value;
 
 use super::at::{At, Errors, IMMUTABLE, field, same, text};
@@ -258,9 +259,16 @@ fn selectors(selectors: &At<'_>, errors: &mut Errors) {
             errors.required(&cel, "");
             continue;
         }
+        if expression.text().len() > devices::LENGTH {
+            errors.too_long(&expression, devices::LENGTH);
+            continue;
+        }
         match expressions::compile_of_device(expression.text()) {
             Err(complaint) => errors.invalid(&expression, expression.text(), complaint),
-            Ok(compiled) => {
+            Ok((_, cost)) if cost > devices::COST => {
+                errors.forbidden(&expression, "too complex, exceeds cost limit");
+            }
+            Ok((compiled, _)) => {
                 if let Some(other) = expressions::other_than(&compiled, &["bool"]) {
                     let detail = format!("must evaluate to bool or the unknown type, not {other}");
                     errors.invalid(&expression, expression.text(), detail);

@@ -65,6 +65,11 @@ pub trait Kind: Send + Sync {
     /// Carries over what an ordinary update may not change, and decides whether the generation is raised.
     fn prepare_update(&self, _new: &mut Value, _old: &Value) {}
 
+    /// Whether it may take long to find out what is wrong with an object.
+    fn takes_time(&self) -> bool {
+        false
+    }
+
     /// Includes the metadata, for kinds that are built in.
     fn validate_create(&self, _object: &Value) -> Vec<FieldError> {
         Vec::new()

@@ -301,6 +301,7 @@ recorded!(
     autoscaling,
     batch,
     core,
+    costs,
     crd,
     extensions,
     networking,

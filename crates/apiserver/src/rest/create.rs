@@ -99,7 +99,7 @@ pub async fn insert_new(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        call.check_new(&attempt)?;
+        call.check_new(&attempt).await?;
         policies::check(call, &attempt, None, warnings)?;
         call.server.before_create(call, &mut attempt)?;
         if tries == 1 {

@@ -1,6 +1,7 @@
 //! What is done with objects, one file a verb.
 
 pub mod actions;
+mod aside;
 pub mod apply;
 pub mod body;
 pub mod create;

@@ -7,11 +7,11 @@ use super::actions::precondition_failed;
 use super::create::{insert_new, settle_namespace, without_repeated_owners};
 use super::options::{WriteOptions, revision, write_options};
 use super::write::{RETRIES, Stopped, Written, metadata_of};
-use super::{Call, meta};
+use super::{Call, aside, meta};
 use crate::answer::Answer;
 use crate::field::{FieldError, Path};
 use crate::kinds::quantity::Quantity;
-use crate::kinds::{Lookup, pod};
+use crate::kinds::{Kind, Lookup, pod};
 use crate::managed;
 use crate::policies;
 use crate::status::Failure;
@@ -112,7 +112,7 @@ pub async fn change_tracked(
         let old = call.served.as_shown(current.value());
         let mut new = without_repeated_owners(change(&old, warnings)?, warnings);
         let given_revision = check_revision(call, &new, &old, current.revision)?;
-        finish_change(call, &old, &mut new, warnings)?;
+        finish_change(call, &old, &mut new, warnings).await?;
         call.forget_empty_lists(&mut new);
         managed::keep_times(&old, &mut new);
         if call.path.subresource.is_empty() {
@@ -200,8 +200,23 @@ pub fn modified(call: &Call<'_>) -> Failure {
     )
 }
 
+/// What a kind has against a change.
+async fn objections(
+    call: &Call<'_>,
+    new: &Value,
+    old: &Value,
+    find: fn(&dyn Kind, &Value, &Value) -> Vec<FieldError>,
+) -> Vec<FieldError> {
+    let kind = call.served.kind();
+    if !kind.takes_time() {
+        return find(kind, new, old);
+    }
+    let (new, old) = (new.clone(), old.clone());
+    aside::objections(call.served, move |kind| find(kind, &new, &old)).await
+}
+
 /// Puts back what this request may not change, admits, and checks the result.
-fn finish_change(
+async fn finish_change(
     call: &Call<'_>,
     old: &Value,
     new: &mut Value,
@@ -217,7 +232,11 @@ fn finish_change(
         call.keep_metadata(new, old);
         kind.prepare_status_update(new, old);
         note_phase(call, new, old);
-        return fail_if_any(call, &kind.validate_status_update(new, old));
+        let errors = objections(call, new, old, |kind, new, old| {
+            kind.validate_status_update(new, old)
+        })
+        .await;
+        return fail_if_any(call, &errors);
     }
     match call.path.subresource.as_str() {
         "ephemeralcontainers" => {
@@ -249,7 +268,8 @@ fn finish_change(
     call.keep_metadata(new, old);
     call.server.complete(call, new, Some(old))?;
     kind.prepare_update(new, old);
-    fail_if_any(call, &kind.validate_update(new, old))?;
+    let errors = objections(call, new, old, |kind, new, old| kind.validate_update(new, old)).await;
+    fail_if_any(call, &errors)?;
     kind.approve(new, Some(old), call.server)?;
     policies::check(call, new, Some(old), warnings)?;
     call.server.before_update(call, old, new)?;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{Call, finalizers, fit, is_being_deleted};
+use super::{Call, aside, finalizers, fit, is_being_deleted};
 use crate::answer::{self, Answer};
 use crate::codec::kept;
 use crate::field::FieldError;
@@ -308,9 +308,14 @@ impl Call<'_> {
         }
     }
 
-    pub fn check_new(&self, object: &Value) -> Result<(), Failure> {
+    pub async fn check_new(&self, object: &Value) -> Result<(), Failure> {
         let kind = self.served.kind();
-        let errors = kind.validate_create(object);
+        let errors = if kind.takes_time() {
+            let object = object.clone();
+            aside::objections(self.served, move |kind| kind.validate_create(&object)).await
+        } else {
+            kind.validate_create(object)
+        };
         if errors.is_empty() {
             return kind.approve(object, None, self.server);
         }

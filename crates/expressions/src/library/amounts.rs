@@ -69,10 +69,10 @@ fn is_whole(amount: &Quantity) -> bool {
 fn sum(args: &[Value], sign: i128) -> Found {
     let own = amount(args, 0)?;
     let more = match args.get(1) {
-        Some(Value::Int(number)) => i128::from(*number) * 1_000_000_000,
+        Some(Value::Int(number)) => i128::from(*number).saturating_mul(1_000_000_000),
         _ => amount(args, 1)?.nanos(),
     };
-    let nanos = own.nanos() + sign * more;
+    let nanos = own.nanos().saturating_add(more.saturating_mul(sign));
     Ok(Amount(Quantity::from_nanos(nanos, own.notation())).value())
 }
 

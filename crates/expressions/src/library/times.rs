@@ -3,7 +3,7 @@
 use cel::{ExecutionError, Value};
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use super::{Call, Found, error, list, string, text, unfit};
+use super::{Call, Found, error, string, text, unfit};
 use crate::time;
 use crate::values::{Moment, Span};
 
@@ -57,55 +57,49 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("getMilliseconds", |args| {
         part(args, MILLISECOND, |clock| clock.millisecond().into())
     }),
-    ("@time_less", |args| Ok(Value::Bool(order(args)?.is_lt()))),
-    ("@time_less_equals", |args| {
-        Ok(Value::Bool(order(args)?.is_le()))
-    }),
-    ("@time_greater", |args| {
-        Ok(Value::Bool(order(args)?.is_gt()))
-    }),
-    ("@time_greater_equals", |args| {
-        Ok(Value::Bool(order(args)?.is_ge()))
-    }),
-    ("@time_add", |args| added(args, 1)),
-    ("@time_sub", |args| {
-        if let [one, other] = args
-            && let (Some(one), Some(other)) = (Moment::of(one), Moment::of(other))
-        {
-            let between = one.0.duration_since(other.0).as_nanos();
-            return i64::try_from(between)
-                .map(|nanos| Span(nanos).value())
-                .map_err(|_| overflow());
-        }
-        added(args, -1)
-    }),
-    ("@time_string", |args| match args.first() {
-        Some(value) if let Some(span) = Span::of(value) => {
-            let (whole, rest) = (span.0 / SECOND, (span.0 % SECOND).unsigned_abs());
-            let sign = if span.0 < 0 && whole == 0 { "-" } else { "" };
-            let shown = format!("{sign}{whole}.{rest:09}");
-            Ok(string(format!(
-                "{}s",
-                shown.trim_end_matches('0').trim_end_matches('.')
-            )))
-        }
-        Some(value) if let Some(moment) = Moment::of(value) => Ok(string(moment.0.to_string())),
-        _ => Err(unfit()),
-    }),
-    ("@time_int", |args| match args.first() {
-        Some(value) if let Some(moment) = Moment::of(value) => Ok(Value::Int(moment.0.as_second())),
-        Some(value) if let Some(span) = Span::of(value) => Ok(Value::Int(span.0)),
-        _ => Err(unfit()),
-    }),
-    ("@time_sum", |args| {
-        let mut total = 0_i64;
-        for item in list(args, 0)? {
-            let span = Span::of(item).ok_or_else(unfit)?;
-            total = total.checked_add(span.0).ok_or_else(overflow)?;
-        }
-        Ok(Span(total).value())
-    }),
 ];
+
+pub fn string_of(value: &Value) -> Found {
+    if let Some(moment) = Moment::of(value) {
+        return Ok(string(moment.0.to_string()));
+    }
+    let span = Span::of(value).ok_or_else(unfit)?;
+    let (whole, rest) = (span.0 / SECOND, (span.0 % SECOND).unsigned_abs());
+    let sign = if span.0 < 0 && whole == 0 { "-" } else { "" };
+    let shown = format!("{sign}{whole}.{rest:09}");
+    let shown = shown.trim_end_matches('0').trim_end_matches('.');
+    Ok(string(format!("{shown}s")))
+}
+
+pub fn int_of(value: &Value) -> Found {
+    match (Moment::of(value), Span::of(value)) {
+        (Some(moment), _) => Ok(Value::Int(moment.0.as_second())),
+        (_, Some(span)) => Ok(Value::Int(span.0)),
+        _ => Err(unfit()),
+    }
+}
+
+pub fn sum_of(items: &[Value]) -> Found {
+    let mut total = 0_i64;
+    for item in items {
+        let span = Span::of(item).ok_or_else(unfit)?;
+        total = total.checked_add(span.0).ok_or_else(overflow)?;
+    }
+    Ok(Span(total).value())
+}
+
+/// A moment or a span, less another.
+pub fn taken(args: &[Value]) -> Found {
+    if let [one, other] = args
+        && let (Some(one), Some(other)) = (Moment::of(one), Moment::of(other))
+    {
+        let between = one.0.duration_since(other.0).as_nanos();
+        return i64::try_from(between)
+            .map(|nanos| Span(nanos).value())
+            .map_err(|_| overflow());
+    }
+    added(args, -1)
+}
 
 fn overflow() -> ExecutionError {
     error("", "integer overflow")
@@ -139,20 +133,8 @@ fn part(args: &[Value], unit: i64, shown: fn(&Zoned) -> i64) -> Found {
     }
 }
 
-fn order(args: &[Value]) -> Result<std::cmp::Ordering, ExecutionError> {
-    let [one, other] = args else {
-        return Err(unfit());
-    };
-    if let (Some(one), Some(other)) = (Span::of(one), Span::of(other)) {
-        return Ok(one.cmp(other));
-    }
-    match (Moment::of(one), Moment::of(other)) {
-        (Some(one), Some(other)) => Ok(one.cmp(other)),
-        _ => Err(unfit()),
-    }
-}
-
-fn added(args: &[Value], sign: i64) -> Found {
+/// With the second added, or taken away.
+pub fn added(args: &[Value], sign: i64) -> Found {
     let [one, other] = args else {
         return Err(unfit());
     };

@@ -1,12 +1,12 @@
 //! Selectors of devices, in CEL.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use cel::Value;
 use cel::objects::{Key, Map};
 use plimsoll_expressions::values::{Amount, Version};
-use plimsoll_expressions::{Expression, Object, Type, in_words, type_name};
+use plimsoll_expressions::{Expression, Meter, devices, type_name};
 
 use super::devices::{Attribute, Device};
 
@@ -34,34 +34,24 @@ impl From<&str> for DeviceSelector {
     }
 }
 
-thread_local! {
-    /// To make it takes longer than to evaluate an expression, and a search evaluates some for each device.
-    static LANGUAGE: cel::Context<'static, 'static> = plimsoll_expressions::context();
-}
-
 impl DeviceSelector {
     /// Whether it holds for a device. The error is in the words of CEL.
     pub fn matches(&self, driver: &str, device: &Device) -> Result<bool, String> {
         let compiled = self.program.get_or_init(|| {
-            let variables = BTreeMap::from([("device", declared())]);
-            Expression::compile_with_bind(&self.source, &variables)
+            Expression::compile_of_device(&self.source).map(|(compiled, _)| compiled)
         });
         let program = compiled
             .as_ref()
             .map_err(|words| format!("CEL compile error: {words}"))?;
-        let found = LANGUAGE.with(|language| {
-            let mut context = language.new_inner_scope();
-            context.add_variable_from_value("device", value(&self.source, driver, device));
-            program.evaluate(&context)
-        });
-        match found {
+        let variables = [("device", value(&self.source, driver, device))];
+        match program.evaluate(&variables, &mut Meter::new(devices::COST)) {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!(
                 "CEL runtime error: CEL result of type {} could not be converted to bool: {}",
                 type_name(&other),
                 unconverted(&other)
             )),
-            Err(error) => Err(format!("CEL runtime error: {}", in_words(&error))),
+            Err(failure) => Err(format!("CEL runtime error: {}", failure.in_words())),
         }
     }
 }
@@ -76,21 +66,6 @@ fn unconverted(value: &Value) -> String {
             format!("type conversion error from '{name}' to 'bool'")
         }
     }
-}
-
-/// What expressions can know of a device.
-fn declared() -> Type {
-    let by_domain = |of: Type| Type::map(Type::String, Type::map(Type::String, of));
-    let fields = [
-        ("driver", Type::String),
-        ("allowMultipleAllocations", Type::Bool),
-        ("attributes", by_domain(Type::Dyn)),
-        ("capacity", by_domain(Type::Opaque("kubernetes.Quantity"))),
-    ];
-    Type::Object(Arc::new(Object {
-        name: "kubernetes.DRADevice".to_owned(),
-        fields: fields.map(|(name, of)| (name.to_owned(), of)).into(),
-    }))
 }
 
 fn value(expression: &str, driver: &str, device: &Device) -> Value {
@@ -259,6 +234,15 @@ mod tests {
                 r#"[1][device.attributes["other.io"].cores] == 1"#,
                 Err("CEL runtime error: index out of bounds: 8"),
             ),
+            // Whatever it would be, the search goes on.
+            (
+                "lists.range(2000).all(x, lists.range(2000).all(y, x != y || x == y))",
+                Err("CEL runtime error: operation cancelled: actual cost limit exceeded"),
+            ),
+            (
+                r#"lists.range(9000).exists(x, device.attributes["d.io"].model.matches("(m|n)*o"))"#,
+                Ok(false),
+            ),
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),
         ] {
@@ -268,6 +252,25 @@ mod tests {
                 expected,
                 "{expression}"
             );
+        }
+    }
+    #[test]
+    fn what_is_too_deep_or_too_long_is_a_plain_error() {
+        let slice = decode::resource_slice(
+            br#"{"spec":{"driver":"d.io","devices":[{"name":"x"}]}}"#,
+            &mut Names::default(),
+        )
+        .unwrap();
+        for expression in [
+            vec!["device.driver"; 5_000].join("+"),
+            format!("device{}", ".x".repeat(5_000)),
+            "(".repeat(5_000),
+            format!("{}true{}", "[1].all(x, ".repeat(5_000), ")".repeat(5_000)),
+            "x".repeat(200_000),
+        ] {
+            let found = DeviceSelector::from(expression.as_str()).matches("d.io", &slice.devices[0]);
+            let words = found.unwrap_err();
+            assert!(words.starts_with("CEL compile error: ") && words.len() < 200, "{words}");
         }
     }
 }

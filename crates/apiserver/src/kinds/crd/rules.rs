@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_expressions::Type;
+use plimsoll_expressions::{Bounds, Expression, Type};
 use serde_json::Value;
 
 use crate::expressions;
@@ -33,18 +33,92 @@ pub fn check_form(schema: &At<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rules have to make sense to a compiler that knows the types of the schema.
-pub fn compile(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut Errors) {
+/// What one rule may cost, and all rules of a definition.
+const RULE_LIMIT: u64 = 10_000_000;
+const TOTAL_LIMIT: u64 = 100_000_000;
+
+/// What the rules of a schema can cost together, and which of them cost most.
+#[derive(Debug, Default)]
+pub struct Total<'v> {
+    cost: u64,
+    dearest: Vec<(u64, At<'v>)>,
+}
+
+impl<'v> Total<'v> {
+    fn add(&mut self, at: &At<'v>, cost: u64) {
+        /// Of them no more are named, and none that costs less than a hundredth of the limit.
+        const NAMED: usize = 4;
+        self.cost = self.cost.saturating_add(cost);
+        if cost >= TOTAL_LIMIT / 100 {
+            self.dearest.push((cost, at.clone()));
+            self.dearest.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.dearest.truncate(NAMED);
+        }
+    }
+
+    pub fn check(&self, schema: &At<'_>, errors: &mut Errors) {
+        if self.cost <= TOTAL_LIMIT {
+            return;
+        }
+        for (_, at) in &self.dearest {
+            let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+            errors.forbidden(at, detail);
+        }
+        let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.forbidden(schema, too_dear(name, self.cost, TOTAL_LIMIT));
+    }
+}
+
+fn too_dear(name: &str, cost: u64, limit: u64) -> String {
+    let factor = cost as f64 / limit as f64;
+    let factor = if factor > 100.0 {
+        "more than 100x".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}x")
+    } else {
+        format!("{factor:.1}x")
+    };
+    format!(
+        "{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+    )
+}
+
+/// Where rules stand.
+#[derive(Clone, Copy)]
+pub struct Place<'p, 'v> {
+    /// In the schema of a whole object.
+    pub root: bool,
+    /// Within a list or map whose elements nobody can tell from one version of an object to the next.
+    pub loose: Option<&'p At<'v>>,
+    /// How many values the rules are for, if that is limited.
+    pub count: Option<u64>,
+}
+
+/// Rules have to make sense to a compiler that knows the types of the schema, and must not cost too much.
+pub fn compile<'v>(
+    schema: &At<'v>,
+    place: Place<'_, 'v>,
+    total: &mut Total<'v>,
+    errors: &mut Errors,
+) {
     let rules = schema.get("x-kubernetes-validations");
     if rules.is_empty() {
         return;
     }
-    let own = crate::crd::declared(schema.value, root).unwrap_or(Type::Dyn);
+    let own = crate::crd::declared(schema.value, place.root).unwrap_or(Type::Dyn);
+    let bounds = crate::crd::bounds(schema.value, place.root).unwrap_or_default();
+    let count = place
+        .count
+        .unwrap_or_else(|| crate::crd::repeated(bounds.least_written));
     for rule in rules.items() {
         let optional_old = rule.get("optionalOldSelf");
         let variables = crate::crd::variables(own.clone(), optional_old.flag());
-        let about_change = compile_one(&rule, &variables, errors);
-        if let Some(list) = loose.filter(|_| about_change) {
+        let known = Known {
+            variables: &variables,
+            bounds: &bounds,
+        };
+        let about_change = known.compile(&rule, count, total, errors);
+        if let Some(list) = place.loose.filter(|_| about_change) {
             let source = rule.get("rule");
             let detail = format!(
                 "oldSelf cannot be used on the uncorrelatable portion of the schema within {}",
@@ -58,37 +132,77 @@ pub fn compile(schema: &At<'_>, root: bool, loose: Option<&At<'_>>, errors: &mut
     }
 }
 
-/// Whether the rule is about what an object was before.
-fn compile_one(rule: &At<'_>, variables: &BTreeMap<&str, Type>, errors: &mut Errors) -> bool {
-    let shown = || diff::compact("ValidationRule", rule.value);
-    let source = rule.get("rule");
-    let compiled = match expressions::compile_with(source.text(), variables) {
-        Ok(compiled) if compiled.kind == Type::Bool || compiled.kind.is_dyn() => compiled,
-        Ok(_) => {
-            let detail = "cel expression must evaluate to a bool";
-            errors.invalid_shown(&source, &shown(), detail);
-            return false;
-        }
-        Err(words) => {
-            errors.invalid_shown(&source, &shown(), words);
-            return false;
-        }
-    };
-    let message = rule.get("messageExpression");
-    if !message.is_empty() {
-        match expressions::compile_with(message.text(), variables) {
-            Ok(compiled) if compiled.kind == Type::String || compiled.kind.is_dyn() => {}
+/// What is known of the variables of a rule.
+struct Known<'k> {
+    variables: &'k BTreeMap<&'k str, Type>,
+    bounds: &'k Bounds,
+}
+
+impl Known<'_> {
+    /// Whether the rule is about what an object was before.
+    fn compile<'v>(
+        &self,
+        rule: &At<'v>,
+        count: u64,
+        total: &mut Total<'v>,
+        errors: &mut Errors,
+    ) -> bool {
+        let shown = || diff::compact("ValidationRule", rule.value);
+        let source = rule.get("rule");
+        let compiled = match self.bounded(&source) {
+            Ok((compiled, cost)) if compiled.kind == Type::Bool || compiled.kind.is_dyn() => {
+                let cost = cost.saturating_mul(count);
+                charge("estimated rule cost", &source, cost, total, errors);
+                compiled
+            }
             Ok(_) => {
-                let detail = "messageExpression must evaluate to a string";
-                errors.invalid_shown(&message, &shown(), detail);
+                let detail = "cel expression must evaluate to a bool";
+                errors.invalid_shown(&source, &shown(), detail);
+                return false;
             }
             Err(words) => {
-                let detail = format!("messageExpression {words}");
-                errors.invalid_shown(&message, &shown(), detail);
+                errors.invalid_shown(&source, &shown(), words);
+                return false;
+            }
+        };
+        let message = rule.get("messageExpression");
+        if !message.is_empty() {
+            match self.bounded(&message) {
+                Ok((compiled, cost))
+                    if compiled.kind == Type::String || compiled.kind.is_dyn() =>
+                {
+                    let name = "estimated messageExpression cost";
+                    charge(name, &message, cost, total, errors);
+                }
+                Ok(_) => {
+                    let detail = "messageExpression must evaluate to a string";
+                    errors.invalid_shown(&message, &shown(), detail);
+                }
+                Err(words) => {
+                    let detail = format!("messageExpression {words}");
+                    errors.invalid_shown(&message, &shown(), detail);
+                }
             }
         }
+        compiled.uses("oldSelf")
     }
-    compiled.uses("oldSelf")
+
+    fn bounded(&self, source: &At<'_>) -> Result<(Expression, u64), String> {
+        expressions::compile_bounded(source.text(), self.variables, self.bounds)
+    }
+}
+
+fn charge<'v>(
+    name: &str,
+    at: &At<'v>,
+    cost: u64,
+    total: &mut Total<'v>,
+    errors: &mut Errors,
+) {
+    if cost > RULE_LIMIT {
+        errors.forbidden(at, too_dear(name, cost, RULE_LIMIT));
+    }
+    total.add(at, cost);
 }
 
 /// What a rule says when it is broken.
@@ -142,7 +256,12 @@ mod tests {
         let mut errors = Errors::default();
         check_form(&At::root(schema), &mut errors);
         if errors.is_empty() {
-            compile(&At::root(schema), false, None, &mut errors);
+            let place = Place {
+                root: false,
+                loose: None,
+                count: Some(1),
+            };
+            compile(&At::root(schema), place, &mut Total::default(), &mut errors);
         }
         errors.0.iter().map(ToString::to_string).collect()
     }

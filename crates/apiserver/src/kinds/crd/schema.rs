@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rules;
+use super::rules::{self, Place, Total};
 use crate::field::FieldError;
 use crate::kinds::at::{At, Errors};
 use crate::kinds::diff;
@@ -92,7 +92,12 @@ pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
         is_sound: structural.0.is_empty() && errors.0.len() == said_before,
         ..Found::default()
     };
-    standard(&schema, Level::Root, None, &mut found);
+    let place = Place {
+        root: true,
+        loose: None,
+        count: Some(1),
+    };
+    standard(&schema, place, &mut found);
     // With what cannot be said in a structural schema at all, nothing is said about its structure.
     let unreadable = |error: &FieldError| error.to_string().ends_with(" is not supported");
     if !found.schema.0.iter().any(unreadable) {
@@ -100,15 +105,17 @@ pub fn check(validation: &At<'_>, with_status: bool, errors: &mut Errors) {
     }
     errors.0.append(&mut found.schema.0);
     errors.0.append(&mut found.rules.0);
+    found.cost.check(&schema, errors);
 }
 
 /// What is wrong with a schema by itself, and with the rules in it.
 #[derive(Default)]
-struct Found {
+struct Found<'v> {
     /// Whether nothing was wrong before.
     is_sound: bool,
     schema: Errors,
     rules: Errors,
+    cost: Total<'v>,
 }
 
 /// A default has to be what the schema allows.
@@ -329,8 +336,7 @@ fn nested(schema: &At<'_>, errors: &mut Errors) {
 }
 
 /// What no schema may say, structural or not.
-/// `loose`: the list or map whose elements nobody can tell from one version of an object to the next.
-fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, found: &mut Found) {
+fn standard<'v>(schema: &At<'v>, place: Place<'_, 'v>, found: &mut Found<'v>) {
     if !schema.value.is_object() {
         return;
     }
@@ -365,7 +371,14 @@ fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, found: &mut F
         "array" => schema.get("x-kubernetes-list-type").text() != "map",
         _ => schema.get("x-kubernetes-map-type").text() == "atomic",
     };
-    let below = loose.or(is_loose.then_some(schema));
+    let factor = crate::crd::factor(schema.value);
+    let below = Place {
+        root: false,
+        loose: place.loose.or(is_loose.then_some(schema)),
+        count: place
+            .count
+            .and_then(|count| Some(count.saturating_mul(factor?))),
+    };
     if items.value.is_array() {
         errors.forbidden(&items, "items must be a schema object and not an array");
     }
@@ -383,23 +396,23 @@ fn standard(schema: &At<'_>, level: Level, loose: Option<&At<'_>>, found: &mut F
                 "additionalProperties and properties are mutual exclusive",
             );
         }
-        standard(&additional, Level::Field, below, found);
+        standard(&additional, below, found);
     }
     for (_, property) in schema.get("properties").entries() {
-        standard(&property, Level::Field, below, found);
+        standard(&property, below, found);
     }
-    standard(&schema.get("not"), Level::Field, below, found);
+    standard(&schema.get("not"), below, found);
     for list in ["allOf", "oneOf", "anyOf"] {
         for one in schema.get(list).items() {
-            standard(&one, Level::Field, below, found);
+            standard(&one, below, found);
         }
     }
-    standard(&items, Level::Item, below, found);
+    standard(&items, below, found);
     extensions(schema, &mut found.schema);
     rules::check_form(schema, &mut found.schema);
     // What a compiler says about a schema that is not sound helps nobody.
     if found.is_sound && found.schema.is_empty() {
-        rules::compile(schema, level == Level::Root, loose, &mut found.rules);
+        rules::compile(schema, place, &mut found.cost, &mut found.rules);
     }
 }
 
