@@ -28,6 +28,7 @@ pub mod schema;
 pub mod served;
 pub mod server;
 mod services;
+mod signers;
 pub mod store;
 pub mod table;
 

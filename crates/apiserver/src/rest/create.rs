@@ -8,6 +8,7 @@ use super::write::{Stopped, metadata_of};
 use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
 use crate::policies;
+use crate::signers;
 use crate::status::Failure;
 
 /// The letters of generated names: none that make words, none that look alike.
@@ -97,9 +98,10 @@ pub async fn insert_new(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        call.check_new(&attempt)?;
-        policies::check(call, &attempt, None, warnings)?;
         call.server.before_create(call, &mut attempt)?;
+        call.check_new(&attempt)?;
+        call.may_create()?;
+        call.judge(&attempt, None, warnings)?;
         if tries == 1 {
             warnings.extend(kind.warnings(&attempt, None));
             warnings.extend(kind.advice(&attempt, None, call.server));
@@ -124,6 +126,28 @@ pub async fn insert_new(
                 }
                 return Err(failure);
             }
+        }
+    }
+}
+
+impl Call<'_> {
+    /// The last word on a write is of those who judge it without changing it.
+    pub fn judge(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        signers::check(self, object, old)?;
+        policies::check(self, object, old, warnings)
+    }
+
+    /// Whoever makes an object by another request has to be allowed to create it as well.
+    fn may_create(&self) -> Result<(), Failure> {
+        let authority = self.server.authority();
+        match self.info.verb {
+            "create" => Ok(()),
+            _ => authority.authorize_also(self.user, self.info, "create"),
         }
     }
 }

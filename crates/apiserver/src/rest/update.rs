@@ -13,7 +13,6 @@ use crate::field::{FieldError, Path};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::{Lookup, pod};
 use crate::managed;
-use crate::policies;
 use crate::status::Failure;
 
 pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
@@ -217,19 +216,22 @@ fn finish_change(
         call.keep_metadata(new, old);
         kind.prepare_status_update(new, old);
         note_phase(call, new, old);
-        return fail_if_any(call, &kind.validate_status_update(new, old));
+        fail_if_any(call, &kind.validate_status_update(new, old))?;
+        return call.judge(new, Some(old), warnings);
     }
     match call.path.subresource.as_str() {
         "ephemeralcontainers" => {
             call.keep_metadata(new, old);
             pod::prepare_ephemeral_containers(new, old);
-            return fail_if_any(call, &pod::validate_ephemeral_containers(new, old));
+            fail_if_any(call, &pod::validate_ephemeral_containers(new, old))?;
+            return call.judge(new, Some(old), warnings);
         }
         "resize" => {
             call.keep_metadata(new, old);
             pod::prepare_resize(new, old);
             fail_if_any(call, &pod::validate_resize(new, old))?;
-            return fits_its_node(call, new);
+            fits_its_node(call, new)?;
+            return call.judge(new, Some(old), warnings);
         }
         "finalize" => {
             let (wanted, entries) = (
@@ -241,7 +243,8 @@ fn finish_change(
             if !entries.is_null() {
                 new["metadata"]["managedFields"] = entries;
             }
-            return fail_if_any(call, &kind.validate_update(new, old));
+            fail_if_any(call, &kind.validate_update(new, old))?;
+            return call.judge(new, Some(old), warnings);
         }
         _ => {}
     }
@@ -249,10 +252,10 @@ fn finish_change(
     call.keep_metadata(new, old);
     call.server.complete(call, new, Some(old))?;
     kind.prepare_update(new, old);
+    call.server.before_update(call, old, new)?;
     fail_if_any(call, &kind.validate_update(new, old))?;
     kind.approve(new, Some(old), call.server)?;
-    policies::check(call, new, Some(old), warnings)?;
-    call.server.before_update(call, old, new)?;
+    call.judge(new, Some(old), warnings)?;
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));
     warnings.extend(call.server.gap(call.served, new, Some(old)));
