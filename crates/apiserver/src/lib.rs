@@ -24,11 +24,11 @@ pub mod paths;
 mod policies;
 pub mod resource;
 pub mod rest;
+mod rights;
 pub mod schema;
 pub mod served;
 pub mod server;
 mod services;
-mod signers;
 pub mod store;
 pub mod table;
 

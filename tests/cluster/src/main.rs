@@ -5,6 +5,7 @@
 
 mod admin;
 mod answer;
+mod authorization;
 mod case;
 mod certificates;
 mod check;

@@ -122,21 +122,6 @@ impl Authority {
         self.authorize(user, &other)
     }
 
-    /// Whether somebody may do something with a resource of the cluster.
-    pub fn allows(&self, user: &User, verb: &str, group: &str, resource: &str, name: &str) -> bool {
-        let on = Target::Resource {
-            group,
-            resource,
-            subresource: "",
-            namespace: "",
-            name,
-        };
-        self.policy
-            .policy()
-            .decide(user, Action { verb, on })
-            .allowed()
-    }
-
     /// For a create, update or patch of a role or binding, on the object as it would be stored, before its validation;
     /// passes for any other resource. `old` is `None` on creation.
     pub fn check_escalation(

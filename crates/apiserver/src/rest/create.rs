@@ -7,9 +7,8 @@ use super::options::{WriteOptions, write_options};
 use super::write::{Stopped, metadata_of};
 use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
-use crate::policies;
-use crate::signers;
 use crate::status::Failure;
+use crate::{policies, rights};
 
 /// The letters of generated names: none that make words, none that look alike.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -98,10 +97,11 @@ pub async fn insert_new(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        call.server.before_create(call, &mut attempt)?;
+        call.check_grant(&attempt, None)?;
         call.check_new(&attempt)?;
         call.may_create()?;
         call.judge(&attempt, None, warnings)?;
+        call.server.before_create(call, &mut attempt);
         if tries == 1 {
             warnings.extend(kind.warnings(&attempt, None));
             warnings.extend(kind.advice(&attempt, None, call.server));
@@ -131,6 +131,12 @@ pub async fn insert_new(
 }
 
 impl Call<'_> {
+    /// Nobody grants what they do not have.
+    pub fn check_grant(&self, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
+        let authority = self.server.authority();
+        authority.check_escalation(self.user, self.path, object, old)
+    }
+
     /// The last word on a write is of those who judge it without changing it.
     pub fn judge(
         &self,
@@ -138,7 +144,7 @@ impl Call<'_> {
         old: Option<&Value>,
         warnings: &mut Vec<String>,
     ) -> Result<(), Failure> {
-        signers::check(self, object, old)?;
+        rights::check(self, object, old)?;
         policies::check(self, object, old, warnings)
     }
 

@@ -252,10 +252,11 @@ fn finish_change(
     call.keep_metadata(new, old);
     call.server.complete(call, new, Some(old))?;
     kind.prepare_update(new, old);
-    call.server.before_update(call, old, new)?;
+    call.check_grant(new, Some(old))?;
     fail_if_any(call, &kind.validate_update(new, old))?;
     kind.approve(new, Some(old), call.server)?;
     call.judge(new, Some(old), warnings)?;
+    call.server.before_update(call, new);
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));
     warnings.extend(call.server.gap(call.served, new, Some(old)));
