@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use crate::aggregate::available;
 use crate::catalogue::Catalogue;
 use crate::codec::time::show_seconds;
+use crate::hooks;
+use crate::rest::delete::mark_container;
 use crate::rest::{finalizers, is_being_deleted};
 use crate::server::Server;
 use crate::store::{Expect, Stored};
@@ -48,6 +50,12 @@ pub fn spawn(server: &Server, which: Which) {
         available::follow(server).boxed()
     });
     keep("expiring objects", |server| expire(server).boxed());
+    for shelf in hooks::FOLLOWED {
+        let server = server.clone();
+        stop.keep_restarting("following what is stored", move || {
+            hooks::follow(server.clone(), shelf)
+        });
+    }
     match which {
         Which::OfTheServer => keep("removing custom resources", |server| {
             clean_up(server, Which::OfTheServer).boxed()
@@ -180,10 +188,20 @@ pub(crate) enum Removal {
     Raced,
 }
 
-/// Begins to delete an object without grace; what has finalizers is marked, and stays.
+/// Begins to delete an object without grace; what has finalizers or contents is marked, and stays.
 pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> Removal {
-    let object = item.value();
+    let mut object = item.value();
     let expect = Expect::Revision(item.revision);
+    if mark_container(shelf, &mut object, Timestamp::now()) {
+        let attributes = crate::served::attributes(shelf, &object);
+        let begun = server
+            .store()
+            .begin_put(shelf, &item.key, expect, &mut object, &attributes);
+        return begun.map_or(Removal::Raced, |_| Removal::Marked);
+    }
+    if shelf == "namespaces" {
+        return Removal::Marked;
+    }
     if finalizers(&object).is_empty() {
         let begun = server.store().begin_delete(shelf, &item.key, expect);
         return begun.map_or(Removal::Raced, |_| Removal::Gone);

@@ -139,7 +139,8 @@ impl Config {
         tls.clients = Clients::Requested(vec![clients.clone(), front_proxy]);
         config.tls = Some(tls);
         let bound = config.bind().await?;
-        let server = Server::new(store, authority(&credentials, clock)?, clients).await;
+        let authority = authority(&credentials, clock, &store)?;
+        let server = Server::new(store, authority, clients).await;
         server.announce(&credentials).await?;
         server.publish_address(bound.local_addr()).await;
         if let Some(trouble) = server.store().trouble() {
@@ -156,18 +157,20 @@ impl Config {
 pub(crate) fn authority(
     credentials: &Credentials,
     clock: fn() -> Timestamp,
+    store: &Store,
 ) -> Result<Authority, auth::KeyError> {
     let admin = User {
         name: "kubernetes-admin".to_owned(),
         groups: vec![auth::MASTERS.to_owned()],
         ..User::default()
     };
-    Ok(Authority::new(auth::Config {
+    let config = auth::Config {
         static_tokens: vec![(credentials.admin_token.clone(), admin)],
         signing_key: auth::SigningKey::from_pkcs8(&credentials.token_key)?,
         issuer: auth::DEFAULT_ISSUER.to_owned(),
         clock,
-    }))
+    };
+    Ok(Authority::new(config, store))
 }
 
 impl ControlPlane {

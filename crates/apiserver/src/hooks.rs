@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::aggregate::API_SERVICES;
-use crate::auth::{User, aggregated_rules, bootstrap, user_info};
+use crate::auth::{User, bootstrap, user_info};
 use crate::codec::time::show_seconds;
 use crate::custom::DEFINITIONS;
 use crate::rest::Call;
@@ -48,41 +48,28 @@ impl Server {
         self.settle_services().await;
     }
 
-    /// Gives ClusterRoles that gather the rules of others what they ought to have.
-    async fn aggregate_roles(&self) {
-        use crate::kinds::Lookup;
-        loop {
-            let all = self.list(CLUSTER_ROLES, "");
-            let mut changed = false;
-            for role in &all {
-                let Some(rules) = aggregated_rules(role, &all) else {
-                    continue;
-                };
-                let rules = serde_json::json!(rules);
-                if role["rules"] == rules {
-                    continue;
-                }
-                changed |= self.set_rules(role, rules).await;
+    /// Writes down what ClusterRoles gather of the rules of others.
+    pub(crate) async fn aggregate_roles(&self) {
+        for (name, rules) in self.authority().gathered_rules() {
+            let Some(current) = self.store().get(CLUSTER_ROLES, &name) else {
+                continue;
+            };
+            let mut object = current.value();
+            let rules = serde_json::json!(*rules);
+            if object["rules"] == rules
+                || (object["rules"].is_null() && rules == serde_json::json!([]))
+            {
+                continue;
             }
-            if !changed {
-                return;
-            }
+            object["rules"] = rules;
+            let attributes = current.attributes().into_owned();
+            let expect = Expect::Revision(current.revision);
+            // Whoever was faster has made a change that is looked at in its turn.
+            let _ = self
+                .store()
+                .put(CLUSTER_ROLES, &name, expect, &mut object, attributes)
+                .await;
         }
-    }
-
-    async fn set_rules(&self, role: &Value, rules: Value) -> bool {
-        let name = role["metadata"]["name"].as_str().unwrap_or_default();
-        let Some(current) = self.store().get(CLUSTER_ROLES, name) else {
-            return false;
-        };
-        let mut object = current.value();
-        object["rules"] = rules;
-        let attributes = current.attributes().into_owned();
-        let expect = Expect::Revision(current.revision);
-        self.store()
-            .put(CLUSTER_ROLES, name, expect, &mut object, attributes)
-            .await
-            .is_ok()
     }
 
     /// Gives an object what only the server can give, after admission and before preparation.
@@ -105,27 +92,18 @@ impl Server {
         }
     }
 
-    /// The last word on a new object before it is stored.
-    pub fn before_create(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+    /// What is noted in a new object before it is stored.
+    pub fn before_create(&self, call: &Call<'_>, object: &mut Value) {
         if call.served.shelf.as_ref() == DEFINITIONS {
             crate::crd::names::prepare_create(object);
         }
-        self.authority()
-            .check_escalation(call.user, call.path, object, None, self)
     }
 
-    /// The last word on a changed object before it is stored.
-    pub fn before_update(
-        &self,
-        call: &Call<'_>,
-        old: &Value,
-        new: &mut Value,
-    ) -> Result<(), Failure> {
+    /// What is noted in a changed object before it is stored.
+    pub fn before_update(&self, call: &Call<'_>, new: &mut Value) {
         if call.served.shelf.as_ref() == DEFINITIONS {
             crate::crd::names::note_storage_version(new);
         }
-        self.authority()
-            .check_escalation(call.user, call.path, new, Some(old), self)
     }
 
     pub fn before_delete(&self, call: &Call<'_>, object: &Value) -> Result<(), Failure> {
@@ -153,29 +131,50 @@ impl Server {
         Ok(())
     }
 
-    /// What follows from a write or a deletion. It is done to the end, whether the client waits for it or not.
+    /// What a client who writes finds done. It is done to the end, whether the client waits for it or not; what others
+    /// write is followed by [`follow`].
     pub async fn after_write(&self, call: &Call<'_>) {
         let shelf = &call.served.shelf;
-        let is_policy = call.path.group == "rbac.authorization.k8s.io";
-        if is_policy {
-            self.authority().policy_changed();
-        }
-        if !matches!(shelf.as_ref(), CLUSTER_ROLES | DEFINITIONS | API_SERVICES) {
+        if !matches!(shelf.as_ref(), DEFINITIONS | API_SERVICES) {
             return;
         }
         let (server, shelf) = (self.clone(), shelf.clone());
-        let settling = tokio::spawn(async move {
-            match shelf.as_ref() {
-                CLUSTER_ROLES => {
-                    server.aggregate_roles().await;
-                    server.authority().policy_changed();
-                }
-                DEFINITIONS => server.settle_definitions().await,
-                _ => server.settle_services().await,
-            }
-        });
+        let settling = tokio::spawn(async move { server.settle(&shelf).await });
         if let Err(error) = settling.await {
             tracing::error!(%error, "what follows from a write was not done");
+        }
+    }
+
+    /// Makes what is derived from the objects of a shelf, and kept, what they say.
+    async fn settle(&self, shelf: &str) {
+        match shelf {
+            CLUSTER_ROLES => self.aggregate_roles().await,
+            DEFINITIONS => self.settle_definitions().await,
+            API_SERVICES => self.settle_services().await,
+            _ => {}
+        }
+    }
+}
+
+/// What is followed here, whoever writes it.
+pub(crate) const FOLLOWED: [&str; 3] = [CLUSTER_ROLES, DEFINITIONS, API_SERVICES];
+
+/// Settles a shelf whenever something on it has changed, until the server stops.
+pub(crate) async fn follow(server: Server, shelf: &'static str) {
+    let stop = server.shutdown();
+    // Who starts with what is there is never too late.
+    while let Ok(mut subscription) = server.store().watch(shelf, "", None) {
+        subscription.present.clear();
+        loop {
+            server.settle(shelf).await;
+            let event = tokio::select! {
+                () = stop.begins() => return,
+                event = subscription.tail.next() => event,
+            };
+            if event.is_none() {
+                break;
+            }
+            while subscription.tail.try_next().is_some() {}
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod paths;
 mod policies;
 pub mod resource;
 pub mod rest;
+mod rights;
 pub mod schema;
 pub mod served;
 pub mod server;

@@ -289,12 +289,10 @@ impl Server {
         let user = self
             .authority()
             .authenticate(&parts.headers, certificate, self)?;
-        let user = self
-            .authority()
-            .impersonate(user, &parts.headers, info, self)?;
+        let user = self.authority().impersonate(user, &parts.headers, info)?;
         let mut narrowed = info.clone();
         narrowed.narrow(&Query::parse(parts.uri.query().unwrap_or_default()));
-        self.authority().authorize(&user, &narrowed, self)?;
+        self.authority().authorize(&user, &narrowed)?;
         Ok(user)
     }
 

@@ -23,6 +23,16 @@ pub struct EmbeddedCluster {
 impl EmbeddedCluster {
     /// `program` is the plimsoll binary.
     pub fn start(program: &Path) -> Result<Self> {
+        // The cases want a control plane that nobody else writes to.
+        Self::start_with(program, &["--no-controllers"])
+    }
+
+    /// Namespaces are emptied, and dependents follow their owners.
+    pub fn with_controllers(program: &Path) -> Result<Self> {
+        Self::start_with(program, &[])
+    }
+
+    fn start_with(program: &Path, flags: &[&str]) -> Result<Self> {
         let mut scratch = Scratch::make()?;
         let data = scratch.path().join("data");
         let mut command = janitor::command_in(None, program);
@@ -31,14 +41,13 @@ impl EmbeddedCluster {
             .arg("--data-dir")
             .arg(&data)
             .args(["--api-listen", &free_address()?.to_string()])
-            // The cases want a control plane that nobody else writes to.
             .args([
                 "--no-agent",
-                "--no-controllers",
                 "--no-metrics-server",
                 "--no-scheduler",
                 "--no-manager",
-            ]);
+            ])
+            .args(flags);
         let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
         scratch.process(&process)?;
         let kubeconfig = data.join("kubeconfig");

@@ -6,6 +6,7 @@
 mod admin;
 mod answer;
 mod attack;
+mod authorization;
 mod case;
 mod certificates;
 mod chaos;

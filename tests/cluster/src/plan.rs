@@ -16,7 +16,9 @@ use crate::embedded::EmbeddedCluster;
 use crate::open::Open;
 use crate::real::RealCluster;
 use crate::run::Stage;
-use crate::{attack, chaos, check, colocation, first_use, leader, metrics, pool, scheduling};
+use crate::{
+    attack, authorization, chaos, check, colocation, first_use, leader, metrics, pool, scheduling,
+};
 
 /// Which half of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -151,11 +153,20 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
                 scheduling::play(plan.program, server, tests);
             }),
         ],
-        vec![group(Kind::Real, on_real, |plan, server, tests| {
-            // Before there is anybody's lease or definition.
-            first_use::play(plan.program, server, tests);
-            scheduling::play(plan.program, server, tests);
-        })],
+        vec![
+            group(Kind::Real, on_real, |plan, server, tests| {
+                // Before there is anybody's lease or definition.
+                first_use::play(plan.program, server, tests);
+                scheduling::play(plan.program, server, tests);
+            }),
+            group(
+                Kind::Real,
+                owned(&[authorization::RANDOM]),
+                |plan, server, tests| {
+                    authorization::play(plan.program, plan.kube_bin, server, tests);
+                },
+            ),
+        ],
         vec![Group {
             names: attack::names(),
             work: Work::Alone("up", |plan, tests| attack::play(plan.program, tests)),

@@ -1,13 +1,10 @@
 //! Nobody grants what they do not have: checks on writes of roles and bindings.
 
-use std::collections::BTreeSet;
-
-use rustc_hash::FxHashMap;
 use serde_json::Value;
 
 use super::rbac::{self, Policy, RoleError, RoleRef};
-use super::rules::{Action, Rule, Target, quoted_list};
-use super::{MASTERS, User};
+use super::rules::{Action, Rule, Target};
+use super::{MASTERS, User, coverage};
 use crate::field::quote;
 use crate::request::ResourcePath;
 use crate::status::{Failure, Subject};
@@ -110,49 +107,15 @@ fn confirm_held(
     wanted: &[Rule],
 ) -> Result<(), String> {
     let (held, unresolved) = policy.rules_for(user, namespace);
-    let atoms = wanted.iter().flat_map(Rule::atoms);
-    let missing: Vec<Rule> = atoms
-        .filter(|atom| !held.iter().any(|rule| rule.covers(atom)))
-        .collect();
-    if missing.is_empty() {
+    let held = rbac::without_repetitions(held);
+    let Some(missing) = coverage::missing(held.into_iter().flatten(), wanted) else {
         return Ok(());
-    }
-    let shown: BTreeSet<String> = compacted(missing).iter().map(Rule::to_string).collect();
-    let shown: Vec<String> = shown.into_iter().collect();
-    let mut why = format!(
-        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        quote(&user.name),
-        quoted_list(&user.groups),
-        shown.join("\n")
-    );
+    };
+    let mut why = coverage::describe(&missing, &quote(&user.name), &user.groups);
     if !unresolved.is_empty() {
         why += &format!("; resolution errors: [{}]", rbac::joined(&unresolved));
     }
     Err(why)
-}
-
-/// Joins the verbs of what is otherwise the same; paths stay apart.
-fn compacted(atoms: Vec<Rule>) -> Vec<Rule> {
-    let mut seen: FxHashMap<Rule, usize> = FxHashMap::default();
-    let mut joined: Vec<Rule> = Vec::new();
-    for atom in atoms {
-        if !atom.non_resource_urls.is_empty() {
-            joined.push(atom);
-            continue;
-        }
-        let without_verbs = Rule {
-            verbs: Vec::new(),
-            ..atom.clone()
-        };
-        match seen.get(&without_verbs) {
-            Some(&index) => joined[index].verbs.extend(atom.verbs),
-            None => {
-                seen.insert(without_verbs, joined.len());
-                joined.push(atom);
-            }
-        }
-    }
-    joined
 }
 
 /// `* on *.*`, and every path.

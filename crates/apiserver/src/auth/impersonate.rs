@@ -7,20 +7,16 @@ use plimsoll_ground::auth::{Access, Habits, Impersonation, Judge};
 
 use super::rules::{Action, Target};
 use super::{Authority, User, forbidden};
-use crate::kinds::Lookup;
 use crate::status::Failure;
 
 /// The roles and bindings of the moment.
-struct Court<'a> {
-    authority: &'a Authority,
-    world: &'a dyn Lookup,
-}
+struct Court<'a>(&'a Authority);
 
 impl Judge for Court<'_> {
     type Refusal = Failure;
 
     async fn confirm(&self, user: &User, access: &Access) -> Result<(), Failure> {
-        self.authority.confirm(user, action_of(access), self.world)
+        self.0.confirm(user, action_of(access))
     }
 
     fn refuse(&self, user: &User, access: &Access, why: &str) -> Failure {
@@ -35,12 +31,11 @@ pub(super) fn resolve(
     requestor: User,
     headers: &HeaderMap,
     request: Action<'_>,
-    world: &dyn Lookup,
 ) -> Result<User, Failure> {
     let Some(wanted) = Impersonation::wanted(headers).map_err(Failure::bad_request)? else {
         return Ok(requestor);
     };
-    let court = Court { authority, world };
+    let court = Court(authority);
     let access = access_of(request);
     let resolved = wanted.resolve(&requestor, &access, habits, &court);
     // Nobody waits for anything here.

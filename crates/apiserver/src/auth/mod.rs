@@ -3,6 +3,7 @@
 mod aggregate;
 mod authenticate;
 pub mod bootstrap;
+mod coverage;
 mod escalation;
 pub mod front_proxy;
 mod impersonate;
@@ -17,12 +18,13 @@ mod tests;
 mod token_request;
 mod tokens;
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use jiff::Timestamp;
 use plimsoll_ground::auth::Habits;
 use serde_json::Value;
 
-pub use aggregate::aggregated_rules;
 pub use authenticate::ignored_token_warning;
 pub use jwt::{KeyError, SigningKey};
 pub use plimsoll_ground::auth::{MASTERS, UserInfo as User};
@@ -33,6 +35,7 @@ use crate::field::quote;
 use crate::kinds::Lookup;
 use crate::request::{RequestInfo, ResourcePath};
 use crate::status::{Failure, Subject};
+use crate::store::Store;
 use rbac::PolicyCache;
 use rules::{Action, Target};
 use tokens::{StaticTokens, Tokens};
@@ -59,20 +62,25 @@ pub struct Authority {
 }
 
 impl Authority {
-    pub fn new(config: Config) -> Self {
+    /// What it decides by is in `store`.
+    pub fn new(config: Config, store: &Store) -> Self {
         let known = StaticTokens::new(config.static_tokens);
         let audiences = vec![config.issuer.clone()];
         Self {
             tokens: Tokens::new(known, config.signing_key, config.issuer, audiences),
-            policy: PolicyCache::default(),
+            policy: PolicyCache::new(store),
             habits: Habits::default(),
             clock: config.clock,
         }
     }
 
-    /// To be called after every write of a role or binding, before that write is acknowledged.
-    pub fn policy_changed(&self) {
-        self.policy.invalidate();
+    /// The ClusterRoles that gather the rules of others, and what they gather.
+    pub fn gathered_rules(&self) -> Vec<(String, Arc<[Rule]>)> {
+        let policy = self.policy.policy();
+        let gathered = policy.gathered().iter();
+        gathered
+            .map(|(name, rules)| (name.clone(), rules.clone()))
+            .collect()
     }
 
     /// `certificate` is the peer's own, in DER, and only if it was found to be signed by the client CA.
@@ -92,19 +100,26 @@ impl Authority {
         user: User,
         headers: &HeaderMap,
         request: &RequestInfo,
-        world: &dyn Lookup,
     ) -> Result<User, Failure> {
-        let action = action_of(request);
-        impersonate::resolve(self, &self.habits, user, headers, action, world)
+        impersonate::resolve(self, &self.habits, user, headers, action_of(request))
     }
 
-    pub fn authorize(
+    pub fn authorize(&self, user: &User, request: &RequestInfo) -> Result<(), Failure> {
+        self.confirm(user, action_of(request))
+    }
+
+    /// For a request that does the work of another verb, too: the same request of that verb has to be allowed.
+    pub fn authorize_also(
         &self,
         user: &User,
         request: &RequestInfo,
-        world: &dyn Lookup,
+        verb: &'static str,
     ) -> Result<(), Failure> {
-        self.confirm(user, action_of(request), world)
+        let other = RequestInfo {
+            verb,
+            ..request.clone()
+        };
+        self.authorize(user, &other)
     }
 
     /// For a create, update or patch of a role or binding, on the object as it would be stored, before its validation;
@@ -115,12 +130,11 @@ impl Authority {
         request: &ResourcePath,
         object: &Value,
         old: Option<&Value>,
-        world: &dyn Lookup,
     ) -> Result<(), Failure> {
         if request.group != rbac::GROUP || user.in_group(MASTERS) {
             return Ok(());
         }
-        let policy = self.policy.policy(world);
+        let policy = self.policy.policy();
         escalation::check(&policy, user, request, object, old)
     }
 
@@ -153,11 +167,11 @@ impl Authority {
         self.tokens.key.public_set()
     }
 
-    fn confirm(&self, user: &User, action: Action<'_>, world: &dyn Lookup) -> Result<(), Failure> {
+    fn confirm(&self, user: &User, action: Action<'_>) -> Result<(), Failure> {
         if user.in_group(MASTERS) {
             return Ok(());
         }
-        let decision = self.policy.policy(world).decide(user, action);
+        let decision = self.policy.policy().decide(user, action);
         if decision.allowed() {
             return Ok(());
         }

@@ -1,17 +1,18 @@
 //! Role-based access control: who is bound to which rules, and what that allows.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
-use rustc_hash::FxHashMap;
+use parking_lot::RwLock;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
+use super::aggregate::{self, ClusterRole};
 use super::rules::{Action, Rule, Target};
 use super::{User, service_account};
 use crate::field::quote;
-use crate::kinds::Lookup;
+use crate::store::{Follower, News, Store};
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
@@ -20,25 +21,30 @@ const ROLES: &str = "roles.rbac.authorization.k8s.io";
 const ROLE_BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 
 /// Roles and bindings at one point in time, arranged for being asked about.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Policy {
     cluster: Bindings,
     namespaces: FxHashMap<String, Bindings>,
-    cluster_roles: FxHashMap<String, Arc<[Rule]>>,
+    cluster_roles: FxHashMap<String, Arc<ClusterRole>>,
+    /// The rules of those that gather others'.
+    gathered: FxHashMap<String, Arc<[Rule]>>,
     roles: FxHashMap<(String, String), Arc<[Rule]>>,
 }
 
-/// The bindings of one scope, in the order of their names, and who appears in which.
-#[derive(Debug, Default)]
+/// The bindings of one scope by their names, and who appears in which.
+#[derive(Debug, Default, Clone)]
 struct Bindings {
-    all: Vec<Arc<Binding>>,
-    by_user: FxHashMap<String, Vec<usize>>,
-    by_group: FxHashMap<String, Vec<usize>>,
+    all: FxHashMap<Arc<str>, Arc<Binding>>,
+    by_user: Members,
+    by_group: Members,
 }
+
+/// The bindings of each, in the order of their names.
+type Members = FxHashMap<String, BTreeMap<Arc<str>, Arc<Binding>>>;
 
 #[derive(Debug)]
 struct Binding {
-    name: String,
+    name: Arc<str>,
     /// Empty for a ClusterRoleBinding.
     namespace: String,
     role: RoleRef,
@@ -59,7 +65,7 @@ struct Subject {
     name: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RoleError {
     #[error("{kind}.rbac.authorization.k8s.io {} not found", quote(.name))]
     NotFound { kind: &'static str, name: String },
@@ -100,20 +106,34 @@ impl Decision {
     }
 }
 
+/// So many problems are told.
+const PROBLEMS: usize = 100;
+
 /// Several problems in one line, each said once.
 pub(super) fn joined(problems: &[RoleError]) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for problem in problems {
-        let text = problem.to_string();
-        if !said.contains(&text) {
-            said.push(text);
-        }
+    let mut seen = FxHashSet::default();
+    let mut said: Vec<String> = problems
+        .iter()
+        .filter(|problem| seen.insert(*problem))
+        .take(PROBLEMS)
+        .map(ToString::to_string)
+        .collect();
+    let all: FxHashSet<&RoleError> = problems.iter().collect();
+    if all.len() > said.len() {
+        said.push(format!("and {} more", all.len() - said.len()));
     }
     match said.as_slice() {
         [] => String::new(),
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     }
+}
+
+/// Each role's rules once, however often somebody is bound to it.
+pub(super) fn without_repetitions(roles: Vec<&[Rule]>) -> Vec<&[Rule]> {
+    let mut seen = FxHashSet::default();
+    let roles = roles.into_iter();
+    roles.filter(|rules| seen.insert(rules.as_ptr())).collect()
 }
 
 impl fmt::Display for Grant {
@@ -125,7 +145,7 @@ impl fmt::Display for Grant {
             subjects,
         } = &*self.binding;
         let (kind, name) = match namespace.as_str() {
-            "" => ("ClusterRoleBinding", name.clone()),
+            "" => ("ClusterRoleBinding", name.to_string()),
             namespace => ("RoleBinding", format!("{name}/{namespace}")),
         };
         let subject = &subjects[self.subject];
@@ -146,28 +166,54 @@ impl fmt::Display for Grant {
     }
 }
 
+/// The shelves that a policy is made of.
+const SHELVES: [&str; 4] = [CLUSTER_ROLES, ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS];
+
 impl Policy {
-    pub fn read(world: &dyn Lookup) -> Self {
-        let mut policy = Self::default();
-        for role in world.list(CLUSTER_ROLES, "") {
-            let (_, name) = identity(&role);
-            policy
-                .cluster_roles
-                .insert(name, Rule::all_of(&role).into());
+    fn apply(&mut self, news: &News) {
+        let mut cluster_roles_changed = false;
+        for item in &news.items {
+            let (namespace, name) = item.key.rsplit_once('/').unwrap_or(("", &item.key));
+            let object = item.object.as_ref().map(|object| object.value());
+            match SHELVES[item.shelf] {
+                CLUSTER_ROLES => {
+                    cluster_roles_changed = true;
+                    match object {
+                        Some(object) => {
+                            let role = Arc::new(ClusterRole::of(&object));
+                            self.cluster_roles.insert(name.to_owned(), role);
+                        }
+                        None => drop(self.cluster_roles.remove(name)),
+                    }
+                }
+                ROLES => {
+                    let key = (namespace.to_owned(), name.to_owned());
+                    match object {
+                        Some(object) => {
+                            self.roles.insert(key, Rule::all_of(&object).into());
+                        }
+                        None => drop(self.roles.remove(&key)),
+                    }
+                }
+                CLUSTER_ROLE_BINDINGS => self.cluster.set(name, object.as_ref().map(Binding::of)),
+                _ => {
+                    let bindings = self.namespaces.entry(namespace.to_owned());
+                    let bindings = bindings.or_default();
+                    bindings.set(name, object.as_ref().map(Binding::of));
+                    if bindings.all.is_empty() {
+                        self.namespaces.remove(namespace);
+                    }
+                }
+            }
         }
-        for role in world.list(ROLES, "") {
-            let rules = Rule::all_of(&role).into();
-            policy.roles.insert(identity(&role), rules);
+        if cluster_roles_changed {
+            self.gathered = aggregate::gathered(&self.cluster_roles);
         }
-        for binding in world.list(CLUSTER_ROLE_BINDINGS, "") {
-            policy.cluster.add(Binding::of(&binding));
-        }
-        for binding in world.list(ROLE_BINDINGS, "") {
-            let binding = Binding::of(&binding);
-            let bindings = policy.namespaces.entry(binding.namespace.clone());
-            bindings.or_default().add(binding);
-        }
-        policy
+    }
+
+    /// The ClusterRoles that gather the rules of others, and what they gather.
+    pub fn gathered(&self) -> &FxHashMap<String, Arc<[Rule]>> {
+        &self.gathered
     }
 
     pub fn decide(&self, user: &User, action: Action<'_>) -> Decision {
@@ -179,8 +225,11 @@ impl Policy {
             Target::Path(_) => "",
         };
         let mut missing = Vec::new();
+        let mut seen = FxHashSet::default();
         for (binding, rules) in self.bound(user, namespace) {
             match rules {
+                // What did not allow it through one binding does not through another.
+                Ok(rules) if !seen.insert(rules.as_ptr()) => {}
                 Ok(rules) if rules.iter().any(|rule| rule.allows(action)) => {
                     let subject = binding.subject_of(user).unwrap_or_default();
                     let binding = Arc::clone(binding);
@@ -193,13 +242,13 @@ impl Policy {
         Decision::NoOpinion(missing)
     }
 
-    /// All rules that apply to somebody in a namespace, and what could not be found.
-    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<&Rule>, Vec<RoleError>) {
+    /// The rules of all roles that apply to somebody in a namespace, and what could not be found.
+    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<&[Rule]>, Vec<RoleError>) {
         let mut found = Vec::new();
         let mut missing = Vec::new();
         for (_, rules) in self.bound(user, namespace) {
             match rules {
-                Ok(rules) => found.extend(rules),
+                Ok(rules) => found.push(rules),
                 Err(problem) => missing.push(problem),
             }
         }
@@ -208,7 +257,11 @@ impl Policy {
 
     pub fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], RoleError> {
         let (kind, found) = match role.kind.as_str() {
-            "ClusterRole" => ("clusterrole", self.cluster_roles.get(&role.name)),
+            "ClusterRole" => {
+                let own = self.cluster_roles.get(&role.name);
+                let gathered = self.gathered.get(&role.name);
+                ("clusterrole", gathered.or(own.map(|role| &role.rules)))
+            }
             "Role" => {
                 let key = (namespace.to_owned(), role.name.clone());
                 ("role", self.roles.get(&key))
@@ -239,10 +292,21 @@ impl Policy {
 }
 
 impl Bindings {
-    fn add(&mut self, binding: Binding) {
-        let index = self.all.len();
+    /// `None`: there is none of this name any more.
+    fn set(&mut self, name: &str, binding: Option<Binding>) {
+        if let Some(old) = self.all.remove(name) {
+            self.index(&old, false);
+        }
+        if let Some(binding) = binding.map(Arc::new) {
+            self.index(&binding, true);
+            self.all.insert(binding.name.clone(), binding);
+        }
+    }
+
+    /// Adds or removes a binding where its subjects are looked up.
+    fn index(&mut self, binding: &Arc<Binding>, add: bool) {
         for subject in &binding.subjects {
-            let (map, key) = match subject.kind.as_str() {
+            let (members, member) = match subject.kind.as_str() {
                 "User" => (&mut self.by_user, subject.name.clone()),
                 "Group" => (&mut self.by_group, subject.name.clone()),
                 "ServiceAccount" => match subject.account_user(&binding.namespace) {
@@ -251,19 +315,28 @@ impl Bindings {
                 },
                 _ => continue,
             };
-            map.entry(key).or_default().push(index);
+            if add {
+                let bindings = members.entry(member).or_default();
+                bindings.insert(binding.name.clone(), binding.clone());
+            } else if let Some(bindings) = members.get_mut(&member) {
+                bindings.remove(&binding.name);
+                if bindings.is_empty() {
+                    members.remove(&member);
+                }
+            }
         }
-        self.all.push(Arc::new(binding));
     }
 
     fn of<'p>(&'p self, user: &User) -> impl Iterator<Item = &'p Arc<Binding>> + use<'p> {
         let by_user = self.by_user.get(&user.name).into_iter();
         let groups = user.groups.iter();
         let by_group = groups.filter_map(|group| self.by_group.get(group));
-        let mut found: Vec<usize> = by_user.chain(by_group).flatten().copied().collect();
-        found.sort_unstable();
-        found.dedup();
-        found.into_iter().map(|index| &self.all[index])
+        let found: BTreeMap<&str, &Arc<Binding>> = by_user
+            .chain(by_group)
+            .flatten()
+            .map(|(name, binding)| (name.as_ref(), binding))
+            .collect();
+        found.into_values()
     }
 }
 
@@ -272,7 +345,7 @@ impl Binding {
         let (namespace, name) = identity(object);
         let subjects = object["subjects"].as_array().into_iter().flatten();
         Self {
-            name,
+            name: name.into(),
             namespace,
             role: RoleRef::of(object),
             subjects: subjects
@@ -286,11 +359,12 @@ impl Binding {
     }
 
     fn subject_of(&self, user: &User) -> Option<usize> {
+        let groups: FxHashSet<&str> = user.groups.iter().map(String::as_str).collect();
         self.subjects
             .iter()
             .position(|subject| match subject.kind.as_str() {
                 "User" => subject.name == user.name,
-                "Group" => user.in_group(&subject.name),
+                "Group" => groups.contains(subject.name.as_str()),
                 "ServiceAccount" => {
                     subject.account_user(&self.namespace).as_ref() == Some(&user.name)
                 }
@@ -329,39 +403,51 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Keeps a policy until somebody says that roles or bindings have changed.
-#[derive(Debug, Default)]
+/// The policy of the moment. It follows the store, so whoever writes a role or a binding, and however, is heeded from
+/// when readers see it.
+#[derive(Debug)]
 pub struct PolicyCache {
-    generation: AtomicU64,
-    kept: ArcSwapOption<Kept>,
+    follower: Follower,
+    known: RwLock<Known>,
 }
 
-#[derive(Debug)]
-struct Kept {
-    generation: u64,
+#[derive(Debug, Default)]
+struct Known {
+    /// The revision that the policy is of; `None`: nothing has been read.
+    at: Option<u64>,
     policy: Arc<Policy>,
 }
 
+impl Known {
+    fn as_of(&self, revision: u64) -> Option<Arc<Policy>> {
+        let is_fresh = self.at.is_some_and(|at| at >= revision);
+        is_fresh.then(|| self.policy.clone())
+    }
+}
+
 impl PolicyCache {
-    /// To be called after every write of a role or binding, before that write is acknowledged.
-    pub fn invalidate(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
+    pub fn new(store: &Store) -> Self {
+        Self {
+            follower: store.follow(&SHELVES),
+            known: RwLock::default(),
+        }
     }
 
-    pub fn policy(&self, world: &dyn Lookup) -> Arc<Policy> {
-        // Taken before reading: what changes meanwhile makes the next caller read again.
-        let generation = self.generation.load(Ordering::Acquire);
-        if let Some(kept) = &*self.kept.load()
-            && kept.generation == generation
-        {
-            return Arc::clone(&kept.policy);
+    pub fn policy(&self) -> Arc<Policy> {
+        if let Some(policy) = self.known.read().as_of(self.follower.changed()) {
+            return policy;
         }
-        let policy = Arc::new(Policy::read(world));
-        let kept = Kept {
-            generation,
-            policy: Arc::clone(&policy),
-        };
-        self.kept.store(Some(Arc::new(kept)));
-        policy
+        let mut known = self.known.write();
+        // Whoever was here before may have read it all.
+        if let Some(policy) = known.as_of(self.follower.changed()) {
+            return policy;
+        }
+        let news = self.follower.news(known.at);
+        if news.is_all {
+            known.policy = Arc::default();
+        }
+        Arc::make_mut(&mut known.policy).apply(&news);
+        known.at = Some(news.revision);
+        known.policy.clone()
     }
 }

@@ -12,6 +12,9 @@ use crate::kinds::Lookup;
 use crate::request::ResourcePath;
 use crate::status::{Failure, Subject};
 
+/// Who has more rules than fit is told so many bytes of them.
+const RULES_BYTES: usize = 2 << 20;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Review {
     Token,
@@ -50,26 +53,24 @@ impl Review {
             Self::SelfSubject => {
                 let now = (authority.clock)();
                 Ok(json!({
-                    "kind": "SelfSubjectReview",
-                    "apiVersion": "authentication.k8s.io/v1",
                     "metadata": {"creationTimestamp": show_seconds(now)},
                     "status": {"userInfo": user_info(user)},
                 }))
             }
-            Self::SelfSubjectRules => answer_rules(authority, &object, user, world),
+            Self::SelfSubjectRules => answer_rules(authority, &object, user),
             Self::SelfSubjectAccess => {
                 invalid(validation::self_subject_access(&object))?;
-                complete(&mut object, "SelfSubjectAccessReview");
-                Ok(answer_access(authority, object, user, world))
+                complete(&mut object);
+                Ok(answer_access(authority, object, user))
             }
             Self::SubjectAccess => {
                 invalid(validation::subject_access(&object))?;
-                complete(&mut object, "SubjectAccessReview");
+                complete(&mut object);
                 let subject = subject_of(&object["spec"]);
-                Ok(answer_access(authority, object, &subject, world))
+                Ok(answer_access(authority, object, &subject))
             }
             Self::LocalSubjectAccess => {
-                complete(&mut object, "LocalSubjectAccessReview");
+                complete(&mut object);
                 let own = &mut object["metadata"]["namespace"];
                 match own.as_str() {
                     None | Some("") => *own = namespace.into(),
@@ -82,7 +83,7 @@ impl Review {
                 }
                 invalid(validation::local_subject_access(&object))?;
                 let subject = subject_of(&object["spec"]);
-                Ok(answer_access(authority, object, &subject, world))
+                Ok(answer_access(authority, object, &subject))
             }
         }
     }
@@ -100,14 +101,8 @@ fn invalid(errors: Vec<FieldError>) -> Result<(), Failure> {
     Err(Failure::invalid(subject, "", &errors))
 }
 
-/// What a question may leave out.
-fn complete(object: &mut Value, kind: &str) {
-    object["kind"] = kind.into();
-    object["apiVersion"] = match kind {
-        "TokenReview" => "authentication.k8s.io/v1",
-        _ => "authorization.k8s.io/v1",
-    }
-    .into();
+/// What a question may leave out. What it is, whoever writes the answer says.
+fn complete(object: &mut Value) {
     for field in ["metadata", "spec"] {
         if !object[field].is_object() {
             object[field] = json!({});
@@ -125,7 +120,7 @@ fn answer_token(
         let why = "token is required for TokenReview in authentication";
         return Err(Failure::bad_request(why));
     }
-    complete(&mut object, "TokenReview");
+    complete(&mut object);
     let audiences = texts(&object["spec"]["audiences"]);
     let header = format!("Bearer {token}");
     let now = (authority.clock)();
@@ -139,12 +134,7 @@ fn answer_token(
     Ok(object)
 }
 
-fn answer_access(
-    authority: &Authority,
-    mut object: Value,
-    user: &User,
-    world: &dyn Lookup,
-) -> Value {
+fn answer_access(authority: &Authority, mut object: Value, user: &User) -> Value {
     let spec = &object["spec"];
     let resource = &spec["resourceAttributes"];
     let path = &spec["nonResourceAttributes"];
@@ -167,7 +157,7 @@ fn answer_access(
         Target::Path(&url)
     };
     let verb = verb.as_str();
-    let policy = authority.policy.policy(world);
+    let policy = authority.policy.policy();
     let decision = policy.decide(user, Action { verb, on });
     let mut status = json!({"allowed": decision.allowed()});
     for (field, text) in [
@@ -184,47 +174,51 @@ fn answer_access(
 
 /// Everything that applies in a namespace, in the order in which it is found: what is bound in the cluster, then what
 /// is bound there.
-fn answer_rules(
-    authority: &Authority,
-    object: &Value,
-    user: &User,
-    world: &dyn Lookup,
-) -> Result<Value, Failure> {
+fn answer_rules(authority: &Authority, object: &Value, user: &User) -> Result<Value, Failure> {
     let namespace = text(&object["spec"]["namespace"]);
     if namespace.is_empty() {
         return Err(Failure::bad_request("no namespace on request"));
     }
-    let policy = authority.policy.policy(world);
-    let (rules, missing) = policy.rules_for(user, &namespace);
-    let resources = rules.iter().filter(|rule| !rule.resources.is_empty());
-    let resources = resources.map(|rule| Rule {
-        non_resource_urls: Vec::new(),
-        ..(*rule).clone()
-    });
-    let paths = rules
-        .iter()
-        .filter(|rule| !rule.non_resource_urls.is_empty());
-    let paths = paths.map(|rule| Rule {
-        verbs: rule.verbs.clone(),
-        non_resource_urls: rule.non_resource_urls.clone(),
-        ..Rule::default()
-    });
+    let policy = authority.policy.policy();
+    let (roles, missing) = policy.rules_for(user, &namespace);
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    let mut room = RULES_BYTES;
+    let mut left_out = 0_usize;
+    for rule in roles.into_iter().flatten() {
+        room = room.saturating_sub(rule.size());
+        if room == 0 {
+            left_out += 1;
+            continue;
+        }
+        if !rule.resources.is_empty() {
+            resources.push(Rule {
+                non_resource_urls: Vec::new(),
+                ..rule.clone()
+            });
+        }
+        if !rule.non_resource_urls.is_empty() {
+            paths.push(Rule {
+                verbs: rule.verbs.clone(),
+                non_resource_urls: rule.non_resource_urls.clone(),
+                ..Rule::default()
+            });
+        }
+    }
     let mut status = json!({
-        "resourceRules": resources.collect::<Vec<_>>(),
-        "nonResourceRules": paths.collect::<Vec<_>>(),
-        "incomplete": false,
+        "resourceRules": resources,
+        "nonResourceRules": paths,
+        "incomplete": left_out > 0,
     });
-    if !missing.is_empty() {
-        status["evaluationError"] = super::rbac::joined(&missing).into();
+    let mut problems = super::rbac::joined(&missing);
+    if left_out > 0 {
+        let separator = if problems.is_empty() { "" } else { "; " };
+        problems = format!("{problems}{separator}and {left_out} more rules");
+    }
+    if !problems.is_empty() {
+        status["evaluationError"] = problems.into();
     }
     // The question is not repeated.
-    Ok(json!({
-        "kind": "SelfSubjectRulesReview",
-        "apiVersion": "authorization.k8s.io/v1",
-        "metadata": {},
-        "spec": {},
-        "status": status,
-    }))
+    Ok(json!({"metadata": {}, "spec": {}, "status": status}))
 }
 
 /// Whom a review asks about.

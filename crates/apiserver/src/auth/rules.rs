@@ -50,6 +50,20 @@ impl Rule {
             .collect()
     }
 
+    /// What it takes to write it down, about.
+    pub fn size(&self) -> usize {
+        const EACH: usize = 3;
+        let lists = [
+            &self.verbs,
+            &self.api_groups,
+            &self.resources,
+            &self.resource_names,
+            &self.non_resource_urls,
+        ];
+        let texts = lists.into_iter().flatten();
+        texts.map(|text| text.len() + EACH).sum()
+    }
+
     pub fn allows(&self, action: Action<'_>) -> bool {
         let verb = any(&self.verbs, |verb| verb == "*" || verb == action.verb);
         verb && match action.on {
@@ -70,7 +84,59 @@ impl Rule {
             }
         }
     }
+}
 
+fn any(list: &[String], test: impl Fn(&str) -> bool) -> bool {
+    list.iter().any(|one| test(one))
+}
+
+fn resource_matches(rule: &str, resource: &str, subresource: &str) -> bool {
+    if rule == "*" {
+        return true;
+    }
+    if subresource.is_empty() {
+        return rule == resource;
+    }
+    let Some(of) = rule.strip_suffix(subresource) else {
+        return false;
+    };
+    of.strip_suffix('/')
+        .is_some_and(|of| of == "*" || of == resource)
+}
+
+/// `/healthz` and everything that starts as a URL ending in `*` does.
+fn url_covers(url: &str, path: &str) -> bool {
+    url == path || (url.ends_with('*') && path.starts_with(url.trim_end_matches('*')))
+}
+
+/// As refusals show it: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            ("APIGroups", &self.api_groups),
+            ("Resources", &self.resources),
+            ("NonResourceURLs", &self.non_resource_urls),
+            ("ResourceNames", &self.resource_names),
+            ("Verbs", &self.verbs),
+        ];
+        let shown: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, list)| !list.is_empty())
+            .map(|(name, list)| format!("{name}:{}", quoted_list(list)))
+            .collect();
+        write!(f, "{{{}}}", shown.join(", "))
+    }
+}
+
+/// A list of strings as Go's `%q` writes it: `["a" "b"]`.
+pub(super) fn quoted_list(list: &[String]) -> String {
+    let quoted: Vec<String> = list.iter().map(|one| quote(one)).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+/// What covering means, combination by combination.
+#[cfg(test)]
+impl Rule {
     /// Whether whoever has this rule has `atom` too, a rule with at most one of everything.
     pub fn covers(&self, atom: &Self) -> bool {
         let all = |mine: &[String], theirs: &[String]| {
@@ -126,59 +192,12 @@ impl Rule {
     }
 }
 
-fn any(list: &[String], test: impl Fn(&str) -> bool) -> bool {
-    list.iter().any(|one| test(one))
-}
-
-fn resource_matches(rule: &str, resource: &str, subresource: &str) -> bool {
-    if rule == "*" {
-        return true;
-    }
-    if subresource.is_empty() {
-        return rule == resource;
-    }
-    let Some(of) = rule.strip_suffix(subresource) else {
-        return false;
-    };
-    of.strip_suffix('/')
-        .is_some_and(|of| of == "*" || of == resource)
-}
-
+#[cfg(test)]
 fn resource_covered(mine: &[String], wanted: &str) -> bool {
     let of_all = wanted.split_once('/').map(|(_, sub)| format!("*/{sub}"));
     any(mine, |one| {
         one == "*" || one == wanted || of_all.as_deref() == Some(one)
     })
-}
-
-/// `/healthz` and everything that starts as a URL ending in `*` does.
-fn url_covers(url: &str, path: &str) -> bool {
-    url == path || (url.ends_with('*') && path.starts_with(url.trim_end_matches('*')))
-}
-
-/// As refusals show it: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [
-            ("APIGroups", &self.api_groups),
-            ("Resources", &self.resources),
-            ("NonResourceURLs", &self.non_resource_urls),
-            ("ResourceNames", &self.resource_names),
-            ("Verbs", &self.verbs),
-        ];
-        let shown: Vec<String> = parts
-            .into_iter()
-            .filter(|(_, list)| !list.is_empty())
-            .map(|(name, list)| format!("{name}:{}", quoted_list(list)))
-            .collect();
-        write!(f, "{{{}}}", shown.join(", "))
-    }
-}
-
-/// A list of strings as Go's `%q` writes it: `["a" "b"]`.
-pub(super) fn quoted_list(list: &[String]) -> String {
-    let quoted: Vec<String> = list.iter().map(|one| quote(one)).collect();
-    format!("[{}]", quoted.join(" "))
 }
 
 #[cfg(test)]

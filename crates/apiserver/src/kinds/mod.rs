@@ -30,7 +30,7 @@ mod rbac;
 mod rules;
 pub mod service;
 mod shown;
-mod signing;
+pub(crate) mod signing;
 mod storage;
 mod workloads;
 

@@ -73,17 +73,20 @@ static SIGNING_REQUEST: Rules = Rules {
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 
-/// Whether there is a request in the text, which is base64 of PEM. What is in it is up to who signs.
-fn readable(text: &str) -> Result<(), &'static str> {
-    const NO_REQUEST: &str = "PEM block type must be CERTIFICATE REQUEST";
-    let pem = STANDARD.decode(text).map_err(|_| NO_REQUEST)?;
+/// The request in the text, which is base64 of PEM.
+pub(crate) fn request_der(text: &str) -> Option<Vec<u8>> {
+    let pem = STANDARD.decode(text).ok()?;
     let pem = String::from_utf8_lossy(&pem);
     let body = pem
         .strip_prefix("-----BEGIN CERTIFICATE REQUEST-----")
-        .and_then(|rest| rest.split("-----END CERTIFICATE REQUEST-----").next())
-        .ok_or(NO_REQUEST)?;
+        .and_then(|rest| rest.split("-----END CERTIFICATE REQUEST-----").next())?;
     let letters: String = body.split_whitespace().collect();
-    let bytes = STANDARD.decode(letters).map_err(|_| NO_REQUEST)?;
+    STANDARD.decode(letters).ok()
+}
+
+/// Whether there is a request in the text. What is in it is up to who signs.
+fn readable(text: &str) -> Result<(), &'static str> {
+    let bytes = request_der(text).ok_or("PEM block type must be CERTIFICATE REQUEST")?;
     match sequence_end(&bytes) {
         Some(end) if end == bytes.len() => Ok(()),
         Some(end) if end < bytes.len() => Err("asn1: syntax error: trailing data"),

@@ -9,8 +9,8 @@ use super::{Call, is_being_deleted, meta};
 use std::collections::HashSet;
 
 use crate::answer::Answer;
-use crate::policies;
 use crate::status::Failure;
+use crate::{policies, rights};
 
 /// The letters of generated names: none that make words, none that look alike.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -99,9 +99,11 @@ pub async fn insert_new(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
+        call.check_grant(&attempt, None)?;
         call.check_new(&attempt).await?;
-        policies::check(call, &attempt, None, warnings)?;
-        call.server.before_create(call, &mut attempt)?;
+        call.may_create()?;
+        call.judge(&attempt, None, warnings)?;
+        call.server.before_create(call, &mut attempt);
         if tries == 1 {
             warnings.extend(kind.warnings(&attempt, None));
             warnings.extend(kind.advice(&attempt, None, call.server));
@@ -126,6 +128,34 @@ pub async fn insert_new(
                 }
                 return Err(failure);
             }
+        }
+    }
+}
+
+impl Call<'_> {
+    /// Nobody grants what they do not have.
+    pub fn check_grant(&self, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
+        let authority = self.server.authority();
+        authority.check_escalation(self.user, self.path, object, old)
+    }
+
+    /// The last word on a write is of those who judge it without changing it.
+    pub fn judge(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        rights::check(self, object, old)?;
+        policies::check(self, object, old, warnings)
+    }
+
+    /// Whoever makes an object by another request has to be allowed to create it as well.
+    fn may_create(&self) -> Result<(), Failure> {
+        let authority = self.server.authority();
+        match self.info.verb {
+            "create" => Ok(()),
+            _ => authority.authorize_also(self.user, self.info, "create"),
         }
     }
 }

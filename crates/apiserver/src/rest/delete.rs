@@ -226,14 +226,11 @@ enum Plan {
 
 /// Marks the object as its deletion needs, and says what is to happen.
 fn plan(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Plan {
-    if call.served.shelf.as_ref() == "namespaces" {
-        return plan_namespace(call, object);
-    }
-    if call.served.shelf.as_ref() == crate::custom::DEFINITIONS && !is_being_deleted(object) {
-        crate::definitions::mark_for_removal(object, call.now);
-        // This and no more: the deletion of its objects is what it waits for.
-        metadata_of(object).insert("deletionTimestamp".into(), show_seconds(call.now).into());
+    if mark_container(&call.served.shelf, object, call.now) {
         return Plan::Wait;
+    }
+    if call.served.shelf.as_ref() == "namespaces" {
+        return plan_namespace(object);
     }
     let graceful = match grace(call, object, options) {
         Grace::None => None,
@@ -259,14 +256,23 @@ fn plan(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Plan {
     }
 }
 
-/// A namespace stays until its contents are gone; emptying it is the namespace controller's work. The first request only
-/// says that it shall go, whether anything holds it or not.
-fn plan_namespace(call: &Call<'_>, object: &mut Value) -> Plan {
-    if !is_being_deleted(object) {
-        metadata_of(object).insert("deletionTimestamp".into(), show_seconds(call.now).into());
-        object["status"]["phase"] = "Terminating".into();
-        return Plan::Wait;
+/// What others are in is only marked when it is to go, whoever wants that and whether anything holds it or not: its
+/// contents go before it. False: it is nothing of the kind, or has been marked.
+pub(crate) fn mark_container(shelf: &str, object: &mut Value, now: Timestamp) -> bool {
+    if is_being_deleted(object) {
+        return false;
     }
+    match shelf {
+        "namespaces" => object["status"]["phase"] = "Terminating".into(),
+        crate::custom::DEFINITIONS => crate::definitions::mark_for_removal(object, now),
+        _ => return false,
+    }
+    metadata_of(object).insert("deletionTimestamp".into(), show_seconds(now).into());
+    true
+}
+
+/// A namespace that is marked stays until its contents are gone; emptying it is the namespace controller's work.
+fn plan_namespace(object: &Value) -> Plan {
     let holds = object["spec"]["finalizers"]
         .as_array()
         .is_some_and(|left| !left.is_empty())

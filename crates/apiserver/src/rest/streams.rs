@@ -2,7 +2,7 @@
 //! request what can be said without.
 
 use bytes::Bytes;
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::Value;
 
 use super::{Call, meta};
@@ -14,6 +14,10 @@ use crate::status::{Failure, Subject};
 pub fn handle(call: &Call<'_>) -> Result<Answer, Failure> {
     match (call.served.shelf.as_ref(), call.path.subresource.as_str()) {
         ("pods", "log") => log(call),
+        ("pods", "exec" | "attach" | "portforward") if is_websocket(call) && !may_create(call) => {
+            let subject = call.served.resource.as_subject();
+            Err(Failure::forbidden(subject, &call.path.name, ""))
+        }
         ("pods", "portforward") => {
             let pod = call.pod(&call.path.name)?;
             Err(hosted(call, &pod)?)
@@ -30,6 +34,25 @@ pub fn handle(call: &Call<'_>) -> Result<Answer, Failure> {
             Err(unreachable(call, &name)?)
         }
     }
+}
+
+/// A browser's way to open a stream is a GET, though it does what is else done by POST.
+fn is_websocket(call: &Call<'_>) -> bool {
+    let has = |name, wanted: &str| {
+        let values = call.headers.get_all(name).iter();
+        let values = values.filter_map(|value| value.to_str().ok());
+        values
+            .flat_map(|value| value.split(','))
+            .any(|value| value.trim().eq_ignore_ascii_case(wanted))
+    };
+    has(header::CONNECTION, "upgrade") && has(header::UPGRADE, "websocket")
+}
+
+fn may_create(call: &Call<'_>) -> bool {
+    let authority = call.server.authority();
+    authority
+        .authorize_also(call.user, call.info, "create")
+        .is_ok()
 }
 
 impl Call<'_> {

@@ -13,7 +13,6 @@ use crate::field::{FieldError, Path};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::{Kind, Lookup, pod};
 use crate::managed;
-use crate::policies;
 use crate::status::Failure;
 
 pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
@@ -236,19 +235,22 @@ async fn finish_change(
             kind.validate_status_update(new, old)
         })
         .await;
-        return fail_if_any(call, &errors);
+        fail_if_any(call, &errors)?;
+        return call.judge(new, Some(old), warnings);
     }
     match call.path.subresource.as_str() {
         "ephemeralcontainers" => {
             call.keep_metadata(new, old);
             pod::prepare_ephemeral_containers(new, old);
-            return fail_if_any(call, &pod::validate_ephemeral_containers(new, old));
+            fail_if_any(call, &pod::validate_ephemeral_containers(new, old))?;
+            return call.judge(new, Some(old), warnings);
         }
         "resize" => {
             call.keep_metadata(new, old);
             pod::prepare_resize(new, old);
             fail_if_any(call, &pod::validate_resize(new, old))?;
-            return fits_its_node(call, new);
+            fits_its_node(call, new)?;
+            return call.judge(new, Some(old), warnings);
         }
         "finalize" => {
             let (wanted, entries) = (
@@ -260,7 +262,8 @@ async fn finish_change(
             if !entries.is_null() {
                 new["metadata"]["managedFields"] = entries;
             }
-            return fail_if_any(call, &kind.validate_update(new, old));
+            fail_if_any(call, &kind.validate_update(new, old))?;
+            return call.judge(new, Some(old), warnings);
         }
         _ => {}
     }
@@ -268,11 +271,12 @@ async fn finish_change(
     call.keep_metadata(new, old);
     call.server.complete(call, new, Some(old))?;
     kind.prepare_update(new, old);
+    call.check_grant(new, Some(old))?;
     let errors = objections(call, new, old, |kind, new, old| kind.validate_update(new, old)).await;
     fail_if_any(call, &errors)?;
     kind.approve(new, Some(old), call.server)?;
-    policies::check(call, new, Some(old), warnings)?;
-    call.server.before_update(call, old, new)?;
+    call.judge(new, Some(old), warnings)?;
+    call.server.before_update(call, new);
     warnings.extend(kind.warnings(new, Some(old)));
     warnings.extend(kind.advice(new, Some(old), call.server));
     warnings.extend(call.server.gap(call.served, new, Some(old)));

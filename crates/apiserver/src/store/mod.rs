@@ -4,6 +4,7 @@
 //! A write is first only a plan: it has a revision, and other writes are held against it, but nobody reads it. It is
 //! published when it is on disk. Readers thus never see what was not kept.
 
+mod follow;
 mod moments;
 mod persist;
 mod spill;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
@@ -25,6 +27,7 @@ use serde_json::Value;
 
 use crate::selector::Selector;
 
+pub use follow::{Follower, Item, News};
 use moments::Moments;
 pub use persist::PersistError;
 use persist::{Contents, Journal};
@@ -249,6 +252,8 @@ struct Shelf {
     /// Changes up to here are no longer in the log.
     forgotten: u64,
     watchers: Vec<watch::Watcher>,
+    /// The revision of the last change, for those who follow it.
+    changed: Arc<AtomicU64>,
 }
 
 /// A page of a list, and whether more follows.
@@ -435,7 +440,8 @@ impl Store {
             return;
         };
         shelf.watchers.clear();
-        if shelf.objects.is_empty() && !state.plans.concern(name) {
+        let is_followed = Arc::strong_count(&shelf.changed) > 1;
+        if shelf.objects.is_empty() && !is_followed && !state.plans.concern(name) {
             state.throw_away(name);
         }
     }
@@ -594,6 +600,7 @@ impl State {
         let weight = event.weight();
         let event = Arc::new(event);
         let shelf = self.shelf(shelf_name);
+        shelf.changed.store(event.revision, Ordering::Release);
         shelf.tell(&event);
         shelf.log.push_back(event);
         self.order.push_back((shelf_name.clone(), weight));

@@ -1,6 +1,7 @@
 //! The user that a client certificate names.
 
 use ring::digest;
+use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::der_parser::oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -32,6 +33,15 @@ pub fn common_name(der: &[u8]) -> Result<String, CertificateError> {
     let names = certificate.subject().iter_common_name();
     let last = names.filter_map(|name| name.as_str().ok()).last();
     Ok(last.unwrap_or_default().to_owned())
+}
+
+/// The organisations that a request for a certificate names, which would be its user's groups; `None`: it cannot be read.
+pub fn organizations_of_request(der: &[u8]) -> Option<Vec<String>> {
+    let (_, request) = X509CertificationRequest::from_der(der).ok()?;
+    let subject = &request.certification_request_info.subject;
+    let organizations = subject.iter_organization();
+    let texts = organizations.map(|attribute| attribute.as_str().map(str::to_owned).ok());
+    texts.collect()
 }
 
 /// How long it is still good for.

@@ -25,7 +25,9 @@ mod tests;
 
 pub use authenticate::{Authenticator, Expirations, TokenError, Tokens, Unauthenticated};
 pub use authorize::{Access, Authorizer, AuthorizerConfig, Decision, PathPatternError};
-pub use certificate::{CertificateError, common_name, user_of_certificate};
+pub use certificate::{
+    CertificateError, common_name, organizations_of_request, user_of_certificate,
+};
 pub use delegation::{Delegation, DelegationConfig, FrontProxyFiles, LookupError};
 pub use front_proxy::{FrontProxy, FrontProxyRules};
 pub use gate::{ActsFor, Filters, Gate, Refusal};

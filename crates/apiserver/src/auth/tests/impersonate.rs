@@ -8,13 +8,13 @@ fn act(
     said: &[(&str, &str)],
 ) -> Result<User, String> {
     let user = authority.authenticate(&bearer(token), None, world).unwrap();
-    let found = authority.impersonate(user, &headers(said), &request(asked), world);
+    let found = authority.impersonate(user, &headers(said), &request(asked));
     found.map_err(|failure| failure.message)
 }
 
 #[track_caller]
 fn check_refusal(world: &World, asked: &str, said: &[(&str, &str)], expected: &str) {
-    let refused = act(&authority(), world, "usertoken", asked, said);
+    let refused = act(&authority(&world), world, "usertoken", asked, said);
     assert_eq!(refused.unwrap_err(), expected);
 }
 
@@ -102,7 +102,8 @@ fn nobody_to_be() {
 
 #[test]
 fn groups_of_the_impersonated() {
-    let (world, authority) = (World::new(), authority());
+    let world = World::new();
+    let authority = authority(&world);
     let groups = |said: &[(&str, &str)]| {
         let user = act(&authority, &world, "admintoken", PODS, said).unwrap();
         user.groups.join(" ")
@@ -118,7 +119,7 @@ fn groups_of_the_impersonated() {
     assert_eq!(groups(&[account, group]), "g system:authenticated");
     // On a fresh memory: having used the older way, a node would be a user like any other.
     let node = [("impersonate-user", "system:node:n1")];
-    let fresh = self::authority();
+    let fresh = self::authority(&world);
     let user = act(&fresh, &world, "admintoken", PODS, &node).unwrap();
     assert_eq!(user.groups, ["system:nodes", "system:authenticated"]);
     let unknown = ("impersonate-group", "system:unauthenticated");
@@ -137,7 +138,8 @@ fn groups_of_the_impersonated() {
 
 #[test]
 fn everything_told_is_taken() {
-    let (world, authority) = (World::new(), authority());
+    let world = World::new();
+    let authority = authority(&world);
     let said = [
         AS_BOB,
         ("impersonate-uid", "7"),
@@ -156,11 +158,11 @@ fn everything_told_is_taken() {
 
 #[test]
 fn the_older_way() {
-    let mut world = World::new();
+    let world = World::new();
     let rules = json!([{"apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"], "verbs": ["impersonate"]}]);
     world.cluster_role("imp", rules);
     world.bind_alice("", "ClusterRole", "imp");
-    let authority = authority();
+    let authority = authority(&world);
     let bob = act(&authority, &world, "usertoken", PODS, &[AS_BOB]).unwrap();
     assert_eq!(bob.name, "bob");
     // From now on refusals speak of that way.
@@ -186,14 +188,14 @@ fn the_older_way() {
 
 #[test]
 fn the_narrower_way() {
-    let mut world = World::new();
+    let world = World::new();
     let rules = json!([
         {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "resourceNames": ["bob"], "verbs": ["impersonate:user-info"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:user-info:list"]},
     ]);
     world.cluster_role("imp", rules);
     world.bind_alice("", "ClusterRole", "imp");
-    let bob = act(&authority(), &world, "usertoken", PODS, &[AS_BOB]).unwrap();
+    let bob = act(&authority(&world), &world, "usertoken", PODS, &[AS_BOB]).unwrap();
     assert_eq!(bob.groups, ["system:authenticated"]);
     check_refusal(
         &world,
@@ -235,7 +237,7 @@ fn the_narrower_way() {
 
 #[test]
 fn an_account_as_its_node() {
-    let mut world = World::new();
+    let world = World::new();
     let rules = json!([
         {"apiGroups": ["authentication.k8s.io"], "resources": ["nodes"], "resourceNames": ["*"], "verbs": ["impersonate:associated-node"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["impersonate-on:associated-node:list"]},
@@ -257,10 +259,10 @@ fn an_account_as_its_node() {
         .into(),
         ..User::default()
     };
-    let authority = authority();
+    let authority = authority(&world);
     let to_be = |node: &str| {
         let said = headers(&[("impersonate-user", &format!("system:node:{node}"))]);
-        authority.impersonate(agent.clone(), &said, &request(PODS), &world)
+        authority.impersonate(agent.clone(), &said, &request(PODS))
     };
     let node = to_be("n1").unwrap();
     assert_eq!(node.groups, ["system:nodes", "system:authenticated"]);

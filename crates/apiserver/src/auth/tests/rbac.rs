@@ -4,9 +4,9 @@ use super::*;
 
 #[track_caller]
 fn check_refusal(world: &World, asked: &str, expected: &str) {
-    let authority = authority();
+    let authority = authority(&world);
     let user = alice(&authority, world);
-    let refused = authority.authorize(&user, &request(asked), world);
+    let refused = authority.authorize(&user, &request(asked));
     assert_eq!(shown(&refused.unwrap_err()), expected);
 }
 
@@ -47,7 +47,7 @@ fn refusals() {
 
 #[test]
 fn missing_roles_are_told() {
-    let mut world = World::new();
+    let world = World::new();
     world.bind_alice("", "ClusterRole", "authp-nope");
     check_refusal(
         &world,
@@ -64,9 +64,10 @@ fn missing_roles_are_told() {
 
 #[test]
 fn what_everybody_may() {
-    let (world, authority) = (World::new(), authority());
+    let world = World::new();
+    let authority = authority(&world);
     let allowed = |user: &User, asked: &str| {
-        let refused = authority.authorize(user, &request(asked), &world);
+        let refused = authority.authorize(user, &request(asked));
         refused.is_ok()
     };
     let user = alice(&authority, &world);
@@ -90,22 +91,84 @@ fn what_everybody_may() {
 }
 
 #[test]
-fn changes_count_once_they_are_told() {
-    let (mut world, authority) = (World::new(), authority());
+fn changes_count_at_once() {
+    let world = World::new();
+    let authority = authority(&world);
     let user = alice(&authority, &world);
     let asked = request("GET /api/v1/namespaces/a/pods/p");
     let elsewhere = request("GET /api/v1/namespaces/b/pods/p");
-    assert!(authority.authorize(&user, &asked, &world).is_err());
-    world.bind_alice("a", "ClusterRole", "system:aggregate-to-view");
-    assert!(authority.authorize(&user, &asked, &world).is_err());
-    authority.policy_changed();
-    assert!(authority.authorize(&user, &asked, &world).is_ok());
-    assert!(authority.authorize(&user, &elsewhere, &world).is_err());
+    let role = "system:aggregate-to-view";
+    assert!(authority.authorize(&user, &asked).is_err());
+    world.bind_alice("a", "ClusterRole", role);
+    assert!(authority.authorize(&user, &asked).is_ok());
+    assert!(authority.authorize(&user, &elsewhere).is_err());
+    world.cluster_role(role, json!([]));
+    assert!(authority.authorize(&user, &asked).is_err());
+    world.remove("clusterroles.rbac.authorization.k8s.io", "", role);
+    let refused = authority.authorize(&user, &asked).unwrap_err();
+    assert!(
+        refused.message.ends_with("not found"),
+        "{}",
+        refused.message
+    );
+    world.cluster_role(
+        role,
+        json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]),
+    );
+    assert!(authority.authorize(&user, &asked).is_ok());
+    let binding = format!("alice-{role}");
+    world.remove("rolebindings.rbac.authorization.k8s.io", "a", &binding);
+    assert!(authority.authorize(&user, &asked).is_err());
+}
+
+/// What a role gathers counts before anybody has written it down, and no longer than its source is there.
+#[test]
+fn gathered_rules_follow_their_sources() {
+    let world = World::new();
+    let authority = authority(&world);
+    let user = alice(&authority, &world);
+    let asked = request("GET /apis/example.com/v1/namespaces/a/things/t");
+    world.bind_alice("", "ClusterRole", "view");
+    assert!(authority.authorize(&user, &asked).is_err());
+    let source = |labels: Value| {
+        json!({
+            "metadata": {"name": "things", "labels": labels},
+            "rules": [{"apiGroups": ["example.com"], "resources": ["things"], "verbs": ["get"]}],
+        })
+    };
+    const SHELF: &str = "clusterroles.rbac.authorization.k8s.io";
+    const LABEL: &str = "rbac.authorization.k8s.io/aggregate-to-view";
+    world.put(SHELF, source(json!({LABEL: "true"})));
+    assert!(authority.authorize(&user, &asked).is_ok());
+    world.put(SHELF, source(json!({LABEL: "false"})));
+    assert!(authority.authorize(&user, &asked).is_err());
+    world.put(SHELF, source(json!({LABEL: "true"})));
+    assert!(authority.authorize(&user, &asked).is_ok());
+    world.remove(SHELF, "", "things");
+    assert!(authority.authorize(&user, &asked).is_err());
+}
+
+/// What is not there is told, but not all of it if it is much.
+#[test]
+fn many_missing_roles_are_counted() {
+    let world = World::new();
+    for number in 0..500 {
+        world.bind_alice("a", "Role", &format!("r{number}"));
+    }
+    let authority = authority(&world);
+    let user = alice(&authority, &world);
+    let asked = request("GET /api/v1/namespaces/a/pods");
+    let refused = authority.authorize(&user, &asked).unwrap_err();
+    assert!(
+        refused.message.ends_with("and 400 more]"),
+        "{}",
+        refused.message
+    );
 }
 
 /// Alice may write roles and bindings, and read pods.
 fn world_of_a_role_writer() -> World {
-    let mut world = World::new();
+    let world = World::new();
     let writer = json!([
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings", "clusterroles", "clusterrolebindings"], "verbs": ["create", "update"]},
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
@@ -116,10 +179,10 @@ fn world_of_a_role_writer() -> World {
 }
 
 fn write(world: &World, asked: &str, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
-    let authority = authority();
+    let authority = authority(&world);
     let user = alice(&authority, world);
     let path = request(asked).resource.unwrap();
-    authority.check_escalation(&user, &path, object, old, world)
+    authority.check_escalation(&user, &path, object, old)
 }
 
 const ROLES: &str = "POST /apis/rbac.authorization.k8s.io/v1/namespaces/authp/roles";
@@ -181,7 +244,7 @@ fn bindings_to_more_than_one_has() {
 
 #[test]
 fn the_verbs_that_permit_it() {
-    let mut world = world_of_a_role_writer();
+    let world = world_of_a_role_writer();
     let special = json!([
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["escalate"]},
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": ["view"], "verbs": ["bind"]},

@@ -16,7 +16,7 @@ fn clock() -> Timestamp {
 }
 
 fn world() -> World {
-    let mut world = World::new();
+    let world = World::new();
     let object =
         |name: &str, uid: &str| json!({"metadata": {"name": name, "namespace": "ns", "uid": uid}});
     world.put("serviceaccounts", object("sa1", "u-sa1"));
@@ -55,7 +55,8 @@ fn claims(answer: &Value) -> Value {
 
 #[test]
 fn an_answer_has_everything() {
-    let (world, authority) = (world(), authority());
+    let world = world();
+    let authority = authority(&world);
     let mut answer = ask(&authority, &world, "sa1", json!({})).unwrap();
     let noon = 1794830400;
     let expected = json!({
@@ -76,7 +77,8 @@ fn an_answer_has_everything() {
 
 #[test]
 fn bound_claims() {
-    let (world, authority) = (world(), authority());
+    let world = world();
+    let authority = authority(&world);
     let mut request = bound_to("Pod", "p");
     request["spec"]["expirationSeconds"] = 3607.into();
     let answer = ask(&authority, &world, "sa1", request).unwrap();
@@ -121,7 +123,8 @@ fn bound_claims() {
 
 #[test]
 fn refused_requests() {
-    let (world, authority) = (world(), authority());
+    let world = world();
+    let authority = authority(&world);
     let check = |account: &str, request: Value, expected: &str| {
         let refused = ask(&authority, &world, account, request).unwrap_err();
         assert_eq!(refused, expected);
@@ -189,13 +192,13 @@ fn refused_requests() {
 
 #[test]
 fn a_token_ends_with_what_it_is_bound_to() {
-    let authority = authority();
     for (kind, resource, namespace, name) in [
         ("Pod", "pods", "ns", "p"),
         ("Secret", "secrets", "ns", "s"),
         ("Node", "nodes", "", "n"),
     ] {
-        let mut world = world();
+        let world = world();
+        let authority = authority(&world);
         let answer = ask(&authority, &world, "sa1", bound_to(kind, name)).unwrap();
         let headers = bearer(&token(&answer));
         assert!(
@@ -226,7 +229,8 @@ fn a_token_ends_with_what_it_is_bound_to() {
         let refused = authority.authenticate(&headers, None, &world).unwrap_err();
         assert_eq!(shown(&refused), "401 Unauthorized");
     }
-    let mut world = world();
+    let world = world();
+    let authority = authority(&world);
     let answer = ask(&authority, &world, "sa1", json!({})).unwrap();
     world.remove("serviceaccounts", "ns", "sa1");
     assert!(
@@ -238,7 +242,8 @@ fn a_token_ends_with_what_it_is_bound_to() {
 
 #[test]
 fn time_and_audience() {
-    let (world, authority) = (world(), authority_at(clock));
+    let world = world();
+    let authority = authority_at(clock, &world);
     let answer = ask(&authority, &world, "sa1", json!({})).unwrap();
     let headers = bearer(&token(&answer));
     for (hours, good) in [(0, true), (1, true), (2, false), (-1, false)] {
@@ -255,7 +260,7 @@ fn time_and_audience() {
             .is_err()
     );
     // Signed by another cluster with the same issuer.
-    let answer = ask(&authority_at(clock), &world, "sa1", json!({})).unwrap();
+    let answer = ask(&authority_at(clock, &world), &world, "sa1", json!({})).unwrap();
     assert!(
         authority
             .authenticate(&bearer(&token(&answer)), None, &world)
@@ -275,7 +280,8 @@ fn certificate(subject: &[(DnType, &str)]) -> Vec<u8> {
 
 #[test]
 fn who_is_who() {
-    let (world, authority) = (world(), authority());
+    let world = world();
+    let authority = authority(&world);
     let name = |headers: &HeaderMap, certificate: Option<&[u8]>| {
         let user = authority.authenticate(headers, certificate, &world);
         user.map_or_else(|failure| failure.reason.to_owned(), |user| user.name)

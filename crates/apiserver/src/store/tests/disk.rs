@@ -338,7 +338,7 @@ async fn health_follows_the_disk() {
     let rig = rig();
     let credentials = Credentials::obtain(None, &[], &[]).unwrap();
     let trust = Trust::from_pem(credentials.authority.as_bytes()).unwrap();
-    let authority = embed::authority(&credentials, Timestamp::now).unwrap();
+    let authority = embed::authority(&credentials, Timestamp::now, &rig.store).unwrap();
     let server = Server::new(rig.store, authority, trust).await;
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
     let (get, post) = (http::Method::GET, http::Method::POST);

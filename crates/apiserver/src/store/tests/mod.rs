@@ -1,5 +1,6 @@
 mod disk;
 mod expiry;
+mod follow;
 mod ownership;
 
 use serde_json::json;
