@@ -140,6 +140,7 @@ impl Config {
         config.tls = Some(tls);
         let bound = config.bind().await?;
         let server = Server::new(store, authority(&credentials, clock)?, clients).await;
+        let bound = bound.counting(server.counters());
         server.announce(&credentials).await?;
         server.publish_address(bound.local_addr()).await;
         if let Some(trouble) = server.store().trouble() {

@@ -224,6 +224,12 @@ impl Bound {
         Arc::clone(&self.house.counters)
     }
 
+    /// Counts here from now on: for a service that counts on its own, too.
+    pub fn counting(mut self, counters: Arc<Counters>) -> Self {
+        self.house.counters = counters;
+        self
+    }
+
     /// Begins when the server is drained: answers without an end must end then.
     pub fn shutdown(&self) -> Shutdown {
         self.house.shutdown.clone()

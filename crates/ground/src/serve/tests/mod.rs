@@ -1,5 +1,6 @@
 //! The kit on real sockets with real certificates, and on connections without sockets where time must jump.
 
+mod burden;
 mod certificates;
 mod connections;
 mod refusals;
