@@ -31,6 +31,8 @@ pub struct Options {
     pub event_ttl: Duration,
     /// What time it is.
     pub clock: fn() -> Timestamp,
+    /// Whether a damaged store may be opened without what nobody can vouch for.
+    pub restore: bool,
 }
 
 impl Default for Options {
@@ -39,6 +41,7 @@ impl Default for Options {
         Self {
             event_ttl: Duration::from_secs(3600),
             clock: Timestamp::now,
+            restore: false,
         }
     }
 }
@@ -85,6 +88,7 @@ impl Options {
         let after = SignedDuration::try_from(self.event_ttl).unwrap_or(SignedDuration::MAX);
         store::Options {
             clock: self.clock,
+            restore: self.restore,
             expiry: (!after.is_zero()).then_some(Expiry {
                 shelf: "events",
                 after,

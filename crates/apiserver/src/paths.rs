@@ -281,9 +281,21 @@ impl Server {
         let counters = self.counters();
         for (name, kind, count) in [
             ("plimsoll_http_panics_total", "counter", counters.panics()),
-            ("plimsoll_http_refused_for_others_total", "counter", counters.refused_for_others()),
-            ("plimsoll_http_connections_total", "counter", counters.connections()),
-            ("plimsoll_http_connections_open", "gauge", counters.open_connections()),
+            (
+                "plimsoll_http_refused_for_others_total",
+                "counter",
+                counters.refused_for_others(),
+            ),
+            (
+                "plimsoll_http_connections_total",
+                "counter",
+                counters.connections(),
+            ),
+            (
+                "plimsoll_http_connections_open",
+                "gauge",
+                counters.open_connections(),
+            ),
         ] {
             text.push_str(&format!("# TYPE {name} {kind}\n{name} {count}\n"));
         }

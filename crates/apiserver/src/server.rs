@@ -13,9 +13,11 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
-use plimsoll_ground::rest::timeout::timeout;
 use plimsoll_ground::health::is_health_check;
-use plimsoll_ground::serve::{ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught};
+use plimsoll_ground::rest::timeout::timeout;
+use plimsoll_ground::serve::{
+    ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught,
+};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 use tokio::sync::Mutex;

@@ -5,7 +5,11 @@
 //! published when it is on disk. Readers thus never see what was not kept.
 
 mod moments;
+mod overlay;
 mod persist;
+mod record;
+mod rescue;
+mod roll;
 mod spill;
 mod ties;
 mod watch;
@@ -28,6 +32,7 @@ use crate::selector::Selector;
 use moments::Moments;
 pub use persist::PersistError;
 use persist::{Contents, Journal};
+pub use rescue::{Dropped, Rescue};
 use spill::{Slip, Spill};
 pub use ties::{Chores, Place};
 use ties::{Kinship, Ties};
@@ -173,6 +178,8 @@ const EVENT_BYTES: usize = 512;
 pub struct Options {
     pub clock: fn() -> Timestamp,
     pub expiry: Option<Expiry>,
+    /// Whether a damaged store may be opened without what nobody can vouch for.
+    pub restore: bool,
 }
 
 /// Objects of this shelf are forgotten when nobody has written them for this long.
@@ -189,6 +196,7 @@ impl Default for Options {
         Self {
             clock: Timestamp::now,
             expiry: None,
+            restore: false,
         }
     }
 }
@@ -208,6 +216,9 @@ impl Options {
 pub struct Store {
     shared: Arc<Shared>,
     journal: Option<Journal>,
+    rescue: Option<Rescue>,
+    /// Objects of the file that are none, and why.
+    unreadable: Vec<String>,
 }
 
 /// What the journal's thread has to do with as well.
@@ -287,6 +298,8 @@ impl Store {
         Self {
             shared: Arc::new(Shared::new(options, 1)),
             journal: None,
+            rescue: None,
+            unreadable: Vec::new(),
         }
     }
 
@@ -301,21 +314,34 @@ impl Store {
     }
 
     fn open_with(
-        open: persist::Opener,
+        mut open: persist::Opener,
         dir: &Path,
         options: Options,
         attributes: impl Fn(&str, &Value) -> Attributes,
     ) -> Result<Self, PersistError> {
-        let (database, contents) = persist::open(&open)?;
+        let (database, contents, rescue) = persist::open(&mut open, options.restore)?;
         let shared = Arc::new(Shared::new(options, contents.revision));
         let spill = |expiry| Spill::new(dir.to_owned(), expiry);
         shared.state.lock().spill = shared.options.expiry.map(spill);
-        shared.state.lock().fill(contents, attributes)?;
+        let unreadable = shared.state.lock().fill(contents, attributes);
         let journal = Journal::spawn(open, database, shared.clone())?;
         Ok(Self {
             shared,
             journal: Some(journal),
+            rescue,
+            unreadable,
         })
+    }
+
+    /// What was found damaged when the store was opened, and what was done about it.
+    pub fn rescue(&self) -> Option<&Rescue> {
+        self.rescue.as_ref()
+    }
+
+    /// Objects that are in the file as they were written and cannot be read. They are not shown, and stay there until
+    /// others of their names are written.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 
     pub fn revision(&self) -> u64 {
@@ -509,31 +535,39 @@ impl Shared {
 }
 
 impl State {
-    /// What the file holds.
+    /// What the file holds. Says what of it is no object.
     fn fill(
         &mut self,
         contents: Contents,
         attributes: impl Fn(&str, &Value) -> Attributes,
-    ) -> Result<(), PersistError> {
+    ) -> Vec<String> {
+        let mut unreadable = Vec::new();
         for record in contents.records {
-            let value: Value = serde_json::from_slice(&record.bytes)
-                .map_err(|error| PersistError::Corrupt(format!("{}: {error}", record.key)))?;
-            let attributes = attributes(&record.shelf, &value);
+            let value: Value = match serde_json::from_slice(&record.body) {
+                Ok(value) => value,
+                Err(error) => {
+                    let name = record::spoken(&record.row);
+                    tracing::error!(object = name, %error, "a stored object cannot be read and is left out");
+                    unreadable.push(format!("{name}: {error}"));
+                    continue;
+                }
+            };
+            let (shelf, key) = record.row.split_once('\0').unwrap_or_default();
+            let attributes = attributes(shelf, &value);
             let mut stored = Stored {
-                key: record.key.into(),
-                revision: record.revision,
-                body: Body::Here(record.bytes),
+                key: key.into(),
+                revision: record.seal.revision,
+                body: Body::Here(record.body),
                 attributes: (attributes != Attributes::default()).then(|| Box::new(attributes)),
                 ties: Ties::of(&value),
             };
-            if let Some(away) = self.put_away(&record.shelf, &stored) {
+            if let Some(away) = self.put_away(shelf, &stored) {
                 stored = away;
             }
             let stored = Arc::new(stored);
-            let name = self.shelf_name(&record.shelf);
-            let place = (name, stored.key.clone());
+            let place = (self.shelf_name(shelf), stored.key.clone());
             self.kinship.written(&place, None, stored.ties.as_deref());
-            let shelf = self.shelf(&record.shelf);
+            let shelf = self.shelf(shelf);
             shelf.objects.insert(stored.key.clone(), stored);
         }
         let revision = self.revision;
@@ -542,7 +576,12 @@ impl State {
         }
         self.removed = revision;
         self.moments.restore(contents.moments, contents.last);
-        Ok(())
+        unreadable
+    }
+
+    /// How many objects there are.
+    fn objects(&self) -> usize {
+        self.shelves.values().map(|shelf| shelf.objects.len()).sum()
     }
 
     fn shelf(&mut self, name: &str) -> &mut Shelf {

@@ -84,7 +84,9 @@ impl Body for Arriving {
                 if this.pace.due() <= Instant::now() {
                     return Poll::Ready(Some(Err(ArrivalError::TooSlow)));
                 }
-                Poll::Ready(Some(this.visit.asks(bytes).map(|()| frame).map_err(Into::into)))
+                Poll::Ready(Some(
+                    this.visit.asks(bytes).map(|()| frame).map_err(Into::into),
+                ))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
             Poll::Ready(None) => Poll::Ready(None),

@@ -114,7 +114,12 @@ where
         if let Some(upper) = inner.upper().and_then(|upper| upper.checked_add(rest)) {
             hint.set_upper(upper);
         }
-        hint.set_lower(inner.lower().saturating_add(rest).min(hint.upper().unwrap_or(u64::MAX)));
+        hint.set_lower(
+            inner
+                .lower()
+                .saturating_add(rest)
+                .min(hint.upper().unwrap_or(u64::MAX)),
+        );
         hint
     }
 }

@@ -25,7 +25,7 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
-pub use arriving::{Arriving, ArrivalError};
+pub use arriving::{ArrivalError, Arriving};
 pub use caught::{Panicked, caught};
 pub use connection::{LastOnHttp2, Protocol, serve_connection};
 pub use counters::Counters;

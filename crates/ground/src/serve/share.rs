@@ -346,7 +346,9 @@ mod tests {
     fn accounts_of_one_namespace_are_one() {
         let shares = shares(12);
         let accounts = (0..100).map(|n| format!("{SERVICE_ACCOUNT}tenant:{n}"));
-        let all: Vec<Visit> = accounts.filter_map(|one| let_in(&shares, &one).ok()).collect();
+        let all: Vec<Visit> = accounts
+            .filter_map(|one| let_in(&shares, &one).ok())
+            .collect();
         assert_eq!(all.len(), 6);
         let_in(&shares, "system:serviceaccount:other:x").unwrap();
     }

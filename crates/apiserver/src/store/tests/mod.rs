@@ -1,3 +1,4 @@
+mod damage;
 mod disk;
 mod expiry;
 mod ownership;

@@ -61,12 +61,8 @@ type Outcomes = Arc<Mutex<Vec<Result<usize, String>>>>;
 /// Reads what it is sent.
 fn reader() -> (
     Outcomes,
-    impl Service<
-        Request<Arriving>,
-        Response = Response<Full<Bytes>>,
-        Error = Infallible,
-        Future: Send,
-    > + Clone
+    impl Service<Request<Arriving>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send>
+    + Clone
     + Send
     + Sync
     + 'static,
