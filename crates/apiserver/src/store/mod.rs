@@ -242,6 +242,7 @@ struct State {
     /// Shelves and weights of the log's events, to find the oldest.
     order: VecDeque<(Arc<str>, usize)>,
     log_bytes: usize,
+    lately: watch::Lately,
     /// The revision at which a shelf was last thrown away.
     removed: u64,
     plans: write::Plans,
@@ -513,6 +514,7 @@ impl Shared {
             shelves: FxHashMap::default(),
             order: VecDeque::new(),
             log_bytes: 0,
+            lately: watch::Lately::default(),
             removed: 0,
             plans: write::Plans::after(revision),
             kinship: Kinship::default(),
@@ -630,13 +632,14 @@ impl State {
 
     fn publish(&mut self, shelf_name: &Arc<str>, event: Event) {
         self.revision = event.revision;
-        let weight = event.weight();
+        let (revision, weight) = (event.revision, event.weight());
         let event = Arc::new(event);
         let shelf = self.shelf(shelf_name);
         shelf.tell(&event);
         shelf.log.push_back(event);
         self.order.push_back((shelf_name.clone(), weight));
         self.log_bytes += weight;
+        self.tell_lag(revision, weight);
         while self.log_bytes > LOG_BYTES {
             let Some((name, weight)) = self.order.pop_front() else {
                 break;
@@ -724,9 +727,11 @@ impl Shelf {
 }
 
 impl Event {
-    /// What it takes in memory, about.
+    /// What it takes in memory, about. What was there before is mostly an event's of its own; the last state of what
+    /// was deleted is there twice, with two revisions.
     fn weight(&self) -> usize {
-        self.object.size() + EVENT_BYTES
+        let last = self.before.as_ref().filter(|_| self.change == Change::Deleted);
+        self.object.size() + last.map_or(0, |last| last.size()) + EVENT_BYTES
     }
 }
 
