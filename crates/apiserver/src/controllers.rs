@@ -182,7 +182,7 @@ pub(crate) enum Removal {
 
 /// Begins to delete an object without grace; what has finalizers is marked, and stays.
 pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> Removal {
-    let object = item.value();
+    let object = item.remains();
     let expect = Expect::Revision(item.revision);
     if finalizers(&object).is_empty() {
         let begun = server.store().begin_delete(shelf, &item.key, expect);

@@ -118,6 +118,11 @@ impl Server {
         self.0.stopper.task_restarts()
     }
 
+    /// Tasks of the server that panicked and have not begun anew yet.
+    pub(crate) fn tasks_down(&self) -> Vec<&'static str> {
+        self.0.stopper.tasks_down()
+    }
+
     /// What happens on the way to the server, and in it.
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.0.counters)

@@ -70,10 +70,21 @@ impl Stored {
     }
 
     /// The JSON that clients get.
+    ///
+    /// # Panics
+    ///
+    /// If it is on disk, and did not come back from there: whoever asks for it gets an error, not something else.
     pub fn bytes(&self) -> Cow<'_, Bytes> {
+        match self.try_bytes() {
+            Ok(bytes) => bytes,
+            Err(why) => panic!("{} cannot be read: {why}", self.key),
+        }
+    }
+
+    fn try_bytes(&self) -> Result<Cow<'_, Bytes>, spill::Lost> {
         match &self.body {
-            Body::Here(bytes) => Cow::Borrowed(bytes),
-            Body::Away(slip) => Cow::Owned(slip.read()),
+            Body::Here(bytes) => Ok(Cow::Borrowed(bytes)),
+            Body::Away(slip) => slip.read().map(Cow::Owned),
         }
     }
 
@@ -88,12 +99,34 @@ impl Stored {
         match (&self.attributes, &self.body) {
             (Some(attributes), _) => Cow::Borrowed(attributes),
             (None, Body::Here(_)) => Cow::Owned(Attributes::default()),
-            (None, Body::Away(slip)) => Cow::Owned(slip.attributes()),
+            (None, Body::Away(slip)) => Cow::Owned(slip.attributes(&self.remains())),
         }
     }
 
+    /// # Panics
+    ///
+    /// If it cannot be read, as [`Self::bytes`].
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.bytes()).unwrap_or_default()
+        match serde_json::from_slice(&self.bytes()) {
+            Ok(value) => value,
+            Err(error) => panic!("{} cannot be read: {error}", self.key),
+        }
+    }
+
+    /// The object, or what is known of one that cannot be read: enough to be rid of it.
+    pub fn remains(&self) -> Value {
+        let read = self.try_bytes().map_err(|error| error.to_string());
+        let read = read
+            .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+        read.unwrap_or_else(|error| {
+            tracing::error!(object = %self.key, error, "an object cannot be read");
+            let mut metadata = serde_json::Map::new();
+            metadata.insert("name".into(), self.name().into());
+            if !self.namespace().is_empty() {
+                metadata.insert("namespace".into(), self.namespace().into());
+            }
+            serde_json::json!({"metadata": metadata})
+        })
     }
 
     pub fn name(&self) -> &str {
@@ -730,7 +763,10 @@ impl Event {
     /// What it takes in memory, about. What was there before is mostly an event's of its own; the last state of what
     /// was deleted is there twice, with two revisions.
     fn weight(&self) -> usize {
-        let last = self.before.as_ref().filter(|_| self.change == Change::Deleted);
+        let last = self
+            .before
+            .as_ref()
+            .filter(|_| self.change == Change::Deleted);
         self.object.size() + last.map_or(0, |last| last.size()) + EVENT_BYTES
     }
 }

@@ -130,7 +130,8 @@ pub(super) fn examine(path: &Path, restore: bool) -> Result<Examined, PersistErr
     tracing::error!(
         damage,
         aside = %aside.display(),
-        dropped = %dropped,
+        dropped = dropped.names.join(", "),
+        and_more = dropped.more,
         "the store was damaged, and was made anew from what can be vouched for"
     );
     Ok(Examined {
