@@ -33,6 +33,8 @@ pub struct Options {
     pub clock: fn() -> Timestamp,
     /// Whether a damaged store may be opened without what nobody can vouch for.
     pub restore: bool,
+    /// What clients may have of the server.
+    pub limits: serve::Limits,
 }
 
 impl Default for Options {
@@ -42,6 +44,10 @@ impl Default for Options {
             event_ttl: Duration::from_secs(3600),
             clock: Timestamp::now,
             restore: false,
+            limits: serve::Limits {
+                streams: STREAMS,
+                ..serve::Limits::default()
+            },
         }
     }
 }
@@ -107,6 +113,7 @@ impl Config {
         let mut pki = None;
         let clock = options.clock;
         let kept = options.for_store();
+        let limits = options.limits;
         let store = match &self.data_dir {
             None => Store::in_memory(kept),
             Some(dir) => {
@@ -135,7 +142,7 @@ impl Config {
         let clients = Trust::from_pem(credentials.authority.as_bytes())?;
         let front_proxy = Trust::from_pem(credentials.front_proxy_authority.as_bytes())?;
         let mut config = serve::Config::new(self.listen);
-        config.limits.streams = STREAMS;
+        config.limits = limits;
         let mut tls = Tls::new(Certificate::Given(serve::certified_key(
             credentials.server.chain.as_bytes(),
             credentials.server.key.as_bytes(),

@@ -10,6 +10,7 @@ mod arriving;
 mod caught;
 mod connection;
 mod counters;
+mod frames;
 mod held;
 mod names;
 mod pace;

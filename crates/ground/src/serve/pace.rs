@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::frames::Frames;
 use super::share::{HeldBytes, SMALL, Seat};
 
 #[derive(Debug, Clone, Copy)]
@@ -152,6 +153,7 @@ pub struct Paced<S> {
     seat: Arc<Seat>,
     /// The head that is coming, where it is long.
     head: Head,
+    frames: Frames,
     /// What was taken since a write had to wait.
     taken: usize,
 }
@@ -195,6 +197,7 @@ impl<S> Paced<S> {
             begun: false,
             seat,
             head: Head::default(),
+            frames: Frames::new(),
             taken: 0,
         }
     }
@@ -256,6 +259,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let this = &mut *self;
         let before = buf.filled().len();
         let poll = Pin::new(&mut this.inner).poll_read(cx, buf);
+        if this.patience.frames && !this.frames.may_go_on(&buf.filled()[before..]) {
+            return Poll::Ready(Err(io::Error::other("too many frames of no use")));
+        }
         let seen = this.busy.begun();
         if this.seen != seen {
             this.seen = seen;

@@ -81,7 +81,7 @@ impl Default for Limits {
             requests: 1024,
             watches: 16 << 10,
             asked_bytes: 64 << 20,
-            answered_bytes: 512 << 20,
+            answered_bytes: 256 << 20,
         }
     }
 }

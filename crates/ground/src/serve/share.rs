@@ -1,8 +1,8 @@
 //! Who may have how much, so that no client takes what the others need.
 //!
 //! Connections, requests, watches and bytes are each counted by who has them. One rule holds for all: nobody may come to
-//! have more than is then left over. One client alone gets half, each of two a third, and something is always free for
-//! who comes next. Members of `system:masters` are counted nowhere and never refused: somebody must be able to look what
+//! have more than is then left over, unless it is one thing and their only one. One client alone gets half, each of two a
+//! third, and something is always free for who comes next. Members of `system:masters` are counted nowhere and never refused: somebody must be able to look what
 //! is wrong.
 
 use std::collections::HashMap;
@@ -73,9 +73,11 @@ impl Pool {
     fn take(self: &Arc<Self>, flow: &Flow, amount: u64) -> Result<Share, TooMuch> {
         let mut taken = self.taken.lock();
         let own = taken.by.get(flow).copied().unwrap_or_default();
+        let has_nothing = own == 0;
         let own = own.saturating_add(amount);
         let all = taken.all.saturating_add(amount);
-        if own > self.total.saturating_sub(all) {
+        let left = self.total.checked_sub(all).ok_or(TooMuch)?;
+        if own > left && !has_nothing {
             return Err(TooMuch);
         }
         taken.all = all;
@@ -373,16 +375,19 @@ mod tests {
         let one = let_in(&shares, "a").unwrap();
         one.asks(400).unwrap();
         one.asks(101).unwrap_err();
-        one.is_answered(60_000).unwrap_err();
+        // One that is large is better than none.
+        one.is_answered(60_000).unwrap();
+        one.is_answered(20_000).unwrap_err();
         one.is_answered(SMALL).unwrap();
         let watch = visit(&shares);
         watch.admit("a", &[], Lasting::Long).unwrap();
         // What nobody owns yet is one owner, too.
-        let newcomer = visit(&shares);
-        newcomer.asks(301).unwrap_err();
-        newcomer.asks(300).unwrap();
+        let newcomers = [visit(&shares), visit(&shares)];
+        newcomers[0].asks(100).unwrap();
+        newcomers[1].asks(201).unwrap_err();
+        newcomers[1].asks(200).unwrap();
         one.is_over();
-        newcomer.asks(200).unwrap();
+        newcomers[0].asks(200).unwrap();
     }
 
     #[test]
