@@ -12,7 +12,7 @@ use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Frame;
+use hyper::body::{Frame, Incoming};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use parking_lot::Mutex;
 use plimsoll_apiserver::aggregate::RemoteSpec;
