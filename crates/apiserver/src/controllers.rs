@@ -190,7 +190,7 @@ pub(crate) enum Removal {
 
 /// Begins to delete an object without grace; what has finalizers or contents is marked, and stays.
 pub(crate) fn remove(server: &Server, shelf: &str, item: &Stored) -> Removal {
-    let mut object = item.value();
+    let mut object = item.remains();
     let expect = Expect::Revision(item.revision);
     if mark_container(shelf, &mut object, Timestamp::now()) {
         let attributes = crate::served::attributes(shelf, &object);

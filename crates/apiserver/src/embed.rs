@@ -31,6 +31,10 @@ pub struct Options {
     pub event_ttl: Duration,
     /// What time it is.
     pub clock: fn() -> Timestamp,
+    /// Whether a damaged store may be opened without what nobody can vouch for.
+    pub restore: bool,
+    /// What clients may have of the server.
+    pub limits: serve::Limits,
 }
 
 impl Default for Options {
@@ -39,6 +43,11 @@ impl Default for Options {
         Self {
             event_ttl: Duration::from_secs(3600),
             clock: Timestamp::now,
+            restore: false,
+            limits: serve::Limits {
+                streams: STREAMS,
+                ..serve::Limits::default()
+            },
         }
     }
 }
@@ -85,6 +94,7 @@ impl Options {
         let after = SignedDuration::try_from(self.event_ttl).unwrap_or(SignedDuration::MAX);
         store::Options {
             clock: self.clock,
+            restore: self.restore,
             expiry: (!after.is_zero()).then_some(Expiry {
                 shelf: "events",
                 after,
@@ -103,6 +113,7 @@ impl Config {
         let mut pki = None;
         let clock = options.clock;
         let kept = options.for_store();
+        let limits = options.limits;
         let store = match &self.data_dir {
             None => Store::in_memory(kept),
             Some(dir) => {
@@ -131,7 +142,7 @@ impl Config {
         let clients = Trust::from_pem(credentials.authority.as_bytes())?;
         let front_proxy = Trust::from_pem(credentials.front_proxy_authority.as_bytes())?;
         let mut config = serve::Config::new(self.listen);
-        config.limits.streams = STREAMS;
+        config.limits = limits;
         let mut tls = Tls::new(Certificate::Given(serve::certified_key(
             credentials.server.chain.as_bytes(),
             credentials.server.key.as_bytes(),
@@ -141,6 +152,7 @@ impl Config {
         let bound = config.bind().await?;
         let authority = authority(&credentials, clock, &store)?;
         let server = Server::new(store, authority, clients).await;
+        let bound = bound.counting(server.counters());
         server.announce(&credentials).await?;
         server.publish_address(bound.local_addr()).await;
         if let Some(trouble) = server.store().trouble() {

@@ -278,6 +278,27 @@ impl Server {
             "# TYPE plimsoll_task_restarts_total counter\nplimsoll_task_restarts_total {}\n",
             self.task_restarts()
         ));
+        let counters = self.counters();
+        for (name, kind, count) in [
+            ("plimsoll_http_panics_total", "counter", counters.panics()),
+            (
+                "plimsoll_http_refused_for_others_total",
+                "counter",
+                counters.refused_for_others(),
+            ),
+            (
+                "plimsoll_http_connections_total",
+                "counter",
+                counters.connections(),
+            ),
+            (
+                "plimsoll_http_connections_open",
+                "gauge",
+                counters.open_connections(),
+            ),
+        ] {
+            text.push_str(&format!("# TYPE {name} {kind}\n{name} {count}\n"));
+        }
         text.push_str(&self.more_metrics());
         text
     }
@@ -322,7 +343,9 @@ impl Server {
                 let excluded: Vec<&str> = query.all("exclude").collect();
                 let mut text = String::new();
                 let mut passed = true;
-                for check in CHECKS {
+                // Only told of when there is something to tell: a real server has no such check.
+                let down = (name != "livez" && self.trouble(TASKS).is_some()).then_some(TASKS);
+                for check in CHECKS.into_iter().chain(down) {
                     let outcome = if excluded.contains(&check) {
                         "[+]{} excluded: ok"
                     } else if self.trouble(check).is_none() {
@@ -344,7 +367,7 @@ impl Server {
                 text.push_str(&format!("{name} check passed\n"));
                 answer::text(StatusCode::OK, text)
             }
-            [_, check] if CHECKS.contains(check) => match self.trouble(check) {
+            [_, check] if CHECKS.contains(check) || *check == TASKS => match self.trouble(check) {
                 None => answer::text(StatusCode::OK, "ok"),
                 Some(why) => answer::text(
                     StatusCode::INTERNAL_SERVER_ERROR,
@@ -359,11 +382,18 @@ impl Server {
     fn trouble(&self, check: &str) -> Option<String> {
         match check {
             "etcd" => self.store().trouble(),
+            TASKS => {
+                let down = self.tasks_down();
+                let told = || format!("tasks that panicked: {}", down.join(", "));
+                (!down.is_empty()).then(told)
+            }
             _ => None,
         }
     }
 }
 
+/// Whether the server's own tasks work.
+const TASKS: &str = "tasks";
 /// What probes ask about. The store stands where a real server has etcd.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 

@@ -1,20 +1,23 @@
 //! The server: from a request to an answer.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
+use plimsoll_ground::health::is_health_check;
 use plimsoll_ground::rest::timeout::timeout;
-use plimsoll_ground::serve::{Peer, Trust};
+use plimsoll_ground::serve::{
+    ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught,
+};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -63,6 +66,7 @@ struct Inner {
     /// Who signs clients' certificates.
     clients: Trust,
     stopper: Stopper,
+    counters: Arc<Counters>,
     more_metrics: MoreMetrics,
     /// Whether it stands for a whole control plane, and says what it does not do of that.
     tells_gaps: AtomicBool,
@@ -85,6 +89,7 @@ impl Server {
             aggregator: Aggregator::default(),
             clients,
             stopper,
+            counters: Arc::default(),
             more_metrics: MoreMetrics::default(),
             tells_gaps: AtomicBool::new(false),
         }));
@@ -114,6 +119,16 @@ impl Server {
     /// How often tasks of the server began anew after a panic.
     pub(crate) fn task_restarts(&self) -> u64 {
         self.0.stopper.task_restarts()
+    }
+
+    /// Tasks of the server that panicked and have not begun anew yet.
+    pub(crate) fn tasks_down(&self) -> Vec<&'static str> {
+        self.0.stopper.tasks_down()
+    }
+
+    /// What happens on the way to the server, and in it.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.0.counters)
     }
 
     pub fn aggregator(&self) -> &Aggregator {
@@ -234,7 +249,12 @@ impl Server {
             Ok(format) => format,
             Err(refused) => return plain(&refused),
         };
-        let body = match read(body).await {
+        let body = match has_body(info.verb) {
+            true => read(body).await,
+            // Nobody waits for what nobody looks at.
+            false => Ok(Bytes::new()),
+        };
+        let body = match body {
             Ok(body) => body,
             Err(refused) => return answer::failure(&refused, &format),
         };
@@ -289,6 +309,17 @@ impl Server {
         let user = self
             .authority()
             .authenticate(&parts.headers, certificate, self)?;
+        // Whoever asks how we are is always answered.
+        if let Some(visit) = parts.extensions.get::<Visit>()
+            && !is_health_check(&info.path)
+        {
+            let lasting = match info.verb {
+                "watch" => Lasting::Long,
+                _ => Lasting::Short,
+            };
+            let admitted = visit.admit(&user.name, &user.groups, lasting);
+            admitted.map_err(|TooMuch| Failure::too_many_requests())?;
+        }
         let user = self.authority().impersonate(user, &parts.headers, info)?;
         let mut narrowed = info.clone();
         narrowed.narrow(&Query::parse(parts.uri.query().unwrap_or_default()));
@@ -386,21 +417,46 @@ fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+fn has_body(verb: &str) -> bool {
+    !matches!(verb, "get" | "list" | "watch")
+}
+
+/// The body in one piece. What came in many small ones does not stay in the large buffers in which they came.
 async fn read<B>(body: B) -> Result<Bytes, Failure>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, MAX_BODY).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Failure::new(
+    let mut body = pin!(Limited::new(body, MAX_BODY));
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let data = frame.map_err(|error| unread(&*error))?.into_data();
+        let Ok(data) = data else { continue };
+        if all.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(all.freeze())
+}
+
+/// Why a body was not read.
+fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
+    if error.is::<LengthLimitError>() {
+        return Failure::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {MAX_BODY}"),
-        )),
-        Err(error) => Err(Failure::bad_request(format!(
-            "cannot read the body: {error}"
-        ))),
+        );
+    }
+    match error.downcast_ref() {
+        Some(ArrivalError::TooSlow) => {
+            Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", error.to_string())
+        }
+        Some(ArrivalError::TooMuch(TooMuch)) => Failure::too_many_requests(),
+        Some(ArrivalError::Broken(_)) | None => {
+            Failure::bad_request(format!("cannot read the body: {error}"))
+        }
     }
 }
 
@@ -445,6 +501,12 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let server = self.clone();
-        Box::pin(async move { Ok(server.handle(request).await) })
+        let counters = self.counters();
+        Box::pin(async move {
+            let answer = caught(&counters, server.handle(request)).await;
+            Ok(answer.unwrap_or_else(|panicked| {
+                answer::failure(&Failure::internal(panicked.to_string()), &Format::JSON)
+            }))
+        })
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -20,6 +21,7 @@ pub fn channel() -> (Stopper, Shutdown) {
     with_way_back(WayBack {
         failure: watch::Sender::new(None),
         restarts: Arc::default(),
+        down: Arc::default(),
     })
 }
 
@@ -39,6 +41,31 @@ struct WayBack {
     failure: watch::Sender<Option<Failure>>,
     /// Tasks that began anew.
     restarts: Arc<AtomicU64>,
+    /// Tasks that are about to.
+    down: Arc<Mutex<Vec<&'static str>>>,
+}
+
+/// A task does not work while this lives.
+#[derive(Debug)]
+struct Down<'a> {
+    tasks: &'a Mutex<Vec<&'static str>>,
+    task: &'static str,
+}
+
+impl<'a> Down<'a> {
+    fn new(tasks: &'a Mutex<Vec<&'static str>>, task: &'static str) -> Self {
+        tasks.lock().push(task);
+        Self { tasks, task }
+    }
+}
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let mut tasks = self.tasks.lock();
+        if let Some(at) = tasks.iter().position(|task| *task == self.task) {
+            tasks.swap_remove(at);
+        }
+    }
 }
 
 /// Gives the signal, at the latest when it is dropped: whoever waits for it must not wait for ever.
@@ -72,6 +99,11 @@ impl Stopper {
                 None => std::future::pending().await,
             }
         }
+    }
+
+    /// Tasks that panicked and have not begun anew yet.
+    pub fn tasks_down(&self) -> Vec<&'static str> {
+        self.back.down.lock().clone()
     }
 
     /// How often tasks began anew after a panic.
@@ -144,6 +176,7 @@ impl Shutdown {
                 .await
             {
                 shutdown.back.restarts.fetch_add(1, Ordering::Relaxed);
+                let _down = Down::new(&shutdown.back.down, task);
                 let (cause, wait) = (panic_text(&*panic), backoff.next_wait());
                 tracing::error!(task, cause, again_in = ?wait, "a task panicked; this is a bug, please report it");
                 tokio::select! {
@@ -284,7 +317,12 @@ mod tests {
     async fn what_panics_for_ever_still_stops() {
         let (stopper, shutdown) = channel();
         let task = shutdown.keep_restarting("broken", || async { panic!("always") });
+        while stopper.task_restarts() < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        assert_eq!(stopper.tasks_down(), ["broken"]);
         stopper.stop();
         task.await.unwrap();
+        assert!(stopper.tasks_down().is_empty());
     }
 }

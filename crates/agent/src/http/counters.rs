@@ -14,10 +14,9 @@ pub struct Counters {
     requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     in_flight: AtomicU64,
     bytes: AtomicU64,
-    panics: AtomicU64,
     streams_dropped: AtomicU64,
     /// What the server's sockets count.
-    sockets: Arc<serve::Counters>,
+    pub sockets: Arc<serve::Counters>,
 }
 
 /// Counts as long as it lives.
@@ -59,10 +58,6 @@ impl Counters {
 
     pub fn sent(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    pub fn panicked(&self) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
     }
 
     pub fn stream_dropped(&self) {
@@ -148,7 +143,7 @@ impl Counters {
                 "plimsoll_http_panics_total",
                 Kind::Counter,
                 "Requests that ended in a defect of this program.",
-                of(&self.panics),
+                self.sockets.panics(),
             ),
             (
                 "plimsoll_http_tls_handshake_failures_total",

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use hyper::body::Incoming;
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::serve::{self as kit, Bound, Certificate, Clients, KeyPairFiles, Serving};
 use plimsoll_ground::shutdown::Shutdown;
@@ -86,6 +85,7 @@ impl From<&Limits> for kit::Limits {
             head: limits.head,
             idle: limits.idle,
             stalled: limits.stalled,
+            body: limits.body,
             ..Self::default()
         }
     }
@@ -149,7 +149,7 @@ impl Server {
             Arc::clone(&self.counters),
             shutdown,
         ));
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(move |request: Request<kit::Arriving>| {
             let answer = serve(Arc::clone(&shared), request);
             async move { Ok::<_, Infallible>(answer.await) }
         });

@@ -1,12 +1,7 @@
 //! One request in, one answer out. Knows no sockets, so that it can be asked directly.
 
-use std::any::Any;
-use std::future::Future;
 use std::io::{self, Write};
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use flate2::Compression;
@@ -15,6 +10,7 @@ use http::header::{ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
+use plimsoll_ground::serve::{Panicked, caught};
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_observe::exposition::{Dialect, Gathered, TextWriter};
 use plimsoll_observe::rest::By;
@@ -161,38 +157,10 @@ where
     let path = request.uri().path();
     let to = route(&shared.places, path, request.uri().query());
     let class = to.class();
-    let outcome = Caught(Box::pin(answer(shared, request, to))).await;
-    let reply = match outcome {
-        Ok(reply) => reply,
-        Err(panic) => {
-            tracing::error!(class, cause = cause(&*panic), "a request ended in a panic");
-            counters.panicked();
-            reply::error(&Failure::defect())
-        }
-    };
+    let outcome = caught(&counters.sockets, answer(shared, request, to)).await;
+    let reply = outcome.unwrap_or_else(|Panicked| reply::error(&Failure::defect()));
     counters.answered(class, reply.status().as_u16());
     reply::with_length(reply).map(|body| body.accounted(counters, in_flight))
-}
-
-fn cause(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("unknown")
-}
-
-/// A panic as a value.
-struct Caught<F>(Pin<Box<F>>);
-
-impl<F: Future> Future for Caught<F> {
-    type Output = Result<F::Output, Box<dyn Any + Send>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let inner = self.0.as_mut();
-        match std::panic::catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        }
-    }
 }
 
 async fn answer<B>(shared: Arc<Shared>, request: Request<B>, to: Route) -> Reply

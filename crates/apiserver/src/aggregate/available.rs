@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use plimsoll_ground::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::announce::note_own;
@@ -86,9 +86,15 @@ async fn next(tails: &mut [Tail]) -> bool {
 
 /// One for each APIService of another server, by name. Dropped, all end.
 #[derive(Debug, Default)]
-struct Tasks {
-    set: JoinSet<()>,
-    by_name: HashMap<String, AbortHandle>,
+struct Tasks(HashMap<String, Task>);
+
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Tasks {
@@ -99,20 +105,14 @@ impl Tasks {
             .filter_map(RemoteSpec::read)
             .map(|spec| spec.name)
             .collect();
-        self.by_name.retain(|name, task| {
-            let stays = remotes.contains(name);
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
-        // Those that ended are of no interest.
-        while self.set.try_join_next().is_some() {}
+        self.0.retain(|name, _| remotes.contains(name));
+        let stop = server.shutdown();
         for name in remotes {
-            if !self.by_name.contains_key(&name) {
-                let task = watch_over(server.clone(), name.clone(), changed.subscribe());
-                self.by_name.insert(name, self.set.spawn(task));
-            }
+            self.0.entry(name.clone()).or_insert_with(|| {
+                let (server, changed) = (server.clone(), changed.subscribe());
+                let watch = move || watch_over(server.clone(), name.clone(), changed.clone());
+                Task(stop.keep_restarting("asking an aggregated server", watch))
+            });
         }
     }
 }

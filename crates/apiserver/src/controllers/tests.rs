@@ -102,6 +102,7 @@ async fn old_events_go_and_watches_are_told() {
     let options = Options {
         event_ttl: Duration::from_secs(30),
         clock: || Timestamp::from_second(NOW.load(Ordering::Relaxed)).unwrap(),
+        ..Options::default()
     };
     let server = start(options).await;
     const EVENTS: &str = "/api/v1/namespaces/default/events";

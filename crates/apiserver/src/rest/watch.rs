@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, interval_at};
 
 use super::Call;
 use super::options::{integer, invalid_options, revision};
@@ -16,7 +15,7 @@ use crate::answer::{self, Answer, Encoding, only_accepted};
 use crate::field::{FieldError, Path};
 use crate::selector::Selector;
 use crate::status::Failure;
-use crate::store::{Change, Event, RevisionError, Stored, Subscription};
+use crate::store::{Change, Event, RevisionError, Stored, Tail};
 
 /// Without a wish of the client, watches end after this and twice this.
 const DEFAULT_MINUTES: u64 = 30;
@@ -29,21 +28,29 @@ const STREAMS: &str =
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Watches shorter than this get none but the one after what was there.
 const NO_BOOKMARK_UNDER: Duration = Duration::from_secs(60);
+/// Who asks for longer gets this.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// What is gathered into one chunk when much happens at once.
 const CHUNK: usize = 64 << 10;
 
 /// What follows a watch from request to end.
 struct Follower {
-    subscription: Subscription,
+    tail: Tail,
     selector: Selector,
     prefix: String,
     shape: EventShape,
     deadline: Instant,
+    bookmark: Interval,
     bookmarks: bool,
     /// After what is there comes a bookmark that says so.
     marks_initial_end: bool,
-    /// Deliver what is there first.
+    /// The last bookmark is still to come.
+    final_due: bool,
+    /// What is there is still to be told first.
     initial: bool,
+    /// The head of the answer has gone out.
+    has_begun: bool,
+    has_ended: bool,
     /// The revision up to which the client knows everything.
     reached: u64,
     shutdown: plimsoll_ground::shutdown::Shutdown,
@@ -96,9 +103,23 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
             return Err(Failure::internal("a watch cannot be from the future"));
         }
     };
+    let too_new = from.filter(|from| *from > current && initial_events == Some(true));
+    if let Some(wanted) = too_new {
+        let failure = super::read::too_large(wanted, current);
+        let told = async move {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            error_line(&failure)
+        };
+        let body = answer::stream(futures::stream::once(told));
+        return Ok(answer::answer(StatusCode::OK, "application/json", body));
+    }
+    let now = Instant::now();
+    // Whoever wants to watch for ever watches for long.
+    let deadline = now.checked_add(timeout).unwrap_or(now + LONGEST);
+    let bookmarks_at_all = bookmarks && timeout >= NO_BOOKMARK_UNDER;
     let follower = Follower {
         reached: start.unwrap_or(subscription.revision),
-        subscription,
+        tail: subscription.follow(),
         selector,
         prefix,
         shape: EventShape {
@@ -106,27 +127,23 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
             api_version: call.served.resource.api_version(),
             shaper: call.shaper()?,
         },
-        deadline: Instant::now() + timeout,
-        bookmarks: bookmarks && timeout >= NO_BOOKMARK_UNDER,
+        deadline,
+        bookmark: interval_at(now + BOOKMARK_EVERY, BOOKMARK_EVERY),
+        bookmarks: bookmarks_at_all,
         marks_initial_end: bookmarks && wants_present,
+        final_due: bookmarks_at_all,
         initial: wants_present,
+        has_begun: false,
+        has_ended: false,
         shutdown: call.server.shutdown(),
         wait_for: from.filter(|from| *from > current && initial_events != Some(true)),
     };
-    let too_new = from.filter(|from| *from > current && initial_events == Some(true));
-    let (sender, mut receiver) = mpsc::channel(16);
-    tokio::spawn(async move {
-        if let Some(wanted) = too_new {
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            let failure = super::read::too_large(wanted, current);
-            let _ = sender.send(error_line(&failure)).await;
-            return;
-        }
-        follower.run(sender).await;
+    // Made as the client takes it: of a client that takes nothing, nothing but what the store has waits.
+    let chunks = futures::stream::unfold(follower, |mut follower| async move {
+        let chunk = follower.next_chunk().await?;
+        Some((chunk, follower))
     });
-    let body = answer::stream(futures::stream::poll_fn(move |context| {
-        receiver.poll_recv(context)
-    }));
+    let body = answer::stream(chunks);
     Ok(answer::answer(StatusCode::OK, "application/json", body))
 }
 
@@ -183,63 +200,73 @@ fn error_line(failure: &Failure) -> Bytes {
 }
 
 impl Follower {
-    async fn run(mut self, client: mpsc::Sender<Bytes>) {
+    /// `None`: the watch is over.
+    async fn next_chunk(&mut self) -> Option<Bytes> {
         let mut out = BytesMut::new();
         if self.initial {
-            for stored in std::mem::take(&mut self.subscription.present) {
-                if stored.is_selected_by(&self.selector) {
-                    self.shape.put(&mut out, "ADDED", &stored.bytes());
-                    if out.len() > CHUNK && client.send(out.split().freeze()).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            if self.marks_initial_end {
-                self.shape.put_bookmark(&mut out, self.reached, true);
+            self.put_present(&mut out);
+            if out.len() > CHUNK {
+                return Some(out.freeze());
             }
         }
-        for event in std::mem::take(&mut self.subscription.backlog) {
-            if !self.put_event(&mut out, &event) {
-                let _ = client.send(out.freeze()).await;
-                return;
-            }
-        }
+        self.put_waiting(&mut out);
         // The head of the answer goes out at once, even if nothing happens for long.
-        if client.send(out.split().freeze()).await.is_err() {
-            return;
+        if !out.is_empty() || !std::mem::replace(&mut self.has_begun, true) {
+            return Some(out.freeze());
         }
-        let mut bookmark =
-            tokio::time::interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
-        let final_bookmark = self.deadline.checked_sub(Duration::from_secs(2));
-        let mut final_due = self.bookmarks;
-        let mut ends = false;
-        while !ends {
-            let before_the_end = tokio::time::sleep_until(final_bookmark.unwrap_or(self.deadline));
-            tokio::select! {
-                biased;
-                () = client.closed() => return,
-                () = self.shutdown.begins() => break,
-                () = tokio::time::sleep_until(self.deadline) => break,
-                event = self.subscription.tail.next() => {
-                    let Some(event) = event else { break };
-                    ends = !self.put_event(&mut out, &event);
-                    while !ends
-                        && out.len() < CHUNK
-                        && let Some(event) = self.subscription.tail.try_next()
-                    {
-                        ends = !self.put_event(&mut out, &event);
-                    }
+        while out.is_empty() && !self.has_ended {
+            self.wait(&mut out).await;
+        }
+        (!out.is_empty()).then(|| out.freeze())
+    }
+
+    /// What was there when the watch began, until a chunk is full.
+    fn put_present(&mut self, out: &mut BytesMut) {
+        while out.len() <= CHUNK {
+            let Some(stored) = self.tail.next_present() else {
+                self.initial = false;
+                // Whoever was cut off has not got everything.
+                if self.marks_initial_end && !self.tail.has_ended() {
+                    self.shape.put_bookmark(out, self.reached, true);
                 }
-                _ = bookmark.tick(), if self.bookmarks => {
-                    self.shape.put_bookmark(&mut out, self.reached, false);
-                }
-                () = before_the_end, if final_due => {
-                    final_due = false;
-                    self.shape.put_bookmark(&mut out, self.reached, false);
-                }
-            }
-            if !out.is_empty() && client.send(out.split().freeze()).await.is_err() {
                 return;
+            };
+            if stored.is_selected_by(&self.selector) {
+                self.shape.put(out, "ADDED", &stored.bytes());
+            }
+        }
+    }
+
+    /// What can be told without waiting, until a chunk is full.
+    fn put_waiting(&mut self, out: &mut BytesMut) {
+        while !self.has_ended
+            && out.len() < CHUNK
+            && let Some(event) = self.tail.try_next()
+        {
+            self.has_ended = !self.put_event(out, &event);
+        }
+    }
+
+    async fn wait(&mut self, out: &mut BytesMut) {
+        let final_bookmark = self.deadline.checked_sub(Duration::from_secs(2));
+        let before_the_end = tokio::time::sleep_until(final_bookmark.unwrap_or(self.deadline));
+        tokio::select! {
+            biased;
+            () = self.shutdown.begins() => self.has_ended = true,
+            () = tokio::time::sleep_until(self.deadline) => self.has_ended = true,
+            event = self.tail.next() => match event {
+                None => self.has_ended = true,
+                Some(event) => {
+                    self.has_ended = !self.put_event(out, &event);
+                    self.put_waiting(out);
+                }
+            },
+            _ = self.bookmark.tick(), if self.bookmarks => {
+                self.shape.put_bookmark(out, self.reached, false);
+            }
+            () = before_the_end, if self.final_due => {
+                self.final_due = false;
+                self.shape.put_bookmark(out, self.reached, false);
             }
         }
     }

@@ -6,7 +6,11 @@
 
 mod follow;
 mod moments;
+mod overlay;
 mod persist;
+mod record;
+mod rescue;
+mod roll;
 mod spill;
 mod ties;
 mod watch;
@@ -31,6 +35,7 @@ pub use follow::{Follower, Item, News};
 use moments::Moments;
 pub use persist::PersistError;
 use persist::{Contents, Journal};
+pub use rescue::{Dropped, Rescue};
 use spill::{Slip, Spill};
 pub use ties::{Chores, Place};
 use ties::{Kinship, Ties};
@@ -68,10 +73,21 @@ impl Stored {
     }
 
     /// The JSON that clients get.
+    ///
+    /// # Panics
+    ///
+    /// If it is on disk, and did not come back from there: whoever asks for it gets an error, not something else.
     pub fn bytes(&self) -> Cow<'_, Bytes> {
+        match self.try_bytes() {
+            Ok(bytes) => bytes,
+            Err(why) => panic!("{} cannot be read: {why}", self.key),
+        }
+    }
+
+    fn try_bytes(&self) -> Result<Cow<'_, Bytes>, spill::Lost> {
         match &self.body {
-            Body::Here(bytes) => Cow::Borrowed(bytes),
-            Body::Away(slip) => Cow::Owned(slip.read()),
+            Body::Here(bytes) => Ok(Cow::Borrowed(bytes)),
+            Body::Away(slip) => slip.read().map(Cow::Owned),
         }
     }
 
@@ -86,12 +102,34 @@ impl Stored {
         match (&self.attributes, &self.body) {
             (Some(attributes), _) => Cow::Borrowed(attributes),
             (None, Body::Here(_)) => Cow::Owned(Attributes::default()),
-            (None, Body::Away(slip)) => Cow::Owned(slip.attributes()),
+            (None, Body::Away(slip)) => Cow::Owned(slip.attributes(&self.remains())),
         }
     }
 
+    /// # Panics
+    ///
+    /// If it cannot be read, as [`Self::bytes`].
     pub fn value(&self) -> Value {
-        serde_json::from_slice(&self.bytes()).unwrap_or_default()
+        match serde_json::from_slice(&self.bytes()) {
+            Ok(value) => value,
+            Err(error) => panic!("{} cannot be read: {error}", self.key),
+        }
+    }
+
+    /// The object, or what is known of one that cannot be read: enough to be rid of it.
+    pub fn remains(&self) -> Value {
+        let read = self.try_bytes().map_err(|error| error.to_string());
+        let read = read
+            .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()));
+        read.unwrap_or_else(|error| {
+            tracing::error!(object = %self.key, error, "an object cannot be read");
+            let mut metadata = serde_json::Map::new();
+            metadata.insert("name".into(), self.name().into());
+            if !self.namespace().is_empty() {
+                metadata.insert("namespace".into(), self.namespace().into());
+            }
+            serde_json::json!({"metadata": metadata})
+        })
     }
 
     pub fn name(&self) -> &str {
@@ -176,6 +214,8 @@ const EVENT_BYTES: usize = 512;
 pub struct Options {
     pub clock: fn() -> Timestamp,
     pub expiry: Option<Expiry>,
+    /// Whether a damaged store may be opened without what nobody can vouch for.
+    pub restore: bool,
 }
 
 /// Objects of this shelf are forgotten when nobody has written them for this long.
@@ -192,6 +232,7 @@ impl Default for Options {
         Self {
             clock: Timestamp::now,
             expiry: None,
+            restore: false,
         }
     }
 }
@@ -211,6 +252,9 @@ impl Options {
 pub struct Store {
     shared: Arc<Shared>,
     journal: Option<Journal>,
+    rescue: Option<Rescue>,
+    /// Objects of the file that are none, and why.
+    unreadable: Vec<String>,
 }
 
 /// What the journal's thread has to do with as well.
@@ -234,6 +278,7 @@ struct State {
     /// Shelves and weights of the log's events, to find the oldest.
     order: VecDeque<(Arc<str>, usize)>,
     log_bytes: usize,
+    lately: watch::Lately,
     /// The revision at which a shelf was last thrown away.
     removed: u64,
     plans: write::Plans,
@@ -292,6 +337,8 @@ impl Store {
         Self {
             shared: Arc::new(Shared::new(options, 1)),
             journal: None,
+            rescue: None,
+            unreadable: Vec::new(),
         }
     }
 
@@ -306,21 +353,34 @@ impl Store {
     }
 
     fn open_with(
-        open: persist::Opener,
+        mut open: persist::Opener,
         dir: &Path,
         options: Options,
         attributes: impl Fn(&str, &Value) -> Attributes,
     ) -> Result<Self, PersistError> {
-        let (database, contents) = persist::open(&open)?;
+        let (database, contents, rescue) = persist::open(&mut open, options.restore)?;
         let shared = Arc::new(Shared::new(options, contents.revision));
         let spill = |expiry| Spill::new(dir.to_owned(), expiry);
         shared.state.lock().spill = shared.options.expiry.map(spill);
-        shared.state.lock().fill(contents, attributes)?;
+        let unreadable = shared.state.lock().fill(contents, attributes);
         let journal = Journal::spawn(open, database, shared.clone())?;
         Ok(Self {
             shared,
             journal: Some(journal),
+            rescue,
+            unreadable,
         })
+    }
+
+    /// What was found damaged when the store was opened, and what was done about it.
+    pub fn rescue(&self) -> Option<&Rescue> {
+        self.rescue.as_ref()
+    }
+
+    /// Objects that are in the file as they were written and cannot be read. They are not shown, and stay there until
+    /// others of their names are written.
+    pub fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 
     pub fn revision(&self) -> u64 {
@@ -493,6 +553,7 @@ impl Shared {
             shelves: FxHashMap::default(),
             order: VecDeque::new(),
             log_bytes: 0,
+            lately: watch::Lately::default(),
             removed: 0,
             plans: write::Plans::after(revision),
             kinship: Kinship::default(),
@@ -515,31 +576,39 @@ impl Shared {
 }
 
 impl State {
-    /// What the file holds.
+    /// What the file holds. Says what of it is no object.
     fn fill(
         &mut self,
         contents: Contents,
         attributes: impl Fn(&str, &Value) -> Attributes,
-    ) -> Result<(), PersistError> {
+    ) -> Vec<String> {
+        let mut unreadable = Vec::new();
         for record in contents.records {
-            let value: Value = serde_json::from_slice(&record.bytes)
-                .map_err(|error| PersistError::Corrupt(format!("{}: {error}", record.key)))?;
-            let attributes = attributes(&record.shelf, &value);
+            let value: Value = match serde_json::from_slice(&record.body) {
+                Ok(value) => value,
+                Err(error) => {
+                    let name = record::spoken(&record.row);
+                    tracing::error!(object = name, %error, "a stored object cannot be read and is left out");
+                    unreadable.push(format!("{name}: {error}"));
+                    continue;
+                }
+            };
+            let (shelf, key) = record.row.split_once('\0').unwrap_or_default();
+            let attributes = attributes(shelf, &value);
             let mut stored = Stored {
-                key: record.key.into(),
-                revision: record.revision,
-                body: Body::Here(record.bytes),
+                key: key.into(),
+                revision: record.seal.revision,
+                body: Body::Here(record.body),
                 attributes: (attributes != Attributes::default()).then(|| Box::new(attributes)),
                 ties: Ties::of(&value),
             };
-            if let Some(away) = self.put_away(&record.shelf, &stored) {
+            if let Some(away) = self.put_away(shelf, &stored) {
                 stored = away;
             }
             let stored = Arc::new(stored);
-            let name = self.shelf_name(&record.shelf);
-            let place = (name, stored.key.clone());
+            let place = (self.shelf_name(shelf), stored.key.clone());
             self.kinship.written(&place, None, stored.ties.as_deref());
-            let shelf = self.shelf(&record.shelf);
+            let shelf = self.shelf(shelf);
             shelf.objects.insert(stored.key.clone(), stored);
         }
         let revision = self.revision;
@@ -548,7 +617,12 @@ impl State {
         }
         self.removed = revision;
         self.moments.restore(contents.moments, contents.last);
-        Ok(())
+        unreadable
+    }
+
+    /// How many objects there are.
+    fn objects(&self) -> usize {
+        self.shelves.values().map(|shelf| shelf.objects.len()).sum()
     }
 
     fn shelf(&mut self, name: &str) -> &mut Shelf {
@@ -597,7 +671,7 @@ impl State {
 
     fn publish(&mut self, shelf_name: &Arc<str>, event: Event) {
         self.revision = event.revision;
-        let weight = event.weight();
+        let (revision, weight) = (event.revision, event.weight());
         let event = Arc::new(event);
         let shelf = self.shelf(shelf_name);
         shelf.changed.store(event.revision, Ordering::Release);
@@ -605,6 +679,7 @@ impl State {
         shelf.log.push_back(event);
         self.order.push_back((shelf_name.clone(), weight));
         self.log_bytes += weight;
+        self.tell_lag(revision, weight);
         while self.log_bytes > LOG_BYTES {
             let Some((name, weight)) = self.order.pop_front() else {
                 break;
@@ -692,9 +767,14 @@ impl Shelf {
 }
 
 impl Event {
-    /// What it takes in memory, about.
+    /// What it takes in memory, about. What was there before is mostly an event's of its own; the last state of what
+    /// was deleted is there twice, with two revisions.
     fn weight(&self) -> usize {
-        self.object.size() + EVENT_BYTES
+        let last = self
+            .before
+            .as_ref()
+            .filter(|_| self.change == Change::Deleted);
+        self.object.size() + last.map_or(0, |last| last.size()) + EVENT_BYTES
     }
 }
 

@@ -5,21 +5,27 @@
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use jiff::Timestamp;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, Table, TableDefinition, TableError, WriteTransaction,
+};
 use tokio::sync::oneshot;
 
 use super::Shared;
 use super::moments::{Moment, Passing};
+use super::record::{self, Kept, Record, Seal};
+use super::rescue::{self, Dropped, Examined, Rescue, caught};
+use super::roll::{self, Lines, Roll};
 use super::write::{Durable, Plan};
 
-/// `shelf NUL key` to revision and JSON.
+/// `shelf NUL key` to a record.
+const RECORDS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("records");
+/// How objects were kept before they had checksums: with their revisions.
 const OBJECTS: TableDefinition<'_, &str, (u64, &[u8])> = TableDefinition::new("objects");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
 /// Revisions and the milliseconds at which they were reached.
@@ -32,7 +38,7 @@ const REVISION: &str = "revision";
 const WRITTEN: &str = "written";
 
 /// For the pages on the way to what is written. What is read is in memory anyway, and must not be there twice.
-const CACHE: usize = 4 << 20;
+pub(super) const CACHE: usize = 4 << 20;
 
 /// One commit takes at most this many writes.
 const BATCH: usize = 2_000;
@@ -63,12 +69,23 @@ pub enum PersistError {
     Read(String),
     #[error("cannot write the store: {0}")]
     Write(String),
-    #[error("the store holds something that is no object: {0}")]
-    Corrupt(String),
+    #[error(
+        "the store {} is damaged: {damage}. Nothing was changed. To start without what cannot be vouched for, and keep \
+         the damaged file beside, run once with --restore. It would drop: {dropped}",
+        file.display()
+    )]
+    Damaged {
+        file: PathBuf,
+        damage: String,
+        dropped: Dropped,
+    },
 }
 
 /// How to come by the database, again if need be.
 pub(super) struct Opener {
+    pub path: PathBuf,
+    /// Held while the store is in use: nobody else looks at the file and mends it meanwhile.
+    pub lock: Option<File>,
     pub open: Box<dyn Fn() -> Result<Database, String> + Send>,
     /// What it takes on disk.
     pub size: Box<dyn Fn() -> u64 + Send>,
@@ -79,20 +96,32 @@ pub(super) struct Journal {
     orders: mpsc::Sender<Order>,
 }
 
+/// What the file holds.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub revision: u64,
-    pub records: Vec<Record>,
+    pub records: Vec<Kept>,
     pub moments: Vec<Moment>,
     pub last: Option<Moment>,
 }
 
-#[derive(Debug)]
-pub(super) struct Record {
-    pub shelf: String,
-    pub key: String,
-    pub revision: u64,
-    pub bytes: Bytes,
+impl Default for Contents {
+    /// As in etcd, the first write is revision 2: 0 and 1 mean something else to clients.
+    fn default() -> Self {
+        Self {
+            revision: 1,
+            records: Vec::new(),
+            moments: Vec::new(),
+            last: None,
+        }
+    }
+}
+
+impl Contents {
+    pub(super) fn seals(&self) -> impl Iterator<Item = (&str, Seal)> {
+        let records = self.records.iter();
+        records.map(|record| (record.row.as_str(), record.seal))
+    }
 }
 
 #[derive(Debug)]
@@ -105,6 +134,8 @@ struct Order {
 pub(super) fn file(path: &Path) -> Opener {
     let (opened, measured) = (path.to_owned(), path.to_owned());
     Opener {
+        path: path.to_owned(),
+        lock: None,
         open: Box::new(move || {
             let explain = |error: &dyn std::fmt::Display| format!("{}: {error}", opened.display());
             let own = open_own(&opened).map_err(|error| explain(&error))?;
@@ -130,46 +161,116 @@ fn open_own(file: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-pub(super) fn open(opener: &Opener) -> Result<(Database, Contents), PersistError> {
-    let database = (opener.open)().map_err(PersistError::Open)?;
-    let contents = read(&database).map_err(|error| PersistError::Read(error.to_string()))?;
-    Ok((database, contents))
+/// Goes through the file, then opens it for writing.
+pub(super) fn open(
+    opener: &mut Opener,
+    restore: bool,
+) -> Result<(Database, Contents, Option<Rescue>), PersistError> {
+    opener.lock = Some(lock(&opener.path)?);
+    let Examined { contents, rescue } = rescue::examine(&opener.path, restore)?;
+    let opened = caught(|| {
+        let database = (opener.open)()?;
+        prepare(&database, &contents).map_err(|error| error.to_string())?;
+        Ok(database)
+    });
+    let database = opened.flatten().map_err(PersistError::Open)?;
+    Ok((database, contents, rescue))
 }
 
-fn read(database: &Database) -> Result<Contents, redb::Error> {
+pub(super) fn lock(store: &Path) -> Result<File, PersistError> {
+    let path = store.with_extension("lock");
+    let failed =
+        |error: &dyn std::fmt::Display| PersistError::Open(format!("{}: {error}", path.display()));
+    let file = open_own(&path).map_err(|error| failed(&error))?;
+    file.try_lock().map_err(|error| failed(&error))?;
+    Ok(file)
+}
+
+/// Makes the tables. What was kept in the old way gets checksums.
+fn prepare(database: &Database, contents: &Contents) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
-    transaction.open_table(OBJECTS)?;
     transaction.open_table(COUNTERS)?;
     transaction.open_table(MOMENTS)?;
+    transaction.open_table(RECORDS)?;
+    let is_old = transaction.delete_table(OBJECTS)?;
+    if is_old {
+        put_all(&transaction, &contents.records)?;
+    }
     transaction.commit()?;
+    Ok(())
+}
+
+/// Fills a new file.
+pub(super) fn write_all(database: &Database, contents: &Contents) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    put_all(&transaction, &contents.records)?;
+    let mut counters = transaction.open_table(COUNTERS)?;
+    counters.insert(REVISION, contents.revision)?;
+    drop(counters);
+    transaction.commit()?;
+    Ok(())
+}
+
+fn put_all(transaction: &WriteTransaction, records: &[Kept]) -> Result<(), redb::Error> {
+    let mut table = transaction.open_table(RECORDS)?;
+    for kept in records {
+        let record = Record::new(&kept.row, kept.seal.revision, &kept.body);
+        put(&mut table, &record)?;
+    }
+    Ok(())
+}
+
+fn put(table: &mut Table<'_, &str, &[u8]>, record: &Record<'_>) -> Result<(), redb::Error> {
+    let mut place = table.insert_reserve(record.row, record.size())?;
+    record.write(place.as_mut());
+    Ok(())
+}
+
+/// What is in the file, and the rows whose records do not have their checksums.
+pub(super) fn read(database: &Database) -> Result<(Contents, Vec<String>), redb::Error> {
+    let mut contents = Contents::default();
+    let mut flawed = Vec::new();
     let transaction = database.begin_read()?;
-    let counters = transaction.open_table(COUNTERS)?;
-    let counter = |name| Ok::<_, redb::Error>(counters.get(name)?.map(|value| value.value()));
-    // As in etcd, the first write is revision 2: 0 and 1 mean something else to clients.
-    let revision = counter(REVISION)?.unwrap_or(1);
-    let mut contents = Contents {
-        revision,
-        records: Vec::new(),
-        moments: Vec::new(),
-        last: counter(WRITTEN)?.and_then(|millis| moment(revision, millis)),
-    };
-    for row in transaction.open_table(MOMENTS)?.iter()? {
-        let (revision, millis) = row?;
-        let moment = moment(revision.value(), millis.value());
-        contents.moments.extend(moment);
+    if let Some(counters) = there(transaction.open_table(COUNTERS))? {
+        let counter = |name| Ok::<_, redb::Error>(counters.get(name)?.map(|value| value.value()));
+        contents.revision = counter(REVISION)?.unwrap_or(contents.revision);
+        let written = counter(WRITTEN)?;
+        contents.last = written.and_then(|millis| moment(contents.revision, millis));
     }
-    for row in transaction.open_table(OBJECTS)?.iter()? {
-        let (row, value) = row?;
-        let (shelf, key) = row.value().split_once('\0').unwrap_or_default();
-        let (revision, bytes) = value.value();
-        contents.records.push(Record {
-            shelf: shelf.to_owned(),
-            key: key.to_owned(),
-            revision,
-            bytes: Bytes::copy_from_slice(bytes),
-        });
+    if let Some(moments) = there(transaction.open_table(MOMENTS))? {
+        for row in moments.iter()? {
+            let (revision, millis) = row?;
+            let moment = moment(revision.value(), millis.value());
+            contents.moments.extend(moment);
+        }
     }
-    Ok(contents)
+    if let Some(records) = there(transaction.open_table(RECORDS))? {
+        for entry in records.iter()? {
+            let (row, value) = entry?;
+            match Record::read(value.value()).filter(|record| record.row == row.value()) {
+                Some(record) => contents.records.push(record.into()),
+                None => flawed.push(row.value().to_owned()),
+            }
+        }
+    }
+    if let Some(objects) = there(transaction.open_table(OBJECTS))? {
+        for entry in objects.iter()? {
+            let (row, value) = entry?;
+            let (revision, body) = value.value();
+            let record = Record::new(row.value(), revision, body);
+            contents.records.push(record.into());
+        }
+    }
+    Ok((contents, flawed))
+}
+
+/// `None`: there is no such table yet.
+fn there<T>(opened: Result<T, TableError>) -> Result<Option<T>, redb::Error> {
+    match opened {
+        Ok(table) => Ok(Some(table)),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn moment(revision: u64, millis: u64) -> Option<Moment> {
@@ -188,7 +289,10 @@ impl Journal {
         shared: Arc<Shared>,
     ) -> Result<Self, PersistError> {
         let (orders, queue) = mpsc::channel();
+        let roll = roll::path(&opener.path);
+        let lines = roll::read(&roll).ok().flatten();
         let keeper = Keeper {
+            roll: Roll::open(&roll, lines.map_or(0, |listed| listed.lines)),
             opener,
             database: Some(database),
             shared,
@@ -227,6 +331,7 @@ struct Keeper {
     opener: Opener,
     /// `None`: the disk refused, and has not been seen to work since.
     database: Option<Database>,
+    roll: Roll,
     shared: Arc<Shared>,
     queue: mpsc::Receiver<Order>,
     /// A commit that failed, while it is not known whether it came to be all the same.
@@ -243,9 +348,16 @@ struct Keeper {
 struct Batch {
     plans: Vec<Plan>,
     at: Timestamp,
+    /// What the roll is to say of it.
+    lines: Lines,
 }
 
 impl Batch {
+    fn new(plans: Vec<Plan>, at: Timestamp) -> Self {
+        let lines = Lines::default();
+        Self { plans, at, lines }
+    }
+
     fn revision(&self) -> Option<u64> {
         self.plans.last().map(|plan| plan.object.revision)
     }
@@ -259,6 +371,8 @@ impl Batch {
 impl Drop for Keeper {
     /// However the thread ends: nobody waits for what will not be.
     fn drop(&mut self) {
+        // Before others may have it.
+        self.close();
         *self.shared.trouble.lock() = Some("the journal has ended".to_owned());
         self.give_up(Vec::new());
     }
@@ -281,7 +395,10 @@ impl Keeper {
                 Err(mpsc::RecvTimeoutError::Timeout) if self.database.is_none() => {
                     self.reopen();
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.tidy_up(TIDY_TIMES),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.tidy_up(TIDY_TIMES);
+                    self.tidy_roll();
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -302,9 +419,10 @@ impl Keeper {
             let at = moments.not_before(self.shared.now());
             (moments.passing(at), at)
         };
-        let batch = Batch { plans, at };
+        let mut batch = Batch::new(plans, at);
         let outcome = match &self.database {
-            Some(database) => commit(database, &batch, &passing).map_err(|error| error.to_string()),
+            Some(database) => caught(|| commit(database, &mut batch, &passing))
+                .and_then(|outcome| outcome.map_err(|error| error.to_string())),
             None => Err("the store is closed".to_owned()),
         };
         match outcome {
@@ -320,7 +438,8 @@ impl Keeper {
     }
 
     /// What was committed is shown to readers, then told to who waits.
-    fn show(&self, batch: &Batch) {
+    fn show(&mut self, batch: &Batch) {
+        self.roll.append(&batch.lines);
         for plans in batch.plans.chunks(SHOWN) {
             let mut state = self.shared.state.lock();
             self.shared.publish(&mut state, plans, batch.at);
@@ -336,7 +455,7 @@ impl Keeper {
             "cannot write to the store; nothing is written until it works again"
         );
         *self.shared.trouble.lock() = Some(error);
-        self.database = None;
+        self.close();
         self.needed = batch.bytes();
         let revision = batch.revision();
         self.doubtful = Some(batch);
@@ -366,12 +485,13 @@ impl Keeper {
     /// True: the file can be written.
     fn reopen(&mut self) -> bool {
         self.tried = Instant::now();
-        let reopened = (self.opener.open)().and_then(|database| {
+        let reopened = caught(|| {
+            let database = (self.opener.open)()?;
             self.resolve(&database).map_err(|error| error.to_string())?;
             probe(&database, self.needed).map_err(|error| error.to_string())?;
             Ok(database)
         });
-        match reopened {
+        match reopened.flatten() {
             Ok(database) => {
                 self.database = Some(database);
                 *self.shared.trouble.lock() = None;
@@ -405,6 +525,34 @@ impl Keeper {
         Ok(())
     }
 
+    /// Lets go of the file, whatever state the library is in.
+    fn close(&mut self) {
+        let database = self.database.take();
+        if let Err(error) = caught(|| drop(database)) {
+            tracing::warn!(error, "the store's file was not closed in order");
+        }
+    }
+
+    /// Writes the roll anew where it lags behind, or says too much.
+    fn tidy_roll(&mut self) {
+        let objects = self.shared.state.lock().objects();
+        let Some(database) = self
+            .database
+            .as_ref()
+            .filter(|_| self.roll.is_stale(objects))
+        else {
+            return;
+        };
+        let rewritten = caught(|| list(database).map_err(|error| error.to_string()));
+        let rewritten = rewritten.flatten().and_then(|lines| {
+            let rewritten = self.roll.rewrite(&lines);
+            rewritten.map_err(|error| error.to_string())
+        });
+        if let Err(error) = rewritten {
+            tracing::warn!(error, "cannot write the store's roll");
+        }
+    }
+
     fn may_tidy_up_while_busy(&self) -> bool {
         let since = self.tidied.map(|(when, _)| when);
         since.is_none_or(|when| when.elapsed() > BUSY_TIDY_EVERY)
@@ -424,8 +572,9 @@ impl Keeper {
         let Some(database) = &mut self.database else {
             return;
         };
-        if let Err(error) = database.compact() {
-            tracing::warn!(%error, "cannot make the store's file smaller");
+        let compacted = caught(|| database.compact().map_err(|error| error.to_string()));
+        if let Err(error) = compacted.flatten() {
+            tracing::warn!(error, "cannot make the store's file smaller");
         }
         self.tidied = Some((Instant::now(), (self.opener.size)()));
     }
@@ -438,24 +587,27 @@ fn answer(done: Vec<oneshot::Sender<bool>>, kept: bool) {
     }
 }
 
-fn commit(database: &Database, batch: &Batch, passing: &Passing) -> Result<(), redb::Error> {
+fn commit(database: &Database, batch: &mut Batch, passing: &Passing) -> Result<(), redb::Error> {
     let Some(revision) = batch.revision() else {
         return Ok(());
     };
     let transaction = database.begin_write()?;
     {
-        let mut objects = transaction.open_table(OBJECTS)?;
+        let mut records = transaction.open_table(RECORDS)?;
         for plan in &batch.plans {
             let (shelf, key) = &plan.place;
-            let row = format!("{shelf}\0{key}");
+            let row = record::row(shelf, key);
+            let revision = plan.object.revision;
             match plan.deleted {
                 None => {
-                    let bytes = plan.object.bytes();
-                    let value = (plan.object.revision, bytes.as_ref().as_ref());
-                    objects.insert(row.as_str(), value)?;
+                    let body = plan.object.bytes();
+                    let record = Record::new(&row, revision, &body);
+                    put(&mut records, &record)?;
+                    batch.lines.put(&row, record.seal);
                 }
                 Some(_) => {
-                    objects.remove(row.as_str())?;
+                    records.remove(row.as_str())?;
+                    batch.lines.delete(&row, revision);
                 }
             }
         }
@@ -486,4 +638,15 @@ fn probe(database: &Database, bytes: usize) -> Result<(), redb::Error> {
     transaction.delete_table(PROBE)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// All that is in the file, for the roll.
+fn list(database: &Database) -> Result<Lines, redb::Error> {
+    let (contents, _) = read(database)?;
+    let mut lines = Lines::default();
+    for (row, seal) in contents.seals() {
+        lines.put(row, seal);
+    }
+    lines.reached(contents.revision);
+    Ok(lines)
 }

@@ -35,6 +35,16 @@ pub(super) struct Slip {
     segment: Arc<Segment>,
     offset: u32,
     length: u32,
+    checksum: u32,
+}
+
+/// A body did not come back from where it was put.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Lost {
+    #[error(transparent)]
+    Unread(#[from] io::Error),
+    #[error("it has changed on the disk")]
+    Changed,
 }
 
 impl Spill {
@@ -80,6 +90,7 @@ impl Spill {
             segment,
             offset,
             length,
+            checksum: crc32fast::hash(body),
         })
     }
 
@@ -106,23 +117,47 @@ impl Slip {
         self.length as usize
     }
 
-    pub(super) fn read(&self) -> Bytes {
+    pub(super) fn read(&self) -> Result<Bytes, Lost> {
         let mut body = vec![0; self.len()];
         let file = &self.segment.file;
-        match file.read_exact_at(&mut body, u64::from(self.offset)) {
-            Ok(()) => body.into(),
-            Err(error) => {
-                tracing::error!(%error, "cannot read an object back into memory");
-                Bytes::from_static(b"{}")
-            }
+        file.read_exact_at(&mut body, u64::from(self.offset))?;
+        match crc32fast::hash(&body) == self.checksum {
+            true => Ok(body.into()),
+            false => Err(Lost::Changed),
         }
     }
 
-    pub(super) fn attributes(&self) -> Attributes {
-        let value: Value = serde_json::from_slice(&self.read()).unwrap_or_default();
+    pub(super) fn attributes(&self, object: &Value) -> Attributes {
         let Expiry {
             shelf, attributes, ..
         } = self.segment.expiry;
-        attributes(shelf, &value)
+        attributes(shelf, object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    #[test]
+    fn a_body_that_changed_on_the_disk_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let expiry = Expiry {
+            shelf: "events",
+            after: SignedDuration::from_secs(1),
+            attributes: |_, _| Attributes::default(),
+        };
+        let mut spill = Spill::new(dir.path().to_owned(), expiry);
+        let first = spill.take(b"{\"a\":1}").unwrap();
+        let second = spill.take(b"{\"a\":2}").unwrap();
+        assert_eq!(&first.read().unwrap()[..], b"{\"a\":1}");
+        let file = &second.segment.file;
+        file.write_all_at(b"3", u64::from(second.offset) + 5)
+            .unwrap();
+        assert!(matches!(second.read(), Err(Lost::Changed)));
+        file.set_len(3).unwrap();
+        assert!(matches!(first.read(), Err(Lost::Unread(_))));
     }
 }

@@ -187,7 +187,7 @@ impl Store {
             return Err(Refusal::Mismatch(Mismatch(None)));
         };
         let revision = state.plans.revision + 1;
-        let mut object = current.value();
+        let mut object = current.remains();
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         let attributes = current.attributes().into_owned();
         let last = Stored::new(current.key.clone(), revision, &object, attributes);

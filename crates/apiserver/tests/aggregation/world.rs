@@ -25,7 +25,7 @@ use plimsoll_ground::auth::{
     Access, Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
     Filters, Gate, Habits, TokenReviewer,
 };
-use plimsoll_ground::serve::{self, Certificate, Clients, Serving, Tls, certified_key};
+use plimsoll_ground::serve::{self, Arriving, Certificate, Clients, Serving, Tls, certified_key};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -312,7 +312,7 @@ struct Role {
 }
 
 impl Role {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, request: Request<Arriving>) -> Response<Body> {
         let (mut head, body) = request.into_parts();
         let mut names: Vec<&str> = head.headers.keys().map(|name| name.as_str()).collect();
         names.sort_unstable();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode, request};
 use http_body_util::Full;
 use serde::Serialize;
@@ -14,10 +14,11 @@ use super::authorize::{Access, Authorizer, Decision};
 use super::impersonate::{Habits, Impersonation, Judge};
 use super::review::ReviewError;
 use super::user::UserInfo;
+use crate::health::{Class, is_health_check};
 use crate::metrics::{Histograms, Page};
 use crate::rest::field::quote;
 use crate::rest::status::Failure;
-use crate::serve::LastOnHttp2;
+use crate::serve::{LastOnHttp2, Lasting, TooMuch, Visit};
 
 /// Lets through whoever may pass, and says why others may not.
 #[derive(Debug, Clone)]
@@ -68,6 +69,8 @@ pub enum Refusal {
         uri: String,
         error: ReviewError,
     },
+    /// They have as much under way as they may have.
+    TooMany,
 }
 
 impl Gate {
@@ -107,6 +110,16 @@ impl Gate {
             tracing::debug!(%error, uri = %head.uri, "unauthenticated request");
             Refusal::Unauthorized(error)
         })?;
+        if !is_health_check(head.uri.path())
+            && let Some(visit) = head.extensions.get::<Visit>()
+        {
+            let lasting = match Class::of(head) {
+                Class::LongRunning => Lasting::Long,
+                Class::ReadOnly | Class::Mutating => Lasting::Short,
+            };
+            let admitted = visit.admit(&user.name, &user.groups, lasting);
+            admitted.map_err(|TooMuch| Refusal::TooMany)?;
+        }
         let began = Instant::now();
         let user = self.as_whom(head, user, access).await;
         self.filters.held_up("constrainedimpersonation", began);
@@ -216,6 +229,7 @@ impl Refusal {
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
             Self::Undecided { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -232,6 +246,7 @@ impl Refusal {
             Self::Undecided { uri, error } => {
                 format!("Internal Server Error: {uri:?}: {error}")
             }
+            Self::TooMany => TooMuch.to_string(),
         }
     }
 
@@ -239,6 +254,7 @@ impl Refusal {
     pub fn failure(&self) -> Option<Failure> {
         let reason = match self {
             Self::Undecided { .. } => return None,
+            Self::TooMany => return Some(Failure::too_many_requests()),
             Self::Unauthorized(_) => "Unauthorized",
             Self::BadRequest(_) => "BadRequest",
             Self::Forbidden { .. } => "Forbidden",
@@ -262,7 +278,7 @@ impl Refusal {
         match self {
             Self::Unauthorized(_) => true,
             Self::Forbidden { user, .. } => user.is_anonymous(),
-            Self::BadRequest(_) | Self::Undecided { .. } => false,
+            Self::BadRequest(_) | Self::Undecided { .. } | Self::TooMany => false,
         }
     }
 
@@ -277,6 +293,7 @@ impl Refusal {
             Self::Unauthorized(_) => ("Unauthorized", None),
             Self::BadRequest(_) => ("BadRequest", None),
             Self::Forbidden { access, .. } => ("Forbidden", Some(details(access))),
+            Self::TooMany => ("TooManyRequests", None),
         };
         let body = StatusBody {
             kind: "Status",
@@ -292,6 +309,10 @@ impl Refusal {
         let mut response = response(self.status(), "application/json", text + "\n");
         if self.is_to_a_stranger() {
             response.extensions_mut().insert(LastOnHttp2);
+        }
+        if matches!(self, Self::TooMany) {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(RETRY_AFTER, soon);
         }
         response
     }

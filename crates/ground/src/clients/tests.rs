@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tower::service_fn;
 
 use super::*;
 use crate::pki::Authority;
+use crate::serve::Arriving;
 use crate::serve::{self, Peer, Serving, Tls};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ async fn server(authority: &Authority) -> (Serving, Seen) {
             .bind()
             .await
             .unwrap()
-            .spawn(service_fn(move |request: Request<Incoming>| {
+            .spawn(service_fn(move |request: Request<Arriving>| {
                 let peer = request.extensions().get::<Peer>().unwrap();
                 let name = peer
                     .certificates

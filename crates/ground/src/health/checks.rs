@@ -37,6 +37,14 @@ impl Endpoint {
     }
 }
 
+/// Whether a request for this path asks how a server is: those are answered however much there is to do.
+pub fn is_health_check(path: &str) -> bool {
+    let first = path.split('/').nth(1).unwrap_or_default();
+    Endpoint::ALL
+        .iter()
+        .any(|endpoint| endpoint.name() == first)
+}
+
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The checks of each endpoint, in the order they were added. Clones count together.

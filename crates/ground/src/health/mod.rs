@@ -6,7 +6,7 @@
 mod checks;
 mod in_flight;
 
-pub use checks::{Endpoint, Health};
+pub use checks::{Endpoint, Health, is_health_check};
 pub use in_flight::{Class, InFlight, Permit, TooMany};
 
 use bytes::Bytes;

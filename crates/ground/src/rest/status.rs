@@ -97,6 +97,17 @@ impl Failure {
         .with_details(details)
     }
 
+    /// The client has as much as it may have, and is to come back in a while.
+    pub fn too_many_requests() -> Self {
+        let mut failure = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "TooManyRequests",
+            "Too many requests, please try again later.",
+        );
+        failure.retry_after = Some(1);
+        failure
+    }
+
     pub fn not_found(subject: Subject<'_>, name: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

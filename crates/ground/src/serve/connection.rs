@@ -2,14 +2,13 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Either;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,9 +17,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tower::{Service, ServiceExt};
 
-use super::pace::{Busy, BusyGuard, Paced, Patience};
-use super::refusal::{Muted, refused};
+use super::arriving::Arriving;
+use super::caught::caught;
+use super::held::{Held, PIECE};
+use super::pace::{Busy, Paced, Patience};
+use super::refusal::{Muted, head_size, refused};
 use super::server::House;
+use super::share::{SMALL, Seat, TooMuch, Visit};
 use super::trust::Peer;
 
 /// How long a new connection is left alone while somebody waits for its place.
@@ -31,6 +34,13 @@ const HALF_A_HEAD_MAY_TAKE: Duration = Duration::from_millis(500);
 
 /// A front proxy sends a header for each group that somebody is in, and there are people in hundreds of them.
 const MOST_HEADERS: usize = 1000;
+
+/// What a client may send on an HTTP/2 connection before somebody reads it, and on one stream of it.
+const CONNECTION_WINDOW: u32 = 512 << 10;
+const STREAM_WINDOW: u32 = 256 << 10;
+
+/// Requests that an HTTP/2 client may take back before they were looked at, and those that were wrong.
+const MOST_RESETS: usize = 64;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,7 +63,7 @@ pub async fn serve_connection<I, S, B>(
     service: S,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<Arriving>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
     B: Body<Data = Bytes> + Send + 'static,
@@ -71,17 +81,19 @@ pub async fn serve_connection<I, S, B>(
         frames: protocol == Protocol::Http2,
     };
     let busy = Busy::default();
-    let stream = Paced::new(stream, patience, busy.clone());
+    let seat = Arc::new(Seat::new(Arc::clone(&house.shares)));
+    let stream = Paced::new(stream, patience, busy.clone(), Arc::clone(&seat));
     let answers = busy.clone();
     let last = Arc::new(Notify::new());
     let marked = Arc::clone(&last);
     let counters = Arc::clone(&house.counters);
-    let header_bytes = limits.header_bytes;
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let own_limits = limits.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
         let guard = answers.begin();
+        let visit = Visit::new(Arc::clone(&seat));
         // HTTP/1 leaves such a body out by itself.
         let without_body = protocol == Protocol::Http2 && request.method() == Method::HEAD;
-        let answer = match refused(&request, header_bytes) {
+        let answer = match refused(&request, own_limits.header_bytes) {
             Some(refusal) => {
                 match refusal.status() {
                     StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => counters.too_large(),
@@ -89,17 +101,43 @@ pub async fn serve_connection<I, S, B>(
                 }
                 Err(refusal)
             }
-            None => {
-                request.extensions_mut().insert(peer.clone());
-                Ok(service.clone().oneshot(request))
-            }
+            None => match visit.asks(long_head(&request)) {
+                Err(TooMuch) => Err(too_much()),
+                Ok(()) => {
+                    let arriving = |body| Arriving::new(body, visit.clone(), &own_limits);
+                    let mut request = request.map(arriving);
+                    request.extensions_mut().insert(peer.clone());
+                    request.extensions_mut().insert(visit.clone());
+                    Ok(service.clone().oneshot(request))
+                }
+            },
         };
         let marked = Arc::clone(&marked);
+        let counters = Arc::clone(&counters);
         async move {
             let mut answer = match answer {
-                Ok(answer) => answer.await?.map(Either::Left),
+                Ok(answer) => match caught(&counters, answer).await {
+                    Ok(answer) => answer?.map(Either::Left),
+                    Err(panicked) => panicked.into_response().map(Either::Right),
+                },
                 Err(refusal) => refusal.map(Either::Right),
             };
+            let length = answer.body().size_hint().exact().unwrap_or_default();
+            if visit.is_answered(length).is_err() {
+                answer = too_much().map(Either::Right);
+            }
+            if answer.status() == StatusCode::TOO_MANY_REQUESTS {
+                counters.refused();
+            }
+            if visit.was_refused() {
+                match protocol {
+                    Protocol::Http1 => {
+                        let close = HeaderValue::from_static("close");
+                        answer.headers_mut().insert(CONNECTION, close);
+                    }
+                    Protocol::Http2 => marked.notify_one(),
+                }
+            }
             if protocol == Protocol::Http2
                 && let Some(length) = answer.body().size_hint().exact()
                 && tells_length(answer.status(), without_body, length)
@@ -111,7 +149,10 @@ pub async fn serve_connection<I, S, B>(
                 marked.notify_one();
             }
             guard.answer();
-            Ok::<_, S::Error>(answer.map(|body| Held::new(body, guard, without_body)))
+            Ok::<_, S::Error>(answer.map(|body| {
+                let body = (!without_body).then(|| Box::pin(body));
+                Held::new(body, guard, visit, counters)
+            }))
         }
     });
     match protocol {
@@ -144,6 +185,11 @@ pub async fn serve_connection<I, S, B>(
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(limits.streams)
                 .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .max_pending_accept_reset_streams(MOST_RESETS)
+                .max_local_error_reset_streams(MOST_RESETS)
+                .max_send_buf_size(PIECE)
                 .serve_connection(io, service);
             // Such a client may be about to ask: it must be told, not cut off.
             let tired = async {
@@ -196,6 +242,7 @@ where
         ended = gracefully => ended,
         () = in_the_way(house, busy) => Ok(()),
         () = closing => Ok(()),
+        () = busy.untaken_for(house.limits.stalled) => Ok(()),
     };
     ended.inspect_err(|error| tracing::debug!(%error, "connection ended"))
 }
@@ -211,44 +258,16 @@ pub(super) async fn in_the_way(house: &House, busy: &Busy) {
     }
 }
 
-/// A body that keeps its connection marked as busy.
-struct Held<B> {
-    /// `None`: only the head of the answer was asked for.
-    body: Option<Pin<Box<B>>>,
-    _busy: BusyGuard,
+/// The size of a head that is worth counting.
+fn long_head<B>(request: &Request<B>) -> u64 {
+    let size = head_size(request) as u64;
+    if size > SMALL { size } else { 0 }
 }
 
-impl<B> Held<B> {
-    fn new(body: B, busy: BusyGuard, without_body: bool) -> Self {
-        Self {
-            body: (!without_body).then(|| Box::pin(body)),
-            _busy: busy,
-        }
-    }
-}
-
-impl<B: Body> Body for Held<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match &mut self.body {
-            Some(body) => body.as_mut().poll_frame(cx),
-            None => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.as_ref().is_none_or(|body| body.is_end_stream())
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.body {
-            Some(body) => body.size_hint(),
-            None => SizeHint::default(),
-        }
-    }
+fn too_much() -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(format!("{TooMuch}\n")));
+    *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let soon = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, soon);
+    answer
 }

@@ -16,6 +16,8 @@ pub struct Counters {
     crowded: AtomicU64,
     malformed: AtomicU64,
     too_large: AtomicU64,
+    panics: AtomicU64,
+    refused: AtomicU64,
 }
 
 impl Default for Counters {
@@ -29,6 +31,8 @@ impl Default for Counters {
             crowded: AtomicU64::default(),
             malformed: AtomicU64::default(),
             too_large: AtomicU64::default(),
+            panics: AtomicU64::default(),
+            refused: AtomicU64::default(),
         }
     }
 }
@@ -68,6 +72,14 @@ impl Counters {
 
     pub(super) fn too_large(&self) {
         add(&self.too_large);
+    }
+
+    pub(super) fn panicked(&self) {
+        add(&self.panics);
+    }
+
+    pub(super) fn refused(&self) {
+        add(&self.refused);
     }
 
     pub(super) fn crowded(&self) {
@@ -110,5 +122,15 @@ impl Counters {
     /// Requests that reached no service because of too long a head. Their status is 431.
     pub fn heads_too_large(&self) -> u64 {
         self.too_large.load(Ordering::Relaxed)
+    }
+
+    /// Requests that ended in a panic. Their status is 500, or their answer was cut short.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Requests refused because their users have as much as they may have. Their status is 429.
+    pub fn refused_for_others(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 }

@@ -1,5 +1,5 @@
 //! A connection that may not dawdle: a request's head must arrive in time, an idle connection ends some day, and a
-//! client that takes no bytes is dropped.
+//! client that takes too little is dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -11,6 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::frames::Frames;
+use super::share::{HeldBytes, SMALL, Seat};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -35,15 +38,34 @@ struct Requests {
     reader: Mutex<Option<Waker>>,
     /// Since when the client has taken nothing of what is being sent to it.
     stalled: Mutex<Option<Instant>>,
+    /// Requests of whose answers a piece was handed on, and when; the next has not been asked for.
+    given: Mutex<Vec<(usize, Instant)>>,
 }
 
 #[derive(Debug)]
-pub struct BusyGuard(Arc<Requests>);
+pub struct BusyGuard {
+    requests: Arc<Requests>,
+    number: usize,
+}
 
 impl Busy {
     pub fn begin(&self) -> BusyGuard {
-        self.0.begun.fetch_add(1, Ordering::AcqRel);
-        BusyGuard(Arc::clone(&self.0))
+        BusyGuard {
+            number: self.0.begun.fetch_add(1, Ordering::AcqRel),
+            requests: Arc::clone(&self.0),
+        }
+    }
+
+    /// Returns when the client has not taken a piece of an answer for so long, or a little longer. On HTTP/2 the
+    /// socket does not tell: a client can read it and still have no room for an answer.
+    pub async fn untaken_for(&self, long: Duration) {
+        loop {
+            tokio::time::sleep(long / 4).await;
+            let given = self.0.given.lock();
+            if given.iter().any(|(_, since)| since.elapsed() >= long) {
+                return;
+            }
+        }
     }
 
     fn begun(&self) -> usize {
@@ -90,14 +112,27 @@ impl Busy {
 impl BusyGuard {
     /// The service has begun its answer.
     pub fn answer(&self) {
-        self.0.answered.fetch_add(1, Ordering::AcqRel);
+        self.requests.answered.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A piece of the answer is handed on.
+    pub fn feeds(&self) {
+        let mut given = self.requests.given.lock();
+        given.push((self.number, Instant::now()));
+    }
+
+    /// There is room for the next piece.
+    pub fn is_fed(&self) {
+        let mut given = self.requests.given.lock();
+        given.retain(|(number, _)| *number != self.number);
     }
 }
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::AcqRel);
-        if let Some(reader) = self.0.reader.lock().take() {
+        self.is_fed();
+        self.requests.ended.fetch_add(1, Ordering::AcqRel);
+        if let Some(reader) = self.requests.reader.lock().take() {
             reader.wake();
         }
     }
@@ -115,7 +150,22 @@ pub struct Paced<S> {
     seen: usize,
     /// Part of the next head has come.
     begun: bool,
+    seat: Arc<Seat>,
+    /// The head that is coming, where it is long.
+    head: Head,
+    frames: Frames,
+    /// What was taken since a write had to wait.
+    taken: usize,
 }
+
+#[derive(Debug, Default)]
+struct Head {
+    bytes: u64,
+    counted: Vec<HeldBytes>,
+}
+
+/// A client that takes less than this in the time it has does not really read.
+const TAKEN_AT_LEAST: usize = 64 << 10;
 
 /// A deadline that is set once and stays until it is cleared.
 #[derive(Debug, Default)]
@@ -136,7 +186,7 @@ impl Wait {
 }
 
 impl<S> Paced<S> {
-    pub fn new(inner: S, patience: Patience, busy: Busy) -> Self {
+    pub(super) fn new(inner: S, patience: Patience, busy: Busy, seat: Arc<Seat>) -> Self {
         Self {
             inner,
             patience,
@@ -145,18 +195,50 @@ impl<S> Paced<S> {
             writing: Wait::default(),
             seen: 0,
             begun: false,
+            seat,
+            head: Head::default(),
+            frames: Frames::new(),
+            taken: 0,
         }
     }
 
-    /// What a write came to; progress of any kind starts the time anew.
-    fn written<T>(
+    /// Heads come before anybody knows whose they are: long ones are counted.
+    fn read_of_head(&mut self, bytes: usize) -> io::Result<()> {
+        let before = self.head.bytes;
+        self.head.bytes = before.saturating_add(bytes as u64);
+        if self.head.bytes > SMALL {
+            let counted = self.seat.head(self.head.bytes - before);
+            self.head.counted.push(counted.map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+
+    fn wrote(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(written)) = &poll {
+            self.taken = self.taken.saturating_add(*written);
+        }
+        let enough = self.taken >= TAKEN_AT_LEAST;
+        self.progress(cx, poll, enough)
+    }
+
+    /// How it went on. A byte now and then is no progress; the time starts anew when all that was written has gone out,
+    /// or a piece of it.
+    fn progress<T>(
         &mut self,
         cx: &mut Context<'_>,
         poll: Poll<io::Result<T>>,
+        enough: bool,
     ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
-            if self.writing.clear() {
-                *self.busy.0.stalled.lock() = None;
+            if enough {
+                self.taken = 0;
+                if self.writing.clear() {
+                    *self.busy.0.stalled.lock() = None;
+                }
             }
             return poll;
         }
@@ -177,11 +259,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let this = &mut *self;
         let before = buf.filled().len();
         let poll = Pin::new(&mut this.inner).poll_read(cx, buf);
+        if this.patience.frames && !this.frames.may_go_on(&buf.filled()[before..]) {
+            return Poll::Ready(Err(io::Error::other("too many frames of no use")));
+        }
         let seen = this.busy.begun();
         if this.seen != seen {
             this.seen = seen;
             this.begun = false;
             this.reading.clear();
+            this.head = Head::default();
         }
         // Bodies have a deadline of their own.
         if this.busy.wake_when_over(cx) {
@@ -189,6 +275,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
             return poll;
         }
         if poll.is_ready() {
+            if !this.patience.frames {
+                this.read_of_head(buf.filled().len() - before)?;
+            }
             if !this.begun && !this.patience.frames && buf.filled().len() > before {
                 this.begun = true;
                 this.reading.clear();
@@ -213,17 +302,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.written(cx, poll)
+        self.wrote(cx, poll)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
-        self.written(cx, poll)
+        self.progress(cx, poll, true)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.written(cx, poll)
+        self.progress(cx, poll, true)
     }
 
     fn poll_write_vectored(
@@ -232,7 +321,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.written(cx, poll)
+        self.wrote(cx, poll)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -223,7 +223,7 @@ fn last_words(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
 }
 
 /// About as many bytes as it was sent in.
-fn head_size<B>(request: &Request<B>) -> usize {
+pub fn head_size<B>(request: &Request<B>) -> usize {
     let headers = request.headers().iter();
     let lines: usize = headers
         .map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len())

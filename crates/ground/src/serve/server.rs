@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use rustix::net::sockopt;
+use rustix::process::{Resource, getrlimit};
 use rustls::sign::CertifiedKey;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -19,9 +20,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tower::Service;
 
+use super::arriving::Arriving;
 use super::connection::{Protocol, in_the_way, serve_connection};
 use super::counters::Counters;
 use super::pace::Busy;
+use super::share::Shares;
 use super::tls::{Certificate, Live, Tls, TlsError};
 use super::trust::Peer;
 use crate::files::{LOOK_EVERY, Watcher};
@@ -48,8 +51,20 @@ pub struct Limits {
     pub head: Duration,
     /// Between requests on one connection.
     pub idle: Duration,
-    /// For a client to take any byte of an answer.
+    /// For a client to take a piece of an answer.
     pub stalled: Duration,
+    /// For a request's body to begin …
+    pub body: Duration,
+    /// … and what must have come of it each second from then on.
+    pub body_rate: u64,
+    /// Requests at once, of those whose users are known and no administrators.
+    pub requests: u64,
+    /// The same of watches.
+    pub watches: u64,
+    /// What requests under way may take in memory …
+    pub asked_bytes: u64,
+    /// … and large answers that have not gone out.
+    pub answered_bytes: u64,
 }
 
 impl Default for Limits {
@@ -61,7 +76,29 @@ impl Default for Limits {
             head: Duration::from_secs(32),
             idle: Duration::from_secs(90),
             stalled: Duration::from_secs(60),
+            body: Duration::from_secs(10),
+            body_rate: 64 << 10,
+            requests: 1024,
+            watches: 16 << 10,
+            asked_bytes: 64 << 20,
+            answered_bytes: 256 << 20,
         }
+    }
+}
+
+/// Descriptors that are left to files and to connections of our own.
+const SPARE_DESCRIPTORS: usize = 64;
+
+impl Limits {
+    /// No more connections than the machine lets us have.
+    fn within_descriptors(mut self) -> Self {
+        let limit = getrlimit(Resource::Nofile).current;
+        let limit = limit.and_then(|limit| usize::try_from(limit).ok());
+        if let Some(limit) = limit {
+            let most = limit.saturating_sub(SPARE_DESCRIPTORS).max(limit / 2);
+            self.connections = self.connections.min(most.max(1));
+        }
+        self
     }
 }
 
@@ -114,6 +151,7 @@ pub struct House {
     pub shutdown: Shutdown,
     /// Told when somebody waits at the door and every place is taken.
     pub(super) crowded: Notify,
+    pub(super) shares: Arc<Shares>,
 }
 
 impl House {
@@ -124,6 +162,7 @@ impl House {
         shutdown: Shutdown,
     ) -> Self {
         Self {
+            shares: Arc::new(Shares::new(&limits)),
             limits,
             title_case_headers,
             counters,
@@ -166,7 +205,7 @@ impl Config {
             local_addr,
             tls,
             house: House::new(
-                self.limits,
+                self.limits.within_descriptors(),
                 self.title_case_headers,
                 Arc::default(),
                 shutdown,
@@ -185,6 +224,12 @@ impl Bound {
         Arc::clone(&self.house.counters)
     }
 
+    /// Counts here from now on: for a service that counts on its own, too.
+    pub fn counting(mut self, counters: Arc<Counters>) -> Self {
+        self.house.counters = counters;
+        self
+    }
+
     /// Begins when the server is drained: answers without an end must end then.
     pub fn shutdown(&self) -> Shutdown {
         self.house.shutdown.clone()
@@ -197,7 +242,7 @@ impl Bound {
 
     pub fn spawn<S, B>(self, service: S) -> Serving
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S: Service<Request<Arriving>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send,
         S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
         B: Body<Data = Bytes> + Send + 'static,
@@ -271,7 +316,7 @@ async fn run<S, B>(
     service: S,
 ) -> JoinSet<()>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S: Service<Request<Arriving>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     B: Body<Data = Bytes> + Send + 'static,

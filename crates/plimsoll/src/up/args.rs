@@ -40,6 +40,14 @@ pub struct UpArgs {
     /// One `up` uses a folder at a time; a second one says who holds it. Delete the folder to start afresh.
     #[arg(long, value_name = "DIR", env = "PLIMSOLL_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// Start although the store is damaged, without the objects that cannot be vouched for
+    ///
+    /// Each object in the store has a checksum, and a second file (objects.roll) says what there must be. Both are
+    /// verified at every start. What is found damaged is made anew from what can be vouched for, and the damaged file is
+    /// kept beside it (objects.redb.damaged-1). A start that would drop something is refused and names it; with this
+    /// flag it goes on. The flag does nothing to a store that is whole. To start afresh instead, delete the folder.
+    #[arg(long)]
+    pub restore: bool,
     /// Where the API server listens; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
     pub api_listen: SocketAddr,

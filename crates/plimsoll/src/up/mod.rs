@@ -18,6 +18,7 @@ use anyhow::{Context, Result, anyhow};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use plimsoll_apiserver::store::{Rescue, Store};
 use plimsoll_apiserver::{credentials, embed};
 use plimsoll_ground::serve;
 use plimsoll_simulate as simulate;
@@ -109,6 +110,7 @@ impl Up {
         };
         let options = embed::Options {
             event_ttl: args.event_ttl,
+            restore: args.restore,
             ..embed::Options::default()
         };
         let plane = config.build_with(options).await.map_err(advise)?;
@@ -124,6 +126,7 @@ impl Up {
         let mut told = Told {
             kubeconfig: kubeconfig.clone(),
             data_dir: data_dir.to_owned(),
+            remarks: about_the_store(api.server().store()),
             ..Told::default()
         };
         let mut roles = Vec::new();
@@ -143,7 +146,7 @@ impl Up {
             let machine = start().await?;
             nodes_ready.push(machine.node.ready().boxed());
             told.agent = machine.agent.as_ref().map(|agent| agent.pages);
-            told.remarks.clone_from(&machine.remarks);
+            told.remarks.extend(machine.remarks.iter().cloned());
             roles.push(supervise("agent", machine, start, &roster, DRAIN));
         }
         let mut pages = None;
@@ -294,6 +297,29 @@ impl Told {
             say(&format!("             curl http://{pages}/metrics"));
         }
     }
+}
+
+/// What was not well with what was kept.
+fn about_the_store(store: &Store) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(Rescue {
+        damage,
+        aside,
+        dropped,
+    }) = store.rescue()
+    {
+        let aside = aside.display();
+        remarks.push(format!(
+            "the store was damaged ({damage}) and was made anew; the damaged file is {aside}"
+        ));
+        remarks.push(match dropped.names.is_empty() && !dropped.more {
+            true => "nothing was lost by that".to_owned(),
+            false => format!("these objects are gone: {dropped}; the log names all of them"),
+        });
+    }
+    let unreadable = store.unreadable().iter();
+    remarks.extend(unreadable.map(|what| format!("left out, as it cannot be read: {what}")));
+    remarks
 }
 
 /// A closed pipe is no reason to stop.

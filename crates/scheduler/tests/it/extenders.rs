@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use parking_lot::Mutex;
-use plimsoll_ground::serve;
+use plimsoll_ground::serve::{self, Arriving};
 use plimsoll_scheduler::config::{Configuration, ExtenderConfig};
 use serde_json::{Value, json};
 
@@ -19,7 +18,7 @@ type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 async fn extender(answer: fn(&str, &Value) -> Option<Value>) -> (serve::Serving, Asked) {
     let asked = Asked::default();
     let book = Arc::clone(&asked);
-    let service = tower::service_fn(move |request: Request<Incoming>| {
+    let service = tower::service_fn(move |request: Request<Arriving>| {
         let book = Arc::clone(&book);
         async move {
             let path = request.uri().path().to_owned();

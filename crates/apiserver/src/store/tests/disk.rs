@@ -126,6 +126,8 @@ fn rig() -> Rig {
     });
     let (opened, limited) = (path.clone(), limits.clone());
     let opener = Opener {
+        path: path.clone(),
+        lock: None,
         open: Box::new(move || {
             let mut how = OpenOptions::new();
             how.read(true).write(true).create(true).truncate(false);

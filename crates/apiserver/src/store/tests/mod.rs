@@ -1,3 +1,4 @@
+mod damage;
 mod disk;
 mod expiry;
 mod follow;
@@ -155,19 +156,82 @@ fn the_log_is_bounded_by_what_it_takes_not_by_how_many() {
     assert_eq!(state.order.len(), state.shelves["pods"].log.len());
 }
 
+/// Puts an object of a megabyte again and again, and says what of all that is still in memory.
+fn rewrite(store: &Store, shelf: &str, times: usize) -> Vec<std::sync::Weak<Stored>> {
+    let attributes = Attributes::default();
+    let mut expect = Expect::Absent;
+    let states = (0..times).map(|_| {
+        let mut object = json!({"metadata": {}, "data": "x".repeat(1 << 20)});
+        let written = store.begin_put(shelf, "a/x", expect, &mut object, &attributes);
+        let (stored, _durable) = written.unwrap();
+        expect = Expect::Revision(stored.revision);
+        Arc::downgrade(&stored)
+    });
+    states.collect()
+}
+
+fn in_memory(states: &[std::sync::Weak<Stored>]) -> usize {
+    let states = states.iter().filter_map(std::sync::Weak::upgrade);
+    states.map(|stored| stored.size()).sum()
+}
+
 #[tokio::test]
-async fn a_follower_that_does_not_read_is_cut_off_before_it_costs_much() {
+async fn followers_that_do_not_read_are_cut_off_before_they_cost_much() {
     let store = memory();
-    let mut watch = store.watch("pods", "", None).unwrap();
-    let mut revision = put_filled(&store, "a/x", Expect::Absent, 1 << 20);
+    let shelves = ["pods", "secrets", "services", "nodes"];
+    // Some have read nothing at all, not even what was there.
+    let mut slow: Vec<Tail> = Vec::new();
+    let mut states = Vec::new();
+    for shelf in shelves {
+        let watch = store.watch(shelf, "", None).unwrap();
+        slow.push(watch.follow());
+        states.extend(rewrite(&store, shelf, 1));
+        let watch = store.watch(shelf, "", None).unwrap();
+        assert_eq!(watch.present.len(), 1);
+        slow.push(watch.follow());
+    }
+    let mut fast = store.watch("events", "", None).unwrap().tail;
+    states.extend(rewrite(&store, "events", 300));
+    // They are behind by more than is kept, although nothing happened where they look.
+    let held = in_memory(&states);
+    assert!(held <= 100 << 20, "{held}");
+    for tail in &mut slow {
+        assert!(tail.next_present().is_none() && tail.next().await.is_none());
+    }
+    assert!(fast.next().await.is_none());
+    // Who reads gets everything.
+    let mut tail = store.watch("events", "", None).unwrap().tail;
+    let expect = Expect::Revision(store.get("events", "a/x").unwrap().revision);
+    let mut object = pod("x");
+    let written = store.begin_put("events", "a/x", expect, &mut object, &Attributes::default());
+    let (stored, _durable) = written.unwrap();
+    assert_eq!(tail.next().await.unwrap().revision, stored.revision);
+}
+
+#[tokio::test]
+async fn a_follower_of_many_small_changes_is_cut_off() {
+    let store = memory();
+    let mut slow = store.watch("pods", "", None).unwrap().tail;
+    let mut revision = put(&store, "a/x", Expect::Absent);
+    for _ in 0..20_000 {
+        revision = put(&store, "a/x", Expect::Revision(revision));
+    }
+    assert!(slow.next().await.is_none());
+}
+
+/// What is deleted and made anew is counted as well.
+#[test]
+fn a_log_of_deletions_is_bounded() {
+    let store = memory();
+    let mut states = Vec::new();
     for _ in 0..100 {
-        revision = put_filled(&store, "a/x", Expect::Revision(revision), 1 << 20);
+        states.extend(rewrite(&store, "pods", 1));
+        let present = store.get("pods", "a/x").unwrap().revision;
+        let gone = store.begin_delete("pods", "a/x", Expect::Revision(present));
+        states.push(Arc::downgrade(&gone.unwrap().0));
     }
-    let mut got = 0;
-    while watch.tail.next().await.is_some() {
-        got += 1;
-    }
-    assert!((10..100).contains(&got), "{got}");
+    let held = in_memory(&states);
+    assert!(held <= LOG_BYTES, "{held}");
 }
 
 #[test]

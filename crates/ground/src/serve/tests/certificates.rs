@@ -136,7 +136,7 @@ async fn requested_certificates_are_judged_by_authorities_that_change() {
     let mut config = tls(server.server().given());
     config.tls.as_mut().unwrap().clients = Clients::Requested(vec![trust.clone(), other.clone()]);
     let judged_by = trust.clone();
-    let judge = service_fn(move |request: Request<Incoming>| {
+    let judge = service_fn(move |request: Request<Arriving>| {
         let peer = request.extensions().get::<Peer>().unwrap().clone();
         let verdict = match peer.verified_by(&judged_by) {
             Ok(()) => "known".to_owned(),

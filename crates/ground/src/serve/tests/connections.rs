@@ -175,7 +175,7 @@ async fn draining_with(protocol: Protocol) {
     let shutdown = bound.shutdown();
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&asked);
-    let serving = bound.spawn(service_fn(move |request: Request<Incoming>| {
+    let serving = bound.spawn(service_fn(move |request: Request<Arriving>| {
         seen.fetch_add(1, Ordering::Relaxed);
         let hang = request.uri().path() == "/hang";
         let shutdown = shutdown.clone();

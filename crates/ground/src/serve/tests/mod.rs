@@ -1,5 +1,6 @@
 //! The kit on real sockets with real certificates, and on connections without sockets where time must jump.
 
+mod burden;
 mod certificates;
 mod connections;
 mod refusals;
@@ -13,7 +14,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
-use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -105,7 +105,7 @@ pub async fn get(
 }
 
 /// Says which protocol it was asked by and how many certificates the client showed.
-pub async fn describe(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+pub async fn describe(request: Request<Arriving>) -> Result<Response<Full<Bytes>>, Infallible> {
     let peer = request.extensions().get::<Peer>().unwrap();
     assert!(peer.address.ip().is_loopback());
     let text = format!("{:?} {}", request.version(), peer.certificates.len());
@@ -118,7 +118,7 @@ pub fn open<S>(
     service: S,
 ) -> (DuplexStream, tokio::task::JoinHandle<()>, Arc<House>)
 where
-    S: Service<Request<Incoming>, Response = Response<Full<Bytes>>, Error = Infallible>
+    S: Service<Request<Arriving>, Response = Response<Full<Bytes>>, Error = Infallible>
         + Clone
         + Send
         + Sync

@@ -130,7 +130,7 @@ async fn headers_in_small_letters() {
 #[tokio::test]
 async fn a_service_may_refuse_without_a_word() {
     const LOOKALIKE: &str = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
-    let service = service_fn(|request: Request<Incoming>| async move {
+    let service = service_fn(|request: Request<Arriving>| async move {
         let text = match request.uri().path() {
             "/lookalike" => LOOKALIKE,
             _ => "",
