@@ -6,6 +6,7 @@ use cel::{Context, Value as Cel};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::auth::user_info;
 use crate::expressions;
 use crate::kinds::Lookup;
 use crate::kinds::metadata::selects;
@@ -156,7 +157,7 @@ impl<'a> Request<'a> {
             "dryRun": self.call.query.get("dryRun").is_some(),
             "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
             "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
-            "userInfo": {"username": user.name, "groups": user.groups},
+            "userInfo": user_info(user),
         });
         for (name, value) in [
             ("object", named(self.object)),

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use plimsoll_agent::http::{self, Shown};
 use plimsoll_ground::auth::DelegationConfig;
@@ -103,7 +103,7 @@ pub async fn front(
     node: Option<&str>,
     source: clients::Config,
 ) -> Result<Front> {
-    let clients = source.build().await?;
+    let clients = source.build().await.context("the cluster")?;
     let mut config = front::Config::new(listen);
     let serving = &mut config.serving;
     serving.certificate = http.tls.as_ref().map(|files| KeyPairFiles {

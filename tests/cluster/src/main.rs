@@ -11,6 +11,7 @@ mod check;
 mod client;
 mod colocation;
 mod compare;
+mod deploy;
 mod embedded;
 mod first_use;
 mod kubectl;
