@@ -29,11 +29,28 @@ impl View {
         self.sampling(&mut text);
         self.discovery(&mut text);
         self.runtimes(&mut text);
+        self.labels(&mut text);
         self.kernel_log(&mut text);
         self.remembered(&mut text);
         self.membership(&mut text);
         process(&mut text, self.started);
         text
+    }
+
+    fn labels(&self, text: &mut Text) {
+        let left_out = self.exporter.left_out();
+        text.single(
+            "plimsoll_label_names_left_out",
+            Gauge,
+            "Names of containers' labels that are on no line of the page of metrics, because there are too many.",
+            Whole(left_out.names as u64),
+        )
+        .single(
+            "plimsoll_label_values_cut",
+            Gauge,
+            "Values of containers' labels of which only the beginning is on the page of metrics.",
+            Whole(left_out.values as u64),
+        );
     }
 
     fn sampling(&self, text: &mut Text) {

@@ -8,6 +8,7 @@ use http::StatusCode;
 use plimsoll_expressions::{Budget, Exhausted, Expression};
 use serde_json::{Value, json};
 
+use crate::auth::user_info;
 use crate::expressions;
 use crate::kinds::Lookup;
 use crate::kinds::metadata::selects;
@@ -157,7 +158,7 @@ impl<'a> Request<'a> {
             "dryRun": self.call.query.get("dryRun").is_some(),
             "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
             "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
-            "userInfo": {"username": user.name, "groups": user.groups},
+            "userInfo": user_info(user),
         });
         [
             ("object", named(self.object)),

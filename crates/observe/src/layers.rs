@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::Symbol;
 use crate::machine::{Layer, MachineState};
-use crate::pod_disks::{PodDisks, PodKey, PodPlan, log_files};
+use crate::pod_disks::{PodDisks, PodKey, PodPlan, is_name, log_files};
 use crate::sample::Filesystem;
 use crate::store::Store;
 use crate::tours::{Done, Tours};
@@ -238,7 +238,9 @@ impl Layers {
             device: Symbol::new(&device),
             kind: Symbol::new("vfs"),
             capacity,
-            usage: base.bytes + all_logs.map_or(0, |walked| walked.bytes),
+            usage: base
+                .bytes
+                .saturating_add(all_logs.map_or(0, |walked| walked.bytes)),
             base_usage: base.bytes,
             // The original says "inodes used" here, and clients read it so.
             inodes: base.inodes,
@@ -302,7 +304,8 @@ fn log_dir(identity: &Identity) -> Option<PathBuf> {
         "io.kubernetes.container.name",
     ]
     .map(|key| identity.label(key));
-    let known = !uid.is_empty() && !container.is_empty();
+    let known = is_name(uid) && is_name(container);
+    let known = known && [namespace, pod].into_iter().all(|name| !name.contains('/'));
     known.then(|| PathBuf::from(format!("/var/log/pods/{namespace}_{pod}_{uid}/{container}")))
 }
 

@@ -55,8 +55,8 @@ pub struct Written {
 
 impl std::ops::AddAssign for Written {
     fn add_assign(&mut self, more: Self) {
-        self.bytes += more.bytes;
-        self.inodes += more.inodes;
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.inodes = self.inodes.saturating_add(more.inodes);
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_containers::Identity;
-use plimsoll_host::fs::{FsUsage, Prober, Walked};
+use plimsoll_host::fs::{FsUsage, Prober, Walked, files_usage};
 use plimsoll_host::{HostRoot, Timestamp};
 
 use crate::machine::Written;
@@ -57,12 +57,22 @@ impl PodKey {
             name: label("io.kubernetes.pod.name"),
             uid: label("io.kubernetes.pod.uid"),
         };
-        (!key.name.is_empty() && !key.namespace.is_empty()).then_some(key)
+        let names = [&key.namespace, &key.name]
+            .into_iter()
+            .all(|name| is_name(name));
+        // Runtimes that know no pods may tell none.
+        (names && (key.uid.is_empty() || is_name(&key.uid))).then_some(key)
     }
 
     pub fn is_namesake(&self, other: &Self) -> bool {
         (&self.namespace, &self.name) == (&other.namespace, &other.name)
     }
+}
+
+/// One name of a path. Labels may come from an image, whose author is not to choose where we look.
+pub fn is_name(text: &str) -> bool {
+    const LONGEST: usize = 255;
+    !matches!(text, "" | "." | "..") && text.len() <= LONGEST && !text.contains(['/', '\0'])
 }
 
 #[derive(Debug)]
@@ -136,7 +146,7 @@ impl PodPlan {
         own += log_files(&self.logs).unwrap_or_default();
         let mut volumes = Vec::new();
         for (place, (name, counts, dir)) in self.volumes.into_iter().enumerate() {
-            let (Some(used), Ok(found)) = (written(place), std::fs::metadata(&dir)) else {
+            let (Some(used), Ok(found)) = (written(place), std::fs::symlink_metadata(&dir)) else {
                 continue;
             };
             volumes.push(Volume {
@@ -162,19 +172,11 @@ fn subdirectories(dir: &Path) -> Vec<PathBuf> {
 
 /// The files of a log directory, as the kubelet counts them: neither the directory itself nor what is below it.
 pub fn log_files(dir: &Path) -> Option<Written> {
-    let mut logs = Written::default();
-    for entry in std::fs::read_dir(dir).ok()?.flatten() {
-        // A file that was rotated away meanwhile takes nothing.
-        if let Ok(found) = entry.metadata()
-            && !found.is_dir()
-        {
-            logs += Written {
-                bytes: found.blocks() * 512,
-                inodes: 1,
-            };
-        }
-    }
-    Some(logs)
+    let files = files_usage(dir).ok()?;
+    Some(Written {
+        bytes: files.bytes,
+        inodes: files.inodes,
+    })
 }
 
 #[cfg(test)]
@@ -185,6 +187,15 @@ mod tests {
     use plimsoll_host::fs::{Walk, dir_usage};
 
     use super::*;
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        assert!(is_name("u1") && is_name("a.b") && is_name("..."));
+        let long = "u".repeat(256);
+        for uid in ["", "..", ".", "../../../etc", "a/b", "/", "a\0b", &long] {
+            assert!(!is_name(uid), "{uid}");
+        }
+    }
 
     #[test]
     fn what_a_pod_keeps() {

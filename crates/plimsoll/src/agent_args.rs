@@ -17,6 +17,7 @@ use plimsoll_observe::events::{EventType, Limits};
 use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
+use crate::agent_doors::{Open, Situation};
 use crate::cluster_args::{self, ClusterArgs};
 use crate::koordlet_args::KoordletArgs;
 use crate::{Called, go, perf_config};
@@ -40,6 +41,9 @@ pub struct AgentArgs {
     accepted: AcceptedArgs,
     #[arg(skip)]
     pace: Pace,
+    /// The command line is written for one of those who are replaced.
+    #[arg(skip)]
+    as_original: bool,
 }
 
 /// How often everything is read where nobody says.
@@ -65,7 +69,7 @@ impl Pace {
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
     /// Address to serve on [default: 127.0.0.1:9120; under the names cadvisor and koordlet: port 8080 or 9316 of all
-    /// addresses]
+    /// addresses]. In a cluster this is HTTPS, for those whom the cluster lets in; see --open-to-all
     #[arg(long, value_name = "IP:PORT")]
     listen: Option<SocketAddr>,
     /// cAdvisor's way to say where: serve on this port (all addresses unless --listen_ip says otherwise)
@@ -121,6 +125,21 @@ pub struct ServingArgs {
         default_value = "localhost"
     )]
     pub http_auth_realm: String,
+    /// What is shown to anybody who reaches the agent, without HTTPS unless --tls-cert is given
+    ///
+    /// [default: everything; in a cluster: nothing, and under the names cadvisor and koordlet, or with --addr or flags of
+    /// cAdvisor's: metrics, so that scrapes go on. With --token-file or --client-ca: everything, to whom has those]
+    #[arg(long, value_name = "WHAT")]
+    open_to_all: Option<Open>,
+    /// Where everything is served by HTTPS to those whom the cluster lets in
+    ///
+    /// They need the right to get, of the node, nodes/metrics for pages of metrics, nodes/stats for /stats/summary, and
+    /// nodes/agent for everything else.
+    ///
+    /// [default: as --listen; with --open-to-all=metrics: port 9121 of the same address]. The certificate is that of
+    /// --tls-cert, or one of its own making.
+    #[arg(long, value_name = "IP:PORT")]
+    secure_listen: Option<SocketAddr>,
     /// How long requests under way may take to finish when the agent is stopped
     #[arg(long, value_name = "DURATION", value_parser = go::duration, allow_hyphen_values = true, default_value = "10s")]
     pub drain_timeout: Duration,
@@ -325,6 +344,12 @@ pub struct MachineArgs {
     pub max_procs: i64,
 }
 
+impl MachineArgs {
+    pub fn node_name(&self) -> Option<&str> {
+        self.node_name.as_deref().filter(|name| !name.is_empty())
+    }
+}
+
 /// Flags of cAdvisor that mean nothing here, or that are refused with a reason.
 #[derive(Debug, Args)]
 pub struct AcceptedArgs {
@@ -388,6 +413,27 @@ impl AgentArgs {
         self.pace = pace;
     }
 
+    /// Scrapes of whoever is replaced go on.
+    pub fn keep_scrapes(&mut self) {
+        self.as_original = true;
+    }
+
+    /// `in_cluster`: a pod, or a member; `can_ask`: with credentials.
+    pub fn situation(&self, called: Called, in_cluster: bool, can_ask: bool) -> Result<Situation> {
+        let serving = &self.serving;
+        Ok(Situation {
+            listen: self.listen(called)?,
+            secure: serving.secure_listen,
+            open: serving.open_to_all,
+            in_cluster,
+            can_ask,
+            as_original: self.as_original
+                || called != Called::Plimsoll
+                || self.koordlet.address()?.is_some(),
+            has_secrets: serving.token_file.is_some() || serving.client_ca.is_some(),
+        })
+    }
+
     fn page_age(&self) -> Option<Duration> {
         let told = self.sampling.page_max_age;
         let told = told.unwrap_or(match self.pace {
@@ -413,8 +459,8 @@ impl AgentArgs {
 
     /// What the cluster knows this node by.
     pub fn node_name(&self) -> Result<&str> {
-        let name = self.machine.node_name.as_deref();
-        name.filter(|name| !name.is_empty())
+        self.machine
+            .node_name()
             .context("in a cluster the node's name must be told: --node-name, or NODE_NAME in the environment")
     }
 

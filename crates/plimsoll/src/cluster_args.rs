@@ -1,6 +1,6 @@
 //! The agent in a cluster: its flags, and the states and reports they describe.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -97,11 +97,17 @@ pub struct Gates {
     pub rdma: bool,
 }
 
+/// Where a pod has its service account's.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
+pub fn is_in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
 impl ClusterArgs {
     /// `None`: there is no cluster to follow.
     pub fn source(&self, called: Called) -> Option<clients::Config> {
-        let inside =
-            called == Called::Koordlet && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        let inside = called == Called::Koordlet && is_in_pod();
         let wanted = self.kubeconfig.is_some() || self.in_cluster || inside;
         wanted.then(|| {
             let mut config = clients::Config::from_flag(self.kubeconfig.clone());
@@ -109,6 +115,13 @@ impl ClusterArgs {
             config.user_agent = "koordlet".to_owned();
             config
         })
+    }
+
+    /// Whom to ask who may look: the cluster that is followed, or that of the pod this runs in.
+    pub fn judge(&self, called: Called) -> Option<clients::Config> {
+        let inside = is_in_pod() && Path::new(TOKEN).exists();
+        self.source(called)
+            .or_else(|| inside.then(|| clients::Config::from_flag(None)))
     }
 
     /// What is no type of address is taken for the default, as koordlet does.

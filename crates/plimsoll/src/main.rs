@@ -1,6 +1,7 @@
 //! Plimsoll: one binary, one subcommand a role.
 
 mod agent_args;
+mod agent_doors;
 mod cluster_args;
 mod explain;
 mod front_args;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use futures::future::join_all;
 use plimsoll_agent::World;
 use plimsoll_host::{Clock, HostRoot};
 use tokio::signal::unix::{SignalKind, signal};
@@ -218,6 +220,7 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
         && of_cadvisor
     {
         agent.keep_pace(Pace::Original);
+        agent.keep_scrapes();
     }
     Ok(Asked {
         logging: line.logging,
@@ -254,8 +257,12 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     if let Some(memory) = &mut config.memory {
         memory.alone = cluster.is_none();
     }
-    let listen = args.listen(called).map_err(Failure::Usage)?;
-    let http = args.http(listen);
+    let judge = args.cluster().judge(called);
+    let in_cluster = cluster_args::is_in_pod() || judge.is_some();
+    let situation = args.situation(called, in_cluster, judge.is_some());
+    let doors = situation
+        .and_then(|situation| situation.doors())
+        .map_err(Failure::Usage)?;
     raise_descriptor_limit();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = match usize::try_from(args.machine().max_procs) {
@@ -274,9 +281,24 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     let drain = args.serving().drain_timeout;
     let outcome = runtime.block_on(async {
         let agent = config.build(world.clone())?;
-        let server = http.bind().await?;
+        let mut servers = Vec::new();
+        if let Some((listen, shown)) = doors.open {
+            let mut http = args.http(listen);
+            http.shown = shown;
+            servers.push(http.bind().await?);
+        }
+        if let Some((listen, judge)) = doors.guarded.zip(judge) {
+            let http = args.http(listen);
+            let node = args.machine().node_name();
+            let front = agent_doors::front(listen, &http, node, judge).await?;
+            tracing::info!(address = %front.bound.local_addr(), "serving those whom the cluster lets in, by HTTPS");
+            servers.push(http.behind(front));
+        }
         let running = agent.spawn().context("cannot start the agent's threads")?;
-        let serving = server.spawn(running.view());
+        let serving: Vec<_> = servers
+            .into_iter()
+            .map(|server| server.spawn(running.view()))
+            .collect();
         let member = match cluster {
             Some((source, name, gates)) => {
                 let (args, view) = (args.cluster(), running.view());
@@ -299,7 +321,7 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
         if let Some(member) = member {
             member.drain(drain).await;
         }
-        serving.drain(drain).await;
+        join_all(serving.into_iter().map(|one| one.drain(drain))).await;
         running.drain(drain).await;
         outcome
     });

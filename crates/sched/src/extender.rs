@@ -70,6 +70,16 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
+impl Answer {
+    /// Somebody who must be heard could not be.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self {
+            error: Some(error.into()),
+            ..Self::default()
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedNode {
     pub node: Box<str>,

@@ -21,6 +21,7 @@ use crate::extender::Extenders;
 use crate::follow::{Books, Changes};
 use crate::journal::Journal;
 use crate::metrics::{CoreFigures, Metrics};
+use crate::owed::Owed;
 
 /// Writes under way at once. As long as there are so many, nobody is scheduled.
 const AT_ONCE: usize = 48;
@@ -417,7 +418,7 @@ impl Driver {
         let Some(evicting) = self.evicting.get_mut(&preemptor) else {
             return;
         };
-        evicting.running -= 1;
+        evicting.running = evicting.running.saturating_sub(1);
         evicting.failed |= !is_done;
         if evicting.running == 0 {
             let (failed, took) = (evicting.failed, evicting.began.elapsed());
@@ -434,9 +435,10 @@ impl Driver {
             About::Victims(_) => Vec::new(),
         };
         let client = self.executor.client();
+        // The core waits for an answer, whatever becomes of those who are asked.
+        let owed = Owed::new(answers, Answer::failed("the question was cut off"));
         tokio::spawn(async move {
-            let answer = extenders.ask(&client, *question, nodes).await;
-            let _ = answers.send(answer);
+            owed.settle(extenders.ask(&client, *question, nodes).await);
         });
     }
 

@@ -231,10 +231,7 @@ impl Extenders {
     ) -> Answer {
         match self.try_ask(client, question, nodes).await {
             Ok(answer) => answer,
-            Err(error) => Answer {
-                error: Some(error),
-                ..Answer::default()
-            },
+            Err(error) => Answer::failed(error),
         }
     }
 
@@ -315,7 +312,8 @@ async fn about_nodes(
                     extender.answered("prioritize");
                     for host in hosts {
                         let score = host.score.saturating_mul(weight).saturating_mul(SCALE);
-                        *scores.entry(host.host).or_default() += score;
+                        let sum = scores.entry(host.host).or_default();
+                        *sum = sum.saturating_add(score);
                     }
                 }
                 Err(error) => extender.passed_over("prioritize", &error),

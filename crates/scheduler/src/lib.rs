@@ -14,6 +14,7 @@ pub mod gates;
 mod journal;
 pub mod live;
 mod metrics;
+mod owed;
 pub mod server;
 pub mod snapshot;
 mod zpages;

@@ -452,7 +452,10 @@ impl Work {
             let Some((driver, inputs)) = self.round(&round) else {
                 return;
             };
-            tokio::spawn(tell_what_is_missing(inputs.gate.clone(), round));
+            let (gate, until) = (inputs.gate.clone(), round.clone());
+            round.keep_restarting("telling what is missing", move || {
+                tell_what_is_missing(gate.clone(), until.clone())
+            });
             let finished = driver.run(inputs, &mut inquiries).await;
             stop_round.stop();
             if finished == Finished::Stopped {

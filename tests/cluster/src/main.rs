@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod colocation;
 mod compare;
+mod deploy;
 mod embedded;
 mod first_use;
 mod kubectl;

@@ -17,7 +17,8 @@ use crate::open::Open;
 use crate::real::RealCluster;
 use crate::run::Stage;
 use crate::{
-    attack, authorization, chaos, check, colocation, first_use, leader, metrics, pool, scheduling,
+    attack, authorization, chaos, check, colocation, deploy, first_use, leader, metrics, pool,
+    scheduling,
 };
 
 /// Which half of the tests.
@@ -124,6 +125,7 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
     let mut roles_on_embedded = scheduling::names();
     roles_on_embedded.extend(metrics::ON_EMBEDDED.map(str::to_owned));
     roles_on_embedded.push(colocation::REPORT_AND_LEND.to_owned());
+    roles_on_embedded.push(deploy::MANIFESTS.to_owned());
     if is_long() {
         roles_on_embedded.push(colocation::PAUSED.to_owned());
     }
@@ -141,8 +143,16 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
             ),
             group(
                 Kind::Real,
-                owned(&[colocation::REPORT_AND_LEND, colocation::PAUSED]),
-                lend,
+                owned(&[
+                    colocation::REPORT_AND_LEND,
+                    colocation::PAUSED,
+                    deploy::MANIFESTS,
+                    deploy::OWN_NODE,
+                ]),
+                |plan, server, tests| {
+                    lend(plan, server, tests);
+                    deployed(plan, server, tests);
+                },
             ),
         ],
         vec![
@@ -150,6 +160,7 @@ fn busy(plan: &Plan<'_>) -> Vec<Vec<Group>> {
             group(Kind::Embedded, roles_on_embedded, |plan, server, tests| {
                 metrics::on_embedded(&plan.for_metrics(), server, tests);
                 lend(plan, server, tests);
+                deployed(plan, server, tests);
                 scheduling::play(plan.program, server, tests);
             }),
         ],
@@ -305,6 +316,15 @@ fn lend(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {
     colocation::report_and_lend(&plan.for_colocation(&manifests), server, tests);
     if tests.server == Kind::Real.name() || is_long() {
         colocation::paused(&plan.for_colocation(&manifests), server, tests);
+    }
+}
+
+fn deployed(plan: &Plan<'_>, server: &Server, tests: &Tests<'_>) {
+    let manifests = plan.manifests();
+    let stage = plan.for_colocation(&manifests);
+    deploy::taken(&stage, server, tests);
+    if tests.server == Kind::Real.name() {
+        deploy::enforced(&stage, server, tests);
     }
 }
 

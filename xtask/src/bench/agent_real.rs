@@ -117,6 +117,7 @@ fn ours(options: &Options, release: &Path, node: &HeldNode) -> Result<Value> {
     let data = target.join("bench-agent-real-data");
     let arguments = [
         "--cpu-budget=0".to_owned(),
+        "--open-to-all=everything".to_owned(),
         format!("--node-name={}", node.path("node")?),
         format!("--kubeconfig={}", node.path("kubeconfig")?),
         format!("--containerd={}", node.path("containerd")?),

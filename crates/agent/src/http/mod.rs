@@ -26,6 +26,6 @@ mod tests;
 pub use auth::{AuthError, BasicConfig};
 pub use counters::Counters;
 pub use duration::parse as parse_duration;
-pub use server::{BindError, Config, Running, Server, TlsFiles};
+pub use server::{BindError, Config, Running, Server, Shown, TlsFiles};
 pub use service::Limits;
 pub use surface::{Half, Surface};

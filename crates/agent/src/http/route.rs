@@ -66,6 +66,33 @@ pub enum Route {
 }
 
 impl Route {
+    pub fn is_probe(&self) -> bool {
+        matches!(self, Self::Healthz | Self::Readyz)
+    }
+
+    /// What Prometheus reads.
+    pub fn is_of_metrics(&self) -> bool {
+        matches!(
+            self,
+            Self::Metrics
+                | Self::MetricsCadvisor
+                | Self::MetricsResource
+                | Self::MetricsSelf
+                | Self::MetricsInternal
+                | Self::MetricsExternal
+        )
+    }
+
+    /// The subresource of `nodes` that whoever asks must be allowed to get. Kubelets know the first two; the last has what
+    /// processes there are and how the agent works.
+    pub fn part_of_node(&self) -> &'static str {
+        match self {
+            Self::StatsSummary => "stats",
+            page if page.is_of_metrics() => "metrics",
+            _ => "agent",
+        }
+    }
+
     /// People's pages, as opposed to what programs read.
     pub fn is_page(&self) -> bool {
         matches!(

@@ -1,4 +1,7 @@
 //! The agent's server: what the kit of `ground` serves, with the agent's limits and secrets.
+//!
+//! A server is bound by [`Config::bind`], or put behind the cluster's authentication and authorization by
+//! [`Config::behind`]. An agent may have one of each.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -8,6 +11,7 @@ use std::time::Duration;
 
 use http::Request;
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
+use plimsoll_ground::front::Front;
 use plimsoll_ground::serve::{self as kit, Bound, Certificate, Clients, KeyPairFiles, Serving};
 use plimsoll_ground::shutdown::Shutdown;
 use tower::service_fn;
@@ -15,7 +19,7 @@ use tower::service_fn;
 use super::auth::{Auth, AuthError, BasicConfig};
 use super::counters::Counters;
 use super::route::Places;
-use super::service::{Limits, Shared, serve};
+use super::service::{Door, Limits, Shared, serve};
 use super::surface::Surface;
 
 #[derive(Debug, Clone)]
@@ -28,7 +32,17 @@ pub struct Config {
     /// Whoever does not show this token sees nothing but the probes.
     pub token_file: Option<PathBuf>,
     pub basic: Option<BasicConfig>,
+    pub shown: Shown,
     pub limits: Limits,
+}
+
+/// What a port has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shown {
+    #[default]
+    Everything,
+    /// Pages of metrics, and health.
+    Metrics,
 }
 
 #[derive(Debug, Clone)]
@@ -48,6 +62,7 @@ impl Config {
             tls: None,
             token_file: None,
             basic: None,
+            shown: Shown::default(),
             limits: Limits::default(),
         }
     }
@@ -94,40 +109,77 @@ impl From<&Limits> for kit::Limits {
 /// Bound and checked, not serving yet: connections wait in the kernel's queue.
 #[derive(Debug)]
 pub struct Server {
-    bound: Bound,
+    way: Way,
+    shown: Shown,
     places: Places,
     limits: Limits,
     auth: Arc<Auth>,
     counters: Arc<Counters>,
 }
 
+/// How connections come in.
+#[derive(Debug)]
+enum Way {
+    AsTold(Bound),
+    /// The cluster says who comes in.
+    Front(Front),
+}
+
+impl Way {
+    fn bound(&self) -> &Bound {
+        match self {
+            Self::AsTold(bound) => bound,
+            Self::Front(front) => &front.bound,
+        }
+    }
+}
+
 impl Config {
+    /// Where the cluster says who may ask for what. What else is told of addresses, certificates and secrets is of no
+    /// account there.
+    pub fn behind(self, front: Front) -> Server {
+        self.server(Way::Front(front), Auth::default())
+    }
+
+    fn server(self, way: Way, auth: Auth) -> Server {
+        Server {
+            shown: self.shown,
+            places: Places::new(&self.url_base_prefix, &self.prometheus_endpoint),
+            limits: self.limits,
+            auth: Arc::new(auth),
+            counters: Arc::new(Counters::new(way.bound().counters())),
+            way,
+        }
+    }
+
     pub async fn bind(self) -> Result<Server, BindError> {
         let auth = Auth::load(self.token_file.as_deref(), self.basic.as_ref())?;
         let (tls, token) = (self.tls.is_some(), auth.has_token());
         let bound = kit::Config {
-            tls: self.tls.map(kit::Tls::from),
+            tls: self.tls.clone().map(kit::Tls::from),
             limits: kit::Limits::from(&self.limits),
             ..kit::Config::new(self.listen)
         };
         let bound = bound.bind().await?;
         let address = bound.local_addr();
         if !address.ip().is_loopback() && (!tls || !token) {
-            tracing::warn!(%address, tls, token, "anyone who reaches this address can read all figures");
+            match self.shown {
+                Shown::Everything => tracing::warn!(
+                    %address, tls, token,
+                    "anyone who reaches this address can read all figures, and who runs which processes; see --open-to-all"
+                ),
+                Shown::Metrics => {
+                    tracing::info!(%address, "anyone who reaches this address can read metrics, and nothing else");
+                }
+            }
         }
-        Ok(Server {
-            places: Places::new(&self.url_base_prefix, &self.prometheus_endpoint),
-            limits: self.limits,
-            auth: Arc::new(auth),
-            counters: Arc::new(Counters::new(bound.counters())),
-            bound,
-        })
+        Ok(self.server(Way::AsTold(bound), auth))
     }
 }
 
 impl Server {
     pub fn address(&self) -> SocketAddr {
-        self.bound.local_addr()
+        self.way.bound().local_addr()
     }
 
     pub fn counters(&self) -> Arc<Counters> {
@@ -135,14 +187,26 @@ impl Server {
     }
 
     pub fn spawn(self, surface: Arc<dyn Surface>) -> Running {
-        let shutdown = self.bound.shutdown();
+        let shutdown = self.way.bound().shutdown();
         keep_token(
             Arc::clone(&self.auth),
             Arc::clone(&self.counters),
             shutdown.clone(),
         );
+        let (bound, gate) = match self.way {
+            Way::AsTold(bound) => (bound, None),
+            Way::Front(front) => {
+                front.keep_current(&shutdown);
+                (front.bound, Some(front.gate))
+            }
+        };
+        let door = Door {
+            shown: self.shown,
+            gate,
+        };
         let shared = Arc::new(Shared::new(
             surface,
+            door,
             self.places,
             self.limits,
             self.auth,
@@ -154,7 +218,7 @@ impl Server {
             async move { Ok::<_, Infallible>(answer.await) }
         });
         Running {
-            serving: self.bound.spawn(service),
+            serving: bound.spawn(service),
             counters: self.counters,
         }
     }
@@ -188,22 +252,37 @@ fn keep_token(auth: Arc<Auth>, counters: Arc<Counters>, shutdown: Shutdown) {
     let Some(path) = auth.token_file().map(PathBuf::from) else {
         return;
     };
-    let file = Watcher::new(vec![path], LOOK_EVERY);
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                () = shutdown.begins() => return,
-                () = file.changed() => {}
-            }
-            match auth.reload_token() {
-                Ok(()) => tracing::info!("token reloaded"),
-                Err(error) => {
-                    counters.reload_failed();
-                    file.doubt();
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "cannot load the changed token, keeping the old one");
-                }
+    let file = Arc::new(Watcher::new(vec![path], LOOK_EVERY));
+    let until = shutdown.clone();
+    shutdown.keep_restarting("reloading the token", move || {
+        reload_token(
+            Arc::clone(&auth),
+            Arc::clone(&counters),
+            Arc::clone(&file),
+            until.clone(),
+        )
+    });
+}
+
+async fn reload_token(
+    auth: Arc<Auth>,
+    counters: Arc<Counters>,
+    file: Arc<Watcher>,
+    shutdown: Shutdown,
+) {
+    loop {
+        tokio::select! {
+            () = shutdown.begins() => return,
+            () = file.changed() => {}
+        }
+        match auth.reload_token() {
+            Ok(()) => tracing::info!("token reloaded"),
+            Err(error) => {
+                counters.reload_failed();
+                file.doubt();
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "cannot load the changed token, keeping the old one");
             }
         }
-    });
+    }
 }

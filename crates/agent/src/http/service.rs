@@ -7,9 +7,11 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ALLOW, AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::serve::{Panicked, caught};
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_observe::exposition::{Dialect, Gathered, TextWriter};
@@ -26,10 +28,14 @@ use super::negotiate::{Form, Format};
 use super::pages;
 use super::reply::{self, Failure, Reply};
 use super::route::{Places, Route, route};
+use super::server::Shown;
 use super::surface::{Half, Surface};
 use super::target::Query;
 
 const STREAMS: usize = 256;
+/// Who asks a port of metrics for something else.
+const ELSEWHERE: &str = "only metrics are served here; everything else is served by HTTPS to whom the cluster lets in, \
+                         see --secure-listen and --open-to-all";
 /// How long a draining server waits for the rest of a request's body.
 const HALF_A_BODY_MAY_TAKE: Duration = Duration::from_millis(500);
 
@@ -74,9 +80,18 @@ impl Default for Limits {
     }
 }
 
+/// What is behind this port, and who comes in.
+#[derive(Debug, Default)]
+pub struct Door {
+    pub shown: Shown,
+    /// Of the cluster; without it, [`Auth`] alone judges.
+    pub gate: Option<Gate>,
+}
+
 /// What every request shares.
 pub struct Shared {
     pub surface: Arc<dyn Surface>,
+    pub door: Door,
     pub places: Places,
     pub limits: Limits,
     pub auth: Arc<Auth>,
@@ -104,6 +119,7 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub fn new(
         surface: Arc<dyn Surface>,
+        door: Door,
         places: Places,
         limits: Limits,
         auth: Arc<Auth>,
@@ -115,6 +131,7 @@ impl Shared {
         let hub = Hub::listen(&surface.observer().events);
         Self {
             surface,
+            door,
             places,
             limits,
             auth,
@@ -168,16 +185,59 @@ where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    if let Some(refusal) = refused(&shared.auth, request.headers(), &to) {
+    let (mut head, body) = request.into_parts();
+    if let Some(refusal) = refused(&shared, &mut head, &to).await {
         return refusal;
     }
-    match try_answer(shared, request, to).await {
+    match try_answer(shared, head, body, to).await {
         Ok(reply) => reply,
         Err(failure) => reply::error(&failure),
     }
 }
 
-fn refused(auth: &Auth, headers: &HeaderMap, to: &Route) -> Option<Reply> {
+async fn refused(shared: &Shared, head: &mut request::Parts, to: &Route) -> Option<Reply> {
+    // Probes carry no credentials.
+    if to.is_probe() {
+        return None;
+    }
+    if shared.door.shown == Shown::Metrics && !to.is_of_metrics() {
+        return Some(reply::error(&Failure::new(
+            StatusCode::FORBIDDEN,
+            ELSEWHERE,
+        )));
+    }
+    match &shared.door.gate {
+        Some(gate) => refused_by_cluster(gate, wanted(shared, to), head).await,
+        None => refused_by_secrets(&shared.auth, &head.headers, to),
+    }
+}
+
+/// As kubelets ask about who asks them. Not by path: every account of a cluster may get what is below `/api`. Nothing
+/// here changes anything, so it is to get, by whatever method.
+fn wanted(shared: &Shared, to: &Route) -> Access {
+    Access::resource(ResourceAttributes {
+        verb: Some("get".to_owned()),
+        version: Some("v1".to_owned()),
+        resource: Some("nodes".to_owned()),
+        subresource: Some(to.part_of_node().to_owned()),
+        name: Some(shared.surface.node_name()),
+        ..ResourceAttributes::default()
+    })
+}
+
+async fn refused_by_cluster(
+    gate: &Gate,
+    access: Access,
+    head: &mut request::Parts,
+) -> Option<Reply> {
+    let refusal = gate.admit(head, access).await.err()?;
+    let (parts, body) = refusal.into_response().into_parts();
+    let text = body.collect().await.map(|body| body.to_bytes());
+    let body = Body::full(text.unwrap_or_default());
+    Some(Reply::from_parts(parts, body))
+}
+
+fn refused_by_secrets(auth: &Auth, headers: &HeaderMap, to: &Route) -> Option<Reply> {
     let challenge = match auth.judge(headers.get(AUTHORIZATION), to) {
         Verdict::Welcome => return None,
         Verdict::Refused { challenge } => challenge,
@@ -192,14 +252,14 @@ fn refused(auth: &Auth, headers: &HeaderMap, to: &Route) -> Option<Reply> {
 
 async fn try_answer<B>(
     shared: Arc<Shared>,
-    request: Request<B>,
+    head: request::Parts,
+    body: B,
     to: Route,
 ) -> Result<Reply, Failure>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let (head, body) = request.into_parts();
     let query = Query::parse(head.uri.query().unwrap_or(""));
     match to {
         Route::Healthz => Ok(reply::plain("ok")),

@@ -1,6 +1,7 @@
 //! Accelerators that others tell of: files in a folder, each a list of devices as Koordinator's agent reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::Path;
 
 use plimsoll_api::quantity::Quantity;
@@ -74,9 +75,8 @@ pub fn read(folder: &Path) -> (Vec<Xpu>, Vec<String>) {
         Err(_) => return (found, problems),
     };
     paths.sort();
-    for path in paths.iter().filter(|path| path.is_file()) {
-        let read = std::fs::read(path).map_err(|error| error.to_string());
-        let parsed = read.and_then(|bytes| parse(&bytes));
+    for path in paths.iter().filter(|path| path.is_file()).take(MOST_FILES) {
+        let parsed = read_file(path).and_then(|bytes| parse(&bytes));
         match parsed {
             Ok(devices) => found.extend(devices),
             Err(problem) => problems.push(format!("{}: {problem}", path.display())),
@@ -84,6 +84,21 @@ pub fn read(folder: &Path) -> (Vec<Xpu>, Vec<String>) {
     }
     found.sort_by_key(|device| device.number());
     (found, problems)
+}
+
+/// Of a folder, and of a file: others write them.
+const MOST_FILES: usize = 256;
+const MOST_BYTES: u64 = 1 << 20;
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut bytes = Vec::new();
+    let read = file.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    match read {
+        Ok(read) if read as u64 > MOST_BYTES => Err(format!("it has more than {MOST_BYTES} bytes")),
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Xpu>, String> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
+use super::resolver::caught;
 use super::{Client, Counters, Endpoint, Event, Options, RuntimeError};
 
 /// A socket that is not there costs one failing system call: it is looked for this often.
@@ -64,8 +65,18 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Runs until the resolver is gone.
-    pub async fn run(self) {
+    /// Runs until the resolver is gone. An answer that makes it panic costs the connection, and a long pause.
+    pub async fn keep(self) {
+        while caught(self.run()).await.is_none() {
+            let broken = RuntimeError::Broken("a defect in reading its answer".into());
+            if !self.report(Report::Down(broken)) {
+                return;
+            }
+            tokio::time::sleep(LONGEST_PAUSE).await;
+        }
+    }
+
+    async fn run(&self) {
         let deadline = self.endpoint.deadline();
         let mut pause = FIRST_PAUSE;
         loop {

@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::os::unix::fs::MetadataExt;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use futures::FutureExt;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::{Clock, Timestamp};
 use plimsoll_waiting::{Repeated, Times};
@@ -161,7 +163,7 @@ impl Resolver {
                 counters: Arc::clone(&runtime.counters),
                 reports: reports.clone(),
             };
-            links.spawn(link.run());
+            links.spawn(link.keep());
         }
         tokio::pin!(stop);
         let mut batch = Vec::new();
@@ -334,8 +336,9 @@ impl Resolver {
                     Outcome::Listed(bounded(&asked, deadline, asked.client.list()).await)
                 }
                 Call::Exit { path, life, id, .. } => {
-                    let code = timeout(EXIT_DEADLINE, exit_code(&asked, &id)).await;
-                    Outcome::Ended(path, life, code.ok().flatten())
+                    let code = timeout(EXIT_DEADLINE, exit_code(&asked, &id));
+                    let code = caught(code).await.and_then(Result::ok).flatten();
+                    Outcome::Ended(path, life, code)
                 }
             };
             let _ = done.send(Done {
@@ -357,12 +360,23 @@ async fn bounded<T>(
         return Err(RuntimeError::Broken("shutting down".into()));
     };
     tokio::select! {
-        outcome = timeout(deadline, call) => match outcome {
-            Ok(outcome) => outcome,
-            Err(_) => Err(RuntimeError::Timeout(deadline)),
+        outcome = caught(timeout(deadline, call)) => match outcome {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(RuntimeError::Timeout(deadline)),
+            None => Err(RuntimeError::Broken("a defect in reading its answer".into())),
         },
         () = session.over() => Err(RuntimeError::Broken("runtime went away".into())),
     }
+}
+
+/// The desk waits for an end of every call: `None` is one that panicked.
+pub(super) async fn caught<T>(call: impl Future<Output = T>) -> Option<T> {
+    let outcome = AssertUnwindSafe(call).catch_unwind().await;
+    outcome
+        .inspect_err(|_| {
+            tracing::error!("asking a runtime panicked; this is a bug, please report it");
+        })
+        .ok()
 }
 
 /// A runtime removes the cgroup first and writes down the exit code after: it is asked until it has done so.

@@ -1,5 +1,6 @@
 //! File systems and the disks under them: what is mounted, how full it is, how busy the devices are.
 
+mod beneath;
 mod block;
 mod diskstats;
 mod local;
@@ -10,6 +11,7 @@ mod statfs;
 mod tools;
 mod walk;
 
+pub use beneath::Beneath;
 pub use block::{DeviceNames, Disk, disks, filesystem_uuids};
 pub use diskstats::{
     DeviceName, DiskCounters, DiskRow, find_disk, parse_diskstats, read_diskstats,
@@ -22,4 +24,4 @@ pub use partitions::{
 };
 pub use statfs::{DeviceNumber, FsUsage, Prober, statfs, statfs_mounted};
 pub use tools::{DmPool, DmTable, parse_dm_status, parse_dm_table, parse_zfs_list};
-pub use walk::{DirWalk, Ended, Walk, Walked, dir_usage};
+pub use walk::{DirWalk, Ended, Walk, Walked, dir_usage, files_usage};

@@ -109,38 +109,43 @@ impl Identity {
     /// Takes changed certificates until the end.
     pub fn spawn_reload(self: &Arc<Self>, shutdown: Shutdown) {
         let this = Arc::clone(self);
-        tokio::spawn(async move {
-            let mut from = (this.source)();
-            let mut files = Watcher::new(this.files(&from), LOOK_EVERY);
-            loop {
-                tokio::select! {
-                    () = shutdown.begins() => return,
-                    () = files.changed() => {}
-                    () = tokio::time::sleep(LOOK_EVERY) => {
-                        // The client configuration itself may be another one.
-                        if Arc::ptr_eq(&from, &(this.source)()) {
-                            continue;
-                        }
-                    }
-                }
-                from = (this.source)();
-                match tls(&this.trust, &from) {
-                    Ok(tls) => {
-                        tracing::info!("credentials for kubelets reloaded");
-                        this.tls.store(Arc::new(tls));
-                        files = Watcher::new(this.files(&from), LOOK_EVERY);
-                    }
-                    Err(error) => {
-                        files.doubt();
-                        let error: &dyn std::error::Error = &error;
-                        tracing::warn!(
-                            error,
-                            "cannot use the changed credentials for kubelets, keeping the old"
-                        );
+        let until = shutdown.clone();
+        shutdown.keep_restarting("reloading credentials for kubelets", move || {
+            Arc::clone(&this).reload(until.clone())
+        });
+    }
+
+    async fn reload(self: Arc<Self>, shutdown: Shutdown) {
+        let mut from = (self.source)();
+        let mut files = Watcher::new(self.files(&from), LOOK_EVERY);
+        loop {
+            tokio::select! {
+                () = shutdown.begins() => return,
+                () = files.changed() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {
+                    // The client configuration itself may be another one.
+                    if Arc::ptr_eq(&from, &(self.source)()) {
+                        continue;
                     }
                 }
             }
-        });
+            from = (self.source)();
+            match tls(&self.trust, &from) {
+                Ok(tls) => {
+                    tracing::info!("credentials for kubelets reloaded");
+                    self.tls.store(Arc::new(tls));
+                    files = Watcher::new(self.files(&from), LOOK_EVERY);
+                }
+                Err(error) => {
+                    files.doubt();
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(
+                        error,
+                        "cannot use the changed credentials for kubelets, keeping the old"
+                    );
+                }
+            }
+        }
     }
 
     fn files(&self, from: &kube::Config) -> Vec<PathBuf> {

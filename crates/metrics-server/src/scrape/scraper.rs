@@ -106,7 +106,12 @@ impl Scraper {
                 };
                 scrapes.spawn(Arc::clone(&this).scrape(job));
             }
-            while scrapes.try_join_next().is_some() {}
+            while let Some(ended) = scrapes.try_join_next() {
+                // Its node has its next turn; see `Turn`.
+                if ended.is_err_and(|error| error.is_panic()) {
+                    tracing::error!("a scrape panicked; this is a bug, please report it");
+                }
+            }
         }
     }
 

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use super::bounds::cut;
+
 /// The label names of a page, sorted, and where each extra label goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelNames {
@@ -38,7 +40,7 @@ impl LabelNames {
         for name in &self.names {
             starts.push(text.len() as u32);
             let value = labels.get(name).map_or("", String::as_str);
-            write_label(name, value, &mut text);
+            write_label(name, cut(value), &mut text);
         }
         starts.push(text.len() as u32);
         match text.last_mut() {

@@ -2,6 +2,7 @@
 //!
 //! A page is first [`Gathered`], then written by a [`Writer`], in pieces.
 
+mod bounds;
 mod families;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -23,6 +24,7 @@ use parking_lot::Mutex;
 use plimsoll_containers::{CgroupPath, Identity, names};
 use rustc_hash::FxHashMap;
 
+pub use bounds::LeftOut;
 pub use families::{Kind, TCP_STATES};
 pub use gathered::{Extras, Family, Gathered, Labels, Line, Writer};
 pub use labels::{LabelNames, Rendered};
@@ -69,6 +71,7 @@ pub struct Exporter {
     policy: LabelPolicy,
     cadvisor: Mutex<LabelView>,
     kubelet: Mutex<LabelView>,
+    left_out: bounds::Said,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +95,13 @@ impl Exporter {
             policy,
             cadvisor: Mutex::default(),
             kubelet: Mutex::default(),
+            left_out: bounds::Said::default(),
         }
+    }
+
+    /// Of containers' labels, on cAdvisor's page.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out.now()
     }
 
     /// What the page says of `containers`.
@@ -173,9 +182,14 @@ impl Exporter {
                 Dialect::Kubelet => kubelet_labels(path, &state, &pods),
             }
         };
-        let mut names = BTreeSet::new();
+        let mut names = bounds::Names::default();
         for container in &containers {
-            names.extend(labels(container).into_keys());
+            names.add(&labels(container));
+        }
+        let (names, left_out) = names.chosen();
+        // The other page has names of its own.
+        if dialect == Dialect::Cadvisor {
+            self.left_out.set(left_out);
         }
         let names = LabelNames::new(names);
         let others = names != *view.names;

@@ -147,3 +147,26 @@ fn listed_families() {
         )
     );
 }
+
+/// However many labels containers bring along: a line is no longer for it than the limits say.
+#[test]
+fn labels_without_end_are_bounded() {
+    let observer = many(3, 3000);
+    let exporter = Exporter::new(Arc::clone(&observer), LabelPolicy::default());
+    let page = exporter.containers(Dialect::Cadvisor, &observer.store.all());
+    let mut gathered = Gathered::default();
+    gathered.containers(page, "container_scrape_error", Text::default());
+    let text = gathered.to_string();
+    let longest = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(str::len)
+        .max();
+    assert!(longest.unwrap() < bounds::MOST_NAMES * 120, "{longest:?}");
+    assert!(exporter.left_out().names > 2000);
+    let all_named = |line: &str| line.contains(",id=\"") && line.contains(",name=\"");
+    let mut lines = text
+        .lines()
+        .filter(|line| line.starts_with("container_") && line.contains('{'));
+    assert!(lines.all(all_named));
+}

@@ -23,9 +23,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::extender::Extender;
+use crate::owed::Owed;
 use claims::{NewClaim, Reservation};
 use groups::Group;
 use request::{Refused, Verb};
+
+/// Of an action whose task did not come to its end.
+const UNFINISHED: &str = "the write was cut off";
 
 /// How an action ended.
 #[derive(Debug)]
@@ -192,7 +196,7 @@ impl Executor {
 
     /// To be told of everything that has ended.
     pub fn ended(&mut self, ended: &Ended) {
-        self.running -= 1;
+        self.running = self.running.saturating_sub(1);
         let Some(pod) = self.by_action.remove(&ended.id) else {
             return;
         };
@@ -215,11 +219,29 @@ impl Executor {
         if let Some(pod) = job.pod {
             self.by_action.insert(job.id, pod);
         }
-        let (client, ended) = (self.client.clone(), self.ended.clone());
+        let client = self.client.clone();
         let leadership = self.leadership.clone();
+        let began = Instant::now();
+        let (id, what) = (job.id, job.work.what());
+        let end = move |outcome: Result<(), Refused>| {
+            let status = outcome.as_ref().err().and_then(Refused::code);
+            let result = match outcome {
+                Ok(()) => ActionResult::Done,
+                Err(refused) if refused.is_gone() => ActionResult::Gone,
+                Err(refused) => ActionResult::Failed(refused.to_string()),
+            };
+            Ended {
+                id,
+                result,
+                status,
+                what,
+                took: began.elapsed(),
+            }
+        };
+        // Whether it took effect is not known then.
+        let lost = end(Err(Refused::Unreachable(UNFINISHED.to_owned())));
+        let owed = Owed::new(self.ended.clone(), lost);
         tokio::spawn(async move {
-            let began = Instant::now();
-            let what = job.work.what();
             let work = job.work.perform(&client);
             // Extenders bind by clients of their own, so the client alone does not see to it.
             let outcome = match leadership {
@@ -229,23 +251,12 @@ impl Executor {
                     Err(over) => Err(Refused::Unreachable(over.to_string())),
                 },
             };
-            let status = outcome.as_ref().err().and_then(Refused::code);
-            let result = match outcome {
-                Ok(()) => ActionResult::Done,
-                Err(refused) if refused.is_gone() => ActionResult::Gone,
-                Err(refused) => ActionResult::Failed(refused.to_string()),
-            };
-            if let ActionResult::Failed(error) = &result {
-                tracing::debug!(?what, error, "a write was refused");
+            if let Err(refused) = &outcome
+                && !refused.is_gone()
+            {
+                tracing::debug!(?what, error = %refused, "a write was refused");
             }
-            // Nobody listens any more at the very end only.
-            let _ = ended.send(Ended {
-                id: job.id,
-                result,
-                status,
-                what,
-                took: began.elapsed(),
-            });
+            owed.settle(end(outcome));
         });
     }
 
@@ -379,5 +390,56 @@ impl Work {
                 | ActionKind::CreateClaim { .. },
             ) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use plimsoll_sched::action::NominatedNode;
+
+    use super::*;
+
+    fn condition_of(pod: &str) -> Action {
+        Action {
+            id: ActionId(pod.len() as u64),
+            kind: ActionKind::PatchStatus {
+                pod: PodRef {
+                    namespace: "default".into(),
+                    name: pod.into(),
+                    uid: pod.into(),
+                    resource_version: "1".into(),
+                },
+                condition: None,
+                nominated: NominatedNode::Keep,
+            },
+        }
+    }
+
+    fn a_defect() -> Result<Response<Body>, std::convert::Infallible> {
+        panic!("a defect")
+    }
+
+    /// As many as may be under way at once, and more that wait for them: a defect in each of them leaks no place.
+    #[tokio::test]
+    async fn a_write_that_panics_gives_its_place_back() {
+        let broken = |_: Request<Body>| async { a_defect() };
+        let client = kube::Client::new(tower::service_fn(broken), "default");
+        let (mut executor, mut ends) = Executor::new(client, FxHashMap::default(), None);
+        let names = Names::default();
+        for number in 1..=60 {
+            let mut action = condition_of(&"p".repeat(1 + number % 30));
+            action.id = ActionId(number as u64);
+            executor.start(action, &names, None);
+        }
+        assert_eq!(executor.load(), 60);
+        for _ in 0..60 {
+            let ended = ends.recv().await.unwrap();
+            assert_eq!(ended.result, ActionResult::Failed(UNFINISHED.to_owned()));
+            executor.ended(&ended);
+        }
+        assert_eq!(executor.load(), 0);
+        assert!(executor.busy.is_empty() && executor.by_action.is_empty());
     }
 }

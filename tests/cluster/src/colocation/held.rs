@@ -8,7 +8,7 @@ use clap::Args;
 use plimsoll_test_support::{janitor, poll};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Stage, kubeconfig, object, slo_path};
+use super::{PATIENCE, Stage, agent_kubeconfig, object, slo_path};
 use crate::admin;
 use crate::kubectl::Kubectl;
 use crate::kubelet::{RealNode, Runtime, container};
@@ -72,7 +72,7 @@ pub fn run(options: &Options, kube_bin: &Path, folder: &Path) -> Result<()> {
     })?;
     let told = json!({
         "node": NODE,
-        "kubeconfig": kubeconfig(&kubectl, api, "koordlet", scratch.path())?,
+        "kubeconfig": agent_kubeconfig(&kubectl, api, NODE, scratch.path())?,
         "containerd": scratch.path().join("containerd.sock"),
         "kubelet_dir": scratch.path().join("kubelet"),
         "folder": scratch.path(),

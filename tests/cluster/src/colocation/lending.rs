@@ -20,6 +20,8 @@ pub fn report_and_lend(stage: &Stage<'_>, api: &Server) -> Result<String> {
     add_node(&kubectl)?;
     let mut scratch = Scratch::make()?;
     let _manager = stage.manager(&kubectl, api, &mut scratch)?;
+    let optional = stage.manifests.join("agent/rbac-optional.yaml");
+    kubectl.text(&format!("apply -f {}", optional.display()))?;
     let from = ["--pods-from", "apiserver"];
     let mut agent = stage.agent(&kubectl, api, NODE, &from, &mut scratch)?;
     let metric = agent.wait("the node reports", || {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use plimsoll_test_support::janitor;
 use plimsoll_test_support::report::LeaveOut;
 use serde_json::{Value, json};
@@ -54,14 +54,14 @@ pub fn real_pods(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
 }
 
 impl Stage<'_> {
-    fn kubectl(&self) -> Result<PathBuf> {
+    pub fn kubectl(&self) -> Result<PathBuf> {
         let program = self.kube_bin.map(|folder| folder.join("kubectl"));
         let program = program.filter(|program| program.is_file());
         program.ok_or_else(|| LeaveOut("there is no kubectl".to_owned()).into())
     }
 
     /// Everything that the manifests have, but for processes in the place of pods.
-    fn install(&self, kubectl: &Kubectl<'_>) -> Result<()> {
+    pub fn install(&self, kubectl: &Kubectl<'_>) -> Result<()> {
         let apply = |file: &str| {
             let path = self.manifests.join(file);
             kubectl.text(&format!("apply -f {}", path.display()))
@@ -69,13 +69,11 @@ impl Stage<'_> {
         apply("manager/crds.yaml")?;
         apply("manager/rbac.yaml")?;
         apply("agent/rbac.yaml")?;
-        // Nobody here could run them, but the API server has to take them.
+        apply("agent/own-node.yaml")?;
+        // Nobody here could run them, but the API server has to take them, from one that lets nobody be privileged.
         apply("manager/deployment.yaml")?;
-        // These servers let nobody be privileged, as clusters with agents on their nodes have to.
-        let agents = fs::read_to_string(self.manifests.join("agent/daemonset.yaml"))?;
-        let agents = agents.replace("privileged: true", "privileged: false");
-        let applied = kubectl.run("apply -f -", Some(agents.as_bytes()))?;
-        ensure!(applied["exit"] == 0, "{applied}");
+        apply("manager/network-policy.yaml")?;
+        apply("agent/daemonset.yaml")?;
         Ok(())
     }
 
@@ -85,7 +83,7 @@ impl Stage<'_> {
         api: &Server,
         scratch: &mut Scratch,
     ) -> Result<Process> {
-        let config = kubeconfig(kubectl, api, "plimsoll-manager", scratch.path())?;
+        let config = kubeconfig(kubectl, api, "plimsoll-manager", "", scratch.path())?;
         let mut command = janitor::command_in(None, self.program);
         command.arg("manager").arg("--kubeconfig").arg(config);
         let log = scratch.path().join("manager.log");
@@ -102,7 +100,7 @@ impl Stage<'_> {
         more: &[&str],
         scratch: &mut Scratch,
     ) -> Result<Process> {
-        let config = kubeconfig(kubectl, api, "koordlet", scratch.path())?;
+        let config = agent_kubeconfig(kubectl, api, node, scratch.path())?;
         let mut command = janitor::command_in(None, self.program);
         command
             .args(["agent", "--listen", "127.0.0.1:0", "--node-name", node])
@@ -118,14 +116,26 @@ impl Stage<'_> {
     }
 }
 
+/// An agent's token names its node, as those of its pods do.
+fn agent_kubeconfig(
+    kubectl: &Kubectl<'_>,
+    api: &Server,
+    node: &str,
+    folder: &Path,
+) -> Result<PathBuf> {
+    let bound = format!("--bound-object-kind=Node --bound-object-name={node}");
+    kubeconfig(kubectl, api, "koordlet", &bound, folder)
+}
+
 /// One that shows a service account's token and nothing else.
 fn kubeconfig(
     kubectl: &Kubectl<'_>,
     api: &Server,
     account: &str,
+    bound: &str,
     folder: &Path,
 ) -> Result<PathBuf> {
-    let token = kubectl.text(&format!("create token {account} -n {SPACE}"))?;
+    let token = kubectl.text(&format!("create token {account} -n {SPACE} {bound}"))?;
     let mut config = api.kubeconfig(api.address, SPACE);
     config["users"][0]["user"] = json!({"token": token.trim()});
     let path = folder.join(format!("{account}.kubeconfig"));

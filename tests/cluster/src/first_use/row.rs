@@ -236,6 +236,8 @@ impl SetUp {
             _ => "apiserver",
         };
         command
+            // Its probes are plain.
+            .args(["--open-to-all", "metrics", "--secure-listen", "127.0.0.1:0"])
             .args(["--node-name", name, "--pods-from", pods])
             .args(["--docker", "", "--podman", "", "--cri", ""])
             .args(["--containerd", &socket])

@@ -14,18 +14,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-const LOOPBACK: &str = "127.0.0.1:0";
+pub const LOOPBACK: &str = "127.0.0.1:0";
 /// However busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-fn config() -> Config {
+pub fn config() -> Config {
     Config::new(LOOPBACK.parse().unwrap())
 }
 
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -37,7 +37,7 @@ impl Authority {
     }
 
     /// Writes `NAME.pem` and `NAME.key`.
-    fn issue(&self, dir: &Path, name: &str) -> TlsFiles {
+    pub fn issue(&self, dir: &Path, name: &str) -> TlsFiles {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
         let cert = params.signed_by(&key, &self.0).unwrap();
@@ -51,7 +51,7 @@ impl Authority {
         files
     }
 
-    fn client(&self, own: Option<&TlsFiles>) -> TlsConnector {
+    pub fn client(&self, own: Option<&TlsFiles>) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots
             .add(CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap())
@@ -92,7 +92,7 @@ where
     Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }
 
-async fn over_tls(
+pub async fn over_tls(
     connector: &TlsConnector,
     address: SocketAddr,
     target: &str,

@@ -1,5 +1,6 @@
 //! The server against a made-up machine: asked directly, and over real connections.
 
+mod doors;
 mod live;
 mod pages;
 mod slow;
@@ -30,7 +31,8 @@ use plimsoll_observe::{Group, GroupSet, Observer, PassLine, Sample, events};
 use super::auth::Auth;
 use super::counters::Counters;
 use super::route::Places;
-use super::service::{Limits, Shared, serve};
+use super::server::Shown;
+use super::service::{Door, Limits, Shared, serve};
 use super::surface::Surface;
 
 const START: i64 = 1_794_778_000;
@@ -232,12 +234,24 @@ impl Rig {
     }
 
     pub fn with(machine: Machine, places: Places, auth: Auth, limits: Limits) -> Self {
+        Self::showing(Shown::Everything, machine, places, auth, limits)
+    }
+
+    pub fn showing(
+        shown: Shown,
+        machine: Machine,
+        places: Places,
+        auth: Auth,
+        limits: Limits,
+    ) -> Self {
         let machine = Arc::new(machine);
         let (drain, draining) = shutdown::channel();
         let surface: Arc<dyn Surface> = Arc::clone(&machine) as _;
         let sockets = Arc::<kit::Counters>::default();
         let counters = Arc::new(Counters::new(Arc::clone(&sockets)));
-        let shared = Shared::new(surface, places, limits, Arc::new(auth), counters, draining);
+        let door = Door { shown, gate: None };
+        let auth = Arc::new(auth);
+        let shared = Shared::new(surface, door, places, limits, auth, counters, draining);
         Self {
             machine,
             shared: Arc::new(shared),

@@ -1,6 +1,53 @@
 //! Pages that are larger than what may be held of them.
 
 use super::*;
+
+/// Whatever else there is, by any way of writing it, is not on a port of metrics.
+#[tokio::test]
+async fn a_port_of_metrics_has_nothing_else() {
+    let house = Rig::showing(
+        Shown::Metrics,
+        Machine::new(),
+        Places::default(),
+        Auth::default(),
+        Limits::default(),
+    );
+    for path in [
+        "/metrics",
+        "/metrics/cadvisor",
+        "/metrics/resource",
+        "/metrics/self",
+        "/internal-metrics",
+        "/external-metrics",
+        "/healthz",
+        "/readyz",
+    ] {
+        assert_eq!(house.get(path).await.status, 200, "{path}");
+    }
+    for path in [
+        "/",
+        "/api/v2.0/ps",
+        "/api/v1.3/machine",
+        "/%61pi/v2.0/ps",
+        "//api/v2.0/ps",
+        "/metrics/../api/v2.0/ps",
+        "/metrics/%2e%2e/api/v2.0/ps",
+        "/stats/summary",
+        "/containers/",
+        "/docker/",
+        "/debug/plan",
+        "/debug/sources",
+        "/debug/memory",
+        "/validate/",
+        "/static/x",
+        "/nonsense",
+    ] {
+        for method in ["GET", "POST", "HEAD", "OPTIONS"] {
+            let answer = house.ask(method, path, "").await;
+            assert_eq!(answer.status, 403, "{method} {path}");
+        }
+    }
+}
 use crate::http::body::{Body, PIECE};
 use crate::http::messages::MessageWriter;
 use plimsoll_ground::metrics::delimited;
