@@ -67,6 +67,8 @@ pub enum Operator {
     Greater,
     GreaterEquals,
     In,
+    /// In a list of plain values that is written down.
+    InWritten,
 }
 
 #[derive(Debug)]

@@ -145,7 +145,14 @@ impl Lowerer<'_> {
             (name, [one, other])
                 if let Some((_, operator)) = OPERATORS.iter().find(|(known, _)| *known == name) =>
             {
-                Ok(Code::Operator(*operator, self.both(one, other)?))
+                let parts = self.both(one, other)?;
+                let operator = match (operator, &parts[1]) {
+                    (Operator::In, Code::Literal(Value::List(items))) if is_plain(items) => {
+                        Operator::InWritten
+                    }
+                    _ => *operator,
+                };
+                Ok(Code::Operator(operator, parts))
             }
             (name, args) => {
                 let args = self.codes(args)?;
@@ -280,6 +287,11 @@ impl Lowerer<'_> {
             _ => self.code(part),
         }
     }
+}
+
+fn is_plain(items: &[Value]) -> bool {
+    let is_within = |item: &Value| matches!(item, Value::List(_) | Value::Map(_));
+    !items.iter().any(is_within)
 }
 
 fn is_sum(part: &IdedExpr, name: &str) -> bool {

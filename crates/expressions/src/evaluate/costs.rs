@@ -45,6 +45,8 @@ pub fn of_operator(operator: Operator, one: &Value, other: &Value) -> u64 {
         }
         Operator::Add if is_text => rounded(size(one) + size(other), LETTER),
         Operator::In if matches!(other, Value::List(_)) => size(other),
+        // The original looks it up, and does not count that.
+        Operator::InWritten => 0,
         _ => 1,
     }
 }

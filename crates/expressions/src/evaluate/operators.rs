@@ -29,7 +29,7 @@ pub fn binary(operator: Operator, one: Value, other: Value, meter: &mut Meter) -
         Operator::GreaterEquals => {
             order("_>=_", &one, &other, meter).map(|order| Value::Bool(order.is_ge()))
         }
-        Operator::In => contains(&one, &other, meter),
+        Operator::In | Operator::InWritten => contains(&one, &other, meter),
         Operator::Add => add(one, other, meter),
         Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo => {
             Ok(compute(operator, &one, &other)?)
