@@ -69,7 +69,7 @@ impl Counters {
     }
 
     pub fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
+        self.sockets.panics()
     }
 
     pub fn in_flight(&self) -> u64 {

@@ -310,3 +310,23 @@ async fn a_definition_takes_everything_with_it() {
     }
     server.drain(Duration::from_secs(5)).await;
 }
+
+/// A task that panics is made anew; while it is down, health says so.
+#[tokio::test]
+async fn a_task_that_panics_shows() {
+    let server = start(Options::default()).await;
+    let probe = async |path: &str| {
+        let request = Request::get(path).body(Vec::new()).unwrap();
+        server.client().request_text(request).await
+    };
+    assert_eq!(probe("/readyz").await.unwrap(), "ok");
+    let stop = server.server().shutdown();
+    let task = stop.keep_restarting("shaky", || async { panic!("a defect") });
+    until("it shows", async || probe("/readyz").await.is_err()).await;
+    assert!(probe("/readyz/tasks").await.is_err());
+    assert_eq!(probe("/livez").await.unwrap(), "ok");
+    let metrics = probe("/metrics").await.unwrap();
+    assert!(!metrics.contains("plimsoll_task_restarts_total 0\n"), "{metrics}");
+    task.abort();
+    until("it is over", async || probe("/readyz").await.is_ok()).await;
+}

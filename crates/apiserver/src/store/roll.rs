@@ -222,4 +222,24 @@ mod tests {
         let listed = read(&path).unwrap().unwrap();
         assert_eq!((listed.revision, listed.flaws), (5, 0));
     }
+
+    #[test]
+    fn what_a_full_disk_refuses_is_made_up_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store.roll");
+        let mut lines = Lines::default();
+        lines.reached(7);
+        let mut roll = Roll::open(&path, 0);
+        roll.rewrite(&lines).unwrap();
+        roll.file = Some(OpenOptions::new().append(true).open("/dev/full").unwrap());
+        assert!(!roll.is_stale(0));
+        lines.reached(8);
+        roll.append(&lines);
+        assert!(roll.is_stale(0));
+        roll.append(&lines);
+        assert_eq!(read(&path).unwrap().unwrap().revision, 7);
+        roll.rewrite(&lines).unwrap();
+        assert!(!roll.is_stale(0));
+        assert_eq!(read(&path).unwrap().unwrap().revision, 8);
+    }
 }

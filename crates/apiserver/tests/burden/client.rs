@@ -28,6 +28,12 @@ pub struct Client {
 /// A connection on which something was sent.
 pub struct Sent(pub TlsStream<TcpStream>);
 
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
 impl Client {
     pub fn new(address: SocketAddr, authority: &str, token: &str) -> Self {
         let connector = |protocol: &[u8]| {
@@ -92,7 +98,8 @@ impl Client {
     }
 
     pub async fn ask(&self, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
-        self.send(method, path, body).await?.answer().await
+        let answer = self.send(method, path, body).await?.answer().await?;
+        Ok((answer.status, answer.body))
     }
 
     /// Asks, and reads nothing.
@@ -118,7 +125,7 @@ impl Client {
 }
 
 impl Sent {
-    pub async fn answer(&mut self) -> io::Result<(u16, String)> {
+    pub async fn answer(&mut self) -> io::Result<Answer> {
         let mut told = Vec::new();
         let outcome = (&mut self.0).take(LONGEST).read_to_end(&mut told).await;
         let told = String::from_utf8_lossy(&told).into_owned();
@@ -127,6 +134,10 @@ impl Sent {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
         let status = head.get(9..12).and_then(|status| status.parse().ok());
-        Ok((status.unwrap_or_default(), body.to_owned()))
+        Ok(Answer {
+            status: status.unwrap_or_default(),
+            head: head.to_lowercase(),
+            body: body.to_owned(),
+        })
     }
 }

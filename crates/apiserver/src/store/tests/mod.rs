@@ -191,7 +191,7 @@ async fn followers_that_do_not_read_are_cut_off_before_they_cost_much() {
         slow.push(watch.follow());
     }
     let mut fast = store.watch("events", "", None).unwrap().tail;
-    states.extend(rewrite(&store, "events", 300));
+    states.extend(rewrite(&store, "events", 160));
     // They are behind by more than is kept, although nothing happened where they look.
     let held = in_memory(&states);
     assert!(held <= 100 << 20, "{held}");
@@ -224,7 +224,7 @@ async fn a_follower_of_many_small_changes_is_cut_off() {
 fn a_log_of_deletions_is_bounded() {
     let store = memory();
     let mut states = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..40 {
         states.extend(rewrite(&store, "pods", 1));
         let present = store.get("pods", "a/x").unwrap().revision;
         let gone = store.begin_delete("pods", "a/x", Expect::Revision(present));
