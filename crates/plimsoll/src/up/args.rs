@@ -63,7 +63,7 @@ pub struct UpArgs {
     ///
     /// They are called sim-0001 and so on, have 16 CPUs, 64 GiB and room for 110 pods each, and are spread over three
     /// zones. Pods bound to them run, use CPU and memory by a model that annotations can set, and end when they are
-    /// told to. README explains the annotations.
+    /// told to. docs/up.md explains the annotations.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=9999))]
     pub simulate_nodes: u32,
     /// Leave out the agent: this machine is then no node of the cluster
