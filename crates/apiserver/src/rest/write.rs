@@ -11,7 +11,7 @@ use crate::answer::{self, Answer};
 use crate::codec::kept;
 use crate::field::FieldError;
 use crate::status::Failure;
-use crate::store::{Expect, Mismatch, Stored, WriteError};
+use crate::store::{Expect, Mismatch, NewError, Stored, WriteError};
 
 /// Why a write did not happen.
 #[derive(Debug)]
@@ -65,6 +65,10 @@ impl Call<'_> {
         if !is_being_deleted(&found.value()) {
             return Ok(());
         }
+        Err(self.terminating(namespace, name))
+    }
+
+    fn terminating(&self, namespace: &str, name: &str) -> Failure {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
@@ -77,7 +81,7 @@ impl Call<'_> {
                 "field": "metadata.namespace",
             }]),
         );
-        Err(refused)
+        refused
     }
 
     /// Numbers of custom resources are judged as they came and kept as they are written.
@@ -128,16 +132,15 @@ impl Call<'_> {
         }
         let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
-        store
-            .put(
-                &self.served.shelf,
-                key,
-                Expect::Absent,
-                &mut object,
-                attributes,
-            )
-            .await
-            .map_err(|error| self.stopped(name, error))?;
+        let namespace = self.path.namespace.as_str();
+        let is_within = self.served.resource.namespaced();
+        let home = is_within.then_some(("namespaces", namespace));
+        let shelf = &self.served.shelf;
+        let written = store.put_new(shelf, key, home, &mut object, attributes);
+        written.await.map_err(|error| match error {
+            NewError::Homeless => self.terminating(namespace, name).into(),
+            NewError::Write(error) => self.stopped(name, error),
+        })?;
         Ok(self.served.as_shown(object))
     }
 

@@ -28,6 +28,14 @@ pub enum WriteError {
     NotKept,
 }
 
+/// Why something new was not written.
+#[derive(Debug)]
+pub enum NewError {
+    /// What it was to be in is gone or going.
+    Homeless,
+    Write(WriteError),
+}
+
 /// Ends when some of the writes under way are published or given up.
 #[derive(Debug)]
 pub struct Settling(watch::Receiver<u64>);
@@ -130,6 +138,36 @@ impl Store {
         }
     }
 
+    /// As [`Store::put`], of an object that is new and is in another, its home. Whoever deletes a home and then looks
+    /// what is in it misses nothing: nothing is begun once the home is marked for deletion, or is gone.
+    pub async fn put_new(
+        &self,
+        shelf: &str,
+        key: &str,
+        home: Option<(&str, &str)>,
+        object: &mut Value,
+        attributes: Attributes,
+    ) -> Result<Arc<Stored>, NewError> {
+        loop {
+            let begun = {
+                let mut state = self.shared.state.lock();
+                if home.is_some_and(|(shelf, key)| !state.will_stay(shelf, key)) {
+                    return Err(NewError::Homeless);
+                }
+                self.begin_put_in(&mut state, shelf, key, Expect::Absent, object, &attributes)
+            };
+            let written = match begun {
+                Ok((stored, durable)) => finish(stored, durable).await,
+                Err(Refusal::Mismatch(mismatch)) => Err(WriteError::Mismatch(mismatch)),
+                Err(Refusal::UnderWay(settling)) => {
+                    settling.wait().await;
+                    continue;
+                }
+            };
+            return written.map_err(NewError::Write);
+        }
+    }
+
     /// Removes the key. Returns the last state, with the deletion's revision in it, when readers no longer see it.
     pub async fn delete(
         &self,
@@ -156,7 +194,19 @@ impl Store {
         attributes: &Attributes,
     ) -> Result<(Arc<Stored>, Durable), Refusal> {
         let mut state = self.shared.state.lock();
-        let current = self.check(&mut state, shelf, key, expect)?;
+        self.begin_put_in(&mut state, shelf, key, expect, object, attributes)
+    }
+
+    fn begin_put_in(
+        &self,
+        state: &mut State,
+        shelf: &str,
+        key: &str,
+        expect: Expect,
+        object: &mut Value,
+        attributes: &Attributes,
+    ) -> Result<(Arc<Stored>, Durable), Refusal> {
+        let current = self.check(state, shelf, key, expect)?;
         let revision = state.plans.revision + 1;
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         let own_key = current.as_ref().map(|current| current.key.clone());
@@ -171,7 +221,7 @@ impl Store {
             deleted: None,
             disturbs,
         };
-        let durable = self.begin(&mut state, plan);
+        let durable = self.begin(state, plan);
         Ok((stored, durable))
     }
 
@@ -353,6 +403,16 @@ impl Shared {
 }
 
 impl State {
+    /// Whether an object will be there, and not on its way out, when all writes under way are done.
+    fn will_stay(&mut self, shelf: &str, key: &str) -> bool {
+        let place = (self.shelf_name(shelf), Arc::from(key));
+        let latest = match self.plans.latest.get(&place) {
+            Some(latest) => latest.object.clone(),
+            None => self.shelf(shelf).objects.get(key).cloned(),
+        };
+        latest.is_some_and(|stored| stored.value()["metadata"]["deletionTimestamp"].is_null())
+    }
+
     fn apply(&mut self, plan: &Plan, now: jiff::Timestamp) {
         let (place, object) = (&plan.place, &plan.object);
         let (name, key) = place;

@@ -114,6 +114,47 @@ async fn grants_end_with_their_namespace() {
     }
 }
 
+/// Who keeps making bindings while a namespace goes has none in the next of that name.
+#[tokio::test]
+async fn grants_do_not_slip_through_the_end_of_a_namespace() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = embed::Config {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        data_dir: Some(folder.path().to_owned()),
+    };
+    let server = config.build().await.unwrap().spawn();
+    let bindings = format!("POST {RBAC}/namespaces/n/rolebindings");
+    for round in 0..10 {
+        create(
+            &server,
+            "/api/v1/namespaces",
+            json!({"metadata": {"name": "n"}}),
+        )
+        .await;
+        let making = (0..40).map(|number| {
+            let mut binding = bind("ClusterRole", "admin", None);
+            binding["metadata"]["name"] = format!("b{number}").into();
+            ask(&server, "admin", &bindings, binding)
+        });
+        let deleting = async {
+            tokio::task::yield_now().await;
+            let (status, body) =
+                ask(&server, "admin", "DELETE /api/v1/namespaces/n", Value::Null).await;
+            assert_eq!(status, 200, "{body}");
+            until_gone(&server, "/api/v1/namespaces/n").await;
+        };
+        let (made, ()) = tokio::join!(futures::future::join_all(making), deleting);
+        for (status, body) in made {
+            assert!(matches!(status, 201 | 403 | 404), "{body}");
+        }
+        let left = server
+            .server()
+            .store()
+            .latest("rolebindings.rbac.authorization.k8s.io", "n/");
+        assert!(left.is_empty(), "round {round}: {}", left.len());
+    }
+}
+
 #[tokio::test]
 async fn grants_end_with_their_owners() {
     let server = start().await;
@@ -504,5 +545,9 @@ async fn approval_needs_the_signers_right() {
         assert_eq!(granted.0, 200, "{}", granted.1);
         let (code, body) = ask(&server, "eve", &what, change).await;
         assert_eq!(code, 200, "{body}");
+        assert!(
+            body.contains(&format!("\"type\":\"{condition}\"")),
+            "{body}"
+        );
     }
 }
