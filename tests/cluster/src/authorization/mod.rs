@@ -6,6 +6,7 @@
 
 mod sides;
 mod story;
+mod words;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
