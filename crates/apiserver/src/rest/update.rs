@@ -352,7 +352,8 @@ fn keep_all_but_status(call: &Call<'_>, new: &mut Value, old: &Value) {
     let kept: &[&str] = match call.served.shelf.as_ref() {
         "deployments.apps" => &["labels"],
         "flowschemas.flowcontrol.apiserver.k8s.io"
-        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io" => {
+        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"
+        | "resourceclaims.resource.k8s.io" => {
             &["labels", "annotations", "finalizers", "ownerReferences"]
         }
         "pods" => &["ownerReferences"],

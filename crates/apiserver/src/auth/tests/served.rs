@@ -282,6 +282,40 @@ async fn definitions_and_namespaces_end_with_their_owners() {
     until_gone(&server, OTHER).await;
 }
 
+/// A definition with the name of a resource of the server's own neither takes its place nor its objects.
+#[tokio::test]
+async fn definitions_do_not_take_what_is_built_in() {
+    let server = start().await;
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let roles = format!("{RBAC}/namespaces/default/roles");
+    create(&server, &roles, json!({"metadata": {"name": "r"}})).await;
+    for version in ["v1", "v2"] {
+        let definition = json!({
+            "metadata": {
+                "name": "roles.rbac.authorization.k8s.io",
+                "annotations": {"api-approved.kubernetes.io": "https://example.com"},
+            },
+            "spec": {
+                "group": "rbac.authorization.k8s.io", "scope": "Namespaced",
+                "names": {"plural": "roles", "singular": "role", "kind": "Role", "listKind": "RoleList"},
+                "versions": [{"name": version, "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+            },
+        });
+        create(&server, DEFINITIONS, definition).await;
+        let odd = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {"name": "odd"}, "rules": "all"});
+        let (status, body) = ask(&server, "admin", &format!("POST {roles}"), odd).await;
+        assert_eq!(status, 400, "{body}");
+        let path = format!("{DEFINITIONS}/roles.rbac.authorization.k8s.io");
+        let (status, body) = ask(&server, "admin", &format!("DELETE {path}"), Value::Null).await;
+        assert_eq!(status, 200, "{body}");
+        until_gone(&server, &path).await;
+        let kept = self::status(&server, "admin", &format!("GET {roles}/r")).await;
+        assert_eq!(kept, 200);
+    }
+}
+
 async fn grant(server: &Running, rules: Value) {
     let roles = format!("{RBAC}/namespaces/default/roles");
     create(
