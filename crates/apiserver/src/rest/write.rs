@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{Call, finalizers, is_being_deleted};
 use crate::answer::{self, Answer};
 use crate::codec::kept;
+use crate::custom::DEFINITIONS;
 use crate::field::FieldError;
 use crate::status::Failure;
 use crate::store::{Expect, Mismatch, NewError, Stored, WriteError};
@@ -66,6 +67,15 @@ impl Call<'_> {
             return Ok(());
         }
         Err(self.terminating(namespace, name))
+    }
+
+    /// What a definition that is being deleted says to new objects.
+    pub fn definition_terminating(&self, name: &str) -> Failure {
+        Failure::forbidden(
+            self.served.resource.as_subject(),
+            name,
+            "create not allowed while custom resource definition is terminating",
+        )
     }
 
     fn terminating(&self, namespace: &str, name: &str) -> Failure {
@@ -133,12 +143,17 @@ impl Call<'_> {
         let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
         let namespace = self.path.namespace.as_str();
-        let is_within = self.served.resource.namespaced();
-        let home = is_within.then_some(("namespaces", namespace));
-        let shelf = &self.served.shelf;
-        let written = store.put_new(shelf, key, home, &mut object, attributes);
+        let shelf = self.served.shelf.as_ref();
+        let within = self.served.resource.namespaced();
+        let within = within.then_some(("namespaces", namespace));
+        let definition = self.served.is_custom().then_some((DEFINITIONS, shelf));
+        let homes: Vec<(&str, &str)> = within.into_iter().chain(definition).collect();
+        let written = store.put_new(shelf, key, &homes, &mut object, attributes);
         written.await.map_err(|error| match error {
-            NewError::Homeless => self.terminating(namespace, name).into(),
+            NewError::Homeless(home) if home.as_ref() == DEFINITIONS => {
+                self.definition_terminating(name).into()
+            }
+            NewError::Homeless(_) => self.terminating(namespace, name).into(),
             NewError::Write(error) => self.stopped(name, error),
         })?;
         Ok(self.served.as_shown(object))

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memchr::memmem;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
@@ -31,8 +32,8 @@ pub enum WriteError {
 /// Why something new was not written.
 #[derive(Debug)]
 pub enum NewError {
-    /// What it was to be in is gone or going.
-    Homeless,
+    /// What it was to be in is gone or going: the shelf of that.
+    Homeless(Box<str>),
     Write(WriteError),
 }
 
@@ -138,21 +139,22 @@ impl Store {
         }
     }
 
-    /// As [`Store::put`], of an object that is new and is in another, its home. Whoever deletes a home and then looks
+    /// As [`Store::put`], of an object that is new and is in others, its homes. Whoever deletes a home and then looks
     /// what is in it misses nothing: nothing is begun once the home is marked for deletion, or is gone.
     pub async fn put_new(
         &self,
         shelf: &str,
         key: &str,
-        home: Option<(&str, &str)>,
+        homes: &[(&str, &str)],
         object: &mut Value,
         attributes: Attributes,
     ) -> Result<Arc<Stored>, NewError> {
         loop {
             let begun = {
                 let mut state = self.shared.state.lock();
-                if home.is_some_and(|(shelf, key)| !state.will_stay(shelf, key)) {
-                    return Err(NewError::Homeless);
+                let mut homes = homes.iter();
+                if let Some((home, _)) = homes.find(|(shelf, key)| !state.will_stay(shelf, key)) {
+                    return Err(NewError::Homeless((*home).into()));
                 }
                 self.begin_put_in(&mut state, shelf, key, Expect::Absent, object, &attributes)
             };
@@ -410,7 +412,11 @@ impl State {
             Some(latest) => latest.object.clone(),
             None => self.shelf(shelf).objects.get(key).cloned(),
         };
-        latest.is_some_and(|stored| stored.value()["metadata"]["deletionTimestamp"].is_null())
+        latest.is_some_and(|stored| {
+            // Most need not be parsed.
+            let may_go = memmem::find(&stored.bytes(), b"\"deletionTimestamp\"").is_some();
+            !may_go || stored.value()["metadata"]["deletionTimestamp"].is_null()
+        })
     }
 
     fn apply(&mut self, plan: &Plan, now: jiff::Timestamp) {

@@ -282,6 +282,44 @@ async fn definitions_and_namespaces_end_with_their_owners() {
     until_gone(&server, OTHER).await;
 }
 
+/// Objects do not outlive their definition, to come back with the next.
+#[tokio::test]
+async fn objects_do_not_slip_through_the_end_of_their_definition() {
+    let server = start().await;
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let path = format!("{DEFINITIONS}/things.example.com");
+    for _ in 0..10 {
+        let definition = json!({
+            "metadata": {"name": "things.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Cluster",
+                "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+                    {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+            },
+        });
+        create(&server, DEFINITIONS, definition).await;
+        let making = (0..40).map(|number| {
+            let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing",
+                "metadata": {"name": format!("t{number}")}});
+            ask(&server, "admin", "POST /apis/example.com/v1/things", thing)
+        });
+        let deleting = async {
+            tokio::task::yield_now().await;
+            let what = format!("DELETE {path}");
+            let (status, body) = ask(&server, "admin", &what, Value::Null).await;
+            assert_eq!(status, 200, "{body}");
+            until_gone(&server, &path).await;
+        };
+        let (made, ()) = tokio::join!(futures::future::join_all(making), deleting);
+        for (status, body) in made {
+            assert!(matches!(status, 201 | 403 | 404 | 405), "{status} {body}");
+        }
+        let left = server.server().store().latest("things.example.com", "");
+        assert!(left.is_empty(), "{}", left.len());
+    }
+}
+
 /// A definition with the name of a resource of the server's own neither takes its place nor its objects.
 #[tokio::test]
 async fn definitions_do_not_take_what_is_built_in() {

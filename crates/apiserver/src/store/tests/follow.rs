@@ -120,13 +120,13 @@ async fn what_is_new_needs_a_home_that_stays() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder.path().join("objects"), &Options::default());
     let make = async |key: &str| {
-        let home = Some(("namespaces", "n"));
+        let homes = [("namespaces", "n")];
         let (mut object, attributes) = (pod(key), Attributes::default());
         store
-            .put_new("pods", key, home, &mut object, attributes)
+            .put_new("pods", key, &homes, &mut object, attributes)
             .await
     };
-    assert!(matches!(make("n/a").await, Err(NewError::Homeless)));
+    assert!(matches!(make("n/a").await, Err(NewError::Homeless(_))));
     let attributes = Attributes::default();
     let mut home = json!({"metadata": {"name": "n"}});
     let made = store.begin_put("namespaces", "n", Expect::Absent, &mut home, &attributes);
@@ -142,8 +142,8 @@ async fn what_is_new_needs_a_home_that_stays() {
         .begin_put("namespaces", "n", expect, &mut home, &attributes)
         .unwrap();
     // The mark is under way; nobody has waited for it.
-    assert!(matches!(make("n/b").await, Err(NewError::Homeless)));
+    assert!(matches!(make("n/b").await, Err(NewError::Homeless(_))));
     assert!(marked.wait().await);
-    assert!(matches!(make("n/c").await, Err(NewError::Homeless)));
+    assert!(matches!(make("n/c").await, Err(NewError::Homeless(_))));
     assert_eq!(store.count("pods"), 1);
 }
