@@ -169,3 +169,28 @@ fn what_cannot_be_decided_is_refused() {
         .collect();
     assert_eq!(missing(held.iter(), &wanted), Some(Missing::TooMany));
 }
+
+/// Work grows with what is written down, not with what it stands for.
+#[test]
+fn twice_the_rules_are_twice_the_work() {
+    let steps = |count: usize| {
+        let wanted = cube(count);
+        let having: Vec<Rule> = wanted
+            .resources
+            .chunks(count / 10)
+            .map(|resources| Rule {
+                resources: resources.to_vec(),
+                ..wanted.clone()
+            })
+            .collect();
+        let mut held = Held::of(having.iter());
+        let mut found = Findings::default();
+        assert!(held.look_for(&wanted, &mut found).is_ok());
+        assert_eq!(found.told(), None);
+        STEPS - held.steps
+    };
+    for count in [1000, 2000, 4000] {
+        let (once, twice) = (steps(count), steps(2 * count));
+        assert!(twice * 2 <= once * 5, "{once} {twice}");
+    }
+}
