@@ -17,7 +17,7 @@ use crate::controllers::{self, Removal};
 use crate::crd::{Definition, names};
 use crate::custom::DEFINITIONS;
 use crate::managed::{Reset, Tracking};
-use crate::resource::builtin_type;
+use crate::resource::{self, builtin_type};
 use crate::rest::track::forget_what_it_is;
 use crate::rest::{is_being_deleted, meta};
 use crate::schema::{Shape, Types};
@@ -81,8 +81,18 @@ impl Source {
     }
 }
 
+/// Whether the server has a resource of this name itself. Its objects are not a definition's, whatever that says.
+fn is_builtin(definition: &Value) -> bool {
+    let spec = &definition["spec"];
+    let mut builtin = resource::builtin().iter();
+    builtin.any(|one| spec["group"] == one.group && spec["names"]["plural"] == one.plural)
+}
+
 impl Offer {
     fn of(definition: &Value) -> Option<Self> {
+        if is_builtin(definition) {
+            return None;
+        }
         let definition = Arc::new(Definition::read(definition)?);
         let versions = definition.versions.iter();
         let versions = versions.filter(|version| version.served);
@@ -305,9 +315,10 @@ impl Server {
                 continue;
             }
             let shelf = meta(&definition, "name").to_owned();
+            let is_its_own = !is_builtin(&definition);
             let page = self
                 .store()
-                .list(&shelf, "", None, None, usize::MAX, |_| true);
+                .list(&shelf, "", None, None, usize::MAX, |_| is_its_own);
             let items = page.map(|page| page.items).unwrap_or_default();
             let mut left = 0;
             for item in &items {

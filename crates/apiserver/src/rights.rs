@@ -1,10 +1,12 @@
 //! Rights that a write needs beside that of its verb: who approves or signs certificates needs the signer's, and who
-//! makes a policy speak of other objects has to be able to read them.
+//! makes a policy speak of other objects has to be able to read them; who gives out devices needs the right to.
+
+use std::collections::BTreeSet;
 
 use plimsoll_ground::auth::organizations_of_request;
 use serde_json::Value;
 
-use crate::auth::{MASTERS, User};
+use crate::auth::{MASTERS, User, service_account};
 use crate::field::{FieldError, Path, quote};
 use crate::kinds::{Lookup, signing};
 use crate::request::{RequestInfo, ResourcePath};
@@ -14,6 +16,7 @@ use crate::status::Failure;
 const REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
+const CLAIMS: &str = "resourceclaims.resource.k8s.io";
 const GROUP: &str = "certificates.k8s.io";
 /// Signs for users of the API server.
 const OF_CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
@@ -24,6 +27,9 @@ pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), Fa
         REQUESTS => return check_signing(call, new, old),
         POLICIES => parameters_of_policy(call, new, old),
         BINDINGS => parameters_of_binding(call, new),
+        CLAIMS if call.path.subresource == "status" => {
+            old.and_then(|old| allocation(call, new, old).or_else(|| devices(call, new, old)))
+        }
         _ => None,
     };
     match unreadable {
@@ -68,12 +74,108 @@ fn resource_of(call: &Call<'_>, kind: &Value) -> ResourcePath {
 }
 
 fn may(call: &Call<'_>, verb: &'static str, on: ResourcePath) -> bool {
+    refusal(call, verb, on).is_none()
+}
+
+fn refusal(call: &Call<'_>, verb: &'static str, on: ResourcePath) -> Option<Failure> {
     let asked = RequestInfo {
         verb,
         resource: Some(on),
         ..RequestInfo::default()
     };
-    call.server.authority().authorize(call.user, &asked).is_ok()
+    call.server.authority().authorize(call.user, &asked).err()
+}
+
+fn part_of_claims(part: &str) -> ResourcePath {
+    ResourcePath {
+        group: "resource.k8s.io".to_owned(),
+        resource: "resourceclaims".to_owned(),
+        subresource: part.to_owned(),
+        ..ResourcePath::default()
+    }
+}
+
+/// Who gives a claim its devices, or to somebody, does what schedulers do.
+fn allocation(call: &Call<'_>, new: &Value, old: &Value) -> Option<FieldError> {
+    let same = |field: &str| new["status"][field] == old["status"][field];
+    if same("allocation") && same("reservedFor") {
+        return None;
+    }
+    let verb = call.info.verb;
+    let refused = refusal(call, verb, part_of_claims("binding"))?;
+    let why = format!(
+        "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", verb={} permission: {}",
+        quote(verb),
+        refused.message
+    );
+    let path = Path::new("status").child("allocation");
+    Some(FieldError::forbidden(&path, why))
+}
+
+/// Who says how devices are does so for their drivers: for those of the node that their pod is on, or for any.
+fn devices(call: &Call<'_>, new: &Value, old: &Value) -> Option<FieldError> {
+    let (associated, arbitrary) = match call.info.verb {
+        "update" => ("associated-node:update", "arbitrary-node:update"),
+        _ => ("associated-node:patch", "arbitrary-node:patch"),
+    };
+    let is_near = is_on_their_node(call.user, old);
+    let verbs = if is_near {
+        vec![associated, arbitrary]
+    } else {
+        vec![arbitrary]
+    };
+    for driver in changed_drivers(&new["status"]["devices"], &old["status"]["devices"]) {
+        let of_driver = || ResourcePath {
+            namespace: call.path.namespace.clone(),
+            name: driver.to_owned(),
+            ..part_of_claims("driver")
+        };
+        let refusals = verbs.iter().map(|verb| refusal(call, verb, of_driver()));
+        let refused: Option<Vec<Failure>> = refusals.collect();
+        let Some(refused) = refused.and_then(|mut refused| refused.pop()) else {
+            continue;
+        };
+        let why = format!(
+            "changing status.devices requires resource=\"resourceclaims/driver\", verb=\"[{}]\" permission: {}",
+            verbs.join(" "),
+            refused.message
+        );
+        let path = Path::new("status").child("devices");
+        return Some(FieldError::forbidden(&path, why));
+    }
+    None
+}
+
+/// Drivers of devices that are not told as before.
+fn changed_drivers<'a>(new: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
+    let devices = |list: &'a Value| list.as_array().into_iter().flatten();
+    let shown = |list: &'a Value| -> BTreeSet<(&'a str, String)> {
+        devices(list)
+            .map(|device| {
+                let driver = device["driver"].as_str().unwrap_or_default();
+                (driver, device.to_string())
+            })
+            .collect()
+    };
+    let (new, old) = (shown(new), shown(old));
+    let changed = new.symmetric_difference(&old);
+    changed.map(|(driver, _)| *driver).collect()
+}
+
+/// Whether the claim's devices are on the node of the pod that asks.
+fn is_on_their_node(user: &User, claim: &Value) -> bool {
+    let node = user.extra.get(service_account::EXTRA_NODE_NAME);
+    let Some([node]) = node.map(Vec::as_slice) else {
+        return false;
+    };
+    let terms = claim["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"].as_array();
+    let fields = terms
+        .into_iter()
+        .flatten()
+        .filter_map(|term| term["matchFields"].as_array())
+        .flatten();
+    let mut named = fields.filter(|field| field["key"] == "metadata.name");
+    named.any(|field| field["operator"] == "In" && field["values"] == serde_json::json!([node]))
 }
 
 fn parameters_of_policy(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {

@@ -5,5 +5,5 @@ pub use plimsoll_ground::auth::account::{groups, user_name};
 pub(super) const EXTRA_CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 pub(super) const EXTRA_POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 pub(super) const EXTRA_POD_UID: &str = "authentication.kubernetes.io/pod-uid";
-pub(super) const EXTRA_NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+pub(crate) const EXTRA_NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 pub(super) const EXTRA_NODE_UID: &str = "authentication.kubernetes.io/node-uid";

@@ -2,10 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::Value;
 
 use super::at::{At, Errors};
 use super::names::{self, NameRule};
 use super::rules::Rules;
+use crate::codec::time::show_seconds;
 use crate::field::quote;
 use crate::met::Met;
 
@@ -72,6 +75,30 @@ static SIGNING_REQUEST: Rules = Rules {
 };
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
+
+/// When each condition came to be, unless whoever writes it says so.
+pub(crate) fn note_times(shelf: &str, new: &mut Value, old: &Value, now: Timestamp) {
+    if shelf != "certificatesigningrequests.certificates.k8s.io" {
+        return;
+    }
+    let before = old["status"]["conditions"].as_array();
+    let now = show_seconds(now);
+    let conditions = new.pointer_mut("/status/conditions");
+    let conditions = conditions.and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if condition["lastUpdateTime"].is_null() {
+            condition["lastUpdateTime"] = now.as_str().into();
+        }
+        if condition["lastTransitionTime"].is_null() {
+            let mut before = before.into_iter().flatten();
+            let same = before.find(|one| {
+                one["type"] == condition["type"] && one["status"] == condition["status"]
+            });
+            let since = same.and_then(|one| one["lastTransitionTime"].as_str());
+            condition["lastTransitionTime"] = since.unwrap_or(&now).into();
+        }
+    }
+}
 
 /// The request in the text, which is base64 of PEM.
 pub(crate) fn request_der(text: &str) -> Option<Vec<u8>> {

@@ -31,15 +31,11 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     call.written_answer(StatusCode::CREATED, &object, &warnings)
 }
 
-/// What a definition that is being deleted says to new objects.
+/// For an object of a definition that is being deleted.
 pub fn refuse_while_terminating(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let decoded = call.decode_body(body, &options)?;
-    Err(Failure::forbidden(
-        call.served.resource.as_subject(),
-        meta(&decoded.object, "name"),
-        "create not allowed while custom resource definition is terminating",
-    ))
+    Err(call.definition_terminating(meta(&decoded.object, "name")))
 }
 
 /// Everything between a decoded object and a stored one.

@@ -11,7 +11,7 @@ use super::{Call, aside, meta};
 use crate::answer::Answer;
 use crate::field::{FieldError, Path};
 use crate::kinds::quantity::Quantity;
-use crate::kinds::{Kind, Lookup, pod};
+use crate::kinds::{Kind, Lookup, pod, signing};
 use crate::managed;
 use crate::status::Failure;
 
@@ -226,8 +226,12 @@ async fn finish_change(
         "resourceVersion".into(),
         meta(old, "resourceVersion").into(),
     );
-    if call.path.subresource == "status" {
+    if matches!(call.path.subresource.as_str(), "status" | "approval") {
         keep_all_but_status(call, new, old);
+        if call.path.subresource == "approval" {
+            keep_all_but_conditions(new, old);
+        }
+        signing::note_times(&call.served.shelf, new, old, call.now);
         call.keep_metadata(new, old);
         kind.prepare_status_update(new, old);
         note_phase(call, new, old);
@@ -342,6 +346,18 @@ fn fail_if_any(call: &Call<'_>, errors: &[FieldError]) -> Result<(), Failure> {
     Err(call.invalid(&call.path.name, errors))
 }
 
+/// Of the status, only the conditions say whether somebody approves.
+fn keep_all_but_conditions(new: &mut Value, old: &Value) {
+    let conditions = new["status"]["conditions"].take();
+    new["status"] = old["status"].clone();
+    if let Some(status) = new["status"].as_object_mut() {
+        status.remove("conditions");
+    }
+    if !conditions.is_null() {
+        new["status"]["conditions"] = conditions;
+    }
+}
+
 /// Through `/status` the status changes, and with most kinds labels and annotations too.
 fn keep_all_but_status(call: &Call<'_>, new: &mut Value, old: &Value) {
     let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
@@ -356,7 +372,8 @@ fn keep_all_but_status(call: &Call<'_>, new: &mut Value, old: &Value) {
     let kept: &[&str] = match call.served.shelf.as_ref() {
         "deployments.apps" => &["labels"],
         "flowschemas.flowcontrol.apiserver.k8s.io"
-        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io" => {
+        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io"
+        | "resourceclaims.resource.k8s.io" => {
             &["labels", "annotations", "finalizers", "ownerReferences"]
         }
         "pods" => &["ownerReferences"],

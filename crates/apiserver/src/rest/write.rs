@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use super::{Call, aside, finalizers, fit, is_being_deleted};
 use crate::answer::{self, Answer};
 use crate::codec::kept;
+use crate::custom::DEFINITIONS;
 use crate::field::FieldError;
 use crate::status::Failure;
-use crate::store::{Expect, Mismatch, Stored, WriteError};
+use crate::store::{Expect, Mismatch, NewError, Stored, WriteError};
 
 /// Why a write did not happen.
 #[derive(Debug)]
@@ -65,6 +66,19 @@ impl Call<'_> {
         if !is_being_deleted(&found.value()) {
             return Ok(());
         }
+        Err(self.terminating(namespace, name))
+    }
+
+    /// What a definition that is being deleted says to new objects.
+    pub fn definition_terminating(&self, name: &str) -> Failure {
+        Failure::forbidden(
+            self.served.resource.as_subject(),
+            name,
+            "create not allowed while custom resource definition is terminating",
+        )
+    }
+
+    fn terminating(&self, namespace: &str, name: &str) -> Failure {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
@@ -77,7 +91,7 @@ impl Call<'_> {
                 "field": "metadata.namespace",
             }]),
         );
-        Err(refused)
+        refused
     }
 
     /// Numbers of custom resources are judged as they came and kept as they are written.
@@ -129,16 +143,20 @@ impl Call<'_> {
         }
         let mut object = self.served.as_kept(object);
         let attributes = self.served.attributes(&object);
-        store
-            .put(
-                &self.served.shelf,
-                key,
-                Expect::Absent,
-                &mut object,
-                attributes,
-            )
-            .await
-            .map_err(|error| self.stopped(name, error))?;
+        let namespace = self.path.namespace.as_str();
+        let shelf = self.served.shelf.as_ref();
+        let within = self.served.resource.namespaced();
+        let within = within.then_some(("namespaces", namespace));
+        let definition = self.served.is_custom().then_some((DEFINITIONS, shelf));
+        let homes: Vec<(&str, &str)> = within.into_iter().chain(definition).collect();
+        let written = store.put_new(shelf, key, &homes, &mut object, attributes);
+        written.await.map_err(|error| match error {
+            NewError::Homeless(home) if home.as_ref() == DEFINITIONS => {
+                self.definition_terminating(name).into()
+            }
+            NewError::Homeless(_) => self.terminating(namespace, name).into(),
+            NewError::Write(error) => self.stopped(name, error),
+        })?;
         Ok(self.served.as_shown(object))
     }
 

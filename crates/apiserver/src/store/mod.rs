@@ -40,7 +40,7 @@ use spill::{Slip, Spill};
 pub use ties::{Chores, Place};
 use ties::{Kinship, Ties};
 pub use watch::{Subscription, Tail};
-pub use write::{Durable, Refusal, WriteError};
+pub use write::{Durable, NewError, Refusal, WriteError};
 
 /// An object at one revision.
 #[derive(Debug)]

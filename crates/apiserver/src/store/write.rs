@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memchr::memmem;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
@@ -26,6 +27,14 @@ pub enum WriteError {
     Mismatch(Mismatch),
     /// The disk refused; the store's trouble says why.
     NotKept,
+}
+
+/// Why something new was not written.
+#[derive(Debug)]
+pub enum NewError {
+    /// What it was to be in is gone or going: the shelf of that.
+    Homeless(Box<str>),
+    Write(WriteError),
 }
 
 /// Ends when some of the writes under way are published or given up.
@@ -130,6 +139,37 @@ impl Store {
         }
     }
 
+    /// As [`Store::put`], of an object that is new and is in others, its homes. Whoever deletes a home and then looks
+    /// what is in it misses nothing: nothing is begun once the home is marked for deletion, or is gone.
+    pub async fn put_new(
+        &self,
+        shelf: &str,
+        key: &str,
+        homes: &[(&str, &str)],
+        object: &mut Value,
+        attributes: Attributes,
+    ) -> Result<Arc<Stored>, NewError> {
+        loop {
+            let begun = {
+                let mut state = self.shared.state.lock();
+                let mut homes = homes.iter();
+                if let Some((home, _)) = homes.find(|(shelf, key)| !state.will_stay(shelf, key)) {
+                    return Err(NewError::Homeless((*home).into()));
+                }
+                self.begin_put_in(&mut state, shelf, key, Expect::Absent, object, &attributes)
+            };
+            let written = match begun {
+                Ok((stored, durable)) => finish(stored, durable).await,
+                Err(Refusal::Mismatch(mismatch)) => Err(WriteError::Mismatch(mismatch)),
+                Err(Refusal::UnderWay(settling)) => {
+                    settling.wait().await;
+                    continue;
+                }
+            };
+            return written.map_err(NewError::Write);
+        }
+    }
+
     /// Removes the key. Returns the last state, with the deletion's revision in it, when readers no longer see it.
     pub async fn delete(
         &self,
@@ -156,7 +196,19 @@ impl Store {
         attributes: &Attributes,
     ) -> Result<(Arc<Stored>, Durable), Refusal> {
         let mut state = self.shared.state.lock();
-        let current = self.check(&mut state, shelf, key, expect)?;
+        self.begin_put_in(&mut state, shelf, key, expect, object, attributes)
+    }
+
+    fn begin_put_in(
+        &self,
+        state: &mut State,
+        shelf: &str,
+        key: &str,
+        expect: Expect,
+        object: &mut Value,
+        attributes: &Attributes,
+    ) -> Result<(Arc<Stored>, Durable), Refusal> {
+        let current = self.check(state, shelf, key, expect)?;
         let revision = state.plans.revision + 1;
         object["metadata"]["resourceVersion"] = revision.to_string().into();
         let own_key = current.as_ref().map(|current| current.key.clone());
@@ -171,7 +223,7 @@ impl Store {
             deleted: None,
             disturbs,
         };
-        let durable = self.begin(&mut state, plan);
+        let durable = self.begin(state, plan);
         Ok((stored, durable))
     }
 
@@ -353,6 +405,20 @@ impl Shared {
 }
 
 impl State {
+    /// Whether an object will be there, and not on its way out, when all writes under way are done.
+    fn will_stay(&mut self, shelf: &str, key: &str) -> bool {
+        let place = (self.shelf_name(shelf), Arc::from(key));
+        let latest = match self.plans.latest.get(&place) {
+            Some(latest) => latest.object.clone(),
+            None => self.shelf(shelf).objects.get(key).cloned(),
+        };
+        latest.is_some_and(|stored| {
+            // Most need not be parsed.
+            let may_go = memmem::find(&stored.bytes(), b"\"deletionTimestamp\"").is_some();
+            !may_go || stored.value()["metadata"]["deletionTimestamp"].is_null()
+        })
+    }
+
     fn apply(&mut self, plan: &Plan, now: jiff::Timestamp) {
         let (place, object) = (&plan.place, &plan.object);
         let (name, key) = place;

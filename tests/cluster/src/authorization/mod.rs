@@ -6,6 +6,7 @@
 
 mod sides;
 mod story;
+mod words;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,5 +67,7 @@ fn compare(program: &Path, kube_bin: Option<&Path>, real: &Server) -> Result<Str
         allowed += story.asked().1;
         stories += 1;
     }
-    Ok(format!("{stories} stories, {asked} answers, {allowed} times somebody was allowed something"))
+    Ok(format!(
+        "{stories} stories, {asked} answers, {allowed} times somebody was allowed something"
+    ))
 }

@@ -14,7 +14,7 @@ fn act(
 
 #[track_caller]
 fn check_refusal(world: &World, asked: &str, said: &[(&str, &str)], expected: &str) {
-    let refused = act(&authority(&world), world, "usertoken", asked, said);
+    let refused = act(&authority(world), world, "usertoken", asked, said);
     assert_eq!(refused.unwrap_err(), expected);
 }
 

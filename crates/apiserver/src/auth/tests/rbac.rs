@@ -4,7 +4,7 @@ use super::*;
 
 #[track_caller]
 fn check_refusal(world: &World, asked: &str, expected: &str) {
-    let authority = authority(&world);
+    let authority = authority(world);
     let user = alice(&authority, world);
     let refused = authority.authorize(&user, &request(asked));
     assert_eq!(shown(&refused.unwrap_err()), expected);
@@ -179,7 +179,7 @@ fn world_of_a_role_writer() -> World {
 }
 
 fn write(world: &World, asked: &str, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
-    let authority = authority(&world);
+    let authority = authority(world);
     let user = alice(&authority, world);
     let path = request(asked).resource.unwrap();
     authority.check_escalation(&user, &path, object, old)

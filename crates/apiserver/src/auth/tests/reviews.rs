@@ -2,7 +2,7 @@ use super::*;
 use crate::auth::Review;
 
 fn ask(world: &World, token: &str, path: &str, object: Value) -> Result<Value, String> {
-    let authority = authority(&world);
+    let authority = authority(world);
     let user = authority.authenticate(&bearer(token), None, world).unwrap();
     let path = request(&format!("POST /apis/{path}")).resource.unwrap();
     let review = Review::of(&path).unwrap();

@@ -113,3 +113,37 @@ fn a_shelf_that_is_followed_stays() {
     write(&store, "things.example.com", "a", &pod("a"), false);
     assert!(follower.changed() > before);
 }
+
+/// Nothing is made in what is going, even if readers do not see yet that it is.
+#[tokio::test]
+async fn what_is_new_needs_a_home_that_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("objects"), &Options::default());
+    let make = async |key: &str| {
+        let homes = [("namespaces", "n")];
+        let (mut object, attributes) = (pod(key), Attributes::default());
+        store
+            .put_new("pods", key, &homes, &mut object, attributes)
+            .await
+    };
+    assert!(matches!(make("n/a").await, Err(NewError::Homeless(_))));
+    let attributes = Attributes::default();
+    let mut home = json!({"metadata": {"name": "n"}});
+    let made = store.begin_put("namespaces", "n", Expect::Absent, &mut home, &attributes);
+    let (made, durable) = made.unwrap();
+    assert!(make("n/a").await.is_ok() && durable.wait().await);
+    assert!(matches!(
+        make("n/a").await,
+        Err(NewError::Write(WriteError::Mismatch(_)))
+    ));
+    home["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let expect = Expect::Revision(made.revision);
+    let (_, marked) = store
+        .begin_put("namespaces", "n", expect, &mut home, &attributes)
+        .unwrap();
+    // The mark is under way; nobody has waited for it.
+    assert!(matches!(make("n/b").await, Err(NewError::Homeless(_))));
+    assert!(marked.wait().await);
+    assert!(matches!(make("n/c").await, Err(NewError::Homeless(_))));
+    assert_eq!(store.count("pods"), 1);
+}
