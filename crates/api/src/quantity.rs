@@ -130,7 +130,7 @@ impl std::str::FromStr for Quantity {
         let canonical = text == "0" || is_canonical(&parts, &factor, &digits);
         let (nanos, mut notation) = match factor {
             Factor::Ten(exponent, notation) => (
-                scaled(&digits, exponent - parts.fraction.len() as i32),
+                scaled(&digits, i64::from(exponent) - parts.fraction.len() as i64),
                 notation,
             ),
             Factor::Two(exponent) => {
@@ -153,7 +153,7 @@ impl std::str::FromStr for Quantity {
 fn is_canonical(parts: &Parts<'_>, factor: &Factor, digits: &str) -> bool {
     match factor {
         Factor::Ten(exponent, _) => {
-            let scale = exponent - parts.fraction.len() as i32;
+            let scale = i64::from(*exponent) - parts.fraction.len() as i64;
             parts.whole.len() + parts.fraction.len() <= KEPT_DIGITS
                 && scale >= -9
                 && scale % 3 == 0
@@ -171,19 +171,21 @@ fn is_canonical(parts: &Parts<'_>, factor: &Factor, digits: &str) -> bool {
 }
 
 /// `digits × 10^exponent` in billionths, rounded up to the next one; saturating.
-fn scaled(digits: &str, exponent: i32) -> i128 {
+fn scaled(digits: &str, exponent: i64) -> i128 {
     let value = digits.parse::<i128>().unwrap_or(i128::MAX);
-    let exponent = exponent + 9;
+    let exponent = exponent.saturating_add(9);
     if value == 0 {
         return 0;
     }
     if exponent >= 0 {
-        return 10_i128
-            .checked_pow(exponent as u32)
+        return u32::try_from(exponent)
+            .ok()
+            .and_then(|exponent| 10_i128.checked_pow(exponent))
             .and_then(|factor| value.checked_mul(factor))
             .unwrap_or(i128::MAX);
     }
-    match 10_i128.checked_pow(exponent.unsigned_abs()) {
+    let divisor = u32::try_from(exponent.unsigned_abs()).ok();
+    match divisor.and_then(|exponent| 10_i128.checked_pow(exponent)) {
         Some(divisor) => div_up(value, divisor),
         None => 1,
     }
@@ -208,7 +210,8 @@ fn div_up(value: i128, divisor: i128) -> i128 {
 impl Quantity {
     pub fn from_nanos(nanos: i128, notation: Notation) -> Self {
         Self {
-            nanos,
+            // So that there is one of the other sign.
+            nanos: nanos.max(-i128::MAX),
             notation,
             given: None,
         }
@@ -244,7 +247,8 @@ impl Quantity {
     /// Rounds up to thousandths, as Kubernetes does with every amount in a resource list.
     pub fn round_up_to_milli(mut self) -> Self {
         if self.nanos % 1_000_000 != 0 {
-            self.nanos = div_up(self.nanos.abs(), 1_000_000) * 1_000_000 * self.nanos.signum();
+            let magnitude = div_up(self.nanos.abs(), 1_000_000).saturating_mul(1_000_000);
+            self.nanos = magnitude * self.nanos.signum();
             self.given = None;
         }
         self
@@ -378,6 +382,9 @@ mod tests {
             ("1Gb", "Format"),
             ("1KB", "Format"),
             ("1mM", "Suffix"),
+            ("1e2147483647", "170141183460469231731687303715884105727e-9"),
+            ("1.5e-2147483648", "1e-9"),
+            ("0.1e-2147483648", "1e-9"),
         ] {
             check(given, expected);
         }
@@ -389,6 +396,10 @@ mod tests {
         assert_eq!(small.round_up_to_milli().to_string(), "1m");
         let exact: Quantity = "+5".parse().unwrap();
         assert_eq!(exact.round_up_to_milli().to_string(), "+5");
+        let most: Quantity = "-1e2147483647".parse().unwrap();
+        assert_eq!(most.clone().round_up_to_milli().milli(), i64::MIN);
+        let sum = &most + &most;
+        assert_eq!((sum.value(), sum.round_up_to_milli().value()), (i64::MIN, i64::MIN));
     }
 
     #[test]
