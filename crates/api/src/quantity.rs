@@ -399,7 +399,10 @@ mod tests {
         let most: Quantity = "-1e2147483647".parse().unwrap();
         assert_eq!(most.clone().round_up_to_milli().milli(), i64::MIN);
         let sum = &most + &most;
-        assert_eq!((sum.value(), sum.round_up_to_milli().value()), (i64::MIN, i64::MIN));
+        assert_eq!(
+            (sum.value(), sum.round_up_to_milli().value()),
+            (i64::MIN, i64::MIN)
+        );
     }
 
     #[test]

@@ -242,7 +242,11 @@ impl Nodes {
         }
         let scored = [
             (&mut self.scored_cpu, Sum::Cpu, load.charge.scored_cpu),
-            (&mut self.scored_memory, Sum::Memory, load.charge.scored_memory),
+            (
+                &mut self.scored_memory,
+                Sum::Memory,
+                load.charge.scored_memory,
+            ),
         ];
         for (column, sum, amount) in scored {
             let cell = &mut column[id.index()];

@@ -199,12 +199,10 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: &View) -
             prod
         }
     };
-    let since = metric
-        .updated
-        .map(|updated| {
-            let interval = metric.report_interval.saturating_mul(1_000_000);
-            Time(updated.0.saturating_sub(interval))
-        });
+    let since = metric.updated.map(|updated| {
+        let interval = metric.report_interval.saturating_mul(1_000_000);
+        Time(updated.0.saturating_sub(interval))
+    });
     for id in context.cluster.nodes.pods(node) {
         let Some(record) = context.cluster.pods.get(*id) else {
             continue;
@@ -318,7 +316,9 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
             (left * i128::from(MAX_SCORE) / i128::from(there)) as i64
         };
         let score = score.min(MAX_SCORE);
-        sum = args.weights[index].saturating_mul(score).saturating_add(sum);
+        sum = args.weights[index]
+            .saturating_mul(score)
+            .saturating_add(sum);
         weights = args.weights[index].saturating_add(weights);
         least = least.min(score);
     }

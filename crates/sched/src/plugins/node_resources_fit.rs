@@ -111,10 +111,7 @@ pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
                 .wrapping_sub(taken)
                 .wrapping_mul(MAX_SCORE)
                 .wrapping_div(there),
-            Strategy::MostAllocated => taken
-                .min(there)
-                .wrapping_mul(MAX_SCORE)
-                .wrapping_div(there),
+            Strategy::MostAllocated => taken.min(there).wrapping_mul(MAX_SCORE).wrapping_div(there),
             Strategy::RequestedToCapacityRatio(shape) => {
                 let score = along(
                     shape,

@@ -350,15 +350,25 @@ fn whatever_the_cluster_says_is_decided_about() {
         if let Ok(metric) = serde_json::from_value(read(spoiled(&metric))) {
             known.metric = Some(Arc::new(metric));
         }
-        known.topology = serde_json::from_value(spoiled(&topology)).ok().map(Arc::new);
+        known.topology = serde_json::from_value(spoiled(&topology))
+            .ok()
+            .map(Arc::new);
         known.pods = (0..3)
             .filter_map(|_| serde_json::from_value(spoiled(&pod)).ok().map(Arc::new))
             .collect();
         let mut config = enabled();
         let data = spoiled(&configs);
         let data = data.as_object().into_iter().flatten();
-        config.update(&data.map(|(key, value)| (key.clone(), value.to_string())).collect());
-        let times = ["-009999-01-02T01:59:59Z", "2026-06-01T12:00:00Z", "9999-12-30T22:00:00Z"];
+        config.update(
+            &data
+                .map(|(key, value)| (key.clone(), value.to_string()))
+                .collect(),
+        );
+        let times = [
+            "-009999-01-02T01:59:59Z",
+            "2026-06-01T12:00:00Z",
+            "9999-12-30T22:00:00Z",
+        ];
         let now: Timestamp = times[seed as usize % times.len()].parse().unwrap();
         known.written = times[seed as usize / 3 % times.len()].parse().ok();
         let (steps, _) = steps(&known, &config, now);

@@ -413,7 +413,8 @@ impl<'a> Search<'a> {
             device.consumes.iter().all(|set| {
                 set.counters.iter().all(|(counter, amount)| {
                     let key = (set.name.clone(), counter.clone());
-                    left.get(&key).is_none_or(|left| *left >= i128::from(*amount))
+                    left.get(&key)
+                        .is_none_or(|left| *left >= i128::from(*amount))
                 })
             })
         }
