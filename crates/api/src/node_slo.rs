@@ -167,14 +167,26 @@ fn qos_defaults() -> Value {
     qos
 }
 
-/// Whatever is not enabled becomes what changes nothing, so that turning something off undoes it.
+/// Whatever is not enabled becomes what changes nothing, so that turning something off undoes it. What has another shape than
+/// it should, as anybody who may write a NodeSLO can give it, becomes the default.
 fn neutralize(qos: &mut Value) {
     let none = none();
+    let defaults = qos_defaults();
+    if !qos.is_object() {
+        qos.clone_from(&defaults);
+    }
     for class in Class::ALL {
+        let own = &mut qos[class.field()];
+        if !own.is_object() {
+            own.clone_from(&defaults[class.field()]);
+        }
         for (part, none) in none.as_object().into_iter().flatten() {
-            let part = &mut qos[class.field()][part];
-            if part["enable"] == false {
-                merge(part, none);
+            let own = &mut own[part];
+            if !own.is_object() {
+                own.clone_from(&defaults[class.field()][part]);
+            }
+            if own["enable"] == false {
+                merge(own, none);
             }
         }
     }
@@ -204,6 +216,21 @@ mod tests {
         assert_eq!(be["resctrlQOS"]["catRangeEndPercent"], 100);
         assert_eq!(be["memoryQOS"]["wmarkScalePermill"], 50);
         assert_eq!(policy.get("hostApplications"), None);
+    }
+
+    #[test]
+    fn another_shape_is_the_default() {
+        let whole = complete(&Value::Null);
+        for odd in [json!(5), json!([]), json!("x"), json!(true)] {
+            for spec in [
+                json!({"resourceQOSStrategy": odd}),
+                json!({"resourceQOSStrategy": {"beClass": odd}}),
+                json!({"resourceQOSStrategy": {"beClass": {"cpuQOS": odd}}}),
+            ] {
+                let qos = &complete(&spec)["resourceQOSStrategy"]["beClass"];
+                assert_eq!(qos, &whole["resourceQOSStrategy"]["beClass"], "{spec}");
+            }
+        }
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn differs(present: &Present, name: &str, wanted: Option<i64>, strategy: &Strate
         (None, None) => false,
         (Some(present), Some(wanted)) => {
             let share = strategy.resource_diff_threshold.unwrap_or(0.1);
-            (present - wanted).abs() as f64 > present as f64 * share
+            present.abs_diff(wanted) as f64 > present as f64 * share
         }
         // It comes or goes.
         _ => true,

@@ -107,7 +107,7 @@ fn usage(last: &Point, previous: &Point) -> Result<Usage, Decrease> {
         return Err(Decrease::Start);
     }
     let cpu = last.cpu.checked_sub(previous.cpu).ok_or(Decrease::Cpu)?;
-    let window = last.at - previous.at;
+    let window = last.at.saturating_sub(previous.at);
     // As the original computes it, down to the last bit.
     let seconds = window as f64 / 1e9;
     Ok(Usage {

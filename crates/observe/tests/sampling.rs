@@ -485,3 +485,68 @@ fn a_changed_limit_is_seen_within_five_seconds_however_seldom_samples_are_taken(
     rig.check(&["container_spec_cpu_quota{id=\"/a\"} 50000\n"], &[]);
     assert_eq!(rig.samples(), before, "no sample was due");
 }
+
+/// Kernel files that are cut off, garbled and extreme, in any order: every sample is one or an error, and pages are made of
+/// whatever was read.
+#[test]
+fn whatever_the_files_say_is_survived() {
+    use plimsoll_test_support::hostile::{garbled, rounds};
+    const FILES: [(&str, &str); 17] = [
+        (
+            "cpu.stat",
+            "usage_usec 9000000\nuser_usec 5000000\nsystem_usec 4000000\nnr_periods 10\nnr_throttled 3\nthrottled_usec 400\nnr_bursts 1\nburst_usec 2\n",
+        ),
+        ("cpu.max", "20000 100000\n"),
+        ("cpu.weight", "100\n"),
+        ("memory.current", "4096\n"),
+        ("memory.max", "8192\n"),
+        ("memory.high", "max\n"),
+        ("memory.low", "0\n"),
+        ("memory.swap.current", "0\n"),
+        ("memory.swap.max", "max\n"),
+        (
+            "memory.stat",
+            "anon 1024\nfile 2048\nkernel_stack 16384\nslab 100\nfile_mapped 4\ninactive_file 512\nactive_file 12\npgfault 1000\npgmajfault 5\nworkingset_refault_anon 1\n",
+        ),
+        (
+            "memory.numa_stat",
+            "anon N0=1024 N1=5\nfile N0=2048 N1=0\nunevictable N0=1 N1=1\n",
+        ),
+        ("memory.events", "low 0\nhigh 1\nmax 2\noom 3\noom_kill 4\n"),
+        (
+            "io.stat",
+            "253:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n8:0 rbytes=1\n",
+        ),
+        ("pids.current", "5\n"),
+        ("pids.max", "max\n"),
+        (
+            "cpu.pressure",
+            "some avg10=0.12 avg60=0.05 avg300=0.01 total=12345\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=678\n",
+        ),
+        (
+            "memory.pressure",
+            "some avg10=99.99 avg60=0.05 avg300=0.01 total=18446744073709551615\n",
+        ),
+    ];
+    rounds(12, |seed| {
+        let random = &mut fastrand::Rng::with_seed(seed);
+        let mut rig = Rig::new(Config::default());
+        for _ in 0..10 {
+            for (name, text) in FILES {
+                let text = match random.u8(..4) {
+                    0 => text.as_bytes().to_vec(),
+                    _ => garbled(text.as_bytes(), random),
+                };
+                let dir = rig.dir.path().join("cg/a");
+                std::fs::create_dir_all(&dir).unwrap();
+                std::fs::write(dir.join(name), text).unwrap();
+            }
+            if rig.observer.store.get("/a").is_none() {
+                rig.appear("/a", false);
+            }
+            rig.run(Duration::from_secs(1 + random.u64(..4)));
+            let page = rig.page();
+            assert!(page.len() < 1 << 20, "{}", page.len());
+        }
+    });
+}

@@ -21,7 +21,7 @@ const NANOS: [(&str, f64); 7] = [
 
 impl GoDuration {
     pub const fn from_secs(seconds: i64) -> Self {
-        Self(seconds * 1_000_000_000)
+        Self(seconds.saturating_mul(1_000_000_000))
     }
 
     pub fn is_zero(self) -> bool {

@@ -242,7 +242,7 @@ fn score_all(
         for (index, score) in fitting.iter().zip(&column) {
             let node = &mut found[*index];
             node.scores.push((*plugin, *weight, *score));
-            node.total += weight * score;
+            node.total = node.total.saturating_add(weight.saturating_mul(*score));
         }
     }
 }

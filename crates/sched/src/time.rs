@@ -10,12 +10,12 @@ const SECOND: i64 = 1_000_000;
 
 impl Time {
     pub const fn from_secs(seconds: i64) -> Self {
-        Self(seconds * SECOND)
+        Self(seconds.saturating_mul(SECOND))
     }
 
     /// The whole second that this point lies in: back-offs expire together, not one by one.
     pub fn truncate_to_second(self) -> Self {
-        Self(self.0.div_euclid(SECOND) * SECOND)
+        Self(self.0.div_euclid(SECOND).saturating_mul(SECOND))
     }
 
     pub fn after(self, duration: Duration) -> Self {

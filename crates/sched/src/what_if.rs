@@ -93,8 +93,8 @@ impl Share {
     }
 
     fn add(&mut self, other: Self) {
-        self.requested += other.requested;
-        self.allocatable += other.allocatable;
+        self.requested = self.requested.saturating_add(other.requested);
+        self.allocatable = self.allocatable.saturating_add(other.allocatable);
     }
 }
 

@@ -240,7 +240,9 @@ fn amount(resource: &str, value: i64) -> String {
         "cpu" if value % 1000 == 0 => (value / 1000).to_string(),
         "cpu" => format!("{value}m"),
         "memory" | "ephemeral-storage" => {
-            let unit = UNITS.iter().find(|(size, _)| value.abs() >= *size);
+            let unit = UNITS
+                .iter()
+                .find(|(size, _)| value.saturating_abs() >= *size);
             match unit {
                 Some((size, unit)) if value % size == 0 => format!("{}{unit}", value / size),
                 Some((size, unit)) => format!("{:.1}{unit}", value as f64 / *size as f64),

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod cgroup;
 pub mod clock;
 pub mod exposition;
+pub mod hostile;
 pub mod http;
 pub mod image;
 pub mod janitor;

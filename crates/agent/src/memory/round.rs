@@ -228,7 +228,7 @@ impl Round {
             .filter(|pod| pod.classes.effective_qos() == QosClass::Be && !pod.has_ended())
             .filter_map(|pod| pod.requests.get(BATCH_CPU))
             .map(plimsoll_api::quantity::Quantity::value)
-            .sum();
+            .fold(0, i64::saturating_add);
         let usage = whole.cpu.map(|cpu| cpu.value * 1000.0);
         let mut put = |allocation, value| {
             let properties = ["cpu", allocation];
@@ -302,11 +302,13 @@ impl Round {
             match only {
                 Some(node) => {
                     let bytes = latest.memory.rss.saturating_add(latest.memory.cache);
-                    *sums.entry(node).or_default() += bytes;
+                    let sum: &mut u64 = sums.entry(node).or_default();
+                    *sum = sum.saturating_add(bytes);
                 }
                 None => {
                     for (node, bytes) in numa_pages(&latest.numa, self.page_size) {
-                        *sums.entry(node).or_default() += bytes;
+                        let sum = sums.entry(node).or_default();
+                        *sum = sum.saturating_add(bytes);
                     }
                 }
             }

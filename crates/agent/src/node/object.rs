@@ -99,9 +99,11 @@ fn allocatable(facts: &Facts) -> Amounts {
     let huge: u64 = facts
         .hugepages
         .iter()
-        .map(|(size, pages)| size * pages)
-        .sum();
-    let memory = facts.memory.saturating_sub(huge + MEMORY_RESERVE);
+        .map(|(size, pages)| size.saturating_mul(*pages))
+        .fold(0, u64::saturating_add);
+    let memory = facts
+        .memory
+        .saturating_sub(huge.saturating_add(MEMORY_RESERVE));
     // The share is no round number of anything: a kubelet writes it as plain digits.
     let storage = facts.storage.map(|storage| {
         let kept = storage.capacity / 100 * STORAGE_RESERVE;

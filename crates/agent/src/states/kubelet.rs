@@ -177,7 +177,9 @@ fn refusal(status: &kube::core::Status) -> String {
         401 => {
             "; the kubelet has the API server check our token: can it reach that, and does it have authentication.webhook enabled?"
         }
-        403 => "; grant nodes/pods, nodes/configz and nodes/proxy by RBAC",
+        403 => {
+            "; grant nodes/pods and nodes/configz by RBAC, and for a kubelet before 1.33 see deploy/agent/rbac-kubelet-before-1.33.yaml"
+        }
         _ => "",
     };
     format!("{} {}{advice}", status.code, status.message)

@@ -219,4 +219,44 @@ mod tests {
         assert_eq!(node.allocatable["kubernetes.io/batch-cpu"].value(), 319);
         assert_eq!(node.annotations.len(), 1);
     }
+
+    /// Whatever a kubelet or the API server tells: pods, nodes and policies are made of it, or it is refused.
+    #[test]
+    fn whatever_is_told_is_survived() {
+        use crate::states::NodeSlo;
+        use plimsoll_test_support::hostile::{rounds, spoil};
+        let node = json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}, "annotations": {"node.koordinator.sh/reservation": "{}"}},
+            "status": {
+                "capacity": {"cpu": "2", "memory": "24682416Ki"},
+                "allocatable": {"cpu": "2", "memory": "24580016Ki"},
+                "addresses": [{"type": "Hostname", "address": "n"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            },
+        });
+        let slo = json!({
+            "resourceUsedThresholdWithBE": {"enable": true, "cpuSuppressThresholdPercent": 65},
+            "resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": true, "groupIdentity": -1}, "memoryQOS": {"enable": false}}},
+            "cpuBurstStrategy": {"policy": "none", "cfsQuotaBurstPercent": 300, "cfsQuotaBurstPeriodSeconds": -1},
+            "systemStrategy": {"minFreeKbytesFactor": 100, "totalNetworkBandwidth": "0"},
+            "hostApplications": [{"name": "h", "priority": "koord-prod", "qos": "LS", "cgroupPath": {"relativePath": "a"}}],
+        });
+        rounds(500, |seed| {
+            let random = &mut fastrand::Rng::with_seed(seed);
+            let mut spoiled = |value: &Value| {
+                let mut value = value.clone();
+                let places = random.usize(1..6);
+                spoil(&mut value, places, random);
+                value
+            };
+            if let Ok(pod) = serde_json::from_value::<objects::Pod>(spoiled(&told())) {
+                let pod = Pod::from(pod);
+                assert!(pod.containers.len() < 1000);
+            }
+            if let Ok(node) = serde_json::from_value::<objects::Node>(spoiled(&node)) {
+                assert!(Node::from(node).addresses.len() <= MOST_ADDRESSES);
+            }
+            let _ = NodeSlo::of(&spoiled(&slo));
+        });
+    }
 }

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod cgroup_trees;
+mod hostile;
 mod program;
 mod steady_state;

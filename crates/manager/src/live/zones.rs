@@ -63,7 +63,7 @@ fn differs(zone: &Zone, wanted: &[ZoneResource], strategy: &Strategy) -> bool {
             (None, None) => false,
             (Some(present), Some(wanted)) => {
                 let (present, wanted) = (present.value(), wanted.value());
-                (present - wanted).abs() as f64 > present as f64 * share
+                present.abs_diff(wanted) as f64 > present as f64 * share
             }
             _ => true,
         }

@@ -362,4 +362,63 @@ mod tests {
             assert!(bytes(sheet) == whole, "shares of {of}");
         }
     }
+
+    /// A page with everything that is read, as a kubelet has it.
+    const PAGE: &str = "# TYPE node_cpu_usage_seconds_total counter\n\
+        node_cpu_usage_seconds_total 12.5 1795000000000\n\
+        node_memory_working_set_bytes 104857600 1795000000000\n\
+        node_swap_usage_bytes 4096 1795000000000\n\
+        container_start_time_seconds{container=\"c\",namespace=\"n\",pod=\"p1\"} 1794999000.5\n\
+        container_cpu_usage_seconds_total{container=\"c\",namespace=\"n\",pod=\"p1\"} 3.25 1795000000000\n\
+        container_memory_working_set_bytes{container=\"c\",namespace=\"n\",pod=\"p1\"} 1048576 1795000000000\n\
+        container_swap_usage_bytes{container=\"c\",namespace=\"n\",pod=\"p1\"} 0 1795000000000\n\
+        container_cpu_usage_seconds_total{container=\"d\",namespace=\"n\",pod=\"p1\"} 9 1795000000000\n\
+        container_memory_working_set_bytes{container=\"d\",namespace=\"n\",pod=\"p1\"} 1 1795000000000\n";
+
+    /// Pages of kubelets that nobody means well with: whatever is made of them can be listed, and nothing panics.
+    #[tokio::test]
+    async fn whatever_kubelets_tell_can_be_listed() {
+        use plimsoll_test_support::hostile::{garbled, rounds};
+        let now = tokio::time::Instant::now();
+        rounds(400, |seed| {
+            let random = &mut fastrand::Rng::with_seed(seed);
+            let mut settings = Settings::new(std::time::Duration::from_secs(15));
+            (settings.lenient_pods, settings.swap) = (random.bool(), random.bool());
+            let store = Store::new(settings);
+            store.put_node("node", Labels::default());
+            store.put_pod("n", "p1", [("app", "a")].into_iter().collect());
+            for round in 0..4 {
+                let page = garbled(PAGE.as_bytes(), random);
+                let asked_at = match random.u8(..8) {
+                    0 => i64::MAX,
+                    1 => i64::MIN,
+                    _ => 1_795_000_000_000_000_000 + round * 15_000_000_000,
+                };
+                let reading = store.settings().reading();
+                if let Ok(page) = crate::decode::decode(&page, asked_at, reading) {
+                    store.publish("node", &page, now);
+                }
+            }
+            for kind in [Kind::Node, Kind::Pod] {
+                let mut listing = Listing {
+                    view: View::new(store.clone()),
+                    kind,
+                    namespace: None,
+                    selector: Selector::default(),
+                    freshness: Freshness::default(),
+                    next: Next::Beginning,
+                    until: None,
+                };
+                let common = Common::new(kind, "metrics.k8s.io/v1beta1", 0);
+                let mut sheet = ProtobufSheet::new(Form::Object, Number::List, common);
+                let mut json = JsonSheet::new(false, Form::Object, Number::List, common);
+                let mut again = listing.clone();
+                while listing.some(&mut |row| sheet.row(row)) {}
+                while again.some(&mut |row| json.row(row)) {}
+                json.end();
+                let shown: Value = serde_json::from_slice(&json.json.take()).unwrap();
+                assert!(shown["items"].is_array(), "{shown}");
+            }
+        });
+    }
 }

@@ -389,7 +389,9 @@ fn process_count(pod: &pods::Pod) -> Option<ProcessCount> {
     });
     let counts: Vec<u64> = counted.collect();
     (!counts.is_empty()).then(|| ProcessCount {
-        process_count: counts.iter().sum(),
+        process_count: counts
+            .iter()
+            .fold(0, |sum: u64, one| sum.saturating_add(*one)),
     })
 }
 

@@ -565,7 +565,7 @@ impl Collector {
         let mut total = 0;
         for &pid in &self.pids {
             if let Ok(Some(bytes)) = procfs.referenced_bytes(pid, &mut self.buf) {
-                total += bytes;
+                total = bytes.saturating_add(total);
             }
         }
         let reset = self.referenced_reset;

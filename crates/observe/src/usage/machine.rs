@@ -50,7 +50,8 @@ impl NumaCpu {
         self.sums.clear();
         for (cpu, ticks) in &stat.per_cpu {
             if let Some(node) = node_of(*cpu) {
-                *self.sums.entry(node).or_default() += ticks.busy();
+                let sum = self.sums.entry(node).or_default();
+                *sum = sum.saturating_add(ticks.busy());
             }
         }
         let mut found: Vec<(u32, f64)> = self

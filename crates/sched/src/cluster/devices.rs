@@ -68,7 +68,8 @@ impl Given {
         };
         let parts = self.parts.entry(device.id.clone()).or_default();
         for (name, amount) in &share.consumed {
-            *parts.entry(name.clone()).or_default() += amount.milli();
+            let sum = parts.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(amount.milli());
         }
     }
 }

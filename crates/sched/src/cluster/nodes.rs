@@ -22,6 +22,7 @@ pub struct Nodes {
     requested: Vec<Column>,
     scored_cpu: Column,
     scored_memory: Column,
+    beyond: Beyond,
     pod_limit: Column,
     pods: Vec<Vec<PodId>>,
     ports: Vec<Vec<HostPort>>,
@@ -233,11 +234,59 @@ impl Nodes {
 
     fn charge(&mut self, id: NodeId, load: &Load<'_>, sign: i64) {
         self.touch(id);
+        let sign = i128::from(sign);
         for (resource, amount) in load.charge.requests.iter() {
-            *cell_mut(&mut self.requested, resource, id) += sign * amount;
+            let cell = cell_mut(&mut self.requested, resource, id);
+            let place = (Sum::Requested(resource), id);
+            self.beyond.add(cell, place, sign * i128::from(amount));
         }
-        self.scored_cpu[id.index()] += sign * load.charge.scored_cpu;
-        self.scored_memory[id.index()] += sign * load.charge.scored_memory;
+        let scored = [
+            (&mut self.scored_cpu, Sum::Cpu, load.charge.scored_cpu),
+            (
+                &mut self.scored_memory,
+                Sum::Memory,
+                load.charge.scored_memory,
+            ),
+        ];
+        for (column, sum, amount) in scored {
+            let cell = &mut column[id.index()];
+            self.beyond.add(cell, (sum, id), sign * i128::from(amount));
+        }
+    }
+}
+
+/// Which sum of a node's pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Sum {
+    Requested(ResourceId),
+    Cpu,
+    Memory,
+}
+
+/// Sums that a cell does not hold: of pods that ask for exbibytes. The cell then shows the nearest it can, and what is
+/// taken off later is taken off the whole.
+#[derive(Debug, Default)]
+struct Beyond(FxHashMap<(Sum, NodeId), i128>);
+
+impl Beyond {
+    fn add(&mut self, cell: &mut i64, place: (Sum, NodeId), amount: i128) {
+        let known = match self.0.is_empty() {
+            true => None,
+            false => self.0.get(&place).copied(),
+        };
+        let sum = known.unwrap_or(i128::from(*cell)).saturating_add(amount);
+        match i64::try_from(sum) {
+            Ok(sum) => {
+                *cell = sum;
+                if known.is_some() {
+                    self.0.remove(&place);
+                }
+            }
+            Err(_) => {
+                *cell = if sum > 0 { i64::MAX } else { i64::MIN };
+                self.0.insert(place, sum);
+            }
+        }
     }
 }
 

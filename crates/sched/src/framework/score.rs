@@ -89,7 +89,8 @@ pub fn normalize(scores: &mut [i64], reverse: bool) {
         return;
     }
     for score in scores {
-        *score = MAX_SCORE * *score / greatest;
+        let share = i128::from(MAX_SCORE) * i128::from(*score) / i128::from(greatest);
+        *score = i64::try_from(share).unwrap_or(0);
         if reverse {
             *score = MAX_SCORE - *score;
         }

@@ -30,11 +30,12 @@ pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
             true => 0,
             false => nodes.requested(*resource, node),
         };
-        with.add(taken + ask, there);
+        with.add(taken.saturating_add(ask), there);
         without.add(taken, there);
     }
     let half = MAX_SCORE / 2;
-    half + (half + with.score() - without.score()) / 2
+    let better = with.score().saturating_sub(without.score());
+    half + better.saturating_add(half) / 2
 }
 
 /// Shares of resources, for their deviation from each other. Enough for the resources that are weighed in practice.

@@ -24,15 +24,15 @@ pub fn score(context: &Context<'_>, nodes: &[NodeId], out: &mut Vec<i64>) -> boo
     if known.is_empty() {
         return false;
     }
-    let most = MOST_BY_CONTAINER * i64::from(local.containers);
+    let most = MOST_BY_CONTAINER.saturating_mul(i64::from(local.containers));
     out.extend(nodes.iter().map(|node| {
         let sum: i64 = known
             .iter()
             .filter(|(image, _)| image.is_on(*node))
-            .map(|(_, score)| score)
-            .sum();
+            .fold(0, |sum, (_, score)| sum.saturating_add(*score));
         let sum = if sum < LEAST { LEAST } else { sum.min(most) };
-        MAX_SCORE * (sum - LEAST) / (most - LEAST)
+        let part = i128::from(MAX_SCORE) * i128::from(sum - LEAST);
+        i64::try_from(part / i128::from((most - LEAST).max(1))).unwrap_or(0)
     }));
     true
 }

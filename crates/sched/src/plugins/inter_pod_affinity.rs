@@ -190,7 +190,8 @@ pub fn score(
         let topology = census.topologies.get(tally.key.topology);
         for (score, node) in out.iter_mut().zip(nodes) {
             if let Some(domain) = topology.domain(*node) {
-                *score += weight * i64::from(tally.count(domain));
+                let more = weight.saturating_mul(i64::from(tally.count(domain)));
+                *score = score.saturating_add(more);
             }
         }
     }
@@ -201,11 +202,11 @@ pub fn score(
         out.iter().copied().min().unwrap_or(0),
         out.iter().copied().max().unwrap_or(0),
     );
-    let range = most - least;
+    let range = most.saturating_sub(least);
     for score in out {
         *score = match range {
             0 => 0,
-            _ => (MAX_SCORE as f64 * ((*score - least) as f64 / range as f64)) as i64,
+            _ => (MAX_SCORE as f64 * (score.saturating_sub(least) as f64 / range as f64)) as i64,
         };
     }
     true

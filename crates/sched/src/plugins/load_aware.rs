@@ -193,15 +193,16 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: &View) -
             };
             for usage in metric.pods.iter().filter(|usage| usage.prod) {
                 for (sum, amount) in prod.iter_mut().zip(usage.usage) {
-                    *sum += amount;
+                    *sum = sum.saturating_add(amount);
                 }
             }
             prod
         }
     };
-    let since = metric
-        .updated
-        .map(|updated| Time(updated.0 - metric.report_interval * 1_000_000));
+    let since = metric.updated.map(|updated| {
+        let interval = metric.report_interval.saturating_mul(1_000_000);
+        Time(updated.0.saturating_sub(interval))
+    });
     for id in context.cluster.nodes.pods(node) {
         let Some(record) = context.cluster.pods.get(*id) else {
             continue;
@@ -222,7 +223,8 @@ fn used(context: &Context<'_>, metric: &NodeMetric, node: NodeId, view: &View) -
         }
         for (index, sum) in sum.iter_mut().enumerate() {
             let known = usage.map_or(0, |usage| usage.usage[index]);
-            *sum += (estimate(context, pod, index) - known).max(0);
+            let more = estimate(context, pod, index).saturating_sub(known);
+            *sum = sum.saturating_add(more.max(0));
         }
     }
     sum
@@ -269,7 +271,7 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
         let Some(threshold) = threshold.filter(|_| there > 0) else {
             continue;
         };
-        let after = used[index] + estimate(context, context.pod, index);
+        let after = used[index].saturating_add(estimate(context, context.pod, index));
         let percent = (after as f64 / there as f64 * 100.0).round() as i64;
         if percent > threshold {
             return Err(Refusal::unschedulable(match (index, view) {
@@ -303,20 +305,26 @@ pub fn score(context: &Context<'_>, node: NodeId) -> i64 {
         (None, _) => View::Whole,
     };
     let used = used(context, metric, node, &view);
-    let (mut sum, mut weights, mut least) = (0, 0, MAX_SCORE);
+    let (mut sum, mut weights, mut least) = (0_i64, 0_i64, MAX_SCORE);
     for (index, used) in used.iter().enumerate() {
         let there = capacity(context, node, index);
-        let after = used + estimate(context, context.pod, index);
-        let score = if there == 0 || after > there {
+        let after = used.saturating_add(estimate(context, context.pod, index));
+        let score = if there <= 0 || after > there {
             0
         } else {
-            (there - after) * MAX_SCORE / there
+            let left = i128::from(there.saturating_sub(after).max(0));
+            (left * i128::from(MAX_SCORE) / i128::from(there)) as i64
         };
-        sum += args.weights[index] * score;
-        weights += args.weights[index];
+        let score = score.min(MAX_SCORE);
+        sum = args.weights[index]
+            .saturating_mul(score)
+            .saturating_add(sum);
+        weights = args.weights[index].saturating_add(weights);
         least = least.min(score);
     }
-    (sum + args.dominant_weight * least) / (weights + args.dominant_weight).max(1)
+    let dominant = args.dominant_weight.saturating_mul(least);
+    let weights = weights.saturating_add(args.dominant_weight).max(1);
+    sum.saturating_add(dominant) / weights
 }
 
 pub fn may_help(_: &Context<'_>, change: Change<'_>) -> bool {

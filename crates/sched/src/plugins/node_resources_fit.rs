@@ -21,8 +21,10 @@ pub fn filter(context: &Context<'_>, node: NodeId) -> Verdict {
     let nodes = &context.cluster.nodes;
     let requests = &context.class.spec.local.requests;
     let crowded = nodes.pods(node).len() as i64 + 1 > nodes.pod_limit(node);
-    let room =
-        |resource: ResourceId| nodes.allocatable(resource, node) - nodes.requested(resource, node);
+    let room = |resource: ResourceId| {
+        let there = nodes.allocatable(resource, node);
+        there.saturating_sub(nodes.requested(resource, node))
+    };
     let lacking = |(resource, amount): &(ResourceId, i64)| {
         *amount > 0
             && *amount > room(*resource)
@@ -97,7 +99,7 @@ fn after(
 /// `as_empty`: as if nothing were on the node.
 pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
     let args = &context.profile.args.fit;
-    let (mut sum, mut weights) = (0, 0);
+    let (mut sum, mut weights) = (0_i64, 0_i64);
     for (resource, weight) in &args.resources {
         let Some((taken, there)) = after(context, *resource, node, as_empty) else {
             continue;
@@ -105,15 +107,18 @@ pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
         let score = match &args.strategy {
             Strategy::LeastAllocated if taken > there => 0,
             // Of exbibytes, a hundred times as much is more than there are numbers; the original goes on nevertheless.
-            Strategy::LeastAllocated => (there - taken).wrapping_mul(MAX_SCORE) / there,
-            Strategy::MostAllocated => taken.min(there).wrapping_mul(MAX_SCORE) / there,
+            Strategy::LeastAllocated => there
+                .wrapping_sub(taken)
+                .wrapping_mul(MAX_SCORE)
+                .wrapping_div(there),
+            Strategy::MostAllocated => taken.min(there).wrapping_mul(MAX_SCORE).wrapping_div(there),
             Strategy::RequestedToCapacityRatio(shape) => {
                 let score = along(
                     shape,
                     if taken > there {
                         100
                     } else {
-                        taken.wrapping_mul(100) / there
+                        taken.wrapping_mul(100).wrapping_div(there)
                     },
                 );
                 if score <= 0 {
@@ -122,13 +127,13 @@ pub fn score(context: &Context<'_>, node: NodeId, as_empty: bool) -> i64 {
                 score
             }
         };
-        sum += score * weight;
-        weights += weight;
+        sum = score.saturating_mul(*weight).saturating_add(sum);
+        weights = weight.saturating_add(weights);
     }
     match (weights, &args.strategy) {
         (0, _) => 0,
         (_, Strategy::RequestedToCapacityRatio(_)) => (sum as f64 / weights as f64).round() as i64,
-        _ => sum / weights,
+        _ => sum.saturating_div(weights),
     }
 }
 
@@ -139,7 +144,11 @@ pub fn along(shape: &[(i64, i64)], at: i64) -> i64 {
         if at <= *x {
             return match before {
                 None => *y,
-                Some((x0, y0)) => y0 + (y - y0) * (at - x0) / (x - x0),
+                Some((x0, y0)) => {
+                    let [x, y, x0, y0, at] = [*x, *y, x0, y0, at].map(i128::from);
+                    let value = y0 + (y - y0) * (at - x0) / (x - x0).max(1);
+                    i64::try_from(value).unwrap_or(i64::MAX)
+                }
             };
         }
         before = Some((*x, *y));

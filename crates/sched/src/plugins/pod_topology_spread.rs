@@ -217,7 +217,7 @@ pub fn filter(context: &Context<'_>, state: &CycleState, node: NodeId) -> Verdic
         };
         let there =
             census.tally(constraint.tally).count(domain) + i32::from(constraint.counts_itself);
-        if there - least > constraint.max_skew {
+        if there.saturating_sub(*least) > constraint.max_skew {
             return Err(Refusal::unschedulable(
                 "node(s) didn't match pod topology spread constraints",
             ));
@@ -288,7 +288,7 @@ pub fn score(
                 true => tally.count(node.0),
                 false => tally.count(domain),
             };
-            sum += f64::from(pods) * weight + f64::from(constraint.max_skew - 1);
+            sum += f64::from(pods) * weight + (f64::from(constraint.max_skew) - 1.0);
         }
         *score = sum.round() as i64;
     }
@@ -298,7 +298,11 @@ pub fn score(
         *score = match *score {
             IGNORED => 0,
             _ if most == 0 => MAX_SCORE,
-            raw => MAX_SCORE * (most + least - raw) / most,
+            raw => {
+                let [raw, least, most] = [raw, least, most].map(i128::from);
+                let score = i128::from(MAX_SCORE) * (most + least - raw) / most;
+                i64::try_from(score).unwrap_or(0)
+            }
         };
     }
     true

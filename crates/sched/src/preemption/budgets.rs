@@ -33,7 +33,7 @@ pub fn violating(cluster: &Cluster, pods: &[(PodId, Arc<Pod>)]) -> Vec<bool> {
                 if !covered {
                     continue;
                 }
-                *left -= 1;
+                *left = left.saturating_sub(1);
                 violates |= *left < 0;
             }
             violates

@@ -104,6 +104,7 @@ impl Sandbox {
     /// Creates or replaces an object. A UID and a version are given to it.
     pub fn put(&mut self, mut object: Value) -> Result<(), SandboxError> {
         let key = ObjectKey::of(&object).ok_or(SandboxError::Nameless)?;
+        make_whole(&mut object);
         if is_to_go(&object) {
             self.remove(&key);
             return Ok(());
@@ -194,6 +195,22 @@ impl Sandbox {
             }
         }
         Ok(())
+    }
+}
+
+/// What is written into later has the shape that an API server would have seen to.
+fn make_whole(object: &mut Value) {
+    let parts = object.as_object_mut().into_iter().flatten();
+    for (name, part) in parts {
+        let is_part = matches!(name.as_str(), "spec" | "status");
+        if is_part && !part.is_object() {
+            *part = json!({});
+        }
+    }
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations")
+        && !annotations.is_object()
+    {
+        *annotations = json!({});
     }
 }
 

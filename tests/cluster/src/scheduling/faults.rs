@@ -22,6 +22,10 @@ pub const ALL: &[Scenario] = &[
         play: two_on_a_lease,
     },
     Scenario {
+        name: "paused",
+        play: paused,
+    },
+    Scenario {
         name: "storm",
         play: storm,
     },
@@ -231,6 +235,82 @@ fn two_on_a_lease(stage: &Stage<'_>) -> Result<String> {
         "{} transitions of the lease",
         lease["spec"]["leaseTransitions"]
     ))
+}
+
+/// Paused for longer than its lease lasts, in the middle of its work: when it wakes, somebody else leads. It binds nothing,
+/// says nothing about any pod, and ends.
+fn paused(stage: &Stage<'_>) -> Result<String> {
+    /// More than it can be done with before it is paused.
+    const PODS: usize = 1_000;
+    /// As schedulers of these tests have it.
+    const LEASE: i64 = 10;
+    let mut scratch = Scratch::make()?;
+    for index in 0..NODES {
+        stage.node(&format!("n{index}"), "1000", "z")?;
+    }
+    let flags = [
+        "--leader-elect",
+        "--leader-elect-resource-namespace",
+        &stage.namespace,
+    ];
+    in_parallel(PODS, |index| {
+        stage.pod(&format!("p{index}"), "1m", json!({})).map(drop)
+    })?;
+    let bound = || -> Result<usize> {
+        let pods = stage.pods()?;
+        Ok(pods
+            .iter()
+            .filter(|pod| pod["spec"]["nodeName"].is_string())
+            .count())
+    };
+    let mut scheduler = stage.scheduler(&mut scratch, &flags)?;
+    scheduler.wait("it binds", || Ok((bound()? > 0).then_some(())))?;
+    scheduler.signal(Signal::STOP);
+    let lease = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{0}",
+        stage.namespace
+    );
+    let mut taken = poll::until("the lease is not renewed", PATIENCE, || {
+        let held = stage.api.get(&lease)?;
+        let renewed = held["spec"]["renewTime"].as_str().unwrap_or_default();
+        let renewed: jiff::Timestamp = renewed.parse()?;
+        let age = jiff::Timestamp::now().duration_since(renewed);
+        Ok((age.as_secs() > LEASE).then_some(held))
+    })?;
+    taken["spec"]["holderIdentity"] = "somebody-else".into();
+    let (status, taken) = stage
+        .api
+        .send("PUT", &lease, Some(("application/json", &taken)))?;
+    ensure!(status == 200, "take the lease: {status} {taken}");
+    let since = version(&taken)?;
+    let before = bound()?;
+    ensure!(before < PODS, "it was done before it was paused");
+    // News for it when it wakes.
+    for index in 0..10 {
+        stage.pod(&format!("late{index}"), "1m", json!({}))?;
+    }
+    scheduler.signal(Signal::CONT);
+    let status = scheduler.ended(PATIENCE)?;
+    ensure!(status.code() == Some(1), "it ended with {status}");
+    let mut late = Vec::new();
+    for pod in stage.pods()? {
+        let written = pod["spec"]["nodeName"].is_string() || !pod["status"]["conditions"].is_null();
+        if written && version(&pod)? > since {
+            late.push(pod["metadata"]["name"].to_string());
+        }
+    }
+    ensure!(
+        late.is_empty(),
+        "written after somebody else held the lease: {late:?}; {}",
+        scheduler.last_words()
+    );
+    Ok(format!("paused after {before} bindings, none later"))
+}
+
+/// On both servers, one counter for all objects.
+fn version(object: &Value) -> Result<u64> {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    Ok(version.unwrap_or_default().parse()?)
 }
 
 /// Nodes come and go while pods are placed.

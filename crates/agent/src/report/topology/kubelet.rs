@@ -58,7 +58,7 @@ fn kubelet_reserved(
         .iter()
         .filter_map(|list| list.get("cpu")?.parse::<Quantity>().ok())
         .map(|cpu| cpu.milli())
-        .sum();
+        .fold(0, i64::saturating_add);
     let count = usize::try_from(milli.max(0) as u64)
         .unwrap_or(0)
         .div_ceil(1000);

@@ -20,11 +20,18 @@ pub fn zones(node: &Node, facts: &Facts<'_>) -> Vec<Zone> {
             let pages = numa.hugepages.iter();
             let pages = pages.filter(|one| facts.hugepages && one.page_size_kib == kib);
             pages
-                .map(|one| one.num_pages * one.page_size_kib * 1024)
-                .sum::<u64>()
+                .map(|one| {
+                    one.num_pages
+                        .saturating_mul(one.page_size_kib)
+                        .saturating_mul(1024)
+                })
+                .fold(0, u64::saturating_add)
         };
         let (two_mib, one_gib) = (huge(2 << 10), huge(1 << 20));
-        let memory = numa.memory.total.saturating_sub(two_mib + one_gib);
+        let memory = numa
+            .memory
+            .total
+            .saturating_sub(two_mib.saturating_add(one_gib));
         let cpus = i128::try_from(cpus).unwrap_or(0) * 1_000_000_000;
         let resources = [
             ("cpu", Quantity::from_nanos(cpus, Notation::Decimal)),

@@ -280,3 +280,98 @@ fn a_new_node_gets_its_objects() {
         [Step::CreateMetric { .. }, Step::CreateSlo { .. }]
     ));
 }
+
+/// Objects and a configuration with extremes in every place: what should be written is decided all the same, and is no
+/// object that would have to be refused.
+#[test]
+fn whatever_the_cluster_says_is_decided_about() {
+    use plimsoll_test_support::hostile::{rounds, spoil};
+    let pod = json!({
+        "metadata": {"name": "a", "namespace": "x", "labels": {"koordinator.sh/qosClass": "LSR"},
+            "annotations": {"scheduling.koordinator.sh/resource-status": "{\"numaNodeResources\":[{\"node\":1}]}"}},
+        "spec": {"priority": 9500, "containers": [{"name": "c", "resources": {"requests": {"cpu": "4", "memory": "4Gi"}}}],
+            "initContainers": [{"name": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4", "memory": "4Gi"}}}],
+            "overhead": {"cpu": "1"}},
+        "status": {"phase": "Running", "qosClass": "Burstable"}
+    });
+    let topology = json!({
+        "metadata": {"name": "n", "annotations": {names::ANNOTATION_CPU_BASIC_INFO:
+            "{\"cpuModel\":\"x\",\"hyperThreadEnabled\":true,\"turboEnabled\":false}"}},
+        "zones": [{"name": "node-0", "type": "Node", "resources": [
+            {"name": "cpu", "capacity": "10", "allocatable": "10", "available": "10"},
+            {"name": "memory", "capacity": "10Gi", "allocatable": "10Gi", "available": "10Gi"}]},
+            {"name": "node-1", "type": "Node", "resources": []}]
+    });
+    let configs = json!({
+        "colocation-config": {"enable": true, "cpuReclaimThresholdPercent": 60, "memoryReclaimThresholdPercent": 60,
+            "degradeTimeMinutes": 5, "updateTimeThresholdSeconds": 300, "resourceDiffThreshold": 0.1,
+            "metricAggregateDurationSeconds": 300, "metricReportIntervalSeconds": 60, "cpuCalculatePolicy": "maxUsageRequest",
+            "memoryCalculatePolicy": "request", "midCPUThresholdPercent": 10, "midMemoryThresholdPercent": 10,
+            "nodeConfigs": [{"nodeSelector": {"matchLabels": {"a": "b"}}, "enable": true}]},
+        "cpu-normalization-config": {"enable": true, "ratioModel": {"x": {"baseRatio": 1.5, "turboEnabledRatio": 1.65,
+            "hyperThreadEnabledRatio": 1.0, "hyperThreadTurboEnabledRatio": 1.1}}},
+        "resource-amplification-config": {"enable": true, "resourceAmplificationRatio": {"cpu": 1.5}},
+        "cpu-burst-config": {"clusterStrategy": {"cfsQuotaBurstPercent": 300, "cpuBurstPercent": 1000}},
+        "system-config": {"clusterStrategy": {"minFreeKbytesFactor": 100}},
+    });
+    rounds(300, |seed| {
+        let random = &mut fastrand::Rng::with_seed(seed);
+        let mut spoiled = |value: &Value| {
+            let mut value = value.clone();
+            if random.u8(..3) > 0 {
+                let places = random.usize(1..5);
+                spoil(&mut value, places, random);
+            }
+            value
+        };
+        let mut known = known("2026-06-01T11:59:30Z");
+        let read = |value: Value| serde_json::to_value(value).unwrap_or_default();
+        let node = json!({
+            "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {
+                names::ANNOTATION_NORMALIZATION_RATIO: "1.00",
+                names::ANNOTATION_THIRD_PARTY: "{\"allocations\":[{\"name\":\"yarn\",\"priority\":\"koord-batch\",\"resources\":{\"kubernetes.io/batch-cpu\":\"1\"}}]}",
+                names::ANNOTATION_NETWORK_BANDWIDTH: "1G",
+                "node.koordinator.sh/reservation": "{\"resources\":{\"cpu\":\"1\"},\"reservedCPUs\":\"0-3\"}",
+                "node.koordinator.sh/colocation-strategy": "{\"enable\":true}",
+            }},
+            "status": {"capacity": {"cpu": "10", "memory": "10Gi", "pods": "110", names::BATCH_CPU: "1k"},
+                "allocatable": {"cpu": "10", "memory": "10Gi", "pods": "110", names::BATCH_CPU: "1k"}}
+        });
+        if let Ok(node) = serde_json::from_value(spoiled(&node)) {
+            known.node = Arc::new(node);
+        }
+        let metric = json!({"metadata": {"name": "n"}, "spec": {}, "status": {
+            "updateTime": "2026-06-01T11:59:30Z",
+            "nodeMetric": {"nodeUsage": {"resources": {"cpu": "3", "memory": "4000"}},
+                "systemUsage": {"resources": {"cpu": "500m", "memory": "500"}}},
+            "podsMetric": [{"name": "a", "namespace": "x", "podUsage": {"resources": {"cpu": "1", "memory": "1000"}}, "priority": "koord-prod"}],
+            "hostApplicationMetric": [{"name": "h", "usage": {"resources": {"cpu": "1"}}, "priority": "koord-batch"}],
+            "prodReclaimableMetric": {"resource": {"resources": {"cpu": "2", "memory": "2000"}}}}});
+        if let Ok(metric) = serde_json::from_value(read(spoiled(&metric))) {
+            known.metric = Some(Arc::new(metric));
+        }
+        known.topology = serde_json::from_value(spoiled(&topology))
+            .ok()
+            .map(Arc::new);
+        known.pods = (0..3)
+            .filter_map(|_| serde_json::from_value(spoiled(&pod)).ok().map(Arc::new))
+            .collect();
+        let mut config = enabled();
+        let data = spoiled(&configs);
+        let data = data.as_object().into_iter().flatten();
+        config.update(
+            &data
+                .map(|(key, value)| (key.clone(), value.to_string()))
+                .collect(),
+        );
+        let times = [
+            "-009999-01-02T01:59:59Z",
+            "2026-06-01T12:00:00Z",
+            "9999-12-30T22:00:00Z",
+        ];
+        let now: Timestamp = times[seed as usize % times.len()].parse().unwrap();
+        known.written = times[seed as usize / 3 % times.len()].parse().ok();
+        let (steps, _) = steps(&known, &config, now);
+        assert!(steps.len() < 10, "{steps:?}");
+    });
+}

@@ -95,7 +95,7 @@ impl Engine {
                 watch.asked(*plugin, Point::Score, profile, feasible as u64);
             }
             for (total, score) in scratch.totals.iter_mut().zip(&scratch.column) {
-                *total += weight * score;
+                *total = total.saturating_add(weight.saturating_mul(*score));
             }
             if let Some(board) = &mut board {
                 board

@@ -75,14 +75,15 @@ pub fn allocate(
 }
 
 /// By set and counter, in thousandths.
-type Counters = BTreeMap<(Box<str>, Box<str>), i64>;
+/// Wide enough for whatever is taken, so that it can be given back.
+type Counters = BTreeMap<(Box<str>, Box<str>), i128>;
 
 /// What devices that are given away leave of a pool's counters.
 fn left(pool: &Pool<'_>, given: &Given) -> Counters {
     let mut left = Counters::new();
     for set in pool.slices.iter().flat_map(|slice| &slice.counters) {
         for (counter, amount) in &set.counters {
-            left.insert((set.name.clone(), counter.clone()), *amount);
+            left.insert((set.name.clone(), counter.clone()), i128::from(*amount));
         }
     }
     if left.is_empty() {
@@ -104,7 +105,7 @@ fn take(left: &mut Counters, device: &Device, times: i64) {
     for set in &device.consumes {
         for (counter, amount) in &set.counters {
             if let Some(left) = left.get_mut(&(set.name.clone(), counter.clone())) {
-                *left -= amount * times;
+                *left -= i128::from(*amount) * i128::from(times);
             }
         }
     }
@@ -167,7 +168,14 @@ impl<'a> Search<'a> {
     /// A claim that would have more devices than any may have is a mistake of whoever wrote it.
     fn check_number(&mut self, claim: usize) -> Result<(), String> {
         let asked = self.claims[claim];
-        let mut number = 0;
+        let requests = asked.requests.len();
+        if requests > MOST_DEVICES {
+            return Err(format!(
+                "claim {}: number of requests {requests} exceeds the claim limit of {MOST_DEVICES}",
+                self.full_name(asked)
+            ));
+        }
+        let mut number = 0_usize;
         for (request, wanted) in asked.requests.iter().enumerate() {
             let mut least = None;
             for (index, alternative) in wanted.alternatives.iter().enumerate() {
@@ -184,7 +192,7 @@ impl<'a> Search<'a> {
                 };
                 least = Some(least.map_or(devices, |least: usize| least.min(devices)));
             }
-            number += least.unwrap_or(0);
+            number = number.saturating_add(least.unwrap_or(0));
         }
         if number > MOST_DEVICES {
             return Err(format!(
@@ -405,7 +413,8 @@ impl<'a> Search<'a> {
             device.consumes.iter().all(|set| {
                 set.counters.iter().all(|(counter, amount)| {
                     let key = (set.name.clone(), counter.clone());
-                    left.get(&key).is_none_or(|left| left >= amount)
+                    left.get(&key)
+                        .is_none_or(|left| *left >= i128::from(*amount))
                 })
             })
         }

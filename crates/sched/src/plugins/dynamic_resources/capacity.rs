@@ -49,9 +49,10 @@ fn rounded(asked: Option<&Quantity>, capacity: &Capacity) -> Quantity {
         let Some(step) = policy.step.as_ref().filter(|step| step.value() > 0) else {
             return asked.clone();
         };
-        let steps = (asked.value() - min.value() + step.value() - 1) / step.value();
-        let whole = min.value() + steps * step.value();
-        return Quantity::from_nanos(i128::from(whole) * 1_000_000_000, Notation::Binary);
+        let [asked, min, step] = [asked, min, step].map(|amount| i128::from(amount.value()));
+        let steps = (asked - min + step - 1) / step;
+        let whole = min + steps * step;
+        return Quantity::from_nanos(whole.saturating_mul(1_000_000_000), Notation::Binary);
     }
     let next = policy
         .values
@@ -73,7 +74,8 @@ fn is_forbidden(amount: &Quantity, policy: &CapacityPolicy) -> bool {
     }
     if let Some(step) = policy.step.as_ref().filter(|step| step.value() > 0) {
         let min = policy.min.as_ref().map_or(0, Quantity::value);
-        return (amount.value() - min) % step.value() != 0;
+        let more = i128::from(amount.value()) - i128::from(min);
+        return more % i128::from(step.value()) != 0;
     }
     !policy.values.is_empty()
         && policy

@@ -125,12 +125,12 @@ fn share_out(asks: &[&ExtendedAsk], resource: &str) -> (Vec<(Box<str>, i64)>, Ve
     let mut largest: Option<(Box<str>, i64)> = None;
     let mut short = Vec::new();
     for ask in asks.iter().filter(|ask| ask.ends_early) {
-        let mut covered = 0;
+        let mut covered = 0_i64;
         for later in staying.iter().filter(|other| other.index >= ask.index) {
             if covered >= ask.amount {
                 break;
             }
-            covered += later.amount;
+            covered = later.amount.saturating_add(covered);
             mappings.push(mapping(ask, &name(later)));
         }
         if covered < ask.amount {
