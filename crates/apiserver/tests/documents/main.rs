@@ -2,7 +2,7 @@
 //! comes, the server answers with a Status or an object, nothing panics, and what was acknowledged is there after a
 //! restart.
 //!
-//! `PLIMSOLL_CLASS_SEED` repeats a run, `PLIMSOLL_CLASS_SECONDS` prolongs it.
+//! `PLIMSOLL_CLASS_SEED` repeats a run, `PLIMSOLL_CLASS_SECONDS` prolongs it, `PLIMSOLL_CLASS_TELL` tells each request.
 
 mod documents;
 mod requests;
@@ -49,13 +49,19 @@ async fn run() {
     println!("PLIMSOLL_CLASS_SEED={seed}");
     let end = number("PLIMSOLL_CLASS_SECONDS")
         .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let tells = std::env::var_os("PLIMSOLL_CLASS_TELL").is_some();
     let mut rng = Rng::with_seed(seed);
     let mut world = World::start().await;
     let mut done = 0;
     while end.map_or(done < FEW, |end| Instant::now() < end) {
+        let number = done;
         let request = requests::any(&mut rng, &world);
+        // An overflow of the stack leaves no time to tell.
+        if tells {
+            eprintln!("request {number}: {request:?}");
+        }
         let answer = world.ask(&request).await;
-        let shown = || format!("request {done} of PLIMSOLL_CLASS_SEED={seed}: {request:?}");
+        let shown = || format!("request {number} of PLIMSOLL_CLASS_SEED={seed}: {request:?}");
         assert_eq!(PANICS.load(Ordering::SeqCst), 0, "{}", shown());
         world
             .check(&request, &answer)
