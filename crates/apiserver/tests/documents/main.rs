@@ -16,9 +16,9 @@ use fastrand::Rng;
 use world::World;
 
 /// Requests in a run that is not prolonged.
-const FEW: usize = 400;
+const FEW: usize = 3000;
 /// Requests between one restart and the next.
-const BETWEEN_RESTARTS: usize = 200;
+const BETWEEN_RESTARTS: usize = 500;
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 

@@ -1,7 +1,7 @@
 //! A server whose objects are on disk, asked as its administrator.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
@@ -36,10 +36,18 @@ async fn start(folder: &TempDir) -> Result<Running, String> {
         listen: "127.0.0.1:0".parse().unwrap(),
         data_dir: Some(folder.path().to_owned()),
     };
-    let built = config.build().await;
-    let plane = built.map_err(|error| format!("it does not start again: {error}"))?;
-    // Nobody else changes anything meanwhile.
-    Ok(plane.spawn_without_controllers())
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match config.clone().build().await {
+            // Nobody else changes anything meanwhile.
+            Ok(plane) => return Ok(plane.spawn_without_controllers()),
+            // The tasks of the one before may still be ending.
+            Err(error) if Instant::now() < deadline && error.to_string().contains("already open") => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => return Err(format!("it does not start again: {error}")),
+        }
+    }
 }
 
 impl World {
