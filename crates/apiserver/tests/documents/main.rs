@@ -5,6 +5,7 @@
 //! `PLIMSOLL_CLASS_SEED` repeats a run, `PLIMSOLL_CLASS_SECONDS` prolongs it, `PLIMSOLL_CLASS_TELL` tells each request.
 
 mod documents;
+mod extremes;
 mod requests;
 mod world;
 

@@ -31,6 +31,12 @@ pub struct Answer {
     body: Bytes,
 }
 
+impl Answer {
+    pub fn code(&self) -> u16 {
+        self.code.as_u16()
+    }
+}
+
 async fn start(folder: &TempDir) -> Result<Running, String> {
     let config = Config {
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -42,7 +48,9 @@ async fn start(folder: &TempDir) -> Result<Running, String> {
             // Nobody else changes anything meanwhile.
             Ok(plane) => return Ok(plane.spawn_without_controllers()),
             // The tasks of the one before may still be ending.
-            Err(error) if Instant::now() < deadline && error.to_string().contains("already open") => {
+            Err(error)
+                if Instant::now() < deadline && error.to_string().contains("already open") =>
+            {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             Err(error) => return Err(format!("it does not start again: {error}")),
@@ -116,6 +124,12 @@ impl World {
         if request.method == Method::GET || !answer.code.is_success() {
             return;
         }
+        // Under one name, different versions and groups show the same.
+        let end = object
+            .rmatch_indices('/')
+            .nth(1)
+            .map_or("", |(at, _)| &object[at..]);
+        self.known.retain(|known, _| !known.ends_with(end));
         match self.read(object).await {
             Some(value) => self.known.insert(object.clone(), value),
             None => self.known.remove(object),
