@@ -320,6 +320,29 @@ impl<'r> Writer<'r> {
         self.put("}");
     }
 
+    /// A field of the kind that the world has a definition of.
+    pub fn of_a_thing(&mut self, field: &str) {
+        match field {
+            "keyed" => {
+                self.put("[");
+                self.several(|this, index| {
+                    let name = if this.rng.bool() { index } else { 0 };
+                    this.put(&format!("{{\"name\":\"{name}\",\"value\":"));
+                    this.anything(2);
+                    this.put("}");
+                });
+                self.put("]");
+            }
+            "set" => {
+                self.put("[");
+                self.several(|this, _| this.text());
+                self.put("]");
+            }
+            "open" if seldom(self.rng, 3) => self.deep(),
+            _ => self.anything(5),
+        }
+    }
+
     fn deep_fields(&mut self) {
         let levels = self.rng.usize(..130);
         self.put(&"{\"f:a\":".repeat(levels));

@@ -105,9 +105,12 @@ fn query(rng: &mut Rng) -> String {
 
 /// One of any kind.
 pub fn any(rng: &mut Rng, world: &World) -> Request {
+    if seldom(rng, 12) {
+        return of_a_definition(rng, world);
+    }
     let all = resource::builtin();
     let resource = &all[rng.usize(..all.len())];
-    let name = pick(rng, &["a", "b", "c", "things.example.com"]);
+    let name = pick(rng, &["a", "b", "c", "things.example.org"]);
     let folder = folder(resource);
     let object = format!("{folder}/{name}");
     let door = resource.subresources.first().filter(|_| seldom(rng, 4));
@@ -199,6 +202,67 @@ pub fn any(rng: &mut Rng, world: &World) -> Request {
         request.path = format!("{}?{parameters}", request.path);
     }
     request
+}
+
+/// One of a kind that a definition has made.
+fn of_a_definition(rng: &mut Rng, world: &World) -> Request {
+    let folder = "/apis/example.com/v1/namespaces/default/things";
+    let object = format!("{folder}/a");
+    let document = |rng: &mut Rng| {
+        let mut writer = Writer::new(rng);
+        writer.out.push_str(
+            "{\"apiVersion\":\"example.com/v1\",\"kind\":\"Thing\",\"metadata\":{\"name\":\"a\"}",
+        );
+        for field in ["open", "keyed", "set", "closed", "choice", "unknown"] {
+            if writer.rng.bool() {
+                writer.out.push_str(&format!(",\"{field}\":"));
+                writer.of_a_thing(field);
+            }
+        }
+        writer.out.push('}');
+        writer.out.into_bytes()
+    };
+    let media = pick(
+        rng,
+        &[
+            "application/json",
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ],
+    );
+    let (method, path) = match (media, rng.bool()) {
+        ("application/json", true) => (Method::POST, folder.to_owned()),
+        ("application/json", false) => (Method::PUT, object.clone()),
+        _ => (
+            Method::PATCH,
+            format!(
+                "{object}?fieldManager=m{}",
+                if media.contains("apply") {
+                    "&force=true"
+                } else {
+                    ""
+                }
+            ),
+        ),
+    };
+    Request {
+        method,
+        path,
+        media,
+        accept: pick(
+            rng,
+            &[
+                "application/json",
+                "application/json;as=Table;v=v1;g=meta.k8s.io",
+            ],
+        ),
+        body: match media {
+            "application/json-patch+json" => json_patch(rng, world.object(&object)).into_bytes(),
+            _ => document(rng),
+        },
+        object: Some(object),
+    }
 }
 
 fn json_patch(rng: &mut Rng, object: Option<&Value>) -> String {

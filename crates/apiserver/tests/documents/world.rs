@@ -10,7 +10,7 @@ use plimsoll_apiserver::auth::User;
 use plimsoll_apiserver::embed::{Config, Running};
 use plimsoll_apiserver::resource;
 use plimsoll_apiserver::server::Trusted;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::requests::Request;
@@ -29,6 +29,35 @@ pub struct World {
 pub struct Answer {
     code: StatusCode,
     body: Bytes,
+}
+
+/// Of a kind with fields of every sort.
+fn definition() -> Value {
+    let keyed = json!({"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string"}, "value": {"x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let schema = json!({"type": "object", "properties": {
+        "open": {"x-kubernetes-preserve-unknown-fields": true},
+        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": keyed},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "closed": {"type": "object", "additionalProperties": {"type": "integer", "maximum": 5}, "default": {"a": 1}},
+        "choice": {"anyOf": [{"enum": ["a", "b", 1, null]}, {"not": {"enum": [2]}}], "x-kubernetes-int-or-string": true},
+    }});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+                "additionalPrinterColumns": [{"name": "All", "type": "string", "jsonPath": ".open..[*]..[*]..[*]"}],
+            }],
+        },
+    })
 }
 
 impl Answer {
@@ -61,8 +90,20 @@ async fn start(folder: &TempDir) -> Result<Running, String> {
 impl World {
     pub async fn start() -> Self {
         let folder = TempDir::new().unwrap();
+        let running = start(&folder).await.unwrap();
+        let definition = Bytes::from(definition().to_string());
+        let mut request =
+            http::Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+                .header("content-type", "application/json")
+                .body(Full::new(definition))
+                .unwrap();
+        request
+            .extensions_mut()
+            .insert(Trusted(User::master("admin")));
+        let answer = running.server().handle(request).await;
+        assert_eq!(answer.status(), StatusCode::CREATED);
         Self {
-            running: start(&folder).await.unwrap(),
+            running,
             folder,
             known: BTreeMap::new(),
             codes: BTreeMap::new(),
