@@ -181,8 +181,8 @@ fn pair(place: &Place, count: usize, elements: Elements) -> (Value, Value) {
     (object, other)
 }
 
-/// Elements of the list, and twice as many.
-const COUNT: usize = 1000;
+/// Elements of the list, and four times as many.
+const COUNT: usize = 500;
 
 fn check_place(place: &Place, elements: Elements) {
     let resource = place.resource;
@@ -208,7 +208,7 @@ fn check_place(place: &Place, elements: Elements) {
             place.way.join(".")
         )
     };
-    let given = [COUNT, 2 * COUNT].map(|count| pair(place, count, elements));
+    let given = [COUNT, 4 * COUNT].map(|count| pair(place, count, elements));
     let on_both = |work: &str, inputs: &[(Value, Value); 2], go: &dyn Fn(&(Value, Value))| {
         compare(&what(work), &inputs[0], &inputs[1], go);
     };

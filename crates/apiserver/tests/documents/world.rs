@@ -171,6 +171,11 @@ impl World {
             .nth(1)
             .map_or("", |(at, _)| &object[at..]);
         self.known.retain(|known, _| !known.ends_with(end));
+        // Roles gather the rules of others.
+        if object.contains("/clusterroles/") {
+            self.known
+                .retain(|known, _| !known.contains("/clusterroles/"));
+        }
         match self.read(object).await {
             Some(value) => self.known.insert(object.clone(), value),
             None => self.known.remove(object),
