@@ -206,6 +206,7 @@ pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         "" => meta(&binding, "name").to_owned(),
         _ => call.path.name.clone(),
     };
+    call.check_namespace(&call.path.namespace, &name)?;
     if meta(&binding, "name") != name {
         return Err(Failure::bad_request(
             "name in URL does not match name in Binding object",
@@ -341,6 +342,7 @@ pub fn token(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let mut warnings = Vec::new();
     let mut request = call.decode_as(TOKEN_REQUEST, body, &options, &mut warnings)?;
+    call.check_namespace(&call.path.namespace, &call.path.name)?;
     if request["spec"]["expirationSeconds"].is_null() {
         request["spec"]["expirationSeconds"] = TOKEN_LIFETIME.into();
     }

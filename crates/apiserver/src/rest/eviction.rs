@@ -27,6 +27,7 @@ pub async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let mut warnings = Vec::new();
     let eviction = call.decode_as(EVICTION, body, &options, &mut warnings)?;
     let name = call.path.name.as_str();
+    call.check_namespace(&call.path.namespace, name)?;
     if meta(&eviction, "name") != name {
         return Err(Failure::bad_request(
             "name in URL does not match name in Eviction object",
