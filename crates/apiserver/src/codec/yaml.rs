@@ -152,27 +152,53 @@ const MOST_EXPANSION: usize = 16;
 /// Of short texts more.
 const SMALL: usize = 1 << 20;
 
+/// So deep the reader may go on any thread: it needs a lot of stack for each level.
+const ON_ANY_STACK: usize = 40;
+/// For all levels there may be.
+const LARGE_STACK: usize = 16 << 20;
+
 fn parse_document(text: &str) -> Result<Parsed, Error> {
+    let (parsed, is_deeper) = parse_within(text, ON_ANY_STACK);
+    if !is_deeper {
+        return parsed;
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(LARGE_STACK);
+        let deeper = thread.spawn_scoped(scope, || parse_within(text, MAX_DEPTH).0);
+        match deeper.map(std::thread::ScopedJoinHandle::join) {
+            Ok(Ok(deeper)) => deeper,
+            // There is no further thread to be had, or it has failed.
+            Ok(Err(_)) | Err(_) => parsed,
+        }
+    })
+}
+
+/// Whether that is not deep enough comes along.
+fn parse_within(text: &str, levels: usize) -> (Result<Parsed, Error>, bool) {
     let options = serde_saphyr::options! {
         strict_booleans: false,
         duplicate_keys: DuplicateKeyPolicy::LastWins,
         with_snippet: false,
         budget: serde_saphyr::budget! {
             // The visitor says it in words of ours.
-            max_depth: MAX_DEPTH + 1,
+            max_depth: levels + 1,
         },
     };
     let state = State {
+        levels,
+        is_deeper: Cell::new(false),
         repeated: RefCell::default(),
         bytes_left: Cell::new(SMALL.max(text.len().saturating_mul(MOST_EXPANSION))),
     };
     let node = serde_saphyr::with_deserializer_from_str_with_options(text, options, |document| {
         TreeVisitor::new(&state).deserialize(document)
-    })?;
-    Ok(Parsed {
+    });
+    let is_deeper = state.is_deeper.get();
+    let parsed = node.map(|node| Parsed {
         node,
         repeated: state.repeated.into_inner().into_words(),
-    })
+    });
+    (parsed, is_deeper)
 }
 
 fn first_line(text: &str) -> &str {
@@ -230,6 +256,9 @@ fn alias_at(text: &str, line: u64, column: u64) -> String {
 
 /// What all visitors of a document share.
 struct State {
+    /// That there may be.
+    levels: usize,
+    is_deeper: Cell<bool>,
     repeated: RefCell<Objections>,
     /// How much more text there may be.
     bytes_left: Cell<usize>,
@@ -242,6 +271,8 @@ impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // What a key is made of is charged where it is put.
         let nothing = State {
+            levels: ON_ANY_STACK,
+            is_deeper: Cell::new(false),
             repeated: RefCell::default(),
             bytes_left: Cell::new(usize::MAX),
         };
@@ -276,7 +307,8 @@ impl<'a> TreeVisitor<'a> {
 
     /// The visitor of what is in this list or map.
     fn within<E: serde::de::Error>(self) -> Result<Self, E> {
-        if self.depth >= MAX_DEPTH {
+        if self.depth >= self.state.levels {
+            self.state.is_deeper.set(true);
             return Err(E::custom(TooDeep));
         }
         let depth = self.depth + 1;
@@ -444,6 +476,38 @@ mod tests {
         ] {
             assert!(parse(fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn the_limit_of_depth_is_that_of_others() {
+        let flow = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let block = |levels: usize| format!("{}a", "- ".repeat(levels));
+        let indented = |levels: usize| -> String {
+            let line = |level: usize| format!("{}a:\n", " ".repeat(level));
+            (0..levels).map(line).collect::<String>() + &" ".repeat(levels) + "b"
+        };
+        for deep in [flow as fn(usize) -> String, block, indented] {
+            for levels in [1, ON_ANY_STACK, ON_ANY_STACK + 1, MAX_DEPTH] {
+                assert!(parse(&deep(levels)).is_ok(), "{levels}: {}", deep(levels));
+            }
+            let refused = parse(&deep(MAX_DEPTH + 1)).unwrap_err();
+            assert!(refused.contains("deeper than 100 levels"), "{refused}");
+            assert!(parse(&deep(20_000)).is_err());
+        }
+        assert!(parse(&format!("{}a", "? ".repeat(20_000))).is_err());
+    }
+
+    /// A short text may stand for a long one.
+    #[test]
+    fn what_aliases_make_is_bounded() {
+        let all: String = (0..50).map(|_| "- *a\n").collect();
+        let long = "x".repeat(1 << 20);
+        let refused = parse(&format!("- &a {long}\n{all}")).unwrap_err();
+        assert!(refused.contains("excessive aliasing"), "{refused}");
+        let nested = (1..30).map(|one| format!("a{one}: &a{one} [*a{0}, *a{0}]\n", one - 1));
+        let nested: String = nested.collect();
+        assert!(parse(&format!("a0: &a0 x\n{nested}")).is_err());
+        assert!(parse("a: &a x\nb: [*a, *a]\n").is_ok());
     }
 
     #[test]
