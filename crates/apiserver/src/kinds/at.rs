@@ -162,10 +162,15 @@ impl<'v> At<'v> {
 
 /// Collects problems in the order in which they are found, which is the order clients see.
 #[derive(Debug, Default)]
-pub struct Errors(pub Vec<FieldError>);
+pub struct Errors(
+    pub Vec<FieldError>,
+    /// How long they are when they are told.
+    usize,
+);
 
 /// Of an object with more problems than this, the rest is not told.
 const MOST_TOLD: usize = 1000;
+const MOST_BYTES: usize = 1 << 20;
 
 impl Errors {
     pub fn is_empty(&self) -> bool {
@@ -174,19 +179,20 @@ impl Errors {
 
     /// Whether nothing more is told. Who is about to put many problems, or long ones, into words asks first.
     pub fn is_full(&self) -> bool {
-        self.0.len() >= MOST_TOLD
+        self.0.len() >= MOST_TOLD || self.1 >= MOST_BYTES
     }
 
     pub fn push(&mut self, error: FieldError) {
         if !self.is_full() {
+            self.1 += error.len();
             self.0.push(error);
         }
     }
 
     /// What others have found.
     pub fn append(&mut self, others: &mut Self) {
-        let room = MOST_TOLD.saturating_sub(self.0.len());
-        self.0.extend(others.0.drain(..).take(room));
+        others.0.drain(..).for_each(|error| self.push(error));
+        others.1 = 0;
     }
 
     pub fn required(&mut self, at: &At<'_>, detail: &str) {

@@ -166,6 +166,7 @@ fn owners(owners: &At<'_>, errors: &mut Errors) {
             let current = format!("{kind}/{name}");
             match &controller {
                 None => controller = Some(current),
+                Some(_) if errors.is_full() => {}
                 Some(first) => errors.invalid_shown(
                     owners,
                     &shown::published(owners.value, &format!("[]{}", shown::OWNER_REFERENCE)),

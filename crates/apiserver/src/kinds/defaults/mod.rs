@@ -78,7 +78,7 @@ fn round_up(amount: &mut Value) {
     {
         let nanos = Quantity::of(text).0;
         let millis = nanos.div_euclid(1_000_000) + i128::from(nanos.rem_euclid(1_000_000) != 0);
-        *text = Quantity(millis * 1_000_000).decimal();
+        *text = Quantity(millis.saturating_mul(1_000_000)).decimal();
     }
 }
 

@@ -1,5 +1,8 @@
 //! Volumes whose files would be written over each other.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use crate::field::quote;
 use crate::kinds::at::At;
 
@@ -18,17 +21,36 @@ impl Target<'_> {
             format!("{path} ({})", self.source)
         }
     }
+}
 
-    /// One is the other, or a folder above it.
-    fn overlaps(&self, other: &Target<'_>) -> bool {
-        let holds = |outer: &str, inner: &str| {
-            inner
-                .strip_prefix(outer)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        !self.path.is_empty()
-            && !other.path.is_empty()
-            && (holds(self.path, other.path) || holds(other.path, self.path))
+/// No path of a file is longer, nor that of a folder above one.
+const LONGEST_PATH: usize = 4096;
+/// Nobody reads more of them.
+const MOST_TOLD: usize = 1000;
+
+/// The paths that were met, sorted, with where.
+#[derive(Default)]
+struct Paths<'v>(BTreeMap<&'v str, Vec<usize>>);
+
+impl<'v> Paths<'v> {
+    fn note(&mut self, index: usize, path: &'v str) {
+        self.0.entry(path).or_default().push(index);
+    }
+
+    /// In order: those that are the path itself, a folder above it, or below it.
+    fn overlapping(&self, path: &str) -> Vec<usize> {
+        let folders = path.match_indices('/').map(|(at, _)| at);
+        let folders = folders.take_while(|at| *at <= LONGEST_PATH);
+        let above = folders.map(|at| &path[..at]).chain([path]);
+        let above = above.filter_map(|folder| self.0.get(folder));
+        let inside = format!("{path}/");
+        let from = (Bound::Included(inside.as_str()), Bound::Unbounded);
+        let below = self.0.range::<str, _>(from);
+        let below = below.take_while(|(other, _)| other.starts_with(&inside));
+        let all = above.chain(below.map(|(_, indexes)| indexes));
+        let mut all: Vec<usize> = all.flatten().copied().collect();
+        all.sort_unstable();
+        all
     }
 }
 
@@ -36,16 +58,20 @@ pub fn for_volume(volume: &At<'_>) -> Vec<String> {
     let mut out = Vec::new();
     let name = quote(volume.get("name").text());
     let mut overlapping = |of: &str, targets: &[Target<'_>]| {
-        for (index, target) in targets.iter().enumerate() {
-            for other in &targets[..index] {
-                if target.overlaps(other) {
-                    out.push(format!(
-                        "volume {name} ({of}): overlapping paths: {} with {}",
-                        target.shown(),
-                        other.shown()
-                    ));
+        let mut earlier = Paths::default();
+        let named = targets.iter().enumerate();
+        for (index, target) in named.filter(|(_, target)| !target.path.is_empty()) {
+            for other in earlier.overlapping(target.path) {
+                if out.len() >= MOST_TOLD {
+                    return;
                 }
+                out.push(format!(
+                    "volume {name} ({of}): overlapping paths: {} with {}",
+                    target.shown(),
+                    targets[other].shown()
+                ));
             }
+            earlier.note(index, target.path);
         }
     };
     for (field, title, named) in [
