@@ -16,6 +16,8 @@ pub mod discovery;
 pub mod embed;
 mod expressions;
 mod gaps;
+#[cfg(test)]
+mod growth;
 pub mod hooks;
 pub mod kinds;
 pub mod managed;

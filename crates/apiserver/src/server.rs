@@ -20,8 +20,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::aggregate::Aggregator;
-use crate::aside::{Aside, LARGE};
 use crate::answer::{self, Answer, Format, Offer};
+use crate::aside::{Aside, LARGE};
 use crate::auth::{Authority, Review, User};
 use crate::catalogue::Catalogue;
 use crate::definitions::Definitions;

@@ -43,7 +43,10 @@ impl ScaleDoor<'_> {
     pub fn to_parent(&self, parent: &Value, scale: &Value) -> Value {
         let parent = Entries::parse(parent).unwrap_or_default();
         let mut scale = Slots::of(Entries::parse(scale).unwrap_or_default());
-        let times = parent.0.iter().map(|one| (one.identity(), one.time.clone()));
+        let times = parent
+            .0
+            .iter()
+            .map(|one| (one.identity(), one.time.clone()));
         let times: BTreeMap<Identity, Option<String>> = times.collect();
         let mut entries = Entries::default();
         for entry in &parent.0 {
