@@ -4,6 +4,8 @@
 //!
 //! `PLIMSOLL_CLASS_SEED` repeats a run, `PLIMSOLL_CLASS_SECONDS` prolongs it, `PLIMSOLL_CLASS_TELL` tells each request.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
+
 mod documents;
 mod extremes;
 mod requests;

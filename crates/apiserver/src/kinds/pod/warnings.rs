@@ -414,11 +414,14 @@ fn ports(spec: &At<'_>, warnings: &mut Warnings) {
     }
 }
 
+/// Which port, and at which address of the host's.
+type OnHost<'v> = (usize, &'v str);
+
 /// Ports by what they may clash in.
 #[derive(Default)]
 struct Earlier<'v> {
     /// Of one number and protocol, by the host's.
-    by_host: HashMap<(&'v Value, &'v Value, i64), Vec<(usize, &'v str)>>,
+    by_host: HashMap<(&'v Value, &'v Value, i64), Vec<OnHost<'v>>>,
     all: HashMap<(&'v Value, &'v Value), Vec<usize>>,
 }
 

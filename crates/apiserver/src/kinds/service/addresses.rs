@@ -299,9 +299,9 @@ fn node_ports(
             requested.entry(own).or_insert(number(port));
         }
     }
-    for index in 0..ports.len() {
-        let port = field(&ports[index], &["port"]).as_i64().unwrap_or_default();
-        let mut wanted = number(&ports[index]);
+    for (index, entry) in ports.iter_mut().enumerate() {
+        let port = field(entry, &["port"]).as_i64().unwrap_or_default();
+        let mut wanted = number(entry);
         if wanted == 0 && !wanted_by_type {
             continue;
         }
@@ -320,7 +320,7 @@ fn node_ports(
                 by_port.entry(port).or_insert(given);
                 // In a dry run, what is no port at all stays for validation to find.
                 let settled = if wanted == 0 { given } else { wanted };
-                ports[index]["nodePort"] = json!(settled);
+                entry["nodePort"] = json!(settled);
             }
             Err(why) => {
                 let path = spec_path("ports").index(index).child("nodePort");
