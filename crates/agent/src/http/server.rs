@@ -122,7 +122,7 @@ pub struct Server {
 enum Way {
     AsTold(Bound),
     /// The cluster says who comes in.
-    Front(Front),
+    Front(Box<Front>),
 }
 
 impl Way {
@@ -138,7 +138,7 @@ impl Config {
     /// Where the cluster says who may ask for what. What else is told of addresses, certificates and secrets is of no
     /// account there.
     pub fn behind(self, front: Front) -> Server {
-        self.server(Way::Front(front), Auth::default())
+        self.server(Way::Front(Box::new(front)), Auth::default())
     }
 
     fn server(self, way: Way, auth: Auth) -> Server {
@@ -197,6 +197,7 @@ impl Server {
             Way::AsTold(bound) => (bound, None),
             Way::Front(front) => {
                 front.keep_current(&shutdown);
+                let front = *front;
                 (front.bound, Some(front.gate))
             }
         };
