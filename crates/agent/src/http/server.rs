@@ -120,7 +120,7 @@ pub struct Server {
 /// How connections come in.
 #[derive(Debug)]
 enum Way {
-    AsTold(Bound),
+    AsTold(Box<Bound>),
     /// The cluster says who comes in.
     Front(Box<Front>),
 }
@@ -173,7 +173,7 @@ impl Config {
                 }
             }
         }
-        Ok(self.server(Way::AsTold(bound), auth))
+        Ok(self.server(Way::AsTold(Box::new(bound)), auth))
     }
 }
 
@@ -194,7 +194,7 @@ impl Server {
             shutdown.clone(),
         );
         let (bound, gate) = match self.way {
-            Way::AsTold(bound) => (bound, None),
+            Way::AsTold(bound) => (*bound, None),
             Way::Front(front) => {
                 front.keep_current(&shutdown);
                 let front = *front;
