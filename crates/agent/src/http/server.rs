@@ -120,9 +120,9 @@ pub struct Server {
 /// How connections come in.
 #[derive(Debug)]
 enum Way {
-    AsTold(Bound),
+    AsTold(Box<Bound>),
     /// The cluster says who comes in.
-    Front(Front),
+    Front(Box<Front>),
 }
 
 impl Way {
@@ -138,7 +138,7 @@ impl Config {
     /// Where the cluster says who may ask for what. What else is told of addresses, certificates and secrets is of no
     /// account there.
     pub fn behind(self, front: Front) -> Server {
-        self.server(Way::Front(front), Auth::default())
+        self.server(Way::Front(Box::new(front)), Auth::default())
     }
 
     fn server(self, way: Way, auth: Auth) -> Server {
@@ -173,7 +173,7 @@ impl Config {
                 }
             }
         }
-        Ok(self.server(Way::AsTold(bound), auth))
+        Ok(self.server(Way::AsTold(Box::new(bound)), auth))
     }
 }
 
@@ -194,9 +194,10 @@ impl Server {
             shutdown.clone(),
         );
         let (bound, gate) = match self.way {
-            Way::AsTold(bound) => (bound, None),
+            Way::AsTold(bound) => (*bound, None),
             Way::Front(front) => {
                 front.keep_current(&shutdown);
+                let front = *front;
                 (front.bound, Some(front.gate))
             }
         };
