@@ -205,9 +205,8 @@ enum Trouble {
 
 impl Runner {
     fn run(&mut self, source: &str) -> Result<Cel, Trouble> {
-        let failed = |words| {
-            Trouble::Failed(format!("expression '{source}' resulted in error: {words}"))
-        };
+        let failed =
+            |words| Trouble::Failed(format!("expression '{source}' resulted in error: {words}"));
         let program = compiled(source).map_err(failed)?;
         match self.budget.evaluate(&program, &self.variables) {
             Ok(found) => found.map_err(|failure| failed(failure.in_words())),
@@ -252,7 +251,10 @@ impl Runner {
         let said = [computed, text(validation, "message").trim()];
         match said.into_iter().find(|words| !words.is_empty()) {
             Some(words) => words.to_owned(),
-            None => format!("failed expression: {}", text(validation, "expression").trim()),
+            None => format!(
+                "failed expression: {}",
+                text(validation, "expression").trim()
+            ),
         }
     }
 }

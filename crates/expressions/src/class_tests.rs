@@ -66,18 +66,33 @@ fn values() -> Vec<(&'static str, Value)> {
     let map = |entries: Vec<(&str, Value)>| {
         let entries = entries.into_iter();
         Value::Map(Map {
-            map: Arc::new(entries.map(|(key, value)| (Key::from(key), value)).collect()),
+            map: Arc::new(
+                entries
+                    .map(|(key, value)| (Key::from(key), value))
+                    .collect(),
+            ),
         })
     };
     let text = |text: &str| Value::String(Arc::new(text.to_owned()));
-    let item = |n: i64| map(vec![("name", text(&format!("item-{n}"))), ("n", Value::Int(n))]);
+    let item = |n: i64| {
+        map(vec![
+            ("name", text(&format!("item-{n}"))),
+            ("n", Value::Int(n)),
+        ])
+    };
     vec![
         ("self", list((0..7_000).map(Value::Int).collect())),
         ("text", text(&"ab,é".repeat(2_000))),
-        ("texts", list((0..500).map(|n| text(&format!("t{n}"))).collect())),
+        (
+            "texts",
+            list((0..500).map(|n| text(&format!("t{n}"))).collect()),
+        ),
         ("map", map(vec![("a", text("b")), ("c", text("d"))])),
         ("items", list((0..200).map(item).collect())),
-        ("any", map(vec![("a", list(vec![Value::Null, Value::Float(1.5)]))])),
+        (
+            "any",
+            map(vec![("a", list(vec![Value::Null, Value::Float(1.5)]))]),
+        ),
         ("x", Value::Int(1)),
         ("y", text("y")),
     ]
@@ -106,28 +121,119 @@ fn try_one(source: &str) {
 }
 
 const LEAVES: [&str; 20] = [
-    "self", "text", "texts", "map", "items", "any", "x", "y", "1", "-1", "2u", "1.5", "'a'", "b'a'",
-    "true", "null", "[]", "{}", "''", "9223372036854775807",
+    "self",
+    "text",
+    "texts",
+    "map",
+    "items",
+    "any",
+    "x",
+    "y",
+    "1",
+    "-1",
+    "2u",
+    "1.5",
+    "'a'",
+    "b'a'",
+    "true",
+    "null",
+    "[]",
+    "{}",
+    "''",
+    "9223372036854775807",
 ];
 const BINARY: [&str; 15] = [
     "+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">=", "&&", "||", " in ", "\n?1:",
 ];
 const METHODS: [&str; 42] = [
-    "size", "contains", "startsWith", "endsWith", "matches", "find", "findAll", "split", "join",
-    "replace", "lowerAscii", "upperAscii", "trim", "substring", "charAt", "indexOf", "lastIndexOf",
-    "format", "reverse", "distinct", "sort", "flatten", "slice", "sum", "min", "max", "isSorted",
-    "hasValue", "value", "orValue", "or", "compareTo", "add", "sub", "isGreaterThan", "validate",
-    "getHours", "getFullYear", "containsIP", "masked", "family", "unwrapOpt",
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "matches",
+    "find",
+    "findAll",
+    "split",
+    "join",
+    "replace",
+    "lowerAscii",
+    "upperAscii",
+    "trim",
+    "substring",
+    "charAt",
+    "indexOf",
+    "lastIndexOf",
+    "format",
+    "reverse",
+    "distinct",
+    "sort",
+    "flatten",
+    "slice",
+    "sum",
+    "min",
+    "max",
+    "isSorted",
+    "hasValue",
+    "value",
+    "orValue",
+    "or",
+    "compareTo",
+    "add",
+    "sub",
+    "isGreaterThan",
+    "validate",
+    "getHours",
+    "getFullYear",
+    "containsIP",
+    "masked",
+    "family",
+    "unwrapOpt",
 ];
 const FUNCTIONS: [&str; 34] = [
-    "size", "string", "int", "uint", "double", "bool", "bytes", "dyn", "type", "duration",
-    "timestamp", "quantity", "isQuantity", "semver", "isSemver", "url", "isURL", "ip", "isIP",
-    "cidr", "isCIDR", "lists.range", "sets.contains", "sets.equivalent", "sets.intersects",
-    "optional.of", "optional.none", "optional.ofNonZeroValue", "strings.quote", "format.named",
-    "ip.isCanonical", "sign", "has", "unknown",
+    "size",
+    "string",
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "bytes",
+    "dyn",
+    "type",
+    "duration",
+    "timestamp",
+    "quantity",
+    "isQuantity",
+    "semver",
+    "isSemver",
+    "url",
+    "isURL",
+    "ip",
+    "isIP",
+    "cidr",
+    "isCIDR",
+    "lists.range",
+    "sets.contains",
+    "sets.equivalent",
+    "sets.intersects",
+    "optional.of",
+    "optional.none",
+    "optional.ofNonZeroValue",
+    "strings.quote",
+    "format.named",
+    "ip.isCanonical",
+    "sign",
+    "has",
+    "unknown",
 ];
 const MACROS: [&str; 8] = [
-    "all", "exists", "exists_one", "map", "filter", "transformList", "transformMap", "sortBy",
+    "all",
+    "exists",
+    "exists_one",
+    "map",
+    "filter",
+    "transformList",
+    "transformMap",
+    "sortBy",
 ];
 
 /// Any expression, well-typed or not.
@@ -157,7 +263,12 @@ fn any(random: &mut Random, depth: usize) -> String {
         8 => {
             let count = random.below(3);
             let args: Vec<String> = (0..count).map(|_| inner(random)).collect();
-            format!("({}).{}({})", inner(random), random.of(&METHODS), args.join(", "))
+            format!(
+                "({}).{}({})",
+                inner(random),
+                random.of(&METHODS),
+                args.join(", ")
+            )
         }
         9 => {
             let of = random.of(&["self", "texts", "items", "map", "any.a", "x"]);
@@ -184,7 +295,12 @@ fn repeated(random: &mut Random) -> String {
         2 => around("[", leaf, "]"),
         3 => around("{1:", leaf, "}"),
         4 => around(random.of(&["!", "-", "- -"]), leaf, ""),
-        5 => format!("{leaf}{}", random.of(&[".x", "[0]", ".?x", "[?0]", ".size()", ".a.b[0].c()"]).repeat(count)),
+        5 => format!(
+            "{leaf}{}",
+            random
+                .of(&[".x", "[0]", ".?x", "[?0]", ".size()", ".a.b[0].c()"])
+                .repeat(count)
+        ),
         6 => around("true ? true : ", leaf, ""),
         7 => around("true ? ", leaf, " : false"),
         8 => {
@@ -194,19 +310,38 @@ fn repeated(random: &mut Random) -> String {
         }
         9 => around("dyn(", leaf, ")"),
         10 => format!("[{}]", vec![leaf; count].join(",")),
-        11 => format!("{{{}}}", (0..count).map(|n| format!("{n}: {leaf}")).collect::<Vec<_>>().join(",")),
+        11 => format!(
+            "{{{}}}",
+            (0..count)
+                .map(|n| format!("{n}: {leaf}"))
+                .collect::<Vec<_>>()
+                .join(",")
+        ),
         12 => around("optional.of(", leaf, ")"),
         13 => {
             // Every name stands for the one before, twice.
             let count = count.min(200);
-            let start: Vec<String> = (1..count).map(|n| format!("cel.bind(v{n}, dyn([v{}, v{}]), ", n - 1, n - 1)).collect();
+            let start: Vec<String> = (1..count)
+                .map(|n| format!("cel.bind(v{n}, dyn([v{}, v{}]), ", n - 1, n - 1))
+                .collect();
             let end = random.of(&["string", "size", "type", "dyn"]);
             let last = count - 1;
-            format!("cel.bind(v0, [1], {}{end}(v{last}) == v{last} || '%s'.format([v{last}]) == ''{})", start.concat(), ")".repeat(count - 1))
+            format!(
+                "cel.bind(v0, [1], {}{end}(v{last}) == v{last} || '%s'.format([v{last}]) == ''{})",
+                start.concat(),
+                ")".repeat(count - 1)
+            )
         }
-        14 => format!("{}{}", random.of(&["'", "\"", "'''", "r'", "b\"", "'\\", "`"]), leaf.repeat(count)),
+        14 => format!(
+            "{}{}",
+            random.of(&["'", "\"", "'''", "r'", "b\"", "'\\", "`"]),
+            leaf.repeat(count)
+        ),
         _ => {
-            let letters = ["(", ")", "[", "]", "{", "}", "a", "1", ".", ",", "?", ":", "+", "&&", "'", "\"", "\\", " ", "é", "//", "\n"];
+            let letters = [
+                "(", ")", "[", "]", "{", "}", "a", "1", ".", ",", "?", ":", "+", "&&", "'", "\"",
+                "\\", " ", "é", "//", "\n",
+            ];
             (0..count).map(|_| random.of(&letters)).collect()
         }
     }
@@ -271,7 +406,8 @@ fn the_deepest_expressions_fit_on_a_small_stack() {
         for source in sources {
             let shown = &source[..40];
             let compiled = Expression::compile(&source, &variables());
-            let compiled = compiled.unwrap_or_else(|words| panic!("{shown}: {}", &words[..200.min(words.len())]));
+            let compiled = compiled
+                .unwrap_or_else(|words| panic!("{shown}: {}", &words[..200.min(words.len())]));
             let found = compiled.evaluate(&values(), &mut Meter::new(PER_CALL));
             assert!(matches!(found, Ok(Value::Bool(_))), "{shown}: {found:?}");
         }
@@ -300,7 +436,11 @@ fn what_is_too_deep_or_too_long_is_refused_before_it_is_read() {
             around("f(", "1", ")"),
             around("self.all(x, ", "true", ")"),
             // Some of it makes several levels.
-            format!("{}true{}", "!(true && true == ".repeat(240), ")".repeat(240)),
+            format!(
+                "{}true{}",
+                "!(true && true == ".repeat(240),
+                ")".repeat(240)
+            ),
         ] {
             let words = Expression::compile(&source, &variables()).unwrap_err();
             let known = ["recursion depth exceeded", "recursion limit exceeded"];

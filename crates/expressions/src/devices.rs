@@ -51,7 +51,10 @@ pub fn bounds() -> Bounds {
         ("driver", plain(DOMAIN)),
         ("allowMultipleAllocations", plain(1)),
         // An attribute may be asked for by its name, too.
-        ("attributes", map(DOMAIN, map(NAME, plain(TEXT), true), false)),
+        (
+            "attributes",
+            map(DOMAIN, map(NAME, plain(TEXT), true), false),
+        ),
         ("capacity", map(DOMAIN, map(NAME, plain(0), false), false)),
     ];
     Bounds {

@@ -118,7 +118,9 @@ fn matches(pattern: &str, text: &str) -> bool {
     KNOWN.with_borrow_mut(|known| {
         let read = || Regex::new(&format!("^({pattern})$")).ok();
         let pattern = known.entry(pattern.to_owned()).or_insert_with(read);
-        pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
+        pattern
+            .as_ref()
+            .is_some_and(|pattern| pattern.is_match(text))
     })
 }
 

@@ -143,6 +143,6 @@ fn syntax(source: &str, words: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod class_tests;
+#[cfg(test)]
+mod tests;

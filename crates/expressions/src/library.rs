@@ -53,7 +53,11 @@ pub(crate) fn foreign(name: &str, count: usize) -> IdedExpr {
         Some((space, own)) => (Some(space), own),
         None => (None, name),
     };
-    let is_method = space.is_none() && !matches!(name, "string" | "int" | "uint" | "double" | "bool" | "bytes");
+    let is_method = space.is_none()
+        && !matches!(
+            name,
+            "string" | "int" | "uint" | "double" | "bool" | "bytes"
+        );
     let (target, first) = match space {
         Some(space) => {
             let expr = Expr::Ident(space.to_owned());
@@ -73,7 +77,10 @@ pub(crate) fn foreign(name: &str, count: usize) -> IdedExpr {
 }
 
 fn variable(index: usize) -> &'static str {
-    ["@0", "@1", "@2", "@3", "@4"].get(index).copied().unwrap_or("@5")
+    ["@0", "@1", "@2", "@3", "@4"]
+        .get(index)
+        .copied()
+        .unwrap_or("@5")
 }
 
 thread_local! {

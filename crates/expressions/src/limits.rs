@@ -169,7 +169,10 @@ fn escape(after: &[u8]) -> Option<usize> {
         b'U' => 8,
         b'0'..=b'3' => {
             let octal = after.get(1..3)?;
-            return octal.iter().all(|digit| (b'0'..=b'7').contains(digit)).then_some(3);
+            return octal
+                .iter()
+                .all(|digit| (b'0'..=b'7').contains(digit))
+                .then_some(3);
         }
         letter => return b"abfnrtv\"'\\?`".contains(letter).then_some(1),
     };
@@ -483,7 +486,17 @@ mod tests {
         ] {
             assert!(measure(source).unwrap() < 6, "{source}");
         }
-        for odd in ["é'ü\\é(", "\u{1F600}'", "'\\", "r", "0x", "1e+", "", ")]}", "?:?:,"] {
+        for odd in [
+            "é'ü\\é(",
+            "\u{1F600}'",
+            "'\\",
+            "r",
+            "0x",
+            "1e+",
+            "",
+            ")]}",
+            "?:?:,",
+        ] {
             assert!(measure(odd).is_ok(), "{odd}");
         }
     }

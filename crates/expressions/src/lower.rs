@@ -139,9 +139,7 @@ impl Lowerer<'_> {
             ]))),
             (operators::LOGICAL_NOT, [of]) => Ok(Code::Not(Box::new(self.code(of)?))),
             (operators::NEGATE, [of]) => Ok(Code::Negate(Box::new(self.code(of)?))),
-            (operators::NOT_STRICTLY_FALSE, [of]) => {
-                Ok(Code::NotFalse(Box::new(self.code(of)?)))
-            }
+            (operators::NOT_STRICTLY_FALSE, [of]) => Ok(Code::NotFalse(Box::new(self.code(of)?))),
             (name, [one, other])
                 if let Some((_, operator)) = OPERATORS.iter().find(|(known, _)| *known == name) =>
             {

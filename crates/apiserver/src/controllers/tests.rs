@@ -326,7 +326,10 @@ async fn a_task_that_panics_shows() {
     assert!(probe("/readyz/tasks").await.is_err());
     assert_eq!(probe("/livez").await.unwrap(), "ok");
     let metrics = probe("/metrics").await.unwrap();
-    assert!(!metrics.contains("plimsoll_task_restarts_total 0\n"), "{metrics}");
+    assert!(
+        !metrics.contains("plimsoll_task_restarts_total 0\n"),
+        "{metrics}"
+    );
     task.abort();
     until("it is over", async || probe("/readyz").await.is_ok()).await;
 }

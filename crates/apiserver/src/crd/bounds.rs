@@ -24,7 +24,8 @@ pub fn bounds(schema: &Value, root: bool) -> Option<Bounds> {
         "string" => text(schema),
         "array" => {
             let items = within(&schema["items"])?;
-            let most = limit(schema, "maxItems").unwrap_or((REQUEST - 2) / (items.least_written + 1));
+            let most =
+                limit(schema, "maxItems").unwrap_or((REQUEST - 2) / (items.least_written + 1));
             Bounds {
                 most,
                 least_written: 2,
@@ -34,8 +35,8 @@ pub fn bounds(schema: &Value, root: bool) -> Option<Bounds> {
         "object" => match &schema["additionalProperties"] {
             further @ Value::Object(_) => {
                 let of = within(further)?;
-                let most =
-                    limit(schema, "maxProperties").unwrap_or((REQUEST - 2) / (of.least_written + 6));
+                let most = limit(schema, "maxProperties")
+                    .unwrap_or((REQUEST - 2) / (of.least_written + 6));
                 Bounds {
                     most,
                     least_written: 2,
@@ -46,7 +47,10 @@ pub fn bounds(schema: &Value, root: bool) -> Option<Bounds> {
                     },
                 }
             }
-            _ => object(schema, root || schema["x-kubernetes-embedded-resource"] == true),
+            _ => object(
+                schema,
+                root || schema["x-kubernetes-embedded-resource"] == true,
+            ),
         },
         _ => return None,
     })
@@ -81,7 +85,10 @@ fn text(schema: &Value) -> Bounds {
         Some("date") => plain(12, 12),
         Some("date-time") => plain(32, 21),
         _ => {
-            let values = schema["enum"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let values = schema["enum"]
+                .as_array()
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             let most = match longest(schema) {
                 // Limits count letters, which may have four bytes.
                 Some(length) => length.saturating_mul(4),
@@ -97,7 +104,10 @@ fn text(schema: &Value) -> Bounds {
 }
 
 fn object(schema: &Value, root: bool) -> Bounds {
-    let required = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let required = schema["required"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let mut least_written = 2_u64;
     let mut fields = BTreeMap::new();
     let mut add = |name: &str, of: Bounds, may_be_left_out: bool| {

@@ -222,7 +222,8 @@ impl Checker<'_> {
             let detail = match self.message(rule, &variables) {
                 Ok(detail) => detail,
                 Err(words) => {
-                    self.errors.push(FieldError::invalid(&path, type_name, words));
+                    self.errors
+                        .push(FieldError::invalid(&path, type_name, words));
                     return Err(Exhausted);
                 }
             };
@@ -245,7 +246,9 @@ impl Checker<'_> {
                     }
                 }
                 Err(Exhausted) => {
-                    return Err(format!("messageExpression evaluation {OUT_OF_MESSAGE_BUDGET}"));
+                    return Err(format!(
+                        "messageExpression evaluation {OUT_OF_MESSAGE_BUDGET}"
+                    ));
                 }
                 Ok(Err(Failure::Spent)) => {
                     return Err(format!(
@@ -283,13 +286,7 @@ fn variables_of(rule: &Rule, own: &Cel, earlier: Option<&Cel>) -> Vec<(&'static 
     variables
 }
 
-fn broken(
-    rule: &Rule,
-    path: &Path,
-    type_name: &str,
-    value: &Value,
-    detail: String,
-) -> FieldError {
+fn broken(rule: &Rule, path: &Path, type_name: &str, value: &Value, detail: String) -> FieldError {
     let whole = matches!(type_name, "object" | "array");
     match rule.reason.as_str() {
         "FieldValueForbidden" => FieldError::forbidden(path, detail),

@@ -1,8 +1,8 @@
 //! What is done with objects, one file a verb.
 
 pub mod actions;
-mod aside;
 pub mod apply;
+mod aside;
 pub mod body;
 pub mod create;
 pub mod delete;

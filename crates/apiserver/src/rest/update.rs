@@ -276,7 +276,10 @@ async fn finish_change(
     call.server.complete(call, new, Some(old))?;
     kind.prepare_update(new, old);
     call.check_grant(new, Some(old))?;
-    let errors = objections(call, new, old, |kind, new, old| kind.validate_update(new, old)).await;
+    let errors = objections(call, new, old, |kind, new, old| {
+        kind.validate_update(new, old)
+    })
+    .await;
     fail_if_any(call, &errors)?;
     kind.approve(new, Some(old), call.server)?;
     call.judge(new, Some(old), warnings)?;

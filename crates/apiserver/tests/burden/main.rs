@@ -116,7 +116,10 @@ fn unfinished_bodies_lock_nobody_out() {
         assert_eq!(ended[0].status, 408, "{}", ended[0].body);
         assert_eq!(ended[1].status, 429, "{}", ended[1].body);
         let head = &ended[1].head;
-        assert!(head.contains("retry-after: 1") && head.contains("connection: close"), "{head}");
+        assert!(
+            head.contains("retry-after: 1") && head.contains("connection: close"),
+            "{head}"
+        );
         drop(rig);
     });
 }

@@ -92,12 +92,7 @@ impl Estimator<'_> {
     }
 
     /// Lists and sets.
-    fn of_lists(
-        &self,
-        name: &str,
-        target: Option<&IdedExpr>,
-        args: Parts<'_>,
-    ) -> Option<Estimate> {
+    fn of_lists(&self, name: &str, target: Option<&IdedExpr>, args: Parts<'_>) -> Option<Estimate> {
         let is_list = target.is_some_and(|target| {
             matches!(self.kind(target), Type::List(_) | Type::Dyn | Type::Open(_))
         });
@@ -124,7 +119,11 @@ impl Estimator<'_> {
             ("lists.range", _, [_]) => Estimate::list(1.0, Range::exactly(number(0, u64::MAX))),
             ("reverse", Some(list), []) if is_list => Estimate::list(1.0, self.sized(list)),
             ("flatten", Some(list), args) => {
-                let depth = if args.is_empty() { 1 } else { number(0, u64::MAX) };
+                let depth = if args.is_empty() {
+                    1
+                } else {
+                    number(0, u64::MAX)
+                };
                 Estimate::list(depth as f64, self.sized(list))
             }
             ("distinct", Some(list), []) => {
@@ -133,7 +132,9 @@ impl Estimator<'_> {
             }
             ("sort", Some(list), []) | ("@sortByAssociatedKeys", Some(_), [list]) => {
                 let compares = match self.kind(list) {
-                    Type::List(of) if !matches!(*of, Type::String | Type::Bytes) && !of.is_dyn() => {
+                    Type::List(of)
+                        if !matches!(*of, Type::String | Type::Bytes) && !of.is_dyn() =>
+                    {
                         2.0
                     }
                     _ => 2.0 + LETTER,
@@ -193,7 +194,11 @@ impl Estimator<'_> {
                 let cost = self.pattern(size, first()?);
                 Estimate::sized(cost, Range::new(0, size.most))
             }
-            "ip" if matches!(args.first().map(|arg| self.kind(arg)), Some(Type::Opaque(_))) => {
+            "ip" if matches!(
+                args.first().map(|arg| self.kind(arg)),
+                Some(Type::Opaque(_))
+            ) =>
+            {
                 Estimate::of(Range::ONE)
             }
             // Of a network, its address.
@@ -385,9 +390,8 @@ impl Estimator<'_> {
         };
         let as_text = may_be(|kind| matches!(kind, Type::String | Type::Bytes));
         let as_list = may_be(|kind| matches!(kind, Type::List(_)));
-        let as_number = may_be(|kind| {
-            matches!(kind, Type::Int | Type::Uint | Type::Double) || kind.is_time()
-        });
+        let as_number =
+            may_be(|kind| matches!(kind, Type::Int | Type::Uint | Type::Double) || kind.is_time());
         if !as_text && !as_list {
             return None;
         }

@@ -94,7 +94,9 @@ impl Estimator<'_> {
 
     fn local(&self, name: &str) -> Option<&Local> {
         let mut found = self.locals.iter().rev();
-        found.find(|(known, _)| known == name).map(|(_, local)| local)
+        found
+            .find(|(known, _)| known == name)
+            .map(|(_, local)| local)
     }
 
     fn select(&mut self, part: &IdedExpr, select: &SelectExpr) -> Range {
@@ -361,12 +363,9 @@ fn written(expression: &Expr) -> Option<u64> {
 
 fn is_scalar(kind: &Type) -> bool {
     match kind {
-        Type::Bool
-        | Type::Double
-        | Type::Duration
-        | Type::Int
-        | Type::Timestamp
-        | Type::Uint => true,
+        Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => {
+            true
+        }
         Type::Optional(of) => is_scalar(of),
         _ => false,
     }

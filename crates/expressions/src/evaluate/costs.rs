@@ -159,7 +159,10 @@ fn joined(args: &[Value]) -> usize {
     let between = args.get(1).map_or(0, length);
     match args.first() {
         Some(Value::List(items)) => {
-            let texts = items.iter().map(length).fold(0_usize, usize::saturating_add);
+            let texts = items
+                .iter()
+                .map(length)
+                .fold(0_usize, usize::saturating_add);
             texts.saturating_add(between.saturating_mul(items.len().saturating_sub(1)))
         }
         _ => 0,

@@ -103,7 +103,10 @@ impl Evaluation<'_> {
             let types = vec![type_name(&of).to_owned(), "string".to_owned()];
             return Err(ExecutionError::no_such_overload("_._", types).into());
         };
-        let found = map.map.get(&Key::String(Arc::clone(&select.field))).cloned();
+        let found = map
+            .map
+            .get(&Key::String(Arc::clone(&select.field)))
+            .cloned();
         match found {
             found if select.test => Ok(Value::Bool(found.is_some())),
             found if was_optional => Ok(optional(found)),
@@ -256,8 +259,7 @@ impl Evaluation<'_> {
 
     fn map(&mut self, entries: &[(Code, Item)]) -> Found {
         self.meter.charge(MAP)?;
-        self.meter
-            .make(size_of::<(Key, Value)>() * entries.len())?;
+        self.meter.make(size_of::<(Key, Value)>() * entries.len())?;
         let mut map = HashMap::with_capacity(entries.len());
         for (key, item) in entries {
             let key = self.value(key)?;
@@ -333,7 +335,9 @@ impl Evaluation<'_> {
             // What the sum is already is not asked for, but it costs.
             Code::And(parts) | Code::Or(parts) if fold.decides.is_some() => {
                 self.meter.charge(NAME)?;
-                self.flag(&parts[1])?.map(Value::Bool).map_err(Failure::Error)
+                self.flag(&parts[1])?
+                    .map(Value::Bool)
+                    .map_err(Failure::Error)
             }
             step => self.value(step),
         };

@@ -81,12 +81,7 @@ pub fn equal(one: &Value, other: &Value, meter: &mut Meter) -> Result<bool, Fail
     }
 }
 
-fn order(
-    name: &str,
-    one: &Value,
-    other: &Value,
-    meter: &mut Meter,
-) -> Result<Ordering, Failure> {
+fn order(name: &str, one: &Value, other: &Value, meter: &mut Meter) -> Result<Ordering, Failure> {
     if let (Value::String(one), Value::String(other)) = (one, other) {
         meter.step((one.len().min(other.len()) / PIECE) as u64)?;
     }

@@ -110,7 +110,12 @@ fn whole(args: &[Value], at: usize) -> Result<i64, ExecutionError> {
 
 fn slice(args: &[Value]) -> Found {
     let (items, start, end) = (list(args, 0)?, whole(args, 1)?, whole(args, 2)?);
-    let invalid = |why: &str| Err(error("slice", format!("cannot slice({start}, {end}), {why}")));
+    let invalid = |why: &str| {
+        Err(error(
+            "slice",
+            format!("cannot slice({start}, {end}), {why}"),
+        ))
+    };
     let (Ok(from), Ok(to)) = (usize::try_from(start), usize::try_from(end)) else {
         return invalid("negative indexes not supported");
     };
@@ -163,7 +168,9 @@ fn sorted(mut pairs: Vec<(&Value, &Value)>, function: &str) -> Found {
         }
     }
     pairs.sort_by(|(one, _), (other, _)| compare(one, other).unwrap_or(Ordering::Equal));
-    Ok(made(pairs.into_iter().map(|(_, item)| item.clone()).collect()))
+    Ok(made(
+        pairs.into_iter().map(|(_, item)| item.clone()).collect(),
+    ))
 }
 
 fn range(args: &[Value]) -> Found {

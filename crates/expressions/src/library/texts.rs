@@ -80,7 +80,9 @@ pub fn matches(pattern: &Regex, args: &[Value]) -> Found {
 
 pub fn find_one(pattern: &Regex, args: &[Value]) -> Found {
     let found = pattern.find(text(args, 0)?);
-    Ok(string(found.map(|found| found.as_str()).unwrap_or_default()))
+    Ok(string(
+        found.map(|found| found.as_str()).unwrap_or_default(),
+    ))
 }
 
 pub fn find_all(pattern: &Regex, args: &[Value]) -> Found {

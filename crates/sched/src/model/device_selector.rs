@@ -268,9 +268,13 @@ mod tests {
             format!("{}true{}", "[1].all(x, ".repeat(5_000), ")".repeat(5_000)),
             "x".repeat(200_000),
         ] {
-            let found = DeviceSelector::from(expression.as_str()).matches("d.io", &slice.devices[0]);
+            let found =
+                DeviceSelector::from(expression.as_str()).matches("d.io", &slice.devices[0]);
             let words = found.unwrap_err();
-            assert!(words.starts_with("CEL compile error: ") && words.len() < 200, "{words}");
+            assert!(
+                words.starts_with("CEL compile error: ") && words.len() < 200,
+                "{words}"
+            );
         }
     }
 }

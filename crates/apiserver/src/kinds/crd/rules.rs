@@ -51,7 +51,8 @@ impl<'v> Total<'v> {
         self.cost = self.cost.saturating_add(cost);
         if cost >= TOTAL_LIMIT / 100 {
             self.dearest.push((cost, at.clone()));
-            self.dearest.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+            self.dearest
+                .sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
             self.dearest.truncate(NAMED);
         }
     }
@@ -168,9 +169,7 @@ impl Known<'_> {
         let message = rule.get("messageExpression");
         if !message.is_empty() {
             match self.bounded(&message) {
-                Ok((compiled, cost))
-                    if compiled.kind == Type::String || compiled.kind.is_dyn() =>
-                {
+                Ok((compiled, cost)) if compiled.kind == Type::String || compiled.kind.is_dyn() => {
                     let name = "estimated messageExpression cost";
                     charge(name, &message, cost, total, errors);
                 }
@@ -192,13 +191,7 @@ impl Known<'_> {
     }
 }
 
-fn charge<'v>(
-    name: &str,
-    at: &At<'v>,
-    cost: u64,
-    total: &mut Total<'v>,
-    errors: &mut Errors,
-) {
+fn charge<'v>(name: &str, at: &At<'v>, cost: u64, total: &mut Total<'v>, errors: &mut Errors) {
     if cost > RULE_LIMIT {
         errors.forbidden(at, too_dear(name, cost, RULE_LIMIT));
     }
