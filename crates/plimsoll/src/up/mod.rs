@@ -149,28 +149,27 @@ impl Up {
             told.remarks.extend(machine.remarks.iter().cloned());
             roles.push(supervise("agent", machine, start, &roster, DRAIN));
         }
+        // Without nodes, too: those of an earlier run are not ready any more.
+        let mut simulation = simulate::Config {
+            nodes: args.simulate_nodes,
+            reports: !args.no_manager,
+            ..simulate::Config::default()
+        };
         let mut pages = None;
-        if args.simulate_nodes > 0 {
-            let mut simulation = simulate::Config {
-                nodes: args.simulate_nodes,
-                reports: !args.no_manager,
-                ..simulate::Config::default()
-            };
-            if !(args.no_metrics_server && args.no_manager) {
-                let (shown, bound) = simulate::Pages::bind(simulation.clock).await?;
-                pages = Some(shown.spawn(bound));
-                simulation.pages = Some(shown);
-            }
-            let client = api.client();
-            let start = move || {
-                let running = simulation.clone().build(client.clone()).spawn();
-                async { anyhow::Ok(running) }
-            };
-            let simulation = start().await?;
-            nodes_ready.push(simulation.ready().boxed());
-            told.simulated = simulation.names();
-            roles.push(supervise("simulation", simulation, start, &roster, DRAIN));
+        if args.simulate_nodes > 0 && !(args.no_metrics_server && args.no_manager) {
+            let (shown, bound) = simulate::Pages::bind(simulation.clock).await?;
+            pages = Some(shown.spawn(bound));
+            simulation.pages = Some(shown);
         }
+        let client = api.client();
+        let start = move || {
+            let running = simulation.clone().build(client.clone()).spawn();
+            async { anyhow::Ok(running) }
+        };
+        let simulation = start().await?;
+        nodes_ready.push(simulation.ready().boxed());
+        told.simulated = simulation.names();
+        roles.push(supervise("simulation", simulation, start, &roster, DRAIN));
         if !args.no_metrics_server {
             let (client, kubeconfig) = (api.client(), kubeconfig.clone());
             let dir = data_dir.to_owned();
