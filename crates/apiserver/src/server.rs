@@ -385,12 +385,20 @@ impl Server {
     }
 }
 
-/// Whether there is a lot to read or to change.
+/// Whether there is a lot to read, to change or to look through.
 fn is_long(call: &Call<'_>, body: &[u8]) -> bool {
+    let store = call.server.store();
     let changes = matches!(call.info.verb, "update" | "patch");
-    let changed = || call.server.store().get(&call.served.shelf, &call.key());
-    body.len() > LARGE || (changes && changed().is_some_and(|object| object.size() > LARGE))
+    let changed = || store.get(&call.served.shelf, &call.key());
+    let selectors = ["labelSelector", "fieldSelector"].map(|name| call.query.get(name));
+    let selected: usize = selectors.into_iter().flatten().map(str::len).sum();
+    body.len() > LARGE
+        || selected.saturating_mul(store.count(&call.served.shelf)) > LONG_SEARCH
+        || (changes && changed().is_some_and(|object| object.size() > LARGE))
 }
+
+/// Bytes of selectors times objects: more takes longer than a few milliseconds.
+const LONG_SEARCH: usize = 1 << 20;
 
 /// Whether the path can be one of this resource at all.
 fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {

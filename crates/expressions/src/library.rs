@@ -137,10 +137,12 @@ pub(crate) fn unfit() -> ExecutionError {
 }
 
 const UNFIT: &str = "no such overload";
+/// The language's own functions do not say what they were called with.
+const STANDARD: [&str; 4] = ["size", "contains", "startsWith", "endsWith"];
 
 /// Functions do not know by what name they were called.
 pub(crate) fn named(problem: ExecutionError, name: &str, args: &[Value]) -> ExecutionError {
-    if problem != unfit() {
+    if problem != unfit() || STANDARD.contains(&name) {
         return problem;
     }
     let types: Vec<&str> = args.iter().map(type_name).collect();

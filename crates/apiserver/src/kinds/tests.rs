@@ -234,6 +234,16 @@ fn sorted(refusal: &Value) -> Vec<String> {
     causes
 }
 
+/// The original tells a megabyte about a long expression, and we the beginning of that.
+fn begins_equal(got: &Value, expected: &Value) -> bool {
+    const LONG: usize = 256 << 10;
+    let [got, expected] = [got, expected].map(|refusal| match refusal["causes"].as_array() {
+        Some(causes) if causes.len() == 1 => causes[0]["message"].as_str().unwrap_or_default(),
+        _ => "",
+    });
+    got.len() > LONG && expected.starts_with(got)
+}
+
 fn check(cases: &str) {
     let mut failures = Vec::new();
     for line in cases.lines().filter(|line| !line.is_empty()) {
@@ -256,7 +266,7 @@ fn check(cases: &str) {
         let equal = if case["unordered"] == true {
             sorted(&got) == sorted(expected)
         } else {
-            got == *expected
+            got == *expected || begins_equal(&got, expected)
         };
         if !equal {
             failures.push(format!(

@@ -2,7 +2,7 @@
 //! disk is busy into one commit, so many writers share one flush; then it shows readers what was written. When the disk
 //! refuses, the writes under way are given up, and the file is opened again until it can be written.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -182,8 +182,11 @@ pub(super) fn lock(store: &Path) -> Result<File, PersistError> {
     let failed =
         |error: &dyn std::fmt::Display| PersistError::Open(format!("{}: {error}", path.display()));
     let file = open_own(&path).map_err(|error| failed(&error))?;
-    file.try_lock().map_err(|error| failed(&error))?;
-    Ok(file)
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(failed(&"the store is already open")),
+        Err(TryLockError::Error(error)) => Err(failed(&error)),
+    }
 }
 
 /// Makes the tables. What was kept in the old way gets checksums.

@@ -15,8 +15,9 @@ use rig::{Rig, serve_if_asked};
 
 /// For what is not at once.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the server may take beyond what it took before.
-const MOST_KIB: u64 = 400 << 10;
+/// What the server may take beyond what it took before: what its limits on requests, answers, changes and followers come
+/// to together.
+const MOST_KIB: u64 = 768 << 10;
 
 fn seconds(unless_told: u64) -> Duration {
     let told = std::env::var("PLIMSOLL_CLASS_SECONDS").ok();

@@ -304,6 +304,8 @@ fn start_with_policy(rig: &Rig, server: &Policy) -> Result<Rig> {
         NO_BUDGET,
         "--kubeconfig",
         &kubeconfig,
+        // Its stand-in of a cluster lets nobody in.
+        "--open-to-all=everything",
         "--node-name",
         host_applications::NODE,
         "--pods-from",

@@ -191,7 +191,7 @@ async fn followers_that_do_not_read_are_cut_off_before_they_cost_much() {
         slow.push(watch.follow());
     }
     let mut fast = store.watch("events", "", None).unwrap().tail;
-    states.extend(rewrite(&store, "events", 160));
+    states.extend(rewrite(&store, "events", 300));
     // They are behind by more than is kept, although nothing happened where they look.
     let held = in_memory(&states);
     assert!(held <= 100 << 20, "{held}");
