@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use plimsoll_ground::health::is_health_check;
 use plimsoll_ground::rest::timeout::timeout;
 use plimsoll_ground::serve::{
-    ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught,
+    ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught, flow_of,
 };
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
@@ -25,7 +25,7 @@ use tokio::sync::Mutex;
 use crate::aggregate::Aggregator;
 use crate::answer::{self, Answer, Format, Offer};
 use crate::aside::{Aside, LARGE};
-use crate::auth::{Authority, Review, User};
+use crate::auth::{Authority, MASTERS, Review, User};
 use crate::catalogue::Catalogue;
 use crate::definitions::Definitions;
 use crate::gaps;
@@ -280,7 +280,10 @@ impl Server {
             now: Timestamp::now(),
         };
         let outcome = self.resource(&call, path, &body);
-        let outcome = self.0.aside.run(is_long(&call, &body), outcome).await;
+        let outcome = match is_long(&call, &body) {
+            false => outcome.await,
+            true => self.0.aside.run(line_of(&user), outcome).await,
+        };
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(refused) => answer::failure(&refused, &format),
@@ -395,6 +398,12 @@ fn is_long(call: &Call<'_>, body: &[u8]) -> bool {
     body.len() > LARGE
         || selected.saturating_mul(store.count(&call.served.shelf)) > LONG_SEARCH
         || (changes && changed().is_some_and(|object| object.size() > LARGE))
+}
+
+/// With whom a client waits for a turn. Administrators wait with nobody.
+fn line_of(user: &User) -> Option<Arc<str>> {
+    let is_administrator = user.groups.iter().any(|group| group == MASTERS);
+    (!is_administrator).then(|| flow_of(&user.name))
 }
 
 /// Bytes of selectors times objects: more takes longer than a few milliseconds.

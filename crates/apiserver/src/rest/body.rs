@@ -195,7 +195,8 @@ impl Call<'_> {
         } else {
             kind
         };
-        let version = if version.is_empty() {
+        // A custom resource has to say it.
+        let version = if version.is_empty() && !self.served.is_custom() {
             own_version.clone()
         } else {
             version

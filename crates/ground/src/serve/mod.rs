@@ -33,7 +33,7 @@ pub use counters::Counters;
 pub use respond::{ReadError, Respond, Responder, Sent, read};
 pub use self_signed::{SelfSigned, SelfSignedError};
 pub use server::{BindError, Bound, Config, House, Limits, Serving};
-pub use share::{Lasting, TooMuch, Visit};
+pub use share::{Flow, Lasting, TooMuch, Visit, flow_of};
 pub use suites::{Suites, UnknownSuite};
 pub use tls::{
     Certificate, Clients, KeyPairError, KeyPairFiles, NamedFiles, Tls, TlsError, certified_key,

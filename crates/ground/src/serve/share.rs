@@ -14,7 +14,7 @@ use super::server::Limits;
 use crate::auth::{ANONYMOUS, MASTERS};
 
 /// Whoever is counted together: a user, or all service accounts of a namespace, of which a tenant can make many.
-type Flow = Arc<str>;
+pub type Flow = Arc<str>;
 
 /// Connections whose owner is not known yet, and what is sent on them.
 const NEWCOMERS: &str = "";
@@ -284,7 +284,8 @@ impl Visit {
     }
 }
 
-fn flow_of(user: &str) -> Flow {
+/// With whom a user is counted.
+pub fn flow_of(user: &str) -> Flow {
     let namespace = user
         .strip_prefix(SERVICE_ACCOUNT)
         .and_then(|rest| rest.split_once(':'))
