@@ -305,7 +305,8 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
         return match wish {
             Some(wanted) if wanted < present => {
                 let until = meta(object, "deletionTimestamp").parse::<Timestamp>();
-                let shorter = later(until.unwrap_or(call.now), wanted.saturating_sub(present));
+                let less = counted(wanted) - counted(present);
+                let shorter = later(until.unwrap_or(call.now), less);
                 let meta = metadata_of(object);
                 meta.insert("deletionTimestamp".into(), show_seconds(shorter).into());
                 meta.insert("deletionGracePeriodSeconds".into(), wanted.into());
@@ -331,7 +332,7 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
         ..0 => 1,
         wanted => wanted,
     };
-    let until = later(call.now, seconds);
+    let until = later(call.now, counted(seconds));
     raise_generation(object);
     let meta = metadata_of(object);
     meta.insert("deletionTimestamp".into(), show_seconds(until).into());
@@ -339,14 +340,16 @@ fn grace(call: &Call<'_>, object: &mut Value, options: &DeleteOptions) -> Grace 
     Grace::Seconds(seconds)
 }
 
-/// As far as time goes here: a client may wish for any number of seconds.
+/// As many seconds of a grace as times are counted with: a client may wish for any number, and every client has to be able
+/// to read the time that comes of it.
+fn counted(seconds: i64) -> i64 {
+    const CENTURY: i64 = 100 * 365 * 24 * 60 * 60;
+    seconds.clamp(0, CENTURY)
+}
+
 fn later(moment: Timestamp, seconds: i64) -> Timestamp {
-    let nearest = match seconds {
-        ..0 => Timestamp::MIN,
-        0.. => Timestamp::MAX,
-    };
-    let moment = moment.checked_add(SignedDuration::from_secs(seconds));
-    moment.unwrap_or(nearest)
+    let later = moment.checked_add(SignedDuration::from_secs(seconds));
+    later.unwrap_or(moment)
 }
 
 fn raise_generation(object: &mut Value) {

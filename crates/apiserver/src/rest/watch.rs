@@ -29,7 +29,7 @@ const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Watches shorter than this get none but the one after what was there.
 const NO_BOOKMARK_UNDER: Duration = Duration::from_secs(60);
 /// What is gathered into one chunk when much happens at once.
-const CHUNK: usize = 64 << 10;
+const CHUNK: usize = 16 << 10;
 
 /// What follows a watch from request to end.
 struct Follower {

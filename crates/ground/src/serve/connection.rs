@@ -151,7 +151,7 @@ pub async fn serve_connection<I, S, B>(
             guard.answer();
             Ok::<_, S::Error>(answer.map(|body| {
                 let body = (!without_body).then(|| Box::pin(body));
-                Held::new(body, guard, visit, counters)
+                Held::new(body, protocol, guard, visit, counters)
             }))
         }
     });

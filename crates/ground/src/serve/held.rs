@@ -9,6 +9,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tower::BoxError;
 
 use super::caught::caught_now;
+use super::connection::Protocol;
 use super::counters::Counters;
 use super::pace::BusyGuard;
 use super::share::Visit;
@@ -23,6 +24,8 @@ pub(super) struct Held<B> {
     /// Of a large frame.
     rest: Bytes,
     busy: BusyGuard,
+    /// HTTP/2 has windows for that.
+    waits_for_client: bool,
     visit: Visit,
     counters: Arc<Counters>,
 }
@@ -30,6 +33,7 @@ pub(super) struct Held<B> {
 impl<B> Held<B> {
     pub(super) fn new(
         body: Option<Pin<Box<B>>>,
+        protocol: Protocol,
         busy: BusyGuard,
         visit: Visit,
         counters: Arc<Counters>,
@@ -38,6 +42,7 @@ impl<B> Held<B> {
             body,
             rest: Bytes::new(),
             busy,
+            waits_for_client: protocol == Protocol::Http1,
             visit,
             counters,
         }
@@ -45,6 +50,7 @@ impl<B> Held<B> {
 
     fn piece(&mut self) -> Frame<Bytes> {
         let length = self.rest.len().min(PIECE);
+        self.busy.feeds(length);
         Frame::data(self.rest.split_to(length))
     }
 }
@@ -68,12 +74,14 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        if this.waits_for_client && !this.busy.may_feed(cx) {
+            return Poll::Pending;
+        }
         this.busy.is_fed();
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
         if !this.rest.is_empty() {
-            this.busy.feeds();
             return Poll::Ready(Some(Ok(this.piece())));
         }
         let polled = match caught_now(&this.counters, || body.as_mut().poll_frame(cx)) {
@@ -86,14 +94,14 @@ where
         polled.map(|frame| {
             Some(match frame? {
                 Err(error) => Err(error.into()),
-                Ok(frame) => Ok({
-                    this.busy.feeds();
-                    match frame.into_data() {
-                        Ok(data) => {
-                            this.rest = data;
-                            this.piece()
-                        }
-                        Err(other) => other,
+                Ok(frame) => Ok(match frame.into_data() {
+                    Ok(data) => {
+                        this.rest = data;
+                        this.piece()
+                    }
+                    Err(other) => {
+                        this.busy.feeds(0);
+                        other
                     }
                 }),
             })
@@ -121,5 +129,51 @@ where
                 .min(hint.upper().unwrap_or(u64::MAX)),
         );
         hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::{FutureExt, StreamExt};
+    use http_body_util::{BodyExt, StreamBody};
+
+    use super::super::pace::Busy;
+    use super::super::server::Limits;
+    use super::super::share::{Seat, Shares};
+    use super::*;
+
+    fn held(busy: &Busy, protocol: Protocol) -> Held<impl Body<Data = Bytes, Error = Infallible>> {
+        let pieces = futures::stream::repeat_with(|| {
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 1 << 10])))
+        });
+        let body = StreamBody::new(pieces.take(100));
+        let seat = Arc::new(Seat::new(Arc::new(Shares::new(&Limits::default()))));
+        let (guard, visit) = (busy.begin(), Visit::new(seat));
+        Held::new(Some(Box::pin(body)), protocol, guard, visit, Arc::default())
+    }
+
+    /// How many pieces can be had without waiting.
+    fn pieces(held: &mut Held<impl Body<Data = Bytes, Error = Infallible>>) -> usize {
+        let next = || matches!(held.frame().now_or_never(), Some(Some(Ok(_))));
+        std::iter::repeat_with(next).take_while(|had| *had).count()
+    }
+
+    #[test]
+    fn nothing_is_handed_on_while_much_is_not_written() {
+        let busy = Busy::default();
+        let mut held = held(&busy, Protocol::Http1);
+        for expected in [32, 32, 32, 4, 0] {
+            assert_eq!(pieces(&mut held), expected);
+            busy.all_is_written();
+        }
+    }
+
+    #[test]
+    fn http2_has_windows_for_that() {
+        let busy = Busy::default();
+        let mut held = held(&busy, Protocol::Http2);
+        assert_eq!(pieces(&mut held), 100);
     }
 }

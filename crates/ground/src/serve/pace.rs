@@ -40,7 +40,14 @@ struct Requests {
     stalled: Mutex<Option<Instant>>,
     /// Requests of whose answers a piece was handed on, and when; the next has not been asked for.
     given: Mutex<Vec<(usize, Instant)>>,
+    /// Bytes of answers that were handed on since all was last written to the client.
+    untaken: AtomicUsize,
+    /// Who has more of an answer, and waits until that is written.
+    feeder: Mutex<Option<Waker>>,
 }
+
+/// More than this is not handed on before it is written: what waits for a client that does not read is memory.
+const MOST_UNTAKEN: usize = 32 << 10;
 
 #[derive(Debug)]
 pub struct BusyGuard {
@@ -93,6 +100,14 @@ impl Busy {
         self.begun() != self.0.ended.load(Ordering::Acquire)
     }
 
+    /// The client, or its kernel, has taken all that was handed on.
+    pub(super) fn all_is_written(&self) {
+        self.0.untaken.store(0, Ordering::Release);
+        if let Some(feeder) = self.0.feeder.lock().take() {
+            feeder.wake();
+        }
+    }
+
     /// How many answers the service has begun.
     pub fn answered(&self) -> usize {
         self.0.answered.load(Ordering::Acquire)
@@ -115,8 +130,20 @@ impl BusyGuard {
         self.requests.answered.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// False: the client is still to take what was handed on. The task is woken when it has.
+    pub fn may_feed(&self, cx: &Context<'_>) -> bool {
+        let has_room = || self.requests.untaken.load(Ordering::Acquire) < MOST_UNTAKEN;
+        if has_room() {
+            return true;
+        }
+        *self.requests.feeder.lock() = Some(cx.waker().clone());
+        // It may have been written before the waker was in place.
+        has_room()
+    }
+
     /// A piece of the answer is handed on.
-    pub fn feeds(&self) {
+    pub fn feeds(&self, bytes: usize) {
+        self.requests.untaken.fetch_add(bytes, Ordering::AcqRel);
         let mut given = self.requests.given.lock();
         given.push((self.number, Instant::now()));
     }
@@ -307,6 +334,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
+        if poll.is_ready() {
+            self.busy.all_is_written();
+        }
         self.progress(cx, poll, true)
     }
 

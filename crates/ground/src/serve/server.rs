@@ -79,7 +79,7 @@ impl Default for Limits {
             body: Duration::from_secs(10),
             body_rate: 64 << 10,
             requests: 1024,
-            watches: 16 << 10,
+            watches: 4 << 10,
             asked_bytes: 64 << 20,
             answered_bytes: 256 << 20,
         }
