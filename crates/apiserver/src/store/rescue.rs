@@ -247,6 +247,7 @@ fn vouched_for(
         None => (None, Vec::new()),
     };
     let known = readable.as_ref().map_or(1, |contents| contents.revision);
+    let is_unreadable = readable.is_none();
     let Some(listed) = listed else {
         // Nobody says what there must be: only what the library finds is known to be there.
         let kept: Vec<Kept> = readable
@@ -279,15 +280,21 @@ fn vouched_for(
             kept.insert(record.row.to_owned(), record.into());
         }
     }
-    let lost = wanted.keys().chain(&flawed).collect::<BTreeSet<_>>();
+    // The roll may lag behind. What it does not know, only the library can tell; where that cannot read the file, there may
+    // have been more.
+    let unlisted = record::find(file).filter(|record| record.seal.revision > listed.revision);
+    let unlisted: BTreeSet<String> = unlisted.map(|record| record.row.to_owned()).collect();
+    let newest = record::find(file).map(|record| record.seal.revision).max();
+    let newest = newest.unwrap_or_default();
+    let lost: BTreeSet<&String> = wanted.keys().chain(&flawed).chain(&unlisted).collect();
     let lost = lost.into_iter().filter(|row| !kept.contains_key(*row));
     let names = lost.map(|row| record::spoken(row)).collect();
     let contents = Contents {
-        revision: known.max(listed.revision),
+        revision: known.max(listed.revision).max(newest),
         records: kept.into_values().collect(),
         ..Contents::default()
     };
-    let more = listed.flaws > 0;
+    let more = listed.flaws > 0 || is_unreadable;
     (contents, Dropped { names, more })
 }
 

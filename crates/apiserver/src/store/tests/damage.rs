@@ -194,6 +194,25 @@ async fn a_cut_file_yields_what_is_left() {
     }
 }
 
+/// A roll that ends early vouches for nothing that came later.
+#[tokio::test]
+async fn a_cut_file_beside_a_cut_roll() {
+    let kept = kept().await;
+    let whole = std::fs::read(&kept.file).unwrap();
+    let roll = std::fs::read(roll::path(&kept.file)).unwrap();
+    for part in 0..5 {
+        let length = roll.len() * part / 5;
+        let ends = |at: &usize| *at == 0 || roll[at - 1] == b'\n';
+        let lines = &roll[..(0..=length).rev().find(ends).unwrap_or(0)];
+        for quarters in 1..4 {
+            let cut = &whole[..whole.len() * quarters / 4];
+            let what = format!("{part} fifths of the roll, {quarters} quarters of the file");
+            let outcome = check(&kept, &what, cut, Some(lines));
+            assert!(outcome.was_damaged, "{what}");
+        }
+    }
+}
+
 /// Without the roll, what is damaged has names only as far as the file tells them.
 #[tokio::test]
 async fn a_damaged_file_without_its_roll() {
