@@ -393,9 +393,13 @@ fn is_long(call: &Call<'_>, body: &[u8]) -> bool {
     let store = call.server.store();
     let changes = matches!(call.info.verb, "update" | "patch");
     let changed = || store.get(&call.served.shelf, &call.key());
+    // Whoever grants rights has to have them, which is looked up in all that they have.
+    let grants = call.served.resource.group == "rbac.authorization.k8s.io"
+        && matches!(call.info.verb, "create" | "update" | "patch");
     let selectors = ["labelSelector", "fieldSelector"].map(|name| call.query.get(name));
     let selected: usize = selectors.into_iter().flatten().map(str::len).sum();
     body.len() > LARGE
+        || grants
         || selected.saturating_mul(store.count(&call.served.shelf)) > LONG_SEARCH
         || (changes && changed().is_some_and(|object| object.size() > LARGE))
 }

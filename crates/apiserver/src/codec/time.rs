@@ -13,12 +13,23 @@ pub fn micros(text: &str) -> Result<String, String> {
     Ok(show_micros(moment::parse(text, Layout::Micros)?))
 }
 
+/// A time zone can bring a time before the year 0, which nobody could read again.
+fn readable(time: Timestamp) -> Timestamp {
+    const YEAR_0: i64 = -62_167_219_200;
+    match time.as_second() < YEAR_0 {
+        true => Timestamp::from_second(YEAR_0).unwrap_or(time),
+        false => time,
+    }
+}
+
 pub fn show_seconds(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    readable(time).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 pub fn show_micros(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    readable(time)
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string()
 }
 
 #[cfg(test)]
@@ -40,6 +51,12 @@ mod tests {
             "2026-01-02T14:04:05.123456Z"
         );
         assert!(micros("2026-01-02T15:04:05Z").is_err());
+        // As far back as can be read again.
+        let first = seconds("0000-01-01T00:00:00+23:59").unwrap();
+        assert_eq!(first, "0000-01-01T00:00:00Z");
+        assert_eq!(seconds(&first).unwrap(), first);
+        let first = micros("0000-01-01T00:00:00.000000+01:00").unwrap();
+        assert_eq!(micros(&first).unwrap(), first);
     }
 
     #[test]

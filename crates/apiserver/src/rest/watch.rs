@@ -28,6 +28,8 @@ const STREAMS: &str =
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Watches shorter than this get none but the one after what was there.
 const NO_BOOKMARK_UNDER: Duration = Duration::from_secs(60);
+/// A selector of more bytes takes a while for each object.
+const LONG_SELECTOR: usize = 1 << 10;
 /// What is gathered into one chunk when much happens at once.
 const CHUNK: usize = 16 << 10;
 
@@ -35,6 +37,8 @@ const CHUNK: usize = 16 << 10;
 struct Follower {
     tail: Tail,
     selector: Selector,
+    /// It takes long to look at one object: others get their turn after each.
+    looks_long: bool,
     prefix: String,
     shape: EventShape,
     deadline: Instant,
@@ -114,10 +118,13 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
     let now = Instant::now();
     let deadline = now + timeout;
     let bookmarks_at_all = bookmarks && timeout >= NO_BOOKMARK_UNDER;
+    let selectors = ["labelSelector", "fieldSelector"].map(|name| call.query.get(name));
+    let selected: usize = selectors.into_iter().flatten().map(str::len).sum();
     let follower = Follower {
         reached: start.unwrap_or(subscription.revision),
         tail: subscription.follow(),
         selector,
+        looks_long: selected > LONG_SELECTOR,
         prefix,
         shape: EventShape {
             kind: call.served.resource.kind.clone(),
@@ -201,12 +208,12 @@ impl Follower {
     async fn next_chunk(&mut self) -> Option<Bytes> {
         let mut out = BytesMut::new();
         if self.initial {
-            self.put_present(&mut out);
+            self.put_present(&mut out).await;
             if out.len() > CHUNK {
                 return Some(out.freeze());
             }
         }
-        self.put_waiting(&mut out);
+        self.put_waiting(&mut out).await;
         // The head of the answer goes out at once, even if nothing happens for long.
         if !out.is_empty() || !std::mem::replace(&mut self.has_begun, true) {
             return Some(out.freeze());
@@ -218,7 +225,7 @@ impl Follower {
     }
 
     /// What was there when the watch began, until a chunk is full.
-    fn put_present(&mut self, out: &mut BytesMut) {
+    async fn put_present(&mut self, out: &mut BytesMut) {
         while out.len() <= CHUNK {
             let Some(stored) = self.tail.next_present() else {
                 self.initial = false;
@@ -231,16 +238,25 @@ impl Follower {
             if stored.is_selected_by(&self.selector) {
                 self.shape.put(out, "ADDED", &stored.bytes());
             }
+            self.let_others_on().await;
+        }
+    }
+
+    async fn let_others_on(&self) {
+        match self.looks_long {
+            true => tokio::task::yield_now().await,
+            false => tokio::task::coop::consume_budget().await,
         }
     }
 
     /// What can be told without waiting, until a chunk is full.
-    fn put_waiting(&mut self, out: &mut BytesMut) {
+    async fn put_waiting(&mut self, out: &mut BytesMut) {
         while !self.has_ended
             && out.len() < CHUNK
             && let Some(event) = self.tail.try_next()
         {
             self.has_ended = !self.put_event(out, &event);
+            self.let_others_on().await;
         }
     }
 
@@ -255,7 +271,7 @@ impl Follower {
                 None => self.has_ended = true,
                 Some(event) => {
                     self.has_ended = !self.put_event(out, &event);
-                    self.put_waiting(out);
+                    self.put_waiting(out).await;
                 }
             },
             _ = self.bookmark.tick(), if self.bookmarks => {
