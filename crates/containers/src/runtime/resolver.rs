@@ -503,7 +503,8 @@ fn cgroup_age(path: &str, hierarchies: &Hierarchies) -> Option<Timestamp> {
             let Ok(meta) = std::fs::metadata(&file) else {
                 continue;
             };
-            let nanos = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
+            let nanos = meta.mtime().saturating_mul(1_000_000_000);
+            let nanos = nanos.saturating_add(meta.mtime_nsec());
             earliest = Some(earliest.map_or(nanos, |e| e.min(nanos)));
         }
     }
