@@ -35,35 +35,42 @@ impl EmbeddedCluster {
     fn start_with(program: &Path, flags: &[&str]) -> Result<Self> {
         let mut scratch = Scratch::make()?;
         let data = scratch.path().join("data");
-        let mut command = janitor::command_in(None, program);
-        command
-            .arg("up")
-            .arg("--data-dir")
-            .arg(&data)
-            .args(["--api-listen", &free_address()?.to_string()])
-            .args([
-                "--no-agent",
-                "--no-metrics-server",
-                "--no-scheduler",
-                "--no-manager",
-            ])
-            .args(flags);
-        let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
-        scratch.process(&process)?;
-        let kubeconfig = data.join("kubeconfig");
-        let server = process.wait("plimsoll up writes its kubeconfig", || {
-            if !kubeconfig.exists() {
-                return Ok(None);
-            }
-            server_of(&kubeconfig).map(Some)
-        })?;
-        wait_ready(&server, &mut process)?;
+        let address = free_address()?.to_string();
+        let alone = ["--no-metrics-server", "--no-scheduler", "--no-manager"];
+        let flags = [&alone, flags].concat();
+        let (process, server) = up(program, &mut scratch, &data, &address, &flags)?;
         Ok(Self {
             server,
             _process: process,
             _scratch: scratch,
         })
     }
+}
+
+/// `plimsoll up` without the machine it runs on, once it is ready.
+pub fn up(
+    program: &Path,
+    scratch: &mut Scratch,
+    data: &Path,
+    address: &str,
+    flags: &[&str],
+) -> Result<(Process, Server)> {
+    let mut command = janitor::command_in(None, program);
+    command.arg("up").arg("--data-dir").arg(data);
+    command
+        .args(["--api-listen", address, "--no-agent"])
+        .args(flags);
+    let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
+    scratch.process(&process)?;
+    let kubeconfig = data.join("kubeconfig");
+    let server = process.wait("plimsoll up writes its kubeconfig", || {
+        if !kubeconfig.exists() {
+            return Ok(None);
+        }
+        server_of(&kubeconfig).map(Some)
+    })?;
+    wait_ready(&server, &mut process)?;
+    Ok((process, server))
 }
 
 /// The first cluster and user of a kubeconfig: address, authority, bearer token.

@@ -139,7 +139,7 @@ impl<'r> Writer<'r> {
         let text = match self.rng.usize(..200) {
             0 => "x".repeat(self.rng.usize(..self.left.max(1))),
             1 => "\\u00e9\\n".repeat(self.rng.usize(..100)),
-            2 => "a//".repeat(self.rng.usize(..5000)),
+            2 => "a/".repeat(self.rng.usize(..5000)),
             _ => pick(self.rng, TEXTS).to_owned(),
         };
         self.put(&format!("\"{text}\""));

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_test_support::exposition::Exposition;
-use plimsoll_test_support::{janitor, poll, proc};
+use plimsoll_test_support::{poll, proc};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::class::{Shot, Tenant};
 use crate::admin;
 use crate::client::{Request, Server};
-use crate::embedded::server_of;
-use crate::process::{Process, Scratch, free_address, wait_ready};
+use crate::embedded;
+use crate::process::{Process, Scratch, free_address};
 
 pub const NAMESPACE: &str = "tenants";
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -297,26 +297,7 @@ impl Victim {
 
 fn up(program: &Path, scratch: &mut Scratch, address: &str) -> Result<(Process, Server)> {
     let data = scratch.path().join("data");
-    let mut command = janitor::command_in(None, program);
-    command.arg("up").arg("--data-dir").arg(&data);
-    command.args([
-        "--api-listen",
-        address,
-        "--no-agent",
-        "--simulate-nodes",
-        "3",
-    ]);
-    let mut process = Process::start("plimsoll up", command, &scratch.path().join("up.log"))?;
-    scratch.process(&process)?;
-    let kubeconfig = data.join("kubeconfig");
-    let server = process.wait("plimsoll up writes its kubeconfig", || {
-        if !kubeconfig.exists() {
-            return Ok(None);
-        }
-        server_of(&kubeconfig).map(Some)
-    })?;
-    wait_ready(&server, &mut process)?;
-    Ok((process, server))
+    embedded::up(program, scratch, &data, address, &["--simulate-nodes", "3"])
 }
 
 /// Gives a service account a ClusterRole in its namespace.
