@@ -5,7 +5,7 @@
 //
 //	json-name <tab> type <tab> mark <tab> mark …
 //
-// `cargo xtask facts` runs this and writes crates/apiserver/data/types.txt.
+// `cargo xtask facts` runs this and writes crates/embedded/apiserver/data/types.txt.
 package main
 
 import (

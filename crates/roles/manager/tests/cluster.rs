@@ -16,7 +16,7 @@ use plimsoll_manager::live::{Config, Running};
 use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(60);
-const CRDS: &str = include_str!("../../../deploy/manager/crds.yaml");
+const CRDS: &str = include_str!("../../../../deploy/manager/crds.yaml");
 const SPACE: &str = "koordinator-system";
 
 struct Cluster {

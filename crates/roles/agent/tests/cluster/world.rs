@@ -22,7 +22,7 @@ use tokio::net::TcpSocket;
 
 pub const DEADLINE: Duration = Duration::from_secs(60);
 pub const NODE: &str = "n1";
-const CRDS: &str = include_str!("../../../../deploy/manager/crds.yaml");
+const CRDS: &str = include_str!("../../../../../deploy/manager/crds.yaml");
 
 pub struct Cluster {
     pub api: embed::Running,

@@ -394,7 +394,7 @@ mod tests {
     use crate::api::schemas::references;
 
     /// Of metrics-server 0.9.0: what its documents say of each path, without prose.
-    const RECORDED: &str = include_str!("../../../../tests/cluster/metrics-server/paths.jsonl");
+    const RECORDED: &str = include_str!("../../../../../tests/cluster/metrics-server/paths.jsonl");
 
     fn without_descriptions(value: &mut Value) {
         match value {
