@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use plimsoll_agent::{Config, http};
+use plimsoll_agent::Config;
+use plimsoll_cadvisor::exposition::LabelPolicy;
+use plimsoll_cadvisor::http;
 use plimsoll_containers::Rules;
 use plimsoll_containers::runtime::{Endpoint, socket_path};
 use plimsoll_host::machine::IdFiles;
 use plimsoll_observe::GroupSet;
 use plimsoll_observe::events::{EventType, Limits};
-use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
 use crate::agent_doors::{Open, Situation};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use plimsoll_agent::http::{self, Shown};
+use plimsoll_cadvisor::http::{self, Shown};
 use plimsoll_ground::auth::DelegationConfig;
 use plimsoll_ground::clients;
 use plimsoll_ground::front::{self, Front};

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_agent::http::parse_duration;
+use plimsoll_cadvisor::http::parse_duration;
 
 /// A Go duration: `300ms`, `1.5h`, `2h45m`, `0`. What a flag sets is never negative.
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -1,14 +1,11 @@
-//! From kernel figures to what people and programs look at: the sampling round, history, derived statistics, OOM
-//! events, exposition text, REST and summary shapes.
+//! From kernel figures to samples and what follows from them: the sampling round, history, derived statistics, OOM events.
 //!
 //! Kernel reads happen on one plain thread ([`sampler`]); everything that answers a request works from what that
 //! thread left in the [`store`]. Nothing here writes a cgroup file.
 
 pub mod events;
-pub mod exposition;
 pub mod groups;
 pub mod history;
-pub mod kubelet;
 mod layers;
 pub mod machine;
 pub mod needs;
@@ -16,7 +13,7 @@ pub mod observer;
 pub mod oom;
 pub mod oom_watch;
 pub mod pod_disks;
-pub mod rest;
+pub mod processes;
 pub mod sample;
 pub mod sampler;
 pub mod store;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use plimsoll_containers::CgroupPath;
-use plimsoll_host::{Clock, HostRoot};
+use plimsoll_host::proc::tasks::Tasks;
+use plimsoll_host::{Clock, HostRoot, ReadBuf};
 
 use crate::GroupSet;
 use crate::events::EventStore;
@@ -52,6 +53,11 @@ pub struct Observer {
 }
 
 impl Observer {
+    /// Read now.
+    pub fn tasks(&self) -> Tasks {
+        Tasks::read(&self.root, &mut ReadBuf::default())
+    }
+
     /// OOM kills of a container. Without a kernel log to read, v2's own count stands in: it dies with the cgroup and
     /// adds up the whole subtree, which is still better than zero.
     pub fn oom_events(&self, path: &str, state: &State) -> u64 {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use plimsoll_agent::{World, http, node, report, states};
+use plimsoll_agent::{World, node, report, states};
+use plimsoll_cadvisor::http;
 use plimsoll_ground::serve;
 use plimsoll_host::{Clock, HostRoot};
 

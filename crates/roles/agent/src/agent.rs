@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use plimsoll_cadvisor::exposition::Exporter;
 use plimsoll_containers::{Change, Containers, names};
 use plimsoll_ground::shutdown::{Cause, Failure};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
@@ -14,7 +15,6 @@ use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::events::EventStore;
-use plimsoll_observe::exposition::Exporter;
 use plimsoll_observe::machine::{Fixed, MachineState};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{self, Beyond, Message, Sampler};

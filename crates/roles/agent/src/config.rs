@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use plimsoll_cadvisor::exposition::LabelPolicy;
 use plimsoll_containers::Rules;
 use plimsoll_containers::runtime::Endpoint;
 use plimsoll_host::machine::IdFiles;
 use plimsoll_observe::GroupSet;
 use plimsoll_observe::events::Limits;
-use plimsoll_observe::exposition::LabelPolicy;
 use plimsoll_observe::sampler;
 
 use crate::memory;

@@ -5,7 +5,6 @@
 
 mod agent;
 mod config;
-pub mod http;
 mod koordlet_page;
 pub mod memory;
 pub mod node;
@@ -13,7 +12,6 @@ pub mod report;
 mod self_metrics;
 pub mod states;
 mod surface;
-mod validate;
 mod view;
 
 pub use agent::{Agent, BuildError, Running, World};

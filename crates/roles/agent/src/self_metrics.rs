@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_cadvisor::exposition::Kind::{Counter, Gauge};
+use plimsoll_cadvisor::exposition::Text;
+use plimsoll_cadvisor::exposition::number::Number::{self, Float, Whole};
 use plimsoll_ground::reflect::Rounds;
 use plimsoll_host::proc::net::parse_ip_octets;
 use plimsoll_host::proc::stat::SelfUsage;
 use plimsoll_host::{ReadBuf, Timestamp, parse_file};
-use plimsoll_observe::exposition::Kind::{Counter, Gauge};
-use plimsoll_observe::exposition::Text;
-use plimsoll_observe::exposition::number::Number::{self, Float, Whole};
 
 use rustix::process::{Resource, getrlimit};
 
@@ -585,7 +585,7 @@ mod tests {
     fn every_family_of_a_process_is_there() {
         let mut text = Text::default();
         process(&mut text, Timestamp::from_secs(1_700_000_000));
-        let page = plimsoll_observe::exposition::Gathered::from(text).to_string();
+        let page = plimsoll_cadvisor::exposition::Gathered::from(text).to_string();
         let types: Vec<&str> = page
             .lines()
             .filter_map(|line| line.strip_prefix("# TYPE "))

@@ -3,29 +3,35 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_cadvisor::exposition::{Dialect, Gathered};
+use plimsoll_cadvisor::http::{Backend, ExtraPage, ExtraRoute, Failure, Query, parse_duration};
+use plimsoll_cadvisor::rest::Versions;
+use plimsoll_cadvisor::validate::{ManagedContainer, ValidateInput};
+use plimsoll_cadvisor::version;
 use plimsoll_containers::Namespace;
 use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_containers::runtime::docker::Status;
+use plimsoll_host::cgroup::{Controller, Mode};
 use plimsoll_observe::Observer;
-use plimsoll_observe::exposition::{Dialect, Gathered};
 use plimsoll_observe::needs::ReadPlan;
-use plimsoll_observe::rest::Versions;
+use plimsoll_observe::processes::child_cgroups;
+use std::sync::atomic::Ordering;
 
 use crate::View;
-use crate::http::{Half, Surface};
+use crate::view::Half;
 
 /// Pages that show a runtime's own words wait no longer for them.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
 /// A summary goes without the runtime's disk usage rather than wait longer.
 const IMAGE_FS_PATIENCE: Duration = Duration::from_secs(2);
 
-impl Surface for View {
+impl Backend for View {
     fn observer(&self) -> &Arc<Observer> {
         &self.observer
     }
 
     fn versions(&self) -> Versions {
-        let version = self.version(Dialect::Cadvisor);
+        let version = version(&self.observer, Dialect::Cadvisor);
         Versions {
             kernel: version.kernel,
             container_os: version.os,
@@ -47,17 +53,37 @@ impl Surface for View {
     }
 
     fn children(&self, container: &str) -> Vec<String> {
-        self.directories_below(container)
+        child_cgroups(&self.hierarchies, container)
     }
 
     fn self_metrics(&self) -> Gathered {
         self.own_families().into()
     }
 
-    fn koordlet_metrics(&self, half: Half) -> Gathered {
-        let mut page = Gathered::default();
-        self.koordlet(&[half], &mut page);
-        page
+    fn extra_routes(self: Arc<Self>) -> Vec<ExtraRoute> {
+        let koordlet = |path, half| {
+            let view = Arc::clone(&self);
+            let gather = move || {
+                let mut page = Gathered::default();
+                view.koordlet(&[half], &mut page);
+                page
+            };
+            ExtraRoute {
+                path,
+                page: ExtraPage::Metrics(Box::new(gather)),
+            }
+        };
+        vec![
+            koordlet("/internal-metrics", Half::Internal),
+            koordlet("/external-metrics", Half::External),
+            ExtraRoute {
+                path: "/debug/memory",
+                page: {
+                    let view = Arc::clone(&self);
+                    ExtraPage::Json(Box::new(move |query| view.listing(query)))
+                },
+            },
+        ]
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -69,7 +95,7 @@ impl Surface for View {
     }
 
     fn validate(&self) -> String {
-        self.report()
+        self.validate_input().report()
     }
 
     fn sources(&self, container: &str) -> Option<Vec<String>> {
@@ -78,24 +104,6 @@ impl Surface for View {
 
     fn plan(&self) -> &ReadPlan {
         &self.plan
-    }
-
-    fn remembered(&self, metric: &str, window: Duration) -> Option<String> {
-        let memory = self.memory()?;
-        let now = self.observer.clock.now();
-        let now = jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default();
-        let series: serde_json::Map<String, serde_json::Value> = memory
-            .listing(metric, window, now)
-            .into_iter()
-            .map(|(key, of)| {
-                let figures = serde_json::json!({
-                    "avg": of.avg, "last": of.last, "p50": of.p50, "p90": of.p90, "p95": of.p95,
-                    "p99": of.p99, "count": of.count, "span_seconds": of.span.as_secs_f64(),
-                });
-                (key.to_string(), figures)
-            })
-            .collect();
-        Some(serde_json::Value::Object(series).to_string())
     }
 
     fn image_fs(&self) -> Option<ImageFs> {
@@ -118,6 +126,87 @@ impl Surface for View {
         match status {
             Ok(status) => status.map(|s| rows(&s)),
             Err(_) => Err(format!("{} did not answer in time", namespace.as_str())),
+        }
+    }
+}
+
+impl View {
+    /// Every series of a metric, as JSON.
+    fn listing(&self, query: &Query) -> Result<String, Failure> {
+        let metric = query.filled("metric").unwrap_or("node_cpu_usage");
+        let window = match query.filled("window") {
+            None => Duration::from_secs(300),
+            Some(text) => parse_duration(text).map_err(Failure::bad)?,
+        };
+        let Some(memory) = self.memory() else {
+            let said = "nothing is remembered here; see --collect-res-used-interval";
+            return Err(Failure::new(http::StatusCode::NOT_FOUND, said));
+        };
+        let now = self.observer.clock.now();
+        let now = jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default();
+        let series: serde_json::Map<String, serde_json::Value> = memory
+            .listing(metric, window, now)
+            .into_iter()
+            .map(|(key, of)| {
+                let figures = serde_json::json!({
+                    "avg": of.avg, "last": of.last, "p50": of.p50, "p90": of.p90, "p95": of.p95,
+                    "p99": of.p99, "count": of.count, "span_seconds": of.span.as_secs_f64(),
+                });
+                (key.to_string(), figures)
+            })
+            .collect();
+        Ok(serde_json::Value::Object(series).to_string())
+    }
+
+    fn validate_input(&self) -> ValidateInput {
+        let version = version(&self.observer, Dialect::Cadvisor);
+        let counters = self.containers.counters();
+        let machine = self.observer.machine.info();
+        let mounts: Vec<_> = match self.hierarchies.mode() {
+            Mode::V2 => {
+                let trees = self.hierarchies.trees();
+                let tree = trees.first().map(|tree| tree.display().to_string());
+                tree.map(|tree| (Controller::Cpu, tree))
+                    .into_iter()
+                    .collect()
+            }
+            Mode::V1 | Mode::Hybrid => {
+                let all = self.hierarchies.controllers();
+                all.map(|(controller, at)| (controller, at.display().to_string()))
+                    .collect()
+            }
+        };
+        let containers = self.observer.store.all();
+        let containers = containers.iter().map(|container| {
+            let identity = container.lock().identity.clone();
+            ManagedContainer {
+                path: container.path().to_string(),
+                namespace: identity.as_ref().map(|known| known.namespace.as_str()),
+                aliases: identity.map_or_else(Vec::new, |known| known.aliases.clone()),
+            }
+        });
+        ValidateInput {
+            version: version.program,
+            os: version.os,
+            kernel: version.kernel,
+            mode: self.hierarchies.mode(),
+            mounts,
+            has_kernel_log: self.kernel_log.is_some(),
+            runtimes: counters
+                .runtimes
+                .iter()
+                .map(|runtime| (runtime.kind, runtime.up.load(Ordering::Relaxed)))
+                .collect(),
+            disks: machine
+                .disk_map
+                .values()
+                .map(|disk| (disk.name.clone(), disk.scheduler.clone()))
+                .collect(),
+            watches: counters.discovery.watches.load(Ordering::Relaxed),
+            unwatched: counters.discovery.unwatched.load(Ordering::Relaxed),
+            stretch: self.sampling.stretch_milli.load(Ordering::Relaxed),
+            groups: self.observer.groups.iter().map(|g| g.name()).collect(),
+            containers: containers.collect(),
         }
     }
 }

@@ -1,34 +1,34 @@
 //! What requests may look at, and the pages made of it.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use plimsoll_cadvisor::exposition::{Dialect, Exporter, Gathered, Text};
+use plimsoll_cadvisor::http::Backend;
+use plimsoll_cadvisor::metrics_page;
 use plimsoll_containers::Namespace;
 use plimsoll_ground::reflect::Rounds;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Descriptors, Timestamp};
-use plimsoll_observe::exposition::number::Number::Whole;
-use plimsoll_observe::exposition::{
-    Dialect, Exporter, Gathered, Kind, Text, Version, kubelet_shows, machine_families,
-};
 use plimsoll_observe::needs::ReadPlan;
 use plimsoll_observe::sampler::{self, Message};
-use plimsoll_observe::store::Container;
-use plimsoll_observe::{Group, Observer, oom_watch};
+use plimsoll_observe::{Observer, oom_watch};
 
-use crate::http::{Half, Surface};
 use crate::koordlet_page;
 use crate::memory::Memory;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
 use crate::{report, states};
 
-/// The release of cAdvisor whose interfaces these are, so that clients which compare versions find one, and ours.
-const VERSION: &str = concat!("v0.60.6+plimsoll.", env!("CARGO_PKG_VERSION"));
+/// What concerns the agent itself, and what users look for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Half {
+    Internal,
+    External,
+}
 
 #[derive(Debug)]
 pub struct View {
@@ -117,15 +117,13 @@ impl View {
     }
 
     pub(crate) fn page(&self, dialect: Dialect, only: Option<Namespace>) -> Gathered {
-        let containers = self.shown(dialect, only);
-        let info = self.observer.machine.info();
-        let timed = dialect == Dialect::Cadvisor;
-        let topology = timed && self.observer.groups.has(Group::CpuTopology);
-        let (version, machine) = machine_families(&info, &self.version(dialect), timed, topology);
-        let containers = self.exporter.containers(dialect, &containers);
-        let mut page = Gathered::from(version);
-        page.containers(containers, SCRAPE_ERROR, scrape_error())
-            .families(machine);
+        let mut page = metrics_page(
+            &self.observer,
+            &self.exporter,
+            dialect,
+            only,
+            self.hide_root,
+        );
         if dialect == Dialect::Cadvisor {
             let mut text = Text::default();
             self_metrics::process(&mut text, self.started);
@@ -145,7 +143,7 @@ impl View {
             on.families(text);
             return;
         };
-        let name = self.node_name();
+        let name = Backend::node_name(self);
         let now = self.observer.clock.now();
         let page = koordlet_page::Page {
             memory,
@@ -171,57 +169,6 @@ impl View {
         }
     }
 
-    fn shown(&self, dialect: Dialect, only: Option<Namespace>) -> Vec<Arc<Container>> {
-        let store = &self.observer.store;
-        let mut containers = match only {
-            Some(namespace) => store.of_namespace(namespace),
-            None => store.all(),
-        };
-        if self.hide_root {
-            containers.retain(|c| c.path().as_ref() != "/");
-        }
-        if dialect == Dialect::Kubelet {
-            containers.retain(|c| kubelet_shows(c.path(), &c.lock()));
-        }
-        containers
-    }
-
-    pub(crate) fn version(&self, dialect: Dialect) -> Version {
-        let fixed = self.observer.machine.fixed();
-        let own = |text: &str| match dialect {
-            Dialect::Cadvisor => text.to_owned(),
-            // The kubelet leaves these empty.
-            Dialect::Kubelet => String::new(),
-        };
-        Version {
-            kernel: fixed.kernel_version.clone(),
-            os: fixed.os_version.clone(),
-            docker: String::new(),
-            program: own(VERSION),
-            revision: String::new(),
-        }
-    }
-
-    /// Every cgroup directly below one, as the directories have it: mount units and whatever the rules refuse count too,
-    /// since clients walk the tree by these names.
-    pub(crate) fn directories_below(&self, path: &str) -> Vec<String> {
-        let prefix = path.trim_end_matches('/');
-        let mut found = BTreeSet::new();
-        for dir in self.hierarchies.watched_dirs(path) {
-            // A tree that does not have this cgroup has nothing to add.
-            let Ok(entries) = std::fs::read_dir(dir) else {
-                continue;
-            };
-            let directories = entries
-                .flatten()
-                .filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir()));
-            found.extend(
-                directories.map(|e| format!("{prefix}/{}", e.file_name().to_string_lossy())),
-            );
-        }
-        found.into_iter().collect()
-    }
-
     /// The files that are read for one container; waits for the sampler's answer.
     pub(crate) fn files_of(&self, path: &str) -> Option<Vec<String>> {
         self.observer.store.get(path)?;
@@ -241,19 +188,6 @@ impl View {
             Err("the first round of sampling is not over".to_owned())
         }
     }
-}
-
-const SCRAPE_ERROR: &str = "container_scrape_error";
-
-fn scrape_error() -> Text {
-    let mut text = Text::default();
-    text.single(
-        SCRAPE_ERROR,
-        Kind::Gauge,
-        "1 if containers could not be listed for this page.",
-        Whole(0),
-    );
-    text
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub mod process;
 pub mod ps;
 mod schedstat;
 pub mod stat;
+pub mod tasks;
 pub mod taskstats;
 
 use std::fmt::Write as _;

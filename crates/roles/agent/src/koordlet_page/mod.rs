@@ -10,9 +10,9 @@ use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names::{BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY};
 use plimsoll_api::priority::PriorityClass;
 use plimsoll_api::quantity::Quantity;
-use plimsoll_observe::exposition::Kind::{Counter, Gauge};
-use plimsoll_observe::exposition::number::Number::{Float, Whole};
-use plimsoll_observe::exposition::{Kind, Text};
+use plimsoll_cadvisor::exposition::Kind::{Counter, Gauge};
+use plimsoll_cadvisor::exposition::number::Number::{Float, Whole};
+use plimsoll_cadvisor::exposition::{Kind, Text};
 use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
@@ -407,7 +407,7 @@ impl Page<'_> {
         &self,
         text: &mut Text,
         labels: &[(&str, &str)],
-        value: plimsoll_observe::exposition::number::Number,
+        value: plimsoll_cadvisor::exposition::number::Number,
     ) {
         let mut all = labels.to_vec();
         let place = all.partition_point(|(name, _)| *name < "node");

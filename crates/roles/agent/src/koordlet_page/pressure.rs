@@ -1,9 +1,9 @@
 //! How long pods and containers wait for CPU, memory and disks.
 
+use plimsoll_cadvisor::exposition::Kind::Gauge;
+use plimsoll_cadvisor::exposition::Text;
 use plimsoll_containers::names;
 use plimsoll_host::cgroup::{Pressure, Psi};
-use plimsoll_observe::exposition::Kind::Gauge;
-use plimsoll_observe::exposition::Text;
 use plimsoll_observe::store::Store;
 use rustc_hash::FxHashMap;
 

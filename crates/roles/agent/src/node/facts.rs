@@ -1,13 +1,13 @@
 //! What a Node says about its machine, read from the machine.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_host::fs::{FsUsage, Prober};
 use plimsoll_host::machine::{IdFiles, MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::meminfo::read_meminfo;
-use plimsoll_host::{Clock, HostRoot, ReadBuf, read_text};
+use plimsoll_host::proc::tasks::Tasks;
+use plimsoll_host::{Clock, HostRoot, ReadBuf};
 
 use crate::View;
 
@@ -118,20 +118,9 @@ impl Machine {
     }
 
     fn threads(&mut self) -> Option<(u64, u64)> {
-        let mut read = |path: &Path| read_text(path, &mut self.buf).ok().flatten();
-        let used = threads_of(&read(&self.root.proc("loadavg"))?)?;
-        let most = ["sys/kernel/pid_max", "sys/kernel/threads-max"]
-            .iter()
-            .filter_map(|file| read(&self.root.proc(file))?.trim().parse().ok())
-            .min()?;
-        Some((used, most))
+        let tasks = Tasks::read(&self.root, &mut self.buf);
+        Some((tasks.current?, tasks.limit?))
     }
-}
-
-/// `0.20 0.18 0.12 1/80 11206`: of 80 threads, one runs.
-fn threads_of(loadavg: &str) -> Option<u64> {
-    let (_, all) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
-    all.parse().ok()
 }
 
 /// The address that packets to elsewhere would come from. Nothing is sent.
@@ -149,13 +138,6 @@ fn address() -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn threads_of_a_load_line() {
-        assert_eq!(threads_of("0.20 0.18 0.12 1/80 11206\n"), Some(80));
-        assert_eq!(threads_of("0.20 0.18 0.12 1-80 11206\n"), None);
-        assert_eq!(threads_of(""), None);
-    }
 
     #[test]
     fn a_fixture_tree_is_a_machine() {

@@ -472,9 +472,9 @@ fn cache_and_bandwidth_of_the_classes() {
 #[test]
 fn features_that_are_not_built() {
     let page = |gates: &[&str]| {
-        let mut text = plimsoll_observe::exposition::Text::default();
+        let mut text = plimsoll_cadvisor::exposition::Text::default();
         crate::koordlet_page::unavailable(&mut text, gates);
-        plimsoll_observe::exposition::Gathered::from(text).to_string()
+        plimsoll_cadvisor::exposition::Gathered::from(text).to_string()
     };
     assert_eq!(page(&[]), "");
     let page = page(&["CPUBurst", "CoreSched"]);
@@ -520,10 +520,10 @@ fn koordinators_families() {
         started: Timestamp::from_secs(START),
         now: rig.now(),
     };
-    let mut text = plimsoll_observe::exposition::Text::default();
+    let mut text = plimsoll_cadvisor::exposition::Text::default();
     page.internal(&mut text);
     page.external(&mut text);
-    let text = plimsoll_observe::exposition::Gathered::from(text).to_string();
+    let text = plimsoll_cadvisor::exposition::Gathered::from(text).to_string();
     for line in [
         "# TYPE koordlet_start_time gauge",
         "koordlet_start_time{node=\"n1\"} 1.7e+09",
@@ -550,9 +550,9 @@ fn koordinators_families() {
     }
     // Whoever cannot foresee anything says so, and lends nothing.
     rig.memory.gauges().lock().forecast = None;
-    let mut text = plimsoll_observe::exposition::Text::default();
+    let mut text = plimsoll_cadvisor::exposition::Text::default();
     page.external(&mut text);
-    let text = plimsoll_observe::exposition::Gathered::from(text).to_string();
+    let text = plimsoll_cadvisor::exposition::Gathered::from(text).to_string();
     for line in [
         "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"memory\",unit=\"byte\"} 0\n",
         "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",

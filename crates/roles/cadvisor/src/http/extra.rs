@@ -1,0 +1,35 @@
+//! Pages that the program around the server adds to those of cAdvisor and the kubelet.
+
+use std::fmt;
+
+use super::response::Failure;
+use super::url::Query;
+use crate::exposition::Gathered;
+
+/// A page at a fixed path.
+#[derive(Debug)]
+pub struct ExtraRoute {
+    /// Below the server's prefix, with its slash.
+    pub path: &'static str,
+    pub page: ExtraPage,
+}
+
+type Metrics = Box<dyn Fn() -> Gathered + Send + Sync>;
+type Json = Box<dyn Fn(&Query) -> Result<String, Failure> + Send + Sync>;
+
+/// Functions are called on a thread that may wait.
+pub enum ExtraPage {
+    /// Who may read metrics may read it.
+    Metrics(Metrics),
+    /// For debugging; not on a port that has metrics only.
+    Json(Json),
+}
+
+impl fmt::Debug for ExtraPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Metrics(_) => "Metrics",
+            Self::Json(_) => "Json",
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! The agent's server: what the kit of `ground` serves, with the agent's limits and secrets.
+//!
+//! A server is bound by [`Config::bind`], or put behind the cluster's authentication and authorization by
+//! [`Config::behind`]. An agent may have one of each.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use plimsoll_ground::files::{LOOK_EVERY, Watcher};
+use plimsoll_ground::front::Front;
+use plimsoll_ground::serve::{self as kit, Bound, Certificate, Clients, KeyPairFiles, Serving};
+use plimsoll_ground::shutdown::Shutdown;
+use tower::service_fn;
+
+use super::auth::{Auth, AuthError, BasicConfig};
+use super::backend::Backend;
+use super::counters::Counters;
+use super::route::Places;
+use super::service::{Door, Limits, Shared, serve};
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Port zero takes any free one; [`Server::address`] tells which.
+    pub listen: SocketAddr,
+    pub url_base_prefix: String,
+    pub prometheus_endpoint: String,
+    pub tls: Option<TlsFiles>,
+    /// Whoever does not show this token sees nothing but the probes.
+    pub token_file: Option<PathBuf>,
+    pub basic: Option<BasicConfig>,
+    pub shown: Shown,
+    pub limits: Limits,
+}
+
+/// What a port has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shown {
+    #[default]
+    Everything,
+    /// Pages of metrics, and health.
+    Metrics,
+}
+
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// Clients must show a certificate of this authority.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl Config {
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            url_base_prefix: String::new(),
+            prometheus_endpoint: "/metrics".to_owned(),
+            tls: None,
+            token_file: None,
+            basic: None,
+            shown: Shown::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error(transparent)]
+    Bind(#[from] kit::BindError),
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+}
+
+impl From<TlsFiles> for kit::Tls {
+    fn from(files: TlsFiles) -> Self {
+        let pair = KeyPairFiles {
+            cert: files.cert,
+            key: files.key,
+        };
+        Self {
+            clients: files
+                .client_ca
+                .map_or(Clients::Ignored, Clients::RequiredByFile),
+            http2: false,
+            ..Self::new(Certificate::Files(pair))
+        }
+    }
+}
+
+impl From<&Limits> for kit::Limits {
+    fn from(limits: &Limits) -> Self {
+        Self {
+            connections: limits.connections,
+            header_bytes: limits.header_bytes,
+            head: limits.head,
+            idle: limits.idle,
+            stalled: limits.stalled,
+            body: limits.body,
+            ..Self::default()
+        }
+    }
+}
+
+/// Bound and checked, not serving yet: connections wait in the kernel's queue.
+#[derive(Debug)]
+pub struct Server {
+    way: Way,
+    shown: Shown,
+    places: Places,
+    limits: Limits,
+    auth: Arc<Auth>,
+    counters: Arc<Counters>,
+}
+
+/// How connections come in.
+#[derive(Debug)]
+enum Way {
+    AsTold(Box<Bound>),
+    /// The cluster says who comes in.
+    Front(Box<Front>),
+}
+
+impl Way {
+    fn bound(&self) -> &Bound {
+        match self {
+            Self::AsTold(bound) => bound,
+            Self::Front(front) => &front.bound,
+        }
+    }
+}
+
+impl Config {
+    /// Where the cluster says who may ask for what. What else is told of addresses, certificates and secrets is of no
+    /// account there.
+    pub fn behind(self, front: Front) -> Server {
+        self.server(Way::Front(Box::new(front)), Auth::default())
+    }
+
+    fn server(self, way: Way, auth: Auth) -> Server {
+        Server {
+            shown: self.shown,
+            places: Places::new(&self.url_base_prefix, &self.prometheus_endpoint),
+            limits: self.limits,
+            auth: Arc::new(auth),
+            counters: Arc::new(Counters::new(way.bound().counters())),
+            way,
+        }
+    }
+
+    pub async fn bind(self) -> Result<Server, BindError> {
+        let auth = Auth::load(self.token_file.as_deref(), self.basic.as_ref())?;
+        let (tls, token) = (self.tls.is_some(), auth.has_token());
+        let bound = kit::Config {
+            tls: self.tls.clone().map(kit::Tls::from),
+            limits: kit::Limits::from(&self.limits),
+            ..kit::Config::new(self.listen)
+        };
+        let bound = bound.bind().await?;
+        let address = bound.local_addr();
+        if !address.ip().is_loopback() && (!tls || !token) {
+            match self.shown {
+                Shown::Everything => tracing::warn!(
+                    %address, tls, token,
+                    "anyone who reaches this address can read all figures, and who runs which processes; see --open-to-all"
+                ),
+                Shown::Metrics => {
+                    tracing::info!(%address, "anyone who reaches this address can read metrics, and nothing else");
+                }
+            }
+        }
+        Ok(self.server(Way::AsTold(Box::new(bound)), auth))
+    }
+}
+
+impl Server {
+    pub fn address(&self) -> SocketAddr {
+        self.way.bound().local_addr()
+    }
+
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    pub fn spawn(self, backend: Arc<dyn Backend>) -> Running {
+        let shutdown = self.way.bound().shutdown();
+        keep_token(
+            Arc::clone(&self.auth),
+            Arc::clone(&self.counters),
+            shutdown.clone(),
+        );
+        let (bound, gate) = match self.way {
+            Way::AsTold(bound) => (*bound, None),
+            Way::Front(front) => {
+                front.keep_current(&shutdown);
+                let front = *front;
+                (front.bound, Some(front.gate))
+            }
+        };
+        let door = Door {
+            shown: self.shown,
+            gate,
+        };
+        let shared = Arc::new(Shared::new(
+            backend,
+            door,
+            self.places,
+            self.limits,
+            self.auth,
+            Arc::clone(&self.counters),
+            shutdown,
+        ));
+        let service = service_fn(move |request: Request<kit::Arriving>| {
+            let answer = serve(Arc::clone(&shared), request);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        Running {
+            serving: bound.spawn(service),
+            counters: self.counters,
+        }
+    }
+}
+
+/// A serving server.
+#[derive(Debug)]
+pub struct Running {
+    serving: Serving,
+    counters: Arc<Counters>,
+}
+
+impl Running {
+    pub fn address(&self) -> SocketAddr {
+        self.serving.local_addr()
+    }
+
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Takes no more connections, ends event streams, lets requests finish, and cuts off whatever is left when the
+    /// time is up. Says how many were cut off.
+    pub async fn drain(self, within: Duration) -> usize {
+        self.serving.drain(within).await
+    }
+}
+
+/// Takes a changed token until the server stops.
+fn keep_token(auth: Arc<Auth>, counters: Arc<Counters>, shutdown: Shutdown) {
+    let Some(path) = auth.token_file().map(PathBuf::from) else {
+        return;
+    };
+    let file = Arc::new(Watcher::new(vec![path], LOOK_EVERY));
+    let until = shutdown.clone();
+    shutdown.keep_restarting("reloading the token", move || {
+        reload_token(
+            Arc::clone(&auth),
+            Arc::clone(&counters),
+            Arc::clone(&file),
+            until.clone(),
+        )
+    });
+}
+
+async fn reload_token(
+    auth: Arc<Auth>,
+    counters: Arc<Counters>,
+    file: Arc<Watcher>,
+    shutdown: Shutdown,
+) {
+    loop {
+        tokio::select! {
+            () = shutdown.begins() => return,
+            () = file.changed() => {}
+        }
+        match auth.reload_token() {
+            Ok(()) => tracing::info!("token reloaded"),
+            Err(error) => {
+                counters.reload_failed();
+                file.doubt();
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "cannot load the changed token, keeping the old one");
+            }
+        }
+    }
+}
