@@ -475,8 +475,8 @@ impl AgentArgs {
         })
     }
 
-    /// Whether anything was asked of the memory, which the original does not have.
-    pub fn wants_memory(&self) -> bool {
+    /// Whether a usage history was asked for, which the original does not have.
+    pub fn wants_usage_history(&self) -> bool {
         self.koordlet.asked_interval().is_some()
     }
 
@@ -629,7 +629,7 @@ impl AgentArgs {
                 ..sampler::Config::default()
             },
             groups,
-            history: sampling.storage_duration,
+            storage_duration: sampling.storage_duration,
             events: self.event_limits()?,
             labels: LabelPolicy {
                 store_all: containers.store_container_labels,
@@ -647,7 +647,7 @@ impl AgentArgs {
             },
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
-            memory: self.koordlet.memory()?,
+            usage_history: self.koordlet.usage_history()?,
             unavailable_features: self.koordlet.unavailable_features()?,
         })
     }

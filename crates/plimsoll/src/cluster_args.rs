@@ -214,10 +214,10 @@ impl Member {
         reports.absence = states.absence.clone();
         let board = view.board().clone();
         let states = states.build(client.clone(), board.clone()).spawn();
-        let reports = view.memory().map(|memory| {
+        let reports = view.history().map(|history| {
             let sources = report::Sources {
                 board,
-                figures: memory.clone(),
+                figures: history.clone(),
                 clock: world.clock.clone(),
                 root: world.root.clone(),
             };

@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::SignedDuration;
-use plimsoll_agent::memory;
 
 use crate::go;
 use crate::inert::{Flags, PassedOver, Takes};
@@ -303,8 +302,8 @@ impl KoordletArgs {
         asked.filter(|interval| *interval >= Duration::from_secs(1))
     }
 
-    /// What is to be remembered.
-    pub fn memory(&self) -> Result<Option<memory::Config>> {
+    /// `None`: the usage history is off.
+    pub fn usage_history(&self) -> Result<Option<plimsoll_history::Config>> {
         self.unheard.warn();
         let gates = Gates::parse(&self.collect.feature_gates)?;
         let interval = match self.collect.collect_res_used_interval {
@@ -312,37 +311,37 @@ impl KoordletArgs {
             Some(asked) => asked,
             None => Duration::from_secs(1),
         };
-        Ok(Some(memory::Config {
+        Ok(Some(plimsoll_history::Config {
             interval,
-            outdated: self.collect.collect_sys_metric_outdated_interval,
+            max_sample_age: self.collect.collect_sys_metric_outdated_interval,
             collect: self.collect.what(&gates)?,
             store: self.store.config(),
             forecast: self.prediction.config()?,
-            alone: true,
+            standalone: true,
         }))
     }
 }
 
 /// Samples and models are kept where Koordinator's manifests have its agent keep them, if that is there.
-pub fn keep_where_mounted(memory: &mut memory::Config, root: &Path) {
+pub fn keep_where_mounted(history: &mut plimsoll_history::Config, root: &Path) {
     let mounted = |name: &str| Some(root.join(name)).filter(|folder| folder.is_dir());
     for (kept, name) in [
-        (&mut memory.store.folder, "metric-data"),
-        (&mut memory.forecast.checkpoints, "prediction-checkpoints"),
+        (&mut history.store.folder, "metric-data"),
+        (&mut history.forecast.checkpoints, "prediction-checkpoints"),
     ] {
         *kept = kept.take().or_else(|| mounted(name));
     }
 }
 
 impl CollectArgs {
-    fn what(&self, gates: &Gates) -> Result<memory::Collect> {
+    fn what(&self, gates: &Gates) -> Result<plimsoll_history::Collect> {
         let seconds = |flag: &str, every: Duration| {
             if every < Duration::from_secs(1) {
                 bail!("--{flag} must be at least 1s");
             }
             Ok(every)
         };
-        let cpi = memory::Cpi {
+        let cpi = plimsoll_history::Cpi {
             every: seconds("cpi-collector-interval", self.cpi_collector_interval)?,
             window: seconds("collect-cpi-timewindow", self.collect_cpi_timewindow)?,
         };
@@ -360,7 +359,7 @@ impl CollectArgs {
             self.resctrl_collector_interval,
         )?;
         let wants_resctrl = self.enable_resctrl_collector && gates.on("ResctrlCollector");
-        Ok(memory::Collect {
+        Ok(plimsoll_history::Collect {
             node_info_every: seconds(
                 "collect-node-cpu-info-interval",
                 self.collect_node_cpu_info_interval,
@@ -379,8 +378,8 @@ impl CollectArgs {
 }
 
 impl StoreArgs {
-    fn config(&self) -> plimsoll_agent::memory::StoreConfig {
-        plimsoll_agent::memory::StoreConfig {
+    fn config(&self) -> plimsoll_history::StoreConfig {
+        plimsoll_history::StoreConfig {
             folder: self.tsdb_path.clone(),
             keep_for: self.tsdb_retention_duration,
             keep_bytes: self.tsdb_max_bytes,
@@ -390,17 +389,17 @@ impl StoreArgs {
 }
 
 impl PredictionArgs {
-    fn config(&self) -> Result<memory::Forecast> {
+    fn config(&self) -> Result<plimsoll_history::Forecast> {
         let signed = |flag: &str, duration: Duration| {
             SignedDuration::try_from(duration).with_context(|| format!("--prediction-{flag}"))
         };
         if self.prediction_training_interval < Duration::from_secs(1) {
             bail!("--prediction-training-interval must be at least 1s");
         }
-        Ok(memory::Forecast {
+        Ok(plimsoll_history::Forecast {
             checkpoints: self.prediction_checkpoint_filepath.clone(),
             train_every: self.prediction_training_interval,
-            models: memory::ModelsConfig {
+            models: plimsoll_history::ModelsConfig {
                 forget_after: signed(
                     "model-expiration-duration",
                     self.prediction_model_expiration_duration,
@@ -410,7 +409,7 @@ impl PredictionArgs {
                     self.prediction_model_checkpoint_interval,
                 )?,
                 save_at_most: self.prediction_model_checkpoint_max_per_step,
-                half_lives: memory::HalfLives {
+                half_lives: plimsoll_history::HalfLives {
                     cpu: signed(
                         "cpu-histogram-decay-halflife",
                         self.prediction_cpu_histogram_decay_halflife,
@@ -421,7 +420,7 @@ impl PredictionArgs {
                     )?,
                 },
             },
-            reclaim: memory::ReclaimConfig {
+            reclaim: plimsoll_history::ReclaimConfig {
                 margin: f64::from(self.prediction_safety_margin_percent) / 100.0,
                 cold_for: signed("cold-start-duration", self.prediction_cold_start_duration)?,
             },
@@ -489,7 +488,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &[&str], look: impl Fn(Option<memory::Config>)) {
+    fn check(line: &[&str], look: impl Fn(Option<plimsoll_history::Config>)) {
         #[derive(Debug, clap::Parser)]
         struct Line {
             #[command(flatten)]
@@ -497,29 +496,29 @@ mod tests {
         }
         let line = [&["koordlet"], line].concat();
         let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
-        look(line.args.memory().unwrap());
+        look(line.args.usage_history().unwrap());
     }
 
     #[test]
     fn defaults_are_the_originals() {
-        check(&[], |memory| {
-            let memory = memory.unwrap();
-            assert_eq!(memory.interval, Duration::from_secs(1));
-            assert_eq!(memory.store.keep_for, Duration::from_hours(12));
-            assert_eq!(memory.store.keep_bytes, 100 << 20);
-            assert_eq!(memory.forecast.models, Default::default());
-            assert_eq!(memory.forecast.reclaim, Default::default());
-            assert_eq!(memory.collect.pressure_every, None);
+        check(&[], |history| {
+            let history = history.unwrap();
+            assert_eq!(history.interval, Duration::from_secs(1));
+            assert_eq!(history.store.keep_for, Duration::from_hours(12));
+            assert_eq!(history.store.keep_bytes, 100 << 20);
+            assert_eq!(history.forecast.models, Default::default());
+            assert_eq!(history.forecast.reclaim, Default::default());
+            assert_eq!(history.collect.pressure_every, None);
         });
     }
 
     #[test]
     fn an_interval_below_a_second_is_none() {
-        check(&["--collect-res-used-interval=0s"], |memory| {
-            assert!(memory.is_none());
+        check(&["--collect-res-used-interval=0s"], |history| {
+            assert!(history.is_none());
         });
-        check(&["--collect-res-used-interval", "5s"], |memory| {
-            assert_eq!(memory.unwrap().interval, Duration::from_secs(5));
+        check(&["--collect-res-used-interval", "5s"], |history| {
+            assert_eq!(history.unwrap().interval, Duration::from_secs(5));
         });
     }
 
@@ -533,14 +532,14 @@ mod tests {
             "--audit-verbose=3",
             "--prediction-safety-margin-percent=20",
         ];
-        check(&line, |memory| {
-            let memory = memory.unwrap();
-            let collect = memory.collect;
+        check(&line, |history| {
+            let history = history.unwrap();
+            let collect = history.collect;
             assert_eq!(collect.pressure_every, Some(Duration::from_secs(20)));
             assert!(collect.cpi.is_some() && collect.page_cache);
             // The gate alone does not do.
             assert_eq!(collect.resctrl_every, None);
-            assert_eq!(memory.forecast.reclaim.margin, 0.2);
+            assert_eq!(history.forecast.reclaim.margin, 0.2);
         });
     }
 
@@ -564,13 +563,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let samples = root.path().join("metric-data");
         std::fs::create_dir(&samples).unwrap();
-        let mut memory = memory::Config::default();
-        keep_where_mounted(&mut memory, root.path());
-        assert_eq!(memory.store.folder.as_deref(), Some(samples.as_path()));
-        assert_eq!(memory.forecast.checkpoints, None);
-        memory.store.folder = Some("elsewhere".into());
-        keep_where_mounted(&mut memory, root.path());
-        assert_eq!(memory.store.folder, Some("elsewhere".into()));
+        let mut history = plimsoll_history::Config::default();
+        keep_where_mounted(&mut history, root.path());
+        assert_eq!(history.store.folder.as_deref(), Some(samples.as_path()));
+        assert_eq!(history.forecast.checkpoints, None);
+        history.store.folder = Some("elsewhere".into());
+        keep_where_mounted(&mut history, root.path());
+        assert_eq!(history.store.folder, Some("elsewhere".into()));
     }
 
     #[test]

@@ -238,14 +238,14 @@ fn is_flag_of_cadvisor(argument: &OsString) -> bool {
 
 fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     let mut config = args.config().map_err(Failure::Usage)?;
-    if called == Called::Cadvisor && !args.wants_memory() {
-        config.memory = None;
+    if called == Called::Cadvisor && !args.wants_usage_history() {
+        config.usage_history = None;
     }
     if called == Called::Koordlet
         && config.data_dir.is_none()
-        && let Some(memory) = &mut config.memory
+        && let Some(history) = &mut config.usage_history
     {
-        koordlet_args::keep_where_mounted(memory, Path::new("/"));
+        koordlet_args::keep_where_mounted(history, Path::new("/"));
     }
     let cluster = match args.cluster().source(called) {
         Some(source) => {
@@ -254,8 +254,8 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
         }
         None => None,
     };
-    if let Some(memory) = &mut config.memory {
-        memory.alone = cluster.is_none();
+    if let Some(history) = &mut config.usage_history {
+        history.standalone = cluster.is_none();
     }
     let judge = args.cluster().judge(called);
     let in_cluster = cluster_args::is_in_pod() || judge.is_some();
@@ -471,8 +471,8 @@ mod tests {
                 rest.is_some_and(|rest| !rest.contains('_') && !rest.contains("port"))
             });
             assert_eq!(is_ours, asks_for_ours, "{line}");
-            let memory = config.memory.map(|memory| memory.interval);
-            assert_eq!(memory, Some(Duration::from_secs(1)), "{line}");
+            let history = config.usage_history.map(|history| history.interval);
+            assert_eq!(history, Some(Duration::from_secs(1)), "{line}");
         }
     }
 

@@ -114,7 +114,7 @@ impl Subject {
     /// Until every container was noted for some seconds.
     fn wait_settled(&self) -> Result<()> {
         poll::until("all containers are noted", READY, || {
-            let path = "/debug/memory?metric=container_cpu_usage&window=60s";
+            let path = "/debug/history?metric=container_cpu_usage&window=60s";
             let noted = self.agent.json(path)?;
             let noted = noted.as_object().context("no object")?;
             let settled = noted

@@ -1,4 +1,4 @@
-//! `cargo xtask bench agent`: the whole agent beside the same agent that remembers nothing.
+//! `cargo xtask bench agent`: the whole agent beside the same agent without a usage history.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use rustix::process::Signal;
 use super::crowd::{Crowd, Pods};
 use crate::workspace;
 
-/// What the observer reads is open, and what the memory notes has its series: the steady state.
+/// Files are open and series exist: the steady state.
 const WARM_UP: Duration = Duration::from_secs(15);
 /// The two agents take turns: whatever else the machine does meanwhile slows down both alike.
 const TURN: Duration = Duration::from_secs(10);
 const LISTED: Duration = Duration::from_secs(60);
-/// The memory is switched off, and nothing else is.
+/// The usage history is off, and nothing else is.
 const OBSERVER_ONLY: &str = "--collect-res-used-interval=0s";
 /// Neither may slow down to stay within a budget.
 const NO_BUDGET: &str = "--cpu-budget=0";
@@ -87,7 +87,7 @@ fn build() -> Result<Programs> {
     let target = workspace::target()?;
     for what in [
         &["--package", "plimsoll"][..],
-        &["--package", "plimsoll-agent", "--example", "history"],
+        &["--package", "plimsoll-history", "--example", "history"],
     ] {
         let mut cargo = workspace::cargo()?;
         cargo
@@ -176,7 +176,7 @@ fn write_history(program: &Path, folder: &Path, hours: u32, pods: &Pods) -> Resu
 /// Waits until every pod and container has been noted; gives how many series there are.
 fn wait_noted(agent: &Agent, pods: &Pods) -> Result<u64> {
     let count = |metric: &str| -> Result<usize> {
-        let found = agent.json(&format!("/debug/memory?metric={metric}&window=3s"))?;
+        let found = agent.json(&format!("/debug/history?metric={metric}&window=3s"))?;
         Ok(found.as_object().map_or(0, |series| series.len()))
     };
     let containers = pods.iter().map(|(_, containers)| containers.len()).sum();
@@ -189,7 +189,7 @@ fn wait_noted(agent: &Agent, pods: &Pods) -> Result<u64> {
         Ok(Some(()))
     })?;
     let own = agent.exposition("/metrics/self")?;
-    Ok(own.sum("plimsoll_memory_series", &[])? as u64)
+    Ok(own.sum("plimsoll_history_series", &[])? as u64)
 }
 
 #[derive(Debug, Default)]

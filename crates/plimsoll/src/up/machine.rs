@@ -124,8 +124,8 @@ impl Agent {
         let mut config = args.config()?;
         config.data_dir = Some(data_dir.join("agent"));
         config.node_name = Some(name.to_owned());
-        if let Some(memory) = &mut config.memory {
-            memory.alone = false;
+        if let Some(history) = &mut config.usage_history {
+            history.standalone = false;
         }
         let agent = config.build(world)?;
         let server = match args.http(PAGES).bind().await {

@@ -75,7 +75,7 @@ fn address_in(log: &str) -> Option<SocketAddr> {
 
 /// How many samples of the node's CPU are remembered.
 fn samples(agent: &Agent) -> u64 {
-    let path = "/debug/memory?metric=node_cpu_usage&window=12h";
+    let path = "/debug/history?metric=node_cpu_usage&window=12h";
     let page = http::get_ok(agent.address, path).unwrap();
     let page = page.json().unwrap();
     page["node_cpu_usage"]["count"].as_u64().unwrap_or(0)
@@ -172,7 +172,7 @@ fn forecasts_go_on_from_their_last_checkpoint() {
         let agent = start(dir.path(), &flags);
         let models = || {
             let page = agent.page("/metrics/self");
-            page.sum("plimsoll_memory_models", &[]).unwrap()
+            page.sum("plimsoll_history_models", &[]).unwrap()
         };
         if before.is_some() {
             assert!(

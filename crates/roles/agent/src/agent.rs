@@ -22,9 +22,10 @@ use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
-use crate::memory::{Memory, keeper};
 use crate::states::{Board, Doorbell};
+use crate::workloads::WorkloadsSource;
 use crate::{Config, View};
+use plimsoll_history::{KernelSources, UsageHistory, recorder};
 
 /// Everything the agent may touch beyond its own memory.
 #[derive(Debug, Clone)]
@@ -59,7 +60,7 @@ pub struct Agent {
     containers: Containers,
     exporter: Arc<Exporter>,
     board: Board,
-    memory: Option<Arc<Memory>>,
+    history: Option<Arc<UsageHistory>>,
     bell: Doorbell,
 }
 
@@ -86,7 +87,7 @@ impl Config {
             None => OomCounters::default(),
         };
         let observer = Arc::new(Observer {
-            store: Arc::new(Store::new(self.history)),
+            store: Arc::new(Store::new(self.storage_duration)),
             events: Arc::new(EventStore::new(self.events)),
             oom: Arc::new(oom),
             machine: Arc::new(MachineState::new(world.clock.clone(), fixed, info)),
@@ -105,7 +106,7 @@ impl Config {
             ..plimsoll_containers::Config::new(hierarchies.clone())
         };
         let board = Board::default();
-        let memory = self.memory.clone().map(|mut config| {
+        let history = self.usage_history.clone().map(|mut config| {
             let below = |name| self.data_dir.as_ref().map(|dir| dir.join(name));
             let folder = &mut config.store.folder;
             *folder = folder.take().or_else(|| below("metric-data"));
@@ -118,11 +119,11 @@ impl Config {
                 pod_numa: nodes > 1,
                 pressure: config.collect.pressure_every.is_some(),
             };
-            Arc::new(Memory::open(config, board.clone(), now))
+            Arc::new(UsageHistory::open(config, now))
         });
         Ok(Agent {
             board,
-            memory,
+            history,
             bell: Doorbell::default(),
             containers: containers.build()?,
             exporter: Arc::new(Exporter::new(Arc::clone(&observer), self.labels.clone())),
@@ -258,17 +259,21 @@ impl Agent {
                 None
             }
         };
-        let keeper = match &self.memory {
-            Some(memory) => Some(keeper::spawn(
-                Arc::clone(memory),
+        let recorder = match &self.history {
+            Some(history) => Some(recorder::spawn(
+                Arc::clone(history),
                 Arc::clone(&self.observer),
-                keeper::Tools {
+                KernelSources {
                     root: self.world.root.clone(),
                     mounts,
                     hierarchies: Arc::clone(&self.hierarchies),
                     descriptors: Arc::clone(&descriptors),
                 },
                 self.world.clock.clone(),
+                {
+                    let mut source = WorkloadsSource::new(self.board.clone());
+                    move || source.current()
+                },
             )?),
             None => None,
         };
@@ -289,7 +294,7 @@ impl Agent {
             hide_root: self.config.sampling.no_root_stats,
             node_name: self.config.node_name.clone(),
             board: self.board,
-            memory: self.memory,
+            history: self.history,
             unavailable_features: self.config.unavailable_features.clone(),
             bell: self.bell,
             cluster: OnceLock::new(),
@@ -299,7 +304,7 @@ impl Agent {
             sampler,
             surroundings,
             kernel_log,
-            keeper,
+            recorder,
             changes,
         })
     }
@@ -329,7 +334,7 @@ pub struct Running {
     sampler: sampler::Handle,
     surroundings: surroundings::Handle,
     kernel_log: Option<oom_watch::Handle>,
-    keeper: Option<keeper::Handle>,
+    recorder: Option<recorder::Handle>,
     changes: JoinHandle<()>,
 }
 
@@ -359,14 +364,14 @@ impl Running {
 
     fn ended_thread(&self) -> Option<&'static str> {
         let kernel_log = self.kernel_log.as_ref();
-        let keeper = self.keeper.as_ref();
+        let recorder = self.recorder.as_ref();
         let threads = [
             ("sampler", self.sampler.has_ended()),
             ("surroundings", self.surroundings.has_ended()),
             ("discovery", self.view.containers.has_ended()),
             ("changes", self.changes.is_finished()),
             ("kmsg", kernel_log.is_some_and(oom_watch::Handle::has_ended)),
-            ("memory", keeper.is_some_and(keeper::Handle::has_ended)),
+            ("history", recorder.is_some_and(recorder::Handle::has_ended)),
         ];
         threads
             .into_iter()
@@ -383,8 +388,8 @@ impl Running {
         }
         let threads = tokio::task::spawn_blocking(move || {
             // Before the sampler, whose last round it may still be taking in.
-            if let Some(keeper) = self.keeper {
-                keeper.stop();
+            if let Some(recorder) = self.recorder {
+                recorder.stop();
             }
             self.sampler.stop();
             self.surroundings.stop();

@@ -11,14 +11,12 @@ use plimsoll_observe::GroupSet;
 use plimsoll_observe::events::Limits;
 use plimsoll_observe::sampler;
 
-use crate::memory;
-
 #[derive(Debug, Clone)]
 pub struct Config {
     pub sampling: sampler::Config,
     pub groups: GroupSet,
     /// How much history each container keeps.
-    pub history: Duration,
+    pub storage_duration: Duration,
     pub events: Limits,
     pub labels: LabelPolicy,
     pub rules: Rules,
@@ -35,8 +33,8 @@ pub struct Config {
     pub node_name: Option<String>,
     /// Where counts live that outlast the process; `None`: in memory only.
     pub data_dir: Option<PathBuf>,
-    /// What the node used is remembered; `None`: it is not.
-    pub memory: Option<memory::Config>,
+    /// `None`: no usage history is kept.
+    pub usage_history: Option<plimsoll_history::Config>,
     /// Feature gates of Koordinator's agent that are switched on, and have nothing behind them here.
     pub unavailable_features: Vec<&'static str>,
 }

@@ -6,13 +6,13 @@
 mod agent;
 mod config;
 mod koordlet_page;
-pub mod memory;
 pub mod node;
 pub mod report;
 mod self_metrics;
 pub mod states;
 mod surface;
 mod view;
+mod workloads;
 
 pub use agent::{Agent, BuildError, Running, World};
 pub use config::Config;

@@ -31,7 +31,7 @@ impl View {
         self.runtimes(&mut text);
         self.labels(&mut text);
         self.kernel_log(&mut text);
-        self.remembered(&mut text);
+        self.usage_history(&mut text);
         self.membership(&mut text);
         process(&mut text, self.started);
         text
@@ -238,36 +238,36 @@ impl View {
         );
     }
 
-    fn remembered(&self, text: &mut Text) {
-        let Some(memory) = &self.memory else {
+    fn usage_history(&self, text: &mut Text) {
+        let Some(history) = &self.history else {
             return;
         };
-        let (c, stats) = (memory.counters(), memory.stats());
+        let (c, stats) = (history.counters(), history.stats());
         let gauges = [
             (
-                "plimsoll_memory_series",
-                "Series that are remembered.",
+                "plimsoll_history_series",
+                "Series in the usage history.",
                 stats.series as u64,
             ),
             (
-                "plimsoll_memory_blocks",
-                "Files that samples are kept in.",
+                "plimsoll_history_blocks",
+                "Block files of the usage history.",
                 stats.blocks as u64,
             ),
             (
-                "plimsoll_memory_block_bytes",
-                "Size of those files.",
+                "plimsoll_history_block_bytes",
+                "Size of the block files of the usage history.",
                 stats.block_bytes,
             ),
             (
-                "plimsoll_memory_bytes",
-                "Samples that are held in memory, in bytes.",
+                "plimsoll_history_bytes",
+                "Samples of the usage history that are held in memory, in bytes.",
                 stats.memory_bytes as u64,
             ),
             (
-                "plimsoll_memory_models",
+                "plimsoll_history_models",
                 "Models that forecasts are made of.",
-                memory.models() as u64,
+                history.models() as u64,
             ),
         ];
         for (name, help, value) in gauges {
@@ -275,47 +275,47 @@ impl View {
         }
         let counters = [
             (
-                "plimsoll_memory_samples_total",
-                "Samples remembered.",
+                "plimsoll_history_samples_total",
+                "Samples recorded.",
                 &c.appended,
             ),
             (
-                "plimsoll_memory_refused_total",
-                "Samples that came too late.",
+                "plimsoll_history_out_of_order_samples_total",
+                "Samples refused because a later sample of the series was there.",
                 &c.refused,
             ),
             (
-                "plimsoll_memory_sealed_total",
-                "Samples written to files.",
+                "plimsoll_history_block_samples_total",
+                "Samples written to block files.",
                 &c.sealed,
             ),
             (
-                "plimsoll_memory_lost_total",
-                "Samples given up for want of room.",
+                "plimsoll_history_dropped_samples_total",
+                "Samples dropped because there was no room.",
                 &c.lost,
             ),
             (
-                "plimsoll_memory_problems_total",
-                "Times that something could not be kept as it should.",
+                "plimsoll_history_write_errors_total",
+                "Failed writes to the disk.",
                 &c.problems,
             ),
             (
-                "plimsoll_memory_clock_jumps_total",
+                "plimsoll_history_clock_jumps_total",
                 "Times that the clock was set back.",
                 &c.clock_jumps,
             ),
             (
-                "plimsoll_memory_trainings_total",
+                "plimsoll_history_trainings_total",
                 "Times that the models were trained.",
                 &c.trained,
             ),
             (
-                "plimsoll_memory_checkpoints_total",
+                "plimsoll_history_checkpoints_total",
                 "Models saved.",
                 &c.checkpoints,
             ),
             (
-                "plimsoll_memory_checkpoint_errors_total",
+                "plimsoll_history_checkpoint_errors_total",
                 "Models that could not be saved.",
                 &c.checkpoint_failures,
             ),
@@ -324,9 +324,9 @@ impl View {
             text.single(name, Counter, help, load(counter));
         }
         text.single(
-            "plimsoll_memory_unreadable_total",
+            "plimsoll_history_corrupt_columns_total",
             Counter,
-            "Columns of files that could not be read.",
+            "Columns of block files that could not be read.",
             Whole(stats.bad_columns),
         );
     }

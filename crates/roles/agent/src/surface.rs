@@ -77,11 +77,16 @@ impl Backend for View {
             koordlet("/internal-metrics", Half::Internal),
             koordlet("/external-metrics", Half::External),
             ExtraRoute {
-                path: "/debug/memory",
+                path: "/debug/history",
                 page: {
                     let view = Arc::clone(&self);
                     ExtraPage::Json(Box::new(move |query| view.listing(query)))
                 },
+            },
+            // Its name before.
+            ExtraRoute {
+                path: "/debug/memory",
+                page: ExtraPage::Moved("/debug/history"),
             },
         ]
     }
@@ -138,13 +143,13 @@ impl View {
             None => Duration::from_secs(300),
             Some(text) => parse_duration(text).map_err(Failure::bad)?,
         };
-        let Some(memory) = self.memory() else {
-            let said = "nothing is remembered here; see --collect-res-used-interval";
+        let Some(history) = self.history() else {
+            let said = "usage history is off; set --collect-res-used-interval";
             return Err(Failure::new(http::StatusCode::NOT_FOUND, said));
         };
         let now = self.observer.clock.now();
         let now = jiff::Timestamp::from_nanosecond(i128::from(now.nanos())).unwrap_or_default();
-        let series: serde_json::Map<String, serde_json::Value> = memory
+        let series: serde_json::Map<String, serde_json::Value> = history
             .listing(metric, window, now)
             .into_iter()
             .map(|(key, of)| {

@@ -18,10 +18,10 @@ use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::{Observer, oom_watch};
 
 use crate::koordlet_page;
-use crate::memory::Memory;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
 use crate::{report, states};
+use plimsoll_history::UsageHistory;
 
 /// What concerns the agent itself, and what users look for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct View {
     pub(crate) hide_root: bool,
     pub(crate) node_name: Option<String>,
     pub(crate) board: Board,
-    pub(crate) memory: Option<Arc<Memory>>,
+    pub(crate) history: Option<Arc<UsageHistory>>,
     pub(crate) unavailable_features: Vec<&'static str>,
     pub(crate) bell: Doorbell,
     pub(crate) cluster: OnceLock<Membership>,
@@ -95,9 +95,9 @@ impl View {
         &self.board
     }
 
-    /// What the node used; `None`: nobody remembers.
-    pub fn memory(&self) -> Option<&Arc<Memory>> {
-        self.memory.as_ref()
+    /// `None`: the usage history is off.
+    pub fn history(&self) -> Option<&Arc<UsageHistory>> {
+        self.history.as_ref()
     }
 
     pub fn machine_info(&self) -> Arc<MachineInfo> {
@@ -139,14 +139,14 @@ impl View {
         if halves.contains(&Half::Internal) {
             koordlet_page::unavailable(&mut text, &self.unavailable_features);
         }
-        let Some(memory) = &self.memory else {
+        let Some(history) = &self.history else {
             on.families(text);
             return;
         };
         let name = Backend::node_name(self);
         let now = self.observer.clock.now();
         let page = koordlet_page::Page {
-            memory,
+            history,
             known: self.board.now(),
             node: &name,
             started: self.started,

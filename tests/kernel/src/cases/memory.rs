@@ -25,7 +25,7 @@ pub const MIB: f64 = (1 << 20) as f64;
 
 /// The series of a metric during the last seconds.
 fn remembered(agent: &Agent, metric: &str, of: &str, seconds: u64) -> Result<Value> {
-    let page = agent.json(&format!("/debug/memory?metric={metric}&window={seconds}s"))?;
+    let page = agent.json(&format!("/debug/history?metric={metric}&window={seconds}s"))?;
     let key = match of {
         "" => metric.to_owned(),
         of => format!("{metric}{{{of}}}"),
@@ -254,7 +254,7 @@ pub fn pressure(rig: &Rig, _: &Scene) -> Result<String> {
     let supported = || -> Result<bool> {
         let page = rig
             .agent
-            .json("/debug/memory?metric=pod_psi_cpu_full_supported&window=5m")?;
+            .json("/debug/history?metric=pod_psi_cpu_full_supported&window=5m")?;
         let series = page.as_object().context("no object")?;
         Ok(series.values().any(|of| of["last"].as_f64() == Some(1.0)))
     };

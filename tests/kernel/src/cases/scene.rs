@@ -214,7 +214,7 @@ impl Scene {
         ] {
             for metric in metrics {
                 let seconds = LOOK.as_secs();
-                let path = format!("/debug/memory?metric={metric}&window={seconds}s");
+                let path = format!("/debug/history?metric={metric}&window={seconds}s");
                 remembered.insert(*metric, of.agent.json(&path)?);
             }
         }

@@ -3,6 +3,8 @@
 //! As there, what concerns the agent itself is one page and what users look for is another.
 
 mod pressure;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
@@ -16,9 +18,9 @@ use plimsoll_cadvisor::exposition::{Kind, Text};
 use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
-use crate::memory::{Memory, Metric, catalogue as c};
 use crate::report;
 use crate::states::{Container, Known, Pod};
+use plimsoll_history::{Metric, UsageHistory, metrics as c};
 
 /// Figures older than this are not shown.
 const FRESH: Duration = Duration::from_secs(60);
@@ -33,7 +35,7 @@ const LENT: [(&str, &str); 4] = [
 /// What the pages are made of.
 #[derive(Debug)]
 pub struct Page<'a> {
-    pub memory: &'a Memory,
+    pub history: &'a UsageHistory,
     pub known: Known,
     pub node: &'a str,
     pub started: plimsoll_host::Timestamp,
@@ -46,13 +48,13 @@ impl Page<'_> {
         let start = self.started.secs() as f64;
         self.family(text, "start_time", Gauge, "When the agent was started.");
         self.series(text, &[], start);
-        let gauges = self.memory.gauges().lock();
+        let latest = self.history.latest().lock();
         let attempts = [
-            ("collect_node_cpu_info_status", gauges.cpu_info),
-            ("collect_node_numa_info_status", gauges.numa_info),
+            ("collect_node_cpu_info_status", latest.cpu_info),
+            ("collect_node_numa_info_status", latest.numa_info),
             (
                 "collect_node_local_storage_info_status",
-                gauges.storage_info,
+                latest.storage_info,
             ),
         ];
         for (name, attempts) in attempts {
@@ -69,26 +71,26 @@ impl Page<'_> {
                 self.labelled(text, &[("status", status)], Whole(count));
             }
         }
-        if let Some(cpu) = gauges.node_cpu {
+        if let Some(cpu) = latest.node_cpu {
             let help = "Cores that the node uses.";
             self.family(text, "node_used_cpu_cores", Gauge, help);
             self.series(text, &[], cpu);
         }
-        if let Some(bytes) = gauges.node_memory {
+        if let Some(bytes) = latest.node_memory {
             let help = "Bytes that the node uses.";
             self.family(text, "node_used_memory_bytes", Gauge, help);
             self.series(text, &[], bytes);
         }
-        if let Some(forecast) = gauges.forecast {
+        if let Some(forecast) = latest.forecast {
             let predictors = [
-                ("minPredictor", forecast.smaller()),
+                ("minPredictor", forecast.min()),
                 ("podReclaimablePredictor", forecast.by_pod),
                 ("priorityReclaimablePredictor", forecast.by_class),
             ];
             self.predicted(text, "reclaimable", &predictors, |of| of.amount);
             self.predicted(text, "peak", &predictors, |of| of.peak);
         }
-        drop(gauges);
+        drop(latest);
         if let Some(milli) = self.last(c::NODE_BE, &["cpu", "usage"]) {
             let help = "Cores that best-effort pods use.";
             self.family(text, "be_suppress_be_used_cpu_cores", Gauge, help);
@@ -178,7 +180,7 @@ impl Page<'_> {
         self.container_resources(text);
         self.cpi(text);
         self.resctrl(text);
-        if self.memory.config().collect.report_gauges {
+        if self.history.config().collect.report_gauges {
             self.reported(text);
         }
     }
@@ -199,7 +201,7 @@ impl Page<'_> {
     }
 
     fn reclaimable(&self, text: &mut Text) {
-        let forecast = self.memory.gauges().lock().forecast;
+        let forecast = self.history.latest().lock().forecast;
         let priority = PriorityClass::Prod.name();
         let help = "0: what production will leave is known; 1: it is not.";
         self.family(
@@ -210,7 +212,7 @@ impl Page<'_> {
         );
         let unknown = u64::from(forecast.is_none());
         self.labelled(text, &[("priority", priority)], Whole(unknown));
-        let amount = forecast.map_or_else(Amount::default, |forecast| forecast.smaller().amount);
+        let amount = forecast.map_or_else(Amount::default, |forecast| forecast.min().amount);
         let help = "What production will leave of its requests.";
         self.family(text, "node_priority_resource_reclaimable", Gauge, help);
         for (resource, unit, value) in resources(amount) {
@@ -272,14 +274,14 @@ impl Page<'_> {
     }
 
     fn cpi(&self, text: &mut Text) {
-        if self.memory.config().collect.cpi.is_none() {
+        if self.history.config().collect.cpi.is_none() {
             return;
         }
         let help = "Cycles and instructions of a container during its last window.";
         self.family(text, "container_cpi", Gauge, help);
-        let gauges = self.memory.gauges().lock();
+        let latest = self.history.latest().lock();
         for (pod, container, [bare, id]) in self.containers() {
-            let Some(cpi) = gauges.cpi.iter().find(|cpi| *cpi.id == *bare) else {
+            let Some(cpi) = latest.cpi.iter().find(|cpi| *cpi.id == *bare) else {
                 continue;
             };
             for (field, count) in [("cycles", cpi.cycles), ("instructions", cpi.instructions)] {
@@ -297,10 +299,10 @@ impl Page<'_> {
     }
 
     fn resctrl(&self, text: &mut Text) {
-        if self.memory.config().collect.resctrl_every.is_none() {
+        if self.history.config().collect.resctrl_every.is_none() {
             return;
         }
-        let figures = self.memory.gauges().lock().resctrl.clone();
+        let figures = self.history.latest().lock().resctrl.clone();
         let help = "Bytes of the last-level cache that a class holds.";
         self.family(text, "resctrl_llc_occupancy", Gauge, help);
         for figure in figures.iter().filter(|one| one.bandwidth.is_none()) {
@@ -328,7 +330,7 @@ impl Page<'_> {
         let collect = self.known.collect.as_deref().cloned();
         let window = report::window(&collect.unwrap_or_default());
         let average = |metric: Metric, of: &[&str]| {
-            let summary = self.memory.summary(&metric.of(of), window, self.now)?;
+            let summary = self.history.summary(&metric.of(of), window, self.now)?;
             Some(summary.avg)
         };
         for (name, cpu, bytes) in [
@@ -351,9 +353,11 @@ impl Page<'_> {
             }
         }
         let nodes = self
-            .memory
+            .history
             .facts()
-            .get::<plimsoll_host::machine::NumaFacts>(crate::memory::facts::NODE_NUMA_INFO);
+            .get::<plimsoll_host::machine::NumaFacts>(
+                plimsoll_history::machine_facts::NODE_NUMA_INFO,
+            );
         let nodes = nodes.map_or(0, |facts| facts.nodes.len());
         for (name, cpu, bytes) in [
             (
@@ -391,7 +395,7 @@ impl Page<'_> {
 
     fn last(&self, metric: Metric, of: &[&str]) -> Option<f64> {
         let since = self.now.checked_sub(FRESH).ok()?;
-        self.memory.last(&metric.of(of), since)
+        self.history.last(&metric.of(of), since)
     }
 
     fn family(&self, text: &mut Text, name: &str, kind: Kind, help: &str) {

@@ -16,7 +16,7 @@ type Average = (&'static str, fn(&Pressure) -> u64);
 impl Page<'_> {
     /// Pressure of pods and their containers, as the observer saw it last.
     pub fn pressure(&self, text: &mut Text, store: &Store) {
-        if self.memory.config().collect.pressure_every.is_none() {
+        if self.history.config().collect.pressure_every.is_none() {
             return;
         }
         let mut pods = Vec::new();

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use plimsoll_host::gpu::Device;
 use plimsoll_predict::reclaim::Reclaimable;
 
-use crate::memory::{Memory, Series, Summary, facts};
 use crate::states::Known;
+use crate::workloads::workloads;
+use plimsoll_history::{Series, Summary, UsageHistory, machine_facts};
 
 /// What has been remembered, and what it lets us foresee.
 pub trait Figures: Send + Sync {
@@ -21,7 +22,7 @@ pub trait Figures: Send + Sync {
     fn gpus(&self) -> Vec<Device>;
 }
 
-impl Figures for Memory {
+impl Figures for UsageHistory {
     fn summary(&self, series: &Series, window: Duration, end: Timestamp) -> Option<Summary> {
         self.summary(series, window, end)
     }
@@ -29,11 +30,11 @@ impl Figures for Memory {
     fn forecast(&self, known: &Known, window: Duration, now: Timestamp) -> Option<Reclaimable> {
         // As long as nobody has said which pods there are, nothing can be said about them.
         known.pods.as_ref()?;
-        Some(self.forecast(known, window, now))
+        Some(self.forecast(&workloads(known), window, now))
     }
 
     fn gpus(&self) -> Vec<Device> {
-        let found = self.facts().get::<Vec<Device>>(facts::GPU_DEVICES);
+        let found = self.facts().get::<Vec<Device>>(machine_facts::GPU_DEVICES);
         found.map(|found| found.to_vec()).unwrap_or_default()
     }
 }

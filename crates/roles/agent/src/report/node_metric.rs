@@ -14,7 +14,9 @@ use plimsoll_predict::Amount;
 use serde_json::{Value, json};
 
 use super::figures::Figures;
-use crate::memory::catalogue::{
+use crate::states::Known;
+use plimsoll_cadvisor::http::parse_duration;
+use plimsoll_history::metrics::{
     HOST_APPLICATION_CPU_USAGE, HOST_APPLICATION_MEMORY_USAGE,
     HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE, HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE,
     NODE_CPU_USAGE, NODE_GPU_CORE_USAGE, NODE_GPU_MEMORY_USAGE, NODE_MEMORY_USAGE,
@@ -23,9 +25,7 @@ use crate::memory::catalogue::{
     POD_MEMORY_USAGE, POD_MEMORY_USAGE_WITH_PAGE_CACHE, POD_MEMORY_WITH_HOT_PAGE_USAGE,
     SYS_CPU_USAGE, SYS_MEMORY_USAGE, SYS_NUMA_CPU_USAGE, SYS_NUMA_MEMORY_USAGE,
 };
-use crate::memory::{Metric, Series, Summary};
-use crate::states::Known;
-use plimsoll_cadvisor::http::parse_duration;
+use plimsoll_history::{Metric, Series, Summary};
 
 /// What plain figures are averages over, unless the manager says otherwise, and the least it can say.
 const AGGREGATE: Duration = Duration::from_secs(300);
@@ -104,19 +104,19 @@ struct Report<'a> {
 }
 
 /// The same figure without page cache, with hot pages of it, and with all of it.
-type Memory = [Metric; 3];
+type MemoryMetrics = [Metric; 3];
 
-const NODE_MEMORY: Memory = [
+const NODE_MEMORY: MemoryMetrics = [
     NODE_MEMORY_USAGE,
     NODE_MEMORY_WITH_HOT_PAGE_USAGE,
     NODE_MEMORY_USAGE_WITH_PAGE_CACHE,
 ];
-const POD_MEMORY: Memory = [
+const POD_MEMORY: MemoryMetrics = [
     POD_MEMORY_USAGE,
     POD_MEMORY_WITH_HOT_PAGE_USAGE,
     POD_MEMORY_USAGE_WITH_PAGE_CACHE,
 ];
-const HOST_APPLICATION_MEMORY: Memory = [
+const HOST_APPLICATION_MEMORY: MemoryMetrics = [
     HOST_APPLICATION_MEMORY_USAGE,
     HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE,
     HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE,
@@ -132,7 +132,7 @@ impl Report<'_> {
     }
 
     /// As the policy has it; what is not collected falls back to what always is.
-    fn memory(&self, metrics: &Memory, of: &[&str], window: Duration) -> Option<Summary> {
+    fn memory(&self, metrics: &MemoryMetrics, of: &[&str], window: Duration) -> Option<Summary> {
         let [plain, hot, all] = metrics;
         let wanted = match self.policy {
             MemoryCollectPolicy::UsageWithoutPageCache => None,

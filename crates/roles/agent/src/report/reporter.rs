@@ -20,8 +20,8 @@ use super::live::{Config, Counters, Sources, blocking};
 use super::node_metric::{self, Input};
 use super::pace::{Due, Pace, interval};
 use super::send::{MANAGER, objects};
-use crate::memory::catalogue::{NODE_CPU_USAGE, NODE_MEMORY_USAGE};
 use crate::states::Known;
+use plimsoll_history::metrics::{NODE_CPU_USAGE, NODE_MEMORY_USAGE};
 
 /// How often usage is looked at to see whether it has moved.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -23,6 +23,8 @@ pub enum ExtraPage {
     Metrics(Metrics),
     /// For debugging; not on a port that has metrics only.
     Json(Json),
+    /// Is at this path now, below the server's prefix as well.
+    Moved(&'static str),
 }
 
 impl fmt::Debug for ExtraPage {
@@ -30,6 +32,7 @@ impl fmt::Debug for ExtraPage {
         f.write_str(match self {
             Self::Metrics(_) => "Metrics",
             Self::Json(_) => "Json",
+            Self::Moved(_) => "Moved",
         })
     }
 }

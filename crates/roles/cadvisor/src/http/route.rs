@@ -19,6 +19,7 @@ pub struct Places {
 pub enum ExtraKind {
     Metrics,
     Debug,
+    Moved(&'static str),
 }
 
 impl Places {
@@ -38,6 +39,7 @@ impl Places {
         let kind = |page: &ExtraPage| match page {
             ExtraPage::Metrics(_) => ExtraKind::Metrics,
             ExtraPage::Json(_) => ExtraKind::Debug,
+            ExtraPage::Moved(to) => ExtraKind::Moved(to),
         };
         let routes = routes.iter().map(|route| (route.path, kind(&route.page)));
         self.extra = routes.collect();
@@ -126,7 +128,7 @@ impl Route {
             Self::MetricsSelf => "self",
             Self::Extra(_, ExtraKind::Metrics) => "metrics",
             Self::StatsSummary => "summary",
-            Self::Extra(_, ExtraKind::Debug) => "debug",
+            Self::Extra(_, ExtraKind::Debug | ExtraKind::Moved(_)) => "debug",
             Self::Sources | Self::Plan | Self::Validate => "debug",
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
@@ -163,7 +165,10 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
     }
     let mut extra = places.extra.iter();
     if let Some(index) = extra.position(|(path, _)| *path == decoded) {
-        return Route::Extra(index, places.extra[index].1);
+        return match places.extra[index].1 {
+            ExtraKind::Moved(to) => permanent(with_query(format!("{}{to}", places.prefix))),
+            kind => Route::Extra(index, kind),
+        };
     }
     match decoded.as_str() {
         "/healthz" => return Route::Healthz,
@@ -314,8 +319,14 @@ mod tests {
             path: "/own-metrics",
             page: ExtraPage::Metrics(Box::new(Gathered::default)),
         };
-        let places = Places::new("/pre", "m").with_extra(&[json("/debug/extra"), metrics]);
+        let moved = ExtraRoute {
+            path: "/debug/old",
+            page: ExtraPage::Moved("/debug/extra"),
+        };
+        let places = Places::new("/pre", "m").with_extra(&[json("/debug/extra"), metrics, moved]);
         let to = |path: &str| route(&places, path, None);
+        let there = permanent("/pre/debug/extra?a=1".to_owned());
+        assert_eq!(route(&places, "/pre/debug/old", Some("a=1")), there);
         let extra = to("/pre/debug/extra");
         assert_eq!(extra, Route::Extra(0, ExtraKind::Debug));
         assert_eq!((extra.class(), extra.is_of_metrics()), ("debug", false));

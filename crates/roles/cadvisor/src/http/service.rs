@@ -526,16 +526,18 @@ async fn extra(
         ExtraPage::Metrics(_) => {
             exposition(shared, &shared.pages, headers, move || match &route.page {
                 ExtraPage::Metrics(gather) => Ok(gather()),
-                ExtraPage::Json(_) => Err(Failure::defect()),
+                ExtraPage::Json(_) | ExtraPage::Moved(_) => Err(Failure::defect()),
             })
             .await
         }
         ExtraPage::Json(_) => {
             let text = blocking(move || match &route.page {
                 ExtraPage::Json(answer) => answer(&query),
-                ExtraPage::Metrics(_) => Err(Failure::defect()),
+                ExtraPage::Metrics(_) | ExtraPage::Moved(_) => Err(Failure::defect()),
             });
             Ok(response::json(Body::full(text.await??)))
         }
+        // The router has sent the client there.
+        ExtraPage::Moved(_) => Err(Failure::defect()),
     }
 }

@@ -1,39 +1,35 @@
-//! Models of what pods use: trained, saved, restored, asked.
+//! Peak prediction: models of usage are trained, saved, restored and queried.
 
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use plimsoll_api::quantity::Quantity;
 use plimsoll_predict::reclaim::{self, Reclaimable, by_class, by_pod, capped};
-use plimsoll_predict::{Amount, Models, Round, checkpoint};
+use plimsoll_predict::{Models, Round, checkpoint};
 use plimsoll_waiting::Repeated;
 
 use super::config::Forecast;
-use super::remember::{Counters, count};
-use crate::states::{Known, Node, Pod};
-
-/// What the node's pods could be given, had others not changed that: the original of `allocatable`.
-const RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
+use super::history::{Counters, count};
+use crate::{Pod, Workloads};
 
 #[derive(Debug)]
-pub struct Forecasts {
+pub struct PeakPredictor {
     models: Models,
     folder: Option<PathBuf>,
-    /// Subjects may be forgotten once those that are left had a chance to be trained.
+    /// Idle models are dropped only after the first training: until then it is not known which are idle.
     trained: bool,
     trouble: Repeated,
 }
 
-/// The answers of both ways to look at it.
+/// The results of both predictors.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Forecasted {
+pub struct Predictions {
     pub by_pod: Reclaimable,
     pub by_class: Reclaimable,
 }
 
-impl Forecasted {
-    /// The more careful one of each figure.
-    pub fn smaller(&self) -> Reclaimable {
+impl Predictions {
+    /// The lower amount and the higher peak: koordlet's `minPredictor`.
+    pub fn min(&self) -> Reclaimable {
         Reclaimable {
             amount: self.by_pod.amount.map2(self.by_class.amount, f64::min),
             peak: self.by_pod.peak.map2(self.by_class.peak, f64::max),
@@ -41,20 +37,20 @@ impl Forecasted {
     }
 }
 
-impl Forecasts {
+impl PeakPredictor {
     pub fn restore(config: &Forecast) -> Self {
         let mut models = Models::new(config.models);
         let folder = config.checkpoints.clone().filter(|folder| {
-            // Whose models are of no use any more is known after the first training, which comes before forgetting.
+            // Idle models are dropped after the first training.
             match checkpoint::restore(folder, &mut models, |_| true) {
                 Ok(restored) => {
                     if restored.models > 0 || !restored.removed.is_empty() {
-                        tracing::info!(models = restored.models, removed = restored.removed.len(), folder = %folder.display(), "models of before are at hand");
+                        tracing::info!(models = restored.models, removed = restored.removed.len(), folder = %folder.display(), "loaded models");
                     }
                     true
                 }
                 Err(error) => {
-                    tracing::warn!(%error, folder = %folder.display(), "models cannot be kept there; forecasts begin anew with every start");
+                    tracing::warn!(%error, folder = %folder.display(), "cannot use the folder for checkpoints; models are lost with the process");
                     false
                 }
             }
@@ -88,7 +84,7 @@ impl Forecasts {
         };
         for subject in &gone {
             if let Err(error) = checkpoint::remove(folder, subject) {
-                tracing::warn!(%subject, %error, "a checkpoint cannot be removed");
+                tracing::warn!(%subject, %error, "cannot remove a checkpoint");
             }
         }
         let due: Vec<_> = self.models.to_save(now).into_iter().cloned().collect();
@@ -105,87 +101,60 @@ impl Forecasts {
                     failures.push(error);
                 }
             }
-            // Tried again when it is due again: a full disk is not written to every minute.
+            // Retried when it is due again, not each minute: the disk may be full.
             self.models.saved(&subject, now);
         }
-        // What befalls one befalls them all, as a rule.
+        // They mostly fail together, so one error stands for all.
         let folder = folder.display();
         match failures.first() {
             Some(error) => {
                 if let Some(said) = self.trouble.failed() {
                     let (failed, times) = (failures.len(), said.times);
-                    tracing::warn!(failed, %error, %folder, times, "checkpoints cannot be written");
+                    tracing::warn!(failed, %error, %folder, times, "cannot write checkpoints");
                 }
             }
             None if is_due => {
                 if let Some(over) = self.trouble.well() {
                     let seconds = over.lasted.as_secs();
-                    tracing::info!(%folder, seconds, "checkpoints are written again");
+                    tracing::info!(%folder, seconds, "checkpoints can be written again");
                 }
             }
             None => {}
         }
     }
 
-    /// `noted` says of which pods there were figures of late; the others are not counted on.
+    /// Pods without recent samples (`has_samples`) are left out.
     pub fn reclaimable(
         &self,
-        known: &Known,
-        noted: impl Fn(&Pod) -> bool,
+        workloads: &Workloads,
+        has_samples: impl Fn(&Pod) -> bool,
         now: Timestamp,
         config: &reclaim::Config,
-    ) -> Forecasted {
-        let pods: Vec<reclaim::Pod<'_>> = known
+    ) -> Predictions {
+        let pods: Vec<reclaim::Pod<'_>> = workloads
             .pods
             .iter()
             .flat_map(|pods| pods.iter())
-            .filter(|pod| noted(pod))
-            .map(as_predictors_see_it)
+            .filter(|pod| has_samples(pod))
+            .map(reclaim::Pod::from)
             .collect();
-        let allocatable = known.node.as_deref().and_then(allocatable);
-        Forecasted {
+        let allocatable = workloads.allocatable;
+        Predictions {
             by_pod: capped(by_pod(&self.models, &pods, now, config), allocatable),
             by_class: capped(by_class(&self.models, &pods, config), allocatable),
         }
     }
 }
 
-fn as_predictors_see_it(pod: &Pod) -> reclaim::Pod<'_> {
-    let request = |name: &str| pod.requests.get(name);
-    reclaim::Pod {
-        uid: &pod.uid,
-        priority: pod.classes.effective_priority(),
-        request: Amount {
-            cpu: request("cpu").map_or(0.0, units),
-            memory: request("memory").map_or(0.0, units),
-        },
-        created: pod.created,
-        terminating: pod.terminating,
-        terminated: pod.has_ended(),
+impl<'a> From<&'a Pod> for reclaim::Pod<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        Self {
+            uid: &pod.uid,
+            priority: pod.priority,
+            request: pod.request,
+            created: pod.created,
+            terminating: pod.terminating,
+            terminated: pod.ended,
+        }
     }
-}
-
-fn units(quantity: &Quantity) -> f64 {
-    quantity.nanos() as f64 / 1e9
-}
-
-/// What pods can be given: by the annotation that keeps the original where somebody amplified it.
-fn allocatable(node: &Node) -> Option<Amount> {
-    let raw: Option<serde_json::Map<String, serde_json::Value>> = node
-        .annotations
-        .get(RAW_ALLOCATABLE)
-        .and_then(|text| serde_json::from_str(text).ok());
-    let of = |name: &str| {
-        let said = raw.as_ref().and_then(|raw| match raw.get(name)? {
-            serde_json::Value::String(text) => text.parse::<Quantity>().ok(),
-            number => number.to_string().parse().ok(),
-        });
-        said.as_ref()
-            .or_else(|| node.allocatable.get(name))
-            .map(units)
-    };
-    Some(Amount {
-        cpu: of("cpu")?,
-        memory: of("memory")?,
-    })
 }

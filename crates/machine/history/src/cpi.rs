@@ -1,4 +1,4 @@
-//! Cycles and instructions of containers: each is counted for a while now and then.
+//! Cycles and instructions of containers, counted for a short window at an interval.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use plimsoll_host::machine::CpuFacts;
 use plimsoll_host::perf::{CgroupCounters, EventGroup, EventSet, Reading};
 use plimsoll_observe::usage::Window;
 
-use super::keeper::{Due, Tools};
-use super::places::{Place, Role};
-use super::round::Batch;
-use super::{Cpi as Config, Memory, catalogue as c};
+use super::cgroup_roles::{CgroupRole, TrackedCgroup};
+use super::collect::SampleBatch;
+use super::recorder::{KernelSources, Periodic};
+use super::{Cpi as Config, UsageHistory, metrics as c};
 
-/// Opening counters takes long on machines with many CPUs: so many containers a round, not all at once.
+/// Containers whose counters are opened in one interval: opening takes long on machines with many CPUs.
 const AT_ONCE: usize = 16;
 
 /// Counters that run.
 pub trait Counts: Debug + Send {
-    /// Where they stand. `false`: they cannot be read.
+    /// Reads the counters. `false`: they cannot be read.
     fn read(&self, readings: &mut Vec<Reading>) -> bool;
 }
 
@@ -31,11 +31,11 @@ impl Counts for CgroupCounters {
     }
 }
 
-/// Has the kernel count.
+/// Opens the kernel's perf counters.
 #[derive(Debug)]
 pub struct Kernel {
     events: EventSet,
-    refusal_said: bool,
+    refusal_logged: bool,
 }
 
 impl Default for Kernel {
@@ -48,35 +48,35 @@ impl Default for Kernel {
                 groups: vec![group],
                 custom: Vec::new(),
             },
-            refusal_said: false,
+            refusal_logged: false,
         }
     }
 }
 
 impl Kernel {
-    /// `None`: there is nothing to count, or the kernel will not.
+    /// `None`: there is nothing to count, or the kernel refuses.
     pub fn open(
         &mut self,
         path: &CgroupPath,
         cpus: &[u32],
-        tools: &Tools,
+        sources: &KernelSources,
         buf: &mut ReadBuf,
     ) -> Option<Box<dyn Counts>> {
-        let dir = tools.hierarchies.dir(Controller::PerfEvent, path)?;
-        // One that ended meanwhile has nothing to count.
+        let dir = sources.hierarchies.dir(Controller::PerfEvent, path)?;
+        // A container that has ended has nothing to count.
         let opened = CgroupCounters::open(
-            &tools.root,
+            &sources.root,
             &dir,
             &self.events,
             cpus,
-            &tools.descriptors,
+            &sources.descriptors,
             buf,
         )
         .ok()?;
         if let Some(refused) = opened.refused.first()
-            && !std::mem::replace(&mut self.refusal_said, true)
+            && !std::mem::replace(&mut self.refusal_logged, true)
         {
-            tracing::warn!(error = %refused.why, "cycles and instructions cannot be counted");
+            tracing::warn!(error = %refused.why, "cannot count cycles and instructions");
         }
         (!opened.counters.is_empty()).then(|| Box::new(opened.counters) as Box<dyn Counts>)
     }
@@ -106,13 +106,13 @@ struct Who {
 #[derive(Debug)]
 pub struct CpiCollector {
     config: Config,
-    due: Due,
+    due: Periodic,
     waiting: Vec<Who>,
     counting: Vec<Counting>,
     readings: Vec<Reading>,
 }
 
-/// The counts of one container's last window, for pages.
+/// The counts of one container's last window.
 #[derive(Debug, Clone)]
 pub struct CpiGauge {
     pub id: Box<str>,
@@ -123,7 +123,7 @@ pub struct CpiGauge {
 impl CpiCollector {
     pub fn new(config: Config) -> Self {
         Self {
-            due: Due::now(config.every),
+            due: Periodic::now(config.every),
             config,
             waiting: Vec::new(),
             counting: Vec::new(),
@@ -131,29 +131,29 @@ impl CpiCollector {
         }
     }
 
-    /// Begins to count whom it is time for; `open` gives a container's counters.
-    pub fn step<'a>(
+    /// Starts windows that are due; `open` gives a container's counters.
+    pub fn start_windows<'a>(
         &mut self,
         now: Duration,
-        memory: &Memory,
-        places: impl Iterator<Item = &'a Place>,
+        history: &UsageHistory,
+        cgroups: impl Iterator<Item = &'a TrackedCgroup>,
         mut open: impl FnMut(&CgroupPath) -> Option<Box<dyn Counts>>,
     ) {
         if self.due.is_due(now) {
-            self.waiting = places
-                .filter_map(|place| match &place.role {
-                    Role::Container { pod, id, .. } => Some(Who {
-                        path: Arc::clone(place.container.path()),
+            self.waiting = cgroups
+                .filter_map(|cgroup| match &cgroup.role {
+                    CgroupRole::Container { pod, id, .. } => Some(Who {
+                        path: Arc::clone(cgroup.container.path()),
                         pod: Arc::clone(pod),
                         id: id.clone(),
                     }),
                     _ => None,
                 })
                 .collect();
-            // What has gone is not shown any more.
+            // Containers that have gone are not shown any more.
             let there = &self.waiting;
-            let mut gauges = memory.gauges().lock();
-            gauges
+            let mut latest = history.latest().lock();
+            latest
                 .cpi
                 .retain(|of| there.iter().any(|who| who.id == of.id));
         }
@@ -174,8 +174,13 @@ impl CpiCollector {
         }
     }
 
-    /// Notes the windows that are over.
-    pub fn note(&mut self, now: Duration, batch: &mut Batch, memory: &Memory) {
+    /// Records the windows that are over.
+    pub fn finish_windows(
+        &mut self,
+        now: Duration,
+        batch: &mut SampleBatch,
+        history: &UsageHistory,
+    ) {
         let (over, counting): (Vec<Counting>, Vec<Counting>) = std::mem::take(&mut self.counting)
             .into_iter()
             .partition(|one| now.saturating_sub(one.began) >= self.config.window);
@@ -183,7 +188,7 @@ impl CpiCollector {
         if over.is_empty() {
             return;
         }
-        let mut gauges = memory.gauges().lock();
+        let mut latest = history.latest().lock();
         for one in over {
             if !one.counters.read(&mut self.readings) {
                 continue;
@@ -193,11 +198,11 @@ impl CpiCollector {
             };
             let Who { pod, id, .. } = one.who;
             for (resource, value) in [("cycle", cpi.cycles), ("instruction", cpi.instructions)] {
-                let properties = [&*pod, &*id, resource];
-                batch.put(memory, c::CONTAINER_CPI, &properties, value as f64);
+                let labels = [&*pod, &*id, resource];
+                batch.put(history, c::CONTAINER_CPI, &labels, value as f64);
             }
-            gauges.cpi.retain(|known| known.id != id);
-            gauges.cpi.push(CpiGauge {
+            latest.cpi.retain(|known| known.id != id);
+            latest.cpi.push(CpiGauge {
                 id,
                 cycles: cpi.cycles,
                 instructions: cpi.instructions,

@@ -1,29 +1,29 @@
-//! What was noted last, for pages that show it.
+//! The latest values that metrics pages show beside the series.
 
 use super::cpi::CpiGauge;
-use super::forecast::Forecasted;
+use super::forecast::Predictions;
 use super::resctrl::ResctrlGauge;
 
 #[derive(Debug, Default)]
-pub struct Gauges {
+pub struct Latest {
     pub node_cpu: Option<f64>,
     pub node_memory: Option<f64>,
-    pub forecast: Option<Forecasted>,
-    pub cpu_info: Attempts,
-    pub numa_info: Attempts,
-    pub storage_info: Attempts,
+    pub forecast: Option<Predictions>,
+    pub cpu_info: CollectStatus,
+    pub numa_info: CollectStatus,
+    pub storage_info: CollectStatus,
     pub cpi: Vec<CpiGauge>,
     pub resctrl: Vec<ResctrlGauge>,
 }
 
-/// How often something was tried.
+/// Outcomes of collecting something.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Attempts {
+pub struct CollectStatus {
     pub succeeded: u64,
     pub failed: u64,
 }
 
-impl Attempts {
+impl CollectStatus {
     pub fn count<T, E>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.succeeded += 1,

@@ -1,22 +1,22 @@
-//! Cache occupancy and memory bandwidth of the classes that pods are sorted into.
+//! Cache occupancy and memory bandwidth of the QoS classes, from resctrl.
 
 use plimsoll_host::resctrl::{DomainStats, Features, Resctrl};
 use plimsoll_host::{HostRoot, ReadBuf};
 
-use super::round::Batch;
-use super::{Memory, catalogue as c};
+use super::collect::SampleBatch;
+use super::{UsageHistory, metrics as c};
 
-/// The control groups that are made for the classes.
+/// The control groups of the QoS classes.
 const GROUPS: [&str; 3] = ["LSR", "LS", "BE"];
 
 #[derive(Debug, Default)]
 pub struct ResctrlCollector {
     found: Option<(Resctrl, Features)>,
-    absence_said: bool,
+    absence_logged: bool,
     domains: Vec<DomainStats>,
 }
 
-/// One figure, for pages.
+/// One value, for metrics pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResctrlGauge {
     pub qos: &'static str,
@@ -27,14 +27,20 @@ pub struct ResctrlGauge {
 }
 
 impl ResctrlCollector {
-    pub fn note(&mut self, batch: &mut Batch, memory: &Memory, root: &HostRoot, buf: &mut ReadBuf) {
+    pub fn collect(
+        &mut self,
+        batch: &mut SampleBatch,
+        history: &UsageHistory,
+        root: &HostRoot,
+        buf: &mut ReadBuf,
+    ) {
         if self.found.is_none() {
             self.found = detect(root, buf);
         }
         let Some((resctrl, features)) = &self.found else {
-            if !std::mem::replace(&mut self.absence_said, true) {
+            if !std::mem::replace(&mut self.absence_logged, true) {
                 tracing::warn!(
-                    "no resctrl file system is mounted, or this machine counts nothing there"
+                    "resctrl metrics are off: no resctrl file system is mounted, or the CPU has no monitoring"
                 );
             }
             return;
@@ -42,7 +48,7 @@ impl ResctrlCollector {
         let mut figures = Vec::new();
         for qos in GROUPS {
             let group = resctrl.path().join(qos);
-            // A group that nobody has made yet has no figures.
+            // A group that does not exist yet has no values.
             let Ok(true) = resctrl.read(&group, *features, buf, &mut self.domains) else {
                 continue;
             };
@@ -69,18 +75,18 @@ impl ResctrlCollector {
             let value = figure.value as f64;
             match figure.bandwidth {
                 None => batch.put(
-                    memory,
+                    history,
                     c::RESCTRL_RESOURCE_LLC,
                     &[figure.qos, &cache],
                     value,
                 ),
                 Some(kind) => {
-                    let properties = [figure.qos, &*cache, kind];
-                    batch.put(memory, c::RESCTRL_RESOURCE_MB, &properties, value);
+                    let labels = [figure.qos, &*cache, kind];
+                    batch.put(history, c::RESCTRL_RESOURCE_MB, &labels, value);
                 }
             }
         }
-        memory.gauges().lock().resctrl = figures;
+        history.latest().lock().resctrl = figures;
     }
 }
 

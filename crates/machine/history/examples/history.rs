@@ -8,8 +8,8 @@ use std::io::BufRead;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_agent::memory::catalogue as c;
-use plimsoll_agent::memory::{Metric, StoreConfig};
+use plimsoll_history::metrics as c;
+use plimsoll_history::{Metric, StoreConfig};
 use plimsoll_tsdb::{SeriesId, Tsdb};
 
 const SECOND: i64 = 1000;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut traces = Vec::new();
     let mut add = |metric: Metric, of: &[&str], kind: Kind| {
         let key = metric.of(of).to_string();
-        let id = store.series(&key, f64::from(metric.steps));
+        let id = store.series(&key, f64::from(metric.resolution));
         traces.push(Trace::new(id, kind, traces.len() as u64));
     };
     for metric in [c::NODE_CPU_USAGE, c::SYS_CPU_USAGE] {

@@ -1,4 +1,4 @@
-//! How much is remembered, how often, and where.
+//! What is recorded, how often, and where it is stored.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use plimsoll_predict::reclaim;
 
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// How often what was used is noted.
+    /// Interval of recording usage.
     pub interval: Duration,
-    /// Figures older than this are not subtracted from newer ones.
-    pub outdated: Duration,
-    /// What to collect beyond what everybody needs.
+    /// The system's usage is computed only from parts that are not older than this.
+    pub max_sample_age: Duration,
+    /// Optional collectors.
     pub collect: Collect,
     pub store: plimsoll_tsdb::Config,
     pub forecast: Forecast,
-    /// There is no cluster to say what pods there are: the cgroups' names do.
-    pub alone: bool,
+    /// Without a cluster, cgroup paths tell which pods there are.
+    pub standalone: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -31,11 +31,11 @@ pub struct Collect {
     pub cold_pages_every: Option<Duration>,
     pub resctrl_every: Option<Duration>,
     pub gpu: bool,
-    /// Keep the gauges of the node's and the system's usage that reports are made of.
+    /// Show the metrics of the node and system usage that reports are made of.
     pub report_gauges: bool,
 }
 
-/// Counting cycles is not for free, so it is done for a while now and then.
+/// Counting cycles costs CPU time, so it runs for `window` once every `every`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpi {
     pub every: Duration,
@@ -44,7 +44,7 @@ pub struct Cpi {
 
 #[derive(Debug, Clone)]
 pub struct Forecast {
-    /// Where models outlast the process; `None`: they do not.
+    /// Folder of the checkpoints; `None`: models are lost with the process.
     pub checkpoints: Option<PathBuf>,
     pub train_every: Duration,
     pub models: plimsoll_predict::Config,
@@ -55,11 +55,11 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(1),
-            outdated: Duration::from_secs(10),
+            max_sample_age: Duration::from_secs(10),
             collect: Collect::default(),
             store: plimsoll_tsdb::Config::default(),
             forecast: Forecast::default(),
-            alone: true,
+            standalone: true,
         }
     }
 }
@@ -93,7 +93,7 @@ impl Default for Forecast {
 }
 
 impl Config {
-    /// What has to be read so that there is something to remember.
+    /// What the sampler must read for the history.
     pub fn needs(&self) -> Vec<Need> {
         let need = |what, every| Need {
             consumer: "history",
@@ -107,8 +107,8 @@ impl Config {
         std::iter::once(usage).chain(pressure).collect()
     }
 
-    /// Counters not looked at for this long are not compared with.
-    pub fn forget(&self) -> Duration {
+    /// A rate is not computed over a longer gap than this.
+    pub fn counter_reset_after(&self) -> Duration {
         self.interval * 20
     }
 }

@@ -1,9 +1,8 @@
-//! One interval: what is new in the observer's store becomes named values of one time.
+//! One interval: reads what is new in the observer's store and appends it as named samples of one time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_api::names::BATCH_CPU;
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_containers::names::Qos;
 use plimsoll_host::Timestamp;
@@ -18,45 +17,45 @@ use plimsoll_observe::{Group, Observer};
 use plimsoll_tsdb::SeriesId;
 use rustc_hash::FxHashMap;
 
-use super::catalogue as c;
-use super::places::{Place, Places, Role, kube_qos};
-use super::{Memory, Metric, Series};
-use crate::states::Known;
+use super::cgroup_roles::{CgroupRole, TrackedCgroup, TrackedCgroups, kube_qos};
+use super::metrics as c;
+use super::{Metric, Series, UsageHistory};
+use crate::Workloads;
 
-/// So many series are known without asking the store.
+/// Series ids cached outside the store.
 const MOST_IDS: usize = 1 << 14;
 
-/// The figures of one round, on their way into the memory.
+/// The samples of one interval, to be appended in one go.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct SampleBatch {
     values: Vec<(SeriesId, f64)>,
-    /// Of series that are not a place's.
+    /// Ids of series that belong to no tracked cgroup.
     ids: FxHashMap<Series, SeriesId>,
 }
 
-impl Batch {
-    /// A figure of something that comes and goes with its place, whose series is found once.
-    fn of_place(
+impl SampleBatch {
+    /// A figure of something that comes and goes with its cgroup, whose series is found once.
+    fn of_cgroup(
         &mut self,
-        memory: &Memory,
-        known: &mut Vec<Option<SeriesId>>,
+        history: &UsageHistory,
+        ids: &mut Vec<Option<SeriesId>>,
         position: usize,
         value: f64,
         series: impl FnOnce() -> Series,
     ) {
-        if known.len() <= position {
-            known.resize(position + 1, None);
+        if ids.len() <= position {
+            ids.resize(position + 1, None);
         }
-        let id = *known[position].get_or_insert_with(|| memory.series(&series()));
+        let id = *ids[position].get_or_insert_with(|| history.series(&series()));
         self.values.push((id, value));
     }
 
-    pub fn put(&mut self, memory: &Memory, metric: Metric, properties: &[&str], value: f64) {
-        let series = metric.of(properties);
+    pub fn put(&mut self, history: &UsageHistory, metric: Metric, labels: &[&str], value: f64) {
+        let series = metric.of(labels);
         let id = match self.ids.get(&series) {
             Some(id) => *id,
             None => {
-                let id = memory.series(&series);
+                let id = history.series(&series);
                 self.ids.insert(series, id);
                 id
             }
@@ -64,11 +63,11 @@ impl Batch {
         self.values.push((id, value));
     }
 
-    /// Hands everything over. `false`: series have to be asked for anew.
-    pub fn append(&mut self, memory: &Memory, at: Timestamp) -> bool {
-        let taken = memory.append(at.millis(), &self.values);
+    /// Appends everything. `false`: some samples were refused, and series ids must be looked up again.
+    pub fn append(&mut self, history: &UsageHistory, at: Timestamp) -> bool {
+        let taken = history.append(at.millis(), &self.values);
         self.values.clear();
-        // Of what has come and gone nobody asks again.
+        // Ids of series that have ended are not needed again.
         if !taken || self.ids.len() > MOST_IDS {
             self.ids.clear();
         }
@@ -76,12 +75,12 @@ impl Batch {
     }
 }
 
-/// What has to be remembered from one round to the next.
+/// Collects usage once an interval; holds what one interval needs of the one before.
 #[derive(Debug)]
-pub struct Round {
+pub struct Collection {
     observer: Arc<Observer>,
-    pub places: Places,
-    pub batch: Batch,
+    pub cgroups: TrackedCgroups,
+    pub batch: SampleBatch,
     machine_cpu: MachineCpu,
     numa_cpu: NumaCpu,
     machine_at: Timestamp,
@@ -92,18 +91,18 @@ pub struct Round {
     page_size: u64,
 }
 
-/// Positions among the series of a place.
+/// Positions in `TrackedCgroup::series`.
 const CPU: usize = 0;
 const MEMORY: usize = 1;
 const THROTTLED: usize = 2;
 const PAGE_CACHE: usize = 3;
 
-impl Round {
+impl Collection {
     pub fn new(observer: Arc<Observer>) -> Self {
         Self {
             observer,
-            places: Places::default(),
-            batch: Batch::default(),
+            cgroups: TrackedCgroups::default(),
+            batch: SampleBatch::default(),
             machine_cpu: MachineCpu::default(),
             numa_cpu: NumaCpu::default(),
             machine_at: Timestamp::ZERO,
@@ -127,25 +126,25 @@ impl Round {
         self.cpus = Some(cpus);
     }
 
-    /// Everything that every round has.
-    pub fn collect(&mut self, memory: &Memory, known: &Known, now: Timestamp) {
-        self.places.update(&self.observer.store, known);
-        self.machine(memory);
-        let forget = memory.config().forget();
-        let page_cache = memory.config().collect.page_cache;
-        for place in self.places.iter_mut() {
-            let Some(usage) = look(place, forget) else {
+    /// Collects what is collected each interval.
+    pub fn collect(&mut self, history: &UsageHistory, workloads: &Workloads, now: Timestamp) {
+        self.cgroups.update(&self.observer.store, workloads);
+        self.machine(history);
+        let forget = history.config().counter_reset_after();
+        let page_cache = history.config().collect.page_cache;
+        for cgroup in self.cgroups.iter_mut() {
+            let Some(usage) = read_usage(cgroup, forget) else {
                 continue;
             };
-            note(&mut self.batch, memory, place, &usage, page_cache);
+            append_usage(&mut self.batch, history, cgroup, &usage, page_cache);
         }
-        self.best_effort(memory, known);
-        self.system(memory, now);
+        self.best_effort(history, workloads);
+        self.system(history, now);
     }
 
-    /// The node's own figures, if the sampler has read new ones.
-    fn machine(&mut self, memory: &Memory) {
-        let config = memory.config();
+    /// The node's own usage, if the sampler has read it since.
+    fn machine(&mut self, history: &UsageHistory) {
+        let config = history.config();
         let observer = Arc::clone(&self.observer);
         let news = observer.machine.look(|figures| {
             let at = figures.at;
@@ -153,18 +152,18 @@ impl Round {
                 return false;
             }
             self.machine_at = at;
-            let (hz, forget) = (ticks_per_second(), config.forget());
+            let (hz, forget) = (ticks_per_second(), config.counter_reset_after());
             let used = machine_memory(&figures.memory);
             let cpu = self.machine_cpu.next(at, &figures.cpu, hz, forget);
             if let Some(cpu) = cpu {
-                self.batch.put(memory, c::NODE_CPU_USAGE, &[], cpu);
+                self.batch.put(history, c::NODE_CPU_USAGE, &[], cpu);
             }
             self.batch
-                .put(memory, c::NODE_MEMORY_USAGE, &[], used.usage as f64);
+                .put(history, c::NODE_MEMORY_USAGE, &[], used.usage as f64);
             if config.collect.page_cache {
                 let value = used.with_page_cache as f64;
                 self.batch
-                    .put(memory, c::NODE_MEMORY_USAGE_WITH_PAGE_CACHE, &[], value);
+                    .put(history, c::NODE_MEMORY_USAGE_WITH_PAGE_CACHE, &[], value);
             }
             let dated = |value| Dated { at, value };
             self.node = cpu.map(|cpu| (dated(cpu), dated(used.usage as f64)));
@@ -183,27 +182,29 @@ impl Round {
         for (node, cpu) in &self.numa {
             let node = node.to_string();
             self.batch
-                .put(memory, c::NODE_NUMA_CPU_USAGE, &[&node], *cpu);
+                .put(history, c::NODE_NUMA_CPU_USAGE, &[&node], *cpu);
         }
         for (node, bytes) in &self.numa_memory {
             let node = node.to_string();
             self.batch
-                .put(memory, c::NODE_NUMA_MEMORY_USAGE, &[&node], *bytes as f64);
+                .put(history, c::NODE_NUMA_MEMORY_USAGE, &[&node], *bytes as f64);
         }
         if let Some((cpu, used)) = self.node {
-            let gauges = &mut *memory.gauges().lock();
-            (gauges.node_cpu, gauges.node_memory) = (Some(cpu.value), Some(used.value));
+            let latest = &mut *history.latest().lock();
+            (latest.node_cpu, latest.node_memory) = (Some(cpu.value), Some(used.value));
         }
     }
 
-    fn best_effort(&mut self, memory: &Memory, known: &Known) {
+    fn best_effort(&mut self, history: &UsageHistory, workloads: &Workloads) {
         let mut whole = None;
         let mut container = None;
-        for place in self.places.iter() {
-            match &place.role {
-                Role::BestEffort => whole = Some(place),
-                Role::Container { qos, .. } if *qos == Qos::BestEffort && container.is_none() => {
-                    container = Some(place);
+        for cgroup in self.cgroups.iter() {
+            match &cgroup.role {
+                CgroupRole::BestEffort => whole = Some(cgroup),
+                CgroupRole::Container { qos, .. }
+                    if *qos == Qos::BestEffort && container.is_none() =>
+                {
+                    container = Some(cgroup);
                 }
                 _ => {}
             }
@@ -216,23 +217,22 @@ impl Round {
             let spec = &state.spec;
             (spec.cpu_quota_us, spec.cpu_period_us, spec.cpu_mask.clone())
         };
-        let mask = container.and_then(|place| place.container.lock().spec.cpu_mask.clone());
+        let mask = container.and_then(|cgroup| cgroup.container.lock().spec.cpu_mask.clone());
         let mask = mask.or(own_mask).and_then(|mask| cpus_in(&mask));
         // Without a mask (v1 with the cpuset group off) all CPUs are theirs.
         let cpus = mask.unwrap_or_else(|| self.observer.machine.info().num_cores);
         let limit = real_limit(cpus, quota, period);
-        let request: i64 = known
+        let request = workloads
             .pods
             .iter()
             .flat_map(|pods| pods.iter())
-            .filter(|pod| pod.classes.effective_qos() == QosClass::Be && !pod.has_ended())
-            .filter_map(|pod| pod.requests.get(BATCH_CPU))
-            .map(plimsoll_api::quantity::Quantity::value)
+            .filter(|pod| pod.qos == QosClass::Be && !pod.ended)
+            .map(|pod| pod.batch_cpu)
             .fold(0, i64::saturating_add);
         let usage = whole.cpu.map(|cpu| cpu.value * 1000.0);
         let mut put = |allocation, value| {
-            let properties = ["cpu", allocation];
-            self.batch.put(memory, c::NODE_BE, &properties, value);
+            let labels = ["cpu", allocation];
+            self.batch.put(history, c::NODE_BE, &labels, value);
         };
         put("real-limit", limit);
         put("request", request as f64);
@@ -241,38 +241,39 @@ impl Round {
         }
     }
 
-    /// What is no pod's and no application's.
-    fn system(&mut self, memory: &Memory, now: Timestamp) {
+    /// Usage of the system: of the node, minus pods and host applications.
+    fn system(&mut self, history: &UsageHistory, now: Timestamp) {
         let Some((cpu, used)) = self.node else {
             return;
         };
-        let pods = |place: &&Place| matches!(place.role, Role::Pod { .. });
-        let applications = |place: &&Place| matches!(place.role, Role::HostApplication { .. });
-        let outdated = memory.config().outdated;
-        let parts = |figure: fn(&Place) -> Option<Dated>| {
+        let pods = |cgroup: &&TrackedCgroup| matches!(cgroup.role, CgroupRole::Pod { .. });
+        let applications =
+            |cgroup: &&TrackedCgroup| matches!(cgroup.role, CgroupRole::HostApplication { .. });
+        let max_sample_age = history.config().max_sample_age;
+        let parts = |figure: fn(&TrackedCgroup) -> Option<Dated>| {
             let sums = [
-                sum(self.places.iter().filter(pods).filter_map(figure)),
-                sum(self.places.iter().filter(applications).filter_map(figure)),
+                sum(self.cgroups.iter().filter(pods).filter_map(figure)),
+                sum(self.cgroups.iter().filter(applications).filter_map(figure)),
             ];
             sums.into_iter().flatten().collect::<Vec<Dated>>()
         };
-        // Pods of which nothing is known yet would all be the system's.
-        let mut known = self.places.iter().filter(pods).peekable();
-        if known.peek().is_some() && known.all(|place| place.cpu.is_none()) {
+        // As long as no pod has a sample, all usage would be reported as the system's.
+        let mut known = self.cgroups.iter().filter(pods).peekable();
+        if known.peek().is_some() && known.all(|cgroup| cgroup.cpu.is_none()) {
             return;
         }
-        let cpus = parts(|place| place.cpu);
-        let bytes = parts(|place| place.memory);
-        if let Some(value) = rest(cpu, &cpus, now, outdated) {
-            self.batch.put(memory, c::SYS_CPU_USAGE, &[], value);
+        let cpus = parts(|cgroup| cgroup.cpu);
+        let bytes = parts(|cgroup| cgroup.memory);
+        if let Some(value) = rest(cpu, &cpus, now, max_sample_age) {
+            self.batch.put(history, c::SYS_CPU_USAGE, &[], value);
             for (node, value) in numa_rest(value, &self.numa) {
                 let node = node.to_string();
                 self.batch
-                    .put(memory, c::SYS_NUMA_CPU_USAGE, &[&node], value);
+                    .put(history, c::SYS_NUMA_CPU_USAGE, &[&node], value);
             }
         }
-        if let Some(value) = rest(used, &bytes, now, outdated) {
-            self.batch.put(memory, c::SYS_MEMORY_USAGE, &[], value);
+        if let Some(value) = rest(used, &bytes, now, max_sample_age) {
+            self.batch.put(history, c::SYS_MEMORY_USAGE, &[], value);
         }
         if !self.numa_memory.is_empty() {
             let pods = self.pods_by_node();
@@ -281,7 +282,7 @@ impl Round {
                 let value = bytes.saturating_sub(of_pods) as f64;
                 let node = node.to_string();
                 self.batch
-                    .put(memory, c::SYS_NUMA_MEMORY_USAGE, &[&node], value);
+                    .put(history, c::SYS_NUMA_MEMORY_USAGE, &[&node], value);
             }
         }
     }
@@ -293,11 +294,11 @@ impl Round {
             [(node, _)] => Some(*node),
             _ => None,
         };
-        for place in self.places.iter() {
-            if !matches!(place.role, Role::Pod { .. }) {
+        for cgroup in self.cgroups.iter() {
+            if !matches!(cgroup.role, CgroupRole::Pod { .. }) {
                 continue;
             }
-            let state = place.container.lock();
+            let state = cgroup.container.lock();
             let latest = &state.usage;
             match only {
                 Some(node) => {
@@ -316,18 +317,18 @@ impl Round {
         sums
     }
 
-    /// The pods that may be trained: those of the cluster, or those that the cgroups' names tell of.
-    pub fn pods(&self, known: &Known, alone: bool) -> Vec<(Arc<str>, PriorityClass)> {
-        match &known.pods {
+    /// Pods whose models are trained: those of the cluster, or without a cluster those that cgroup paths name.
+    pub fn pods(&self, workloads: &Workloads, standalone: bool) -> Vec<(Arc<str>, PriorityClass)> {
+        match &workloads.pods {
             Some(pods) => pods
                 .iter()
-                .map(|pod| (Arc::clone(&pod.uid), pod.classes.effective_priority()))
+                .map(|pod| (Arc::clone(&pod.uid), pod.priority))
                 .collect(),
-            None if alone => self
-                .places
+            None if standalone => self
+                .cgroups
                 .iter()
-                .filter_map(|place| match &place.role {
-                    Role::Pod { uid, qos } => {
+                .filter_map(|cgroup| match &cgroup.role {
+                    CgroupRole::Pod { uid, qos } => {
                         let qos = QosClass::None.or_by_kube(kube_qos(*qos));
                         Some((Arc::clone(uid), PriorityClass::None.or_by_qos(qos)))
                     }
@@ -339,7 +340,7 @@ impl Round {
     }
 }
 
-/// One figure for all of them, as new as the newest; `None` of nothing.
+/// The sum, with the time of the newest part; `None` without parts.
 fn sum(figures: impl Iterator<Item = Dated>) -> Option<Dated> {
     figures.reduce(|a, b| Dated {
         at: a.at.max(b.at),
@@ -347,7 +348,7 @@ fn sum(figures: impl Iterator<Item = Dated>) -> Option<Dated> {
     })
 }
 
-/// What a new sample of a place says.
+/// Usage from one new sample of a cgroup.
 struct Usage {
     cpu: Option<f64>,
     throttled: Option<f64>,
@@ -355,32 +356,32 @@ struct Usage {
 }
 
 /// `None`: there is no new sample.
-fn look(place: &mut Place, forget: Duration) -> Option<Usage> {
-    let state = place.container.lock();
+fn read_usage(cgroup: &mut TrackedCgroup, forget: Duration) -> Option<Usage> {
+    let state = cgroup.container.lock();
     let latest = &state.usage;
-    if !state.sampled || place.sampled == Some(latest.at) {
+    if !state.sampled || cgroup.sampled == Some(latest.at) {
         return None;
     }
-    place.sampled = Some(latest.at);
+    cgroup.sampled = Some(latest.at);
     let at = latest.at;
     let has_cpu = latest.has(Group::Cpu);
     let usage = Usage {
         cpu: has_cpu
-            .then(|| place.rate.next(at, latest.cpu_ns, forget))
+            .then(|| cgroup.rate.next(at, latest.cpu_ns, forget))
             .flatten(),
         throttled: has_cpu
-            .then(|| place.throttling.next(&latest.cfs))
+            .then(|| cgroup.throttling.next(&latest.cfs))
             .flatten(),
         memory: used_memory(latest),
     };
     drop(state);
     let dated = |value| Dated { at, value };
     if let Some(cpu) = usage.cpu {
-        place.cpu = Some(dated(cpu));
+        cgroup.cpu = Some(dated(cpu));
     }
     if let Some(memory) = usage.memory {
-        place.memory = Some(dated(memory.usage as f64));
-        place.with_page_cache = Some(memory.with_page_cache);
+        cgroup.memory = Some(dated(memory.usage as f64));
+        cgroup.with_page_cache = Some(memory.with_page_cache);
     }
     Some(usage)
 }
@@ -392,10 +393,10 @@ fn used_memory(latest: &UsageSample) -> Option<MemoryUse> {
         .flatten()
 }
 
-/// The four figures that pods, containers and applications have alike.
-fn metrics(role: &Role) -> Option<([Metric; 4], &str)> {
+/// The four metrics that pods, containers and host applications have in common, and the label of their series.
+fn metrics(role: &CgroupRole) -> Option<([Metric; 4], &str)> {
     match role {
-        Role::Pod { uid, .. } => Some((
+        CgroupRole::Pod { uid, .. } => Some((
             [
                 c::POD_CPU_USAGE,
                 c::POD_MEMORY_USAGE,
@@ -404,7 +405,7 @@ fn metrics(role: &Role) -> Option<([Metric; 4], &str)> {
             ],
             uid,
         )),
-        Role::Container { id, .. } => Some((
+        CgroupRole::Container { id, .. } => Some((
             [
                 c::CONTAINER_CPU_USAGE,
                 c::CONTAINER_MEMORY_USAGE,
@@ -413,25 +414,31 @@ fn metrics(role: &Role) -> Option<([Metric; 4], &str)> {
             ],
             id,
         )),
-        Role::HostApplication { name } => Some((
+        CgroupRole::HostApplication { name } => Some((
             [
                 c::HOST_APPLICATION_CPU_USAGE,
                 c::HOST_APPLICATION_MEMORY_USAGE,
-                // Applications have none; the place is never used.
+                // Host applications have no throttling; never used.
                 c::HOST_APPLICATION_CPU_USAGE,
                 c::HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE,
             ],
             name,
         )),
-        Role::BestEffort => None,
+        CgroupRole::BestEffort => None,
     }
 }
 
-fn note(batch: &mut Batch, memory: &Memory, place: &mut Place, usage: &Usage, page_cache: bool) {
-    let Some((metrics, name)) = metrics(&place.role) else {
+fn append_usage(
+    batch: &mut SampleBatch,
+    history: &UsageHistory,
+    cgroup: &mut TrackedCgroup,
+    usage: &Usage,
+    page_cache: bool,
+) {
+    let Some((metrics, name)) = metrics(&cgroup.role) else {
         return;
     };
-    let is_application = matches!(place.role, Role::HostApplication { .. });
+    let is_application = matches!(cgroup.role, CgroupRole::HostApplication { .. });
     let values = [
         (CPU, usage.cpu),
         (MEMORY, usage.memory.map(|memory| memory.usage as f64)),
@@ -444,12 +451,12 @@ fn note(batch: &mut Batch, memory: &Memory, place: &mut Place, usage: &Usage, pa
                 .map(|memory| memory.with_page_cache as f64),
         ),
     ];
-    let known = &mut place.series;
+    let ids = &mut cgroup.series;
     for (position, value) in values {
         let Some(value) = value else {
             continue;
         };
-        batch.of_place(memory, known, position, value, || {
+        batch.of_cgroup(history, ids, position, value, || {
             metrics[position].of(&[name])
         });
     }

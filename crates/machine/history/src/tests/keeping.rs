@@ -6,10 +6,10 @@ use std::time::Duration;
 use plimsoll_host::Timestamp;
 
 use super::super::Config;
-use super::super::catalogue as c;
+use super::super::metrics as c;
 use super::{Rig, START, UID, old_pod};
 
-/// A memory that is on disk below `folder`.
+/// A history that is on disk below `folder`.
 fn on_disk(folder: &Path) -> Config {
     let mut config = Config::default();
     config.store.folder = Some(folder.join("metric-data"));
@@ -21,14 +21,14 @@ fn on_disk(folder: &Path) -> Config {
 fn a_crash_costs_the_last_seconds_at_most() {
     let folder = tempfile::tempdir().unwrap();
     let mut rig = Rig::new(on_disk(folder.path()));
-    let known = old_pod(&rig);
-    rig.board.change(|board| *board = known.clone());
+    let workloads = old_pod(&rig);
+    rig.workloads = workloads.clone();
     rig.run(130);
-    let before = rig.forecast(&known);
+    let before = rig.forecast(&workloads);
     let counted = |rig: &Rig| {
         let series = c::POD_CPU_USAGE.of(&[UID]);
         let summary = rig
-            .memory
+            .history
             .summary(&series, Duration::from_hours(1), rig.now());
         summary.map_or(0, |summary| summary.count)
     };
@@ -42,19 +42,19 @@ fn a_crash_costs_the_last_seconds_at_most() {
         "{} of {noted}",
         counted(&again)
     );
-    let models = again.memory.models();
+    let models = again.history.models();
     assert!(models >= 8, "{models} models");
     // What was foreseen is foreseen again, before anything was learnt anew: a restart takes nothing back.
     assert!(before.amount.cpu > 0.5, "{before:?}");
-    let at_once = again.forecast(&known);
+    let at_once = again.forecast(&workloads);
     assert!(
         (at_once.amount.cpu - before.amount.cpu).abs() < 0.1,
         "{before:?} {at_once:?}"
     );
     let mut again = again;
-    again.board.change(|board| *board = known.clone());
+    again.workloads = workloads.clone();
     again.run(62);
-    let after = again.forecast(&known);
+    let after = again.forecast(&workloads);
     assert!(
         (after.peak.cpu - before.peak.cpu).abs() < 0.3,
         "{before:?} {after:?}"
@@ -84,7 +84,7 @@ fn what_is_broken_on_disk_does_not_stop_it() {
     let mut again = Rig::on(dir, on_disk(folder.path()), START + 700);
     again.run(70);
     again.check(c::POD_CPU_USAGE, &[UID], 1.5);
-    assert!(again.memory.models() >= 8);
+    assert!(again.history.models() >= 8);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_process_on_its_way_out_is_waited_for() {
     });
     let rig = Rig::new(config);
     leaving.join().unwrap();
-    assert!(rig.memory.config().store.folder.is_some());
+    assert!(rig.history.config().store.folder.is_some());
 }
 
 #[test]
@@ -120,12 +120,16 @@ fn a_clock_that_is_set_back_is_counted_and_lived_with() {
     let millis = |rig: &mut Rig, n: i64| {
         rig.second();
         // The machine's clock goes on from an hour ago, the monotonic one as before.
-        rig.keeper
-            .step(rig.clock.monotonic(), Timestamp::from_secs(back + n));
+        let workloads = rig.workloads.clone();
+        rig.recorder.step(
+            rig.clock.monotonic(),
+            Timestamp::from_secs(back + n),
+            &workloads,
+        );
     };
     for n in 0..20 {
         millis(&mut rig, n);
     }
-    let jumps = &rig.memory.counters().clock_jumps;
+    let jumps = &rig.history.counters().clock_jumps;
     assert!(jumps.load(std::sync::atomic::Ordering::Relaxed) >= 1);
 }

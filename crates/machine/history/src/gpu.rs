@@ -1,4 +1,4 @@
-//! GPUs: what the node's processes use of them, and whose processes those are.
+//! GPU usage of the node, pods and containers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use plimsoll_host::{HostRoot, ReadBuf, read_file};
 use plimsoll_observe::usage::{DeviceUse, by_owner};
 use rustc_hash::FxHashMap;
 
-use super::places::{Place, Role};
-use super::round::Batch;
-use super::{Memory, Metric, catalogue as c, facts};
+use super::cgroup_roles::{CgroupRole, TrackedCgroup};
+use super::collect::SampleBatch;
+use super::{Metric, UsageHistory, machine_facts, metrics as c};
 
 #[derive(Debug)]
 pub struct GpuCollector {
@@ -19,44 +19,44 @@ pub struct GpuCollector {
 }
 
 impl GpuCollector {
-    /// `None`: this machine has no GPUs, or none that can be asked; why is said.
-    pub fn open(root: &HostRoot, memory: &Memory) -> Option<Self> {
+    /// `None`: this machine has no GPU, or NVML does not work; the reason is logged.
+    pub fn open(root: &HostRoot, history: &UsageHistory) -> Option<Self> {
         match Gpus::open(root, Path::new(LIBRARY)) {
             Ok(Some(gpus)) => {
-                memory
+                history
                     .facts()
-                    .set(facts::GPU_DEVICES, gpus.devices().to_vec());
+                    .set(machine_facts::GPU_DEVICES, gpus.devices().to_vec());
                 Some(Self { gpus })
             }
             Ok(None) => {
                 tracing::warn!(
-                    "GPUs are asked for, but there is no {LIBRARY}, or it knows of none"
+                    "GPU collection is on, but there is no {LIBRARY}, or it finds no GPU"
                 );
                 None
             }
             Err(error) => {
-                tracing::warn!(%error, "GPUs cannot be asked");
+                tracing::warn!(%error, "cannot query GPUs");
                 None
             }
         }
     }
 
-    pub fn note<'a>(
+    pub fn collect<'a>(
         &mut self,
-        batch: &mut Batch,
-        memory: &Memory,
-        places: impl Iterator<Item = &'a Place>,
+        batch: &mut SampleBatch,
+        history: &UsageHistory,
+        cgroups: impl Iterator<Item = &'a TrackedCgroup>,
         root: &HostRoot,
         buf: &mut ReadBuf,
     ) {
         if self.gpus.notice_errors() {
             let devices = self.gpus.devices().to_vec();
-            memory.facts().set(facts::GPU_DEVICES, devices);
+            history.facts().set(machine_facts::GPU_DEVICES, devices);
         }
         let mut problems = Vec::new();
         let processes = self.gpus.processes(&mut problems);
         for problem in problems {
-            tracing::debug!(error = %problem, "a GPU does not answer");
+            tracing::debug!(error = %problem, "cannot query a GPU");
         }
         let used: Vec<(u32, usize, DeviceUse)> = processes
             .iter()
@@ -68,58 +68,60 @@ impl GpuCollector {
                 (one.pid, one.device, used)
             })
             .collect();
-        let owners = Owners::find(places, used.iter().map(|one| one.0), root, buf);
+        let owners = Owners::find(cgroups, used.iter().map(|one| one.0), root, buf);
         let devices = self.gpus.devices();
         let node = by_owner(used.iter().copied(), |_| Some(()));
         for (index, device) in devices.iter().enumerate() {
             let used = node.get(&((), index)).copied().unwrap_or_default();
             let metrics = [c::NODE_GPU_CORE_USAGE, c::NODE_GPU_MEMORY_USAGE];
-            put(batch, memory, metrics, None, device, used);
-            let properties = [&*device.minor.to_string(), &device.uuid];
+            put(batch, history, metrics, None, device, used);
+            let labels = [&*device.minor.to_string(), &device.uuid];
             let total = device.memory as f64;
-            batch.put(memory, c::NODE_GPU_MEMORY_TOTAL, &properties, total);
+            batch.put(history, c::NODE_GPU_MEMORY_TOTAL, &labels, total);
         }
         let pods = by_owner(used.iter().copied(), |pid| owners.pod(pid));
         for ((pod, device), used) in pods {
             let metrics = [c::POD_GPU_CORE_USAGE, c::POD_GPU_MEMORY_USAGE];
-            put(batch, memory, metrics, Some(&pod), &devices[device], used);
+            put(batch, history, metrics, Some(&pod), &devices[device], used);
         }
         let containers = by_owner(used.iter().copied(), |pid| owners.container(pid));
         for ((id, device), used) in containers {
             let metrics = [c::CONTAINER_GPU_CORE_USAGE, c::CONTAINER_GPU_MEMORY_USAGE];
-            put(batch, memory, metrics, Some(&id), &devices[device], used);
+            put(batch, history, metrics, Some(&id), &devices[device], used);
         }
     }
 }
 
 fn put(
-    batch: &mut Batch,
-    memory: &Memory,
+    batch: &mut SampleBatch,
+    history: &UsageHistory,
     [cores, bytes]: [Metric; 2],
     owner: Option<&str>,
     device: &Device,
     used: DeviceUse,
 ) {
     let minor = device.minor.to_string();
-    let mut properties: Vec<&str> = owner.into_iter().collect();
-    properties.extend([&*minor, &*device.uuid]);
-    batch.put(memory, cores, &properties, used.cores as f64);
-    batch.put(memory, bytes, &properties, used.memory as f64);
+    let mut labels: Vec<&str> = owner.into_iter().collect();
+    labels.extend([&*minor, &*device.uuid]);
+    batch.put(history, cores, &labels, used.cores as f64);
+    batch.put(history, bytes, &labels, used.memory as f64);
 }
 
-/// Whose the processes are that use a GPU: the few of them are asked which cgroup they are in.
+/// Containers of the processes that use a GPU, by the processes' cgroups.
 struct Owners(FxHashMap<u32, (Arc<str>, Box<str>)>);
 
 impl Owners {
     fn find<'a>(
-        places: impl Iterator<Item = &'a Place>,
+        cgroups: impl Iterator<Item = &'a TrackedCgroup>,
         pids: impl Iterator<Item = u32>,
         root: &HostRoot,
         buf: &mut ReadBuf,
     ) -> Self {
-        let containers: FxHashMap<&CgroupPath, (&Arc<str>, &str)> = places
-            .filter_map(|place| match &place.role {
-                Role::Container { pod, id, .. } => Some((place.container.path(), (pod, &**id))),
+        let containers: FxHashMap<&CgroupPath, (&Arc<str>, &str)> = cgroups
+            .filter_map(|cgroup| match &cgroup.role {
+                CgroupRole::Container { pod, id, .. } => {
+                    Some((cgroup.container.path(), (pod, &**id)))
+                }
                 _ => None,
             })
             .collect();

@@ -1,4 +1,4 @@
-//! Everything that is remembered: names and properties as Koordinator's agent has them.
+//! All metrics of the history, with the names and labels of Koordinator's agent.
 //!
 //! CPU is in cores and kept to a hundredth of a thousandth, memory in bytes, ratios to a ten-thousandth.
 
@@ -21,23 +21,23 @@ const CONTAINER_GPU: &[&str] = &["container_id", "gpu_minor", "gpu_device_uuid"]
 const HOST_APP: &[&str] = &["host_app_name"];
 const NUMA: &[&str] = &["numa_node_id"];
 
-const fn metric(name: &'static str, steps: u32, properties: &'static [&'static str]) -> Metric {
+const fn metric(name: &'static str, resolution: u32, labels: &'static [&'static str]) -> Metric {
     Metric {
         name,
-        steps,
-        properties,
+        resolution,
+        labels,
     }
 }
 
-macro_rules! catalogue {
-    ($($constant:ident = $name:literal, $steps:expr, $properties:expr;)*) => {
-        $(pub const $constant: Metric = metric($name, $steps, $properties);)*
+macro_rules! metrics {
+    ($($constant:ident = $name:literal, $resolution:expr, $labels:expr;)*) => {
+        $(pub const $constant: Metric = metric($name, $resolution, $labels);)*
         /// All of them.
         pub const ALL: &[Metric] = &[$($constant),*];
     };
 }
 
-catalogue! {
+metrics! {
     NODE_CPU_USAGE = "node_cpu_usage", CPU, NONE;
     NODE_MEMORY_USAGE = "node_memory_usage", BYTES, NONE;
     NODE_MEMORY_USAGE_WITH_PAGE_CACHE = "node_memory_usage_with_page_cache", BYTES, NONE;

@@ -1,4 +1,4 @@
-//! The memory itself: what is appended, and what can be asked.
+//! The usage history: append samples, query summaries and forecasts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,39 +9,38 @@ use plimsoll_predict::reclaim::Reclaimable;
 use plimsoll_tsdb::aggregate::percentiles;
 use plimsoll_tsdb::{Config as StoreConfig, Error, Facts, Recovered, Scratch, SeriesId, Tsdb};
 
-use super::forecast::Forecasts;
-use super::gauges::Gauges;
-use super::{Config, Series, Summary, catalogue};
-use crate::states::{Board, Known, Pod};
+use super::forecast::PeakPredictor;
+use super::latest::Latest;
+use super::{Config, Series, Summary, metrics};
+use crate::{Pod, Workloads};
 
-/// Without a disk all samples are in memory, where they must not grow for half a day.
+/// Without a disk all samples are in memory; this bounds them.
 const MEMORY_WITHOUT_DISK: usize = 16 << 20;
-/// A folder that another process holds is waited for this long.
+/// How long to wait for the lock of a folder that another process holds.
 const HELD_FOR: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 3 });
 
-/// What the node has used, and what that lets us foresee. Shared: one thread appends, others ask.
+/// Past usage of the node, and forecasts from it. Shared: one thread appends, others query.
 #[derive(Debug)]
-pub struct Memory {
+pub struct UsageHistory {
     config: Config,
-    board: Board,
     store: Tsdb,
     facts: Facts,
-    forecasts: Mutex<Forecasts>,
+    forecasts: Mutex<PeakPredictor>,
     scratch: Mutex<(Scratch, Vec<f64>)>,
     counters: Counters,
-    gauges: Mutex<Gauges>,
+    latest: Mutex<Latest>,
 }
 
-/// What the memory has done, for `/metrics/self`.
+/// Counters for `/metrics/self`.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub appended: AtomicU64,
-    /// Too late for their series, as after a clock was set back.
+    /// Older than the newest sample of their series, as after the clock was set back.
     pub refused: AtomicU64,
     pub sealed: AtomicU64,
-    /// Given up for want of room.
+    /// Dropped because there was no room.
     pub lost: AtomicU64,
-    /// Times that something could not be kept as it should: a full or broken disk.
+    /// Failed writes: a full or broken disk.
     pub problems: AtomicU64,
     pub clock_jumps: AtomicU64,
     pub trained: AtomicU64,
@@ -53,20 +52,18 @@ pub(super) fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
 
-impl Memory {
-    /// Takes up what an earlier process left. What cannot be used is said and done without: a node is better off with a
-    /// memory that begins anew than with none.
-    pub fn open(mut config: Config, board: Board, now: plimsoll_host::Timestamp) -> Self {
+impl UsageHistory {
+    /// Opens the store and loads the models of an earlier process. What cannot be used is logged and left out: an empty
+    /// history is better than none.
+    pub fn open(mut config: Config, now: plimsoll_host::Timestamp) -> Self {
         let store = match opened(&config.store, now.millis()) {
             Ok((store, _)) if config.store.folder.is_some() => store,
             outcome => {
                 match outcome {
                     Err(error) => {
-                        tracing::warn!(%error, "what the node uses is kept in memory only, and lost with the process")
+                        tracing::warn!(%error, "usage history is not persistent")
                     }
-                    Ok(_) => tracing::info!(
-                        "what the node uses is kept in memory only, and lost with the process; --data-dir keeps it"
-                    ),
+                    Ok(_) => tracing::info!("usage history is not persistent; set --data-dir"),
                 }
                 config.store.folder = None;
                 config.store.memory_bytes = config.store.memory_bytes.min(MEMORY_WITHOUT_DISK);
@@ -74,13 +71,12 @@ impl Memory {
             }
         };
         Self {
-            forecasts: Mutex::new(Forecasts::restore(&config.forecast)),
-            board,
+            forecasts: Mutex::new(PeakPredictor::restore(&config.forecast)),
             store,
             facts: Facts::default(),
             scratch: Mutex::default(),
             counters: Counters::default(),
-            gauges: Mutex::default(),
+            latest: Mutex::default(),
             config,
         }
     }
@@ -89,15 +85,11 @@ impl Memory {
         &self.config
     }
 
-    pub fn board(&self) -> &Board {
-        &self.board
-    }
-
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What is known of the machine right now, by the keys in [`super::facts`].
+    /// Current facts of the machine, by the keys in [`super::machine_facts`].
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -110,12 +102,12 @@ impl Memory {
         self.store.stats()
     }
 
-    /// What a series was like during the `window` up to `end`. `None`: nothing was noted in that time.
+    /// Summary of a series over the `window` up to `end`. `None`: it has no sample in that time.
     pub fn summary(&self, series: &Series, window: Duration, end: Timestamp) -> Option<Summary> {
         self.summaries([series], window, end).pop().flatten()
     }
 
-    /// The same for many series at once.
+    /// The same for many series.
     pub fn summaries<'a>(
         &self,
         series: impl IntoIterator<Item = &'a Series>,
@@ -136,7 +128,7 @@ impl Memory {
             .collect()
     }
 
-    /// The newest value noted since `since`.
+    /// The newest value since `since`.
     pub fn last(&self, series: &Series, since: Timestamp) -> Option<f64> {
         let id = self.store.find(&series.to_string())?;
         let (scratch, _) = &mut *self.scratch.lock();
@@ -172,7 +164,7 @@ impl Memory {
         })
     }
 
-    /// Every series of a metric with what it was like during the `window` up to `end`, by key.
+    /// Every series of a metric, with its summary over the `window` up to `end`.
     pub fn listing(
         &self,
         metric: &str,
@@ -196,38 +188,38 @@ impl Memory {
             .collect()
     }
 
-    /// What may be lent of production pods' requests, and what production will need. Pods count that were noted during
-    /// the `window` up to now, by this process or the one before: models outlast a restart, and so do forecasts.
-    pub fn forecast(&self, known: &Known, window: Duration, now: Timestamp) -> Reclaimable {
+    /// How much of the prod pods' requests can be reclaimed, and their predicted peak. Only pods with a sample in the
+    /// `window` up to now count; the sample may be from an earlier process.
+    pub fn forecast(&self, workloads: &Workloads, window: Duration, now: Timestamp) -> Reclaimable {
         let since = now.saturating_sub(window).unwrap_or(now);
-        let noted = |pod: &Pod| {
-            let series = catalogue::POD_CPU_USAGE.of(&[&pod.uid]);
+        let has_samples = |pod: &Pod| {
+            let series = metrics::POD_CPU_USAGE.of(&[&pod.uid]);
             self.last(&series, since).is_some()
         };
         let config = &self.config.forecast.reclaim;
         let forecasts = self.forecasts.lock();
-        let forecast = forecasts.reclaimable(known, noted, now, config);
+        let forecast = forecasts.reclaimable(workloads, has_samples, now, config);
         drop(forecasts);
-        let gauges = &mut *self.gauges.lock();
-        gauges.forecast = Some(forecast);
-        forecast.smaller()
+        let latest = &mut *self.latest.lock();
+        latest.forecast = Some(forecast);
+        forecast.min()
     }
 
-    pub(super) fn forecasts(&self) -> &Mutex<Forecasts> {
+    pub(super) fn forecasts(&self) -> &Mutex<PeakPredictor> {
         &self.forecasts
     }
 
-    pub(crate) fn gauges(&self) -> &Mutex<Gauges> {
-        &self.gauges
+    pub fn latest(&self) -> &Mutex<Latest> {
+        &self.latest
     }
 
-    /// The series under which a figure is kept.
+    /// The store's id of a series.
     pub(super) fn series(&self, series: &Series) -> SeriesId {
-        let steps = f64::from(series.metric.steps);
+        let steps = f64::from(series.metric.resolution);
         self.store.series(&series.to_string(), steps)
     }
 
-    /// Figures of one time. `false`: some were refused, and their series have to be asked for anew.
+    /// Appends samples of one time. `false`: some were refused, and series ids must be looked up again.
     pub(super) fn append(&self, at: i64, batch: &[(SeriesId, f64)]) -> bool {
         let appended = self.store.append(at, batch);
         count(&self.counters.appended, appended.in_order + appended.late);
@@ -235,7 +227,16 @@ impl Memory {
         appended.refused == 0
     }
 
-    /// Seals, journals and forgets; to be called every few seconds.
+    /// Appends samples of one time, by series. Slower than what the history thread does; for other callers.
+    pub fn record(&self, at: plimsoll_host::Timestamp, figures: &[(Series, f64)]) {
+        let with_ids = figures
+            .iter()
+            .map(|(series, value)| (self.series(series), *value));
+        let batch: Vec<(SeriesId, f64)> = with_ids.collect();
+        self.append(at.millis(), &batch);
+    }
+
+    /// Store maintenance: seals blocks, writes the journal, drops old blocks. Call it every few seconds.
     pub(super) fn maintain(&self, now: i64) {
         let done = self.store.maintain(now);
         count(&self.counters.sealed, done.sealed_samples);
@@ -247,15 +248,18 @@ impl Memory {
         );
     }
 
-    /// Writes what the disk still lacks. For an orderly end.
+    /// Writes the journal. For an orderly end.
     pub(super) fn close(&self) {
         if let Err(problem) = self.store.close() {
-            tracing::warn!(problem, "the last seconds could not be saved");
+            tracing::warn!(
+                problem,
+                "cannot write the last seconds of the usage history"
+            );
         }
     }
 }
 
-/// A process that was killed may still be on its way out when the next one is there.
+/// A killed process may still hold the lock when the next one starts.
 fn opened(config: &StoreConfig, now: i64) -> Result<(Tsdb, Recovered), Error> {
     let begun = Instant::now();
     loop {

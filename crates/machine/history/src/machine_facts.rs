@@ -1,4 +1,4 @@
-//! What is known of the machine right now, beside the series: the keys and what stands under them.
+//! Keys of the current facts of the machine, and the type of each value.
 
 /// [`plimsoll_host::machine::CpuFacts`]
 pub const NODE_CPU_INFO: &str = "node_cpu_info";

@@ -1,4 +1,4 @@
-//! Which cgroup is whose: pods, their containers, best-effort pods together, applications of the host.
+//! Which cgroups are recorded, and what each is: a pod, a container, the best-effort tier, a host application.
 
 use std::sync::Arc;
 
@@ -10,14 +10,11 @@ use plimsoll_observe::usage::{Dated, Rate, Throttling};
 use plimsoll_tsdb::SeriesId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::states::{Known, NodeSlo, Pod};
+use crate::{HostApplication, Pod, Workloads};
 
-/// A static pod's cgroup goes by the hash of its manifest, the cluster's copy of it by a UID of its own.
-const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-
-/// Whose a cgroup is.
+/// What a cgroup is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum CgroupRole {
     Pod {
         uid: Arc<str>,
         qos: names::Qos,
@@ -34,87 +31,85 @@ pub enum Role {
     },
 }
 
-/// A cgroup, its role, and where its counters stood when they were last looked at.
+/// A recorded cgroup, its role, and the state of its rates.
 #[derive(Debug)]
-pub struct Place {
-    /// Its usage is what is remembered.
+pub struct TrackedCgroup {
+    /// Keeps the sampler reading its usage.
     pub container: Marked,
-    pub role: Role,
+    pub role: CgroupRole,
     pub sampled: Option<Timestamp>,
     pub rate: Rate,
     pub throttling: Throttling,
     pub cpu: Option<Dated>,
     pub memory: Option<Dated>,
     pub with_page_cache: Option<u64>,
-    /// By the position of the figure among the role's.
+    /// By position of the metric.
     pub series: Vec<Option<SeriesId>>,
 }
 
-/// All of them. Looked up again only when cgroups, pods or applications have come or gone.
+/// All of them. Searched again only when cgroups, pods or host applications have changed.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct TrackedCgroups {
     generation: Option<u64>,
     pods: Option<Arc<[Pod]>>,
-    slo: Option<Arc<NodeSlo>>,
-    list: Vec<Place>,
+    host_applications: Arc<[HostApplication]>,
+    list: Vec<TrackedCgroup>,
 }
 
-impl Places {
-    pub fn update(&mut self, store: &Store, known: &Known) {
+impl TrackedCgroups {
+    pub fn update(&mut self, store: &Store, workloads: &Workloads) {
         let generation = store.generation();
-        let same_pods = match (&self.pods, &known.pods) {
+        let same_pods = match (&self.pods, &workloads.pods) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        let same_slo = self
-            .slo
-            .as_ref()
-            .is_some_and(|slo| Arc::ptr_eq(slo, &known.slo));
-        if same_pods && same_slo && self.generation == Some(generation) {
+        let same_applications = Arc::ptr_eq(&self.host_applications, &workloads.host_applications);
+        if same_pods && same_applications && self.generation == Some(generation) {
             return;
         }
-        let mut before: FxHashMap<(Arc<str>, Role), Place> = std::mem::take(&mut self.list)
-            .into_iter()
-            .map(|place| {
-                (
-                    (Arc::clone(place.container.path()), place.role.clone()),
-                    place,
-                )
-            })
-            .collect();
-        self.list = found(store, known)
+        let mut before: FxHashMap<(Arc<str>, CgroupRole), TrackedCgroup> =
+            std::mem::take(&mut self.list)
+                .into_iter()
+                .map(|cgroup| {
+                    (
+                        (Arc::clone(cgroup.container.path()), cgroup.role.clone()),
+                        cgroup,
+                    )
+                })
+                .collect();
+        self.list = found(store, workloads)
             .into_iter()
             .map(|(container, role)| {
-                // A container that went and came again under its name is another one.
+                // A new container at the path of an old one starts with new state.
                 before
                     .remove(&(Arc::clone(container.path()), role.clone()))
-                    .filter(|place| Arc::ptr_eq(&place.container, &container))
-                    .unwrap_or_else(|| Place::new(container, role))
+                    .filter(|cgroup| Arc::ptr_eq(&cgroup.container, &container))
+                    .unwrap_or_else(|| TrackedCgroup::new(container, role))
             })
             .collect();
         self.generation = Some(generation);
-        self.pods.clone_from(&known.pods);
-        self.slo = Some(Arc::clone(&known.slo));
+        self.pods.clone_from(&workloads.pods);
+        self.host_applications = Arc::clone(&workloads.host_applications);
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &Place> {
+    pub fn iter(&self) -> impl Iterator<Item = &TrackedCgroup> {
         self.list.iter()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut TrackedCgroup> {
         self.list.iter_mut()
     }
 
-    /// All series are asked for anew.
+    /// All series ids are looked up again.
     pub fn forget_series(&mut self) {
-        for place in &mut self.list {
-            place.series.clear();
+        for cgroup in &mut self.list {
+            cgroup.series.clear();
         }
     }
 }
 
-impl Place {
-    fn new(container: Arc<Container>, role: Role) -> Self {
+impl TrackedCgroup {
+    fn new(container: Arc<Container>, role: CgroupRole) -> Self {
         Self {
             container: Marked::new(container),
             role,
@@ -129,13 +124,13 @@ impl Place {
     }
 }
 
-fn found(store: &Store, known: &Known) -> Vec<(Arc<Container>, Role)> {
-    let pods = PodIndex::new(known);
+fn found(store: &Store, workloads: &Workloads) -> Vec<(Arc<Container>, CgroupRole)> {
+    let pods = PodIndex::new(workloads);
     let mut found = Vec::new();
     for container in store.all() {
         let path = Arc::clone(container.path());
         if is_best_effort(&path) {
-            found.push((container, Role::BestEffort));
+            found.push((container, CgroupRole::BestEffort));
             continue;
         }
         let Some(pod) = names::pod(&path) else {
@@ -143,10 +138,10 @@ fn found(store: &Store, known: &Known) -> Vec<(Arc<Container>, Role)> {
         };
         let uid = pods.uid(&pod.uid);
         if pod.is_self {
-            found.push((container, Role::Pod { uid, qos: pod.qos }));
+            found.push((container, CgroupRole::Pod { uid, qos: pod.qos }));
             continue;
         }
-        // What a container makes inside itself is part of it.
+        // Cgroups that a container makes inside itself are part of it.
         if names::parent(&path) != Some(pod.path) {
             continue;
         }
@@ -154,7 +149,7 @@ fn found(store: &Store, known: &Known) -> Vec<(Arc<Container>, Role)> {
             continue;
         };
         if pods.is_container(&uid, id, &container) {
-            let role = Role::Container {
+            let role = CgroupRole::Container {
                 pod: uid,
                 id: id.into(),
                 qos: pod.qos,
@@ -162,17 +157,17 @@ fn found(store: &Store, known: &Known) -> Vec<(Arc<Container>, Role)> {
             found.push((container, role));
         }
     }
-    for application in &known.slo.host_applications {
+    for application in workloads.host_applications.iter() {
         let mut paths = application.cgroups.iter().map(|path| format!("/{path}"));
         if let Some(container) = paths.find_map(|path| store.get(&path)) {
             let name = application.name.clone();
-            found.push((container, Role::HostApplication { name }));
+            found.push((container, CgroupRole::HostApplication { name }));
         }
     }
     found
 }
 
-/// The kubelet's directory of best-effort pods, by either of its drivers.
+/// Whether this is the kubelet's cgroup of best-effort pods, with either cgroup driver.
 fn is_best_effort(path: &str) -> bool {
     let base = names::base_name(path);
     base.ends_with("kubepods-besteffort.slice")
@@ -180,23 +175,23 @@ fn is_best_effort(path: &str) -> bool {
             && names::parent(path).is_some_and(|above| names::base_name(above) == "kubepods"))
 }
 
-/// The cluster's pods by what cgroups call them.
+/// The cluster's pods by the id in their cgroup path.
 struct PodIndex<'a> {
-    told: bool,
+    has_list: bool,
     by_cgroup: FxHashMap<&'a str, &'a Pod>,
     containers: FxHashSet<&'a str>,
 }
 
 impl<'a> PodIndex<'a> {
-    fn new(known: &'a Known) -> Self {
-        let pods = || known.pods.iter().flat_map(|pods| pods.iter());
-        let by_hash = pods().filter_map(|pod| Some((&**pod.annotations.get(CONFIG_HASH)?, pod)));
+    fn new(workloads: &'a Workloads) -> Self {
+        let pods = || workloads.pods.iter().flat_map(|pods| pods.iter());
+        let by_hash = pods().filter_map(|pod| Some((pod.config_hash.as_deref()?, pod)));
         let by_uid = pods().map(|pod| (&*pod.uid, pod));
         let containers = pods().flat_map(|pod| pod.containers.iter());
         Self {
-            told: known.pods.is_some(),
+            has_list: workloads.pods.is_some(),
             by_cgroup: by_hash.chain(by_uid).collect(),
-            containers: containers.filter_map(|one| one.id.as_deref()).collect(),
+            containers: containers.map(|id| &**id).collect(),
         }
     }
 
@@ -207,9 +202,9 @@ impl<'a> PodIndex<'a> {
         }
     }
 
-    /// Sandboxes are none: the cluster does not list them, and runtimes mark them.
+    /// False for pod sandboxes: the cluster does not list them, and runtimes mark them.
     fn is_container(&self, uid: &str, id: &str, container: &Container) -> bool {
-        if self.told && self.by_cgroup.contains_key(uid) {
+        if self.has_list && self.by_cgroup.contains_key(uid) {
             return self.containers.contains(id);
         }
         let state = container.lock();
@@ -221,7 +216,7 @@ impl<'a> PodIndex<'a> {
     }
 }
 
-/// What the kubelet's directories say about a pod, where nobody else does.
+/// The QoS class that a cgroup path tells.
 pub fn kube_qos(qos: names::Qos) -> KubeQos {
     match qos {
         names::Qos::Guaranteed => KubeQos::Guaranteed,

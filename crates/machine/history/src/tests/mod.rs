@@ -1,16 +1,14 @@
-//! The sampling round, the keeper and the memory together, on a fixture tree and with a clock that is stepped.
+//! The sampling round, the recorder and the history together, on a fixture tree and with a clock that is stepped.
 
 mod cycles;
 mod forecasts;
 mod keeping;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use plimsoll_api::pod::Classes;
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_containers::Change;
 use plimsoll_host::cgroup::Hierarchies;
@@ -23,14 +21,12 @@ use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{self, Beyond, Sampler};
 use plimsoll_observe::store::Store;
 use plimsoll_observe::{GroupSet, Observer, PassLine};
+use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
-use super::catalogue as c;
-use super::keeper::{Keeper, Tools};
-use super::{Config, Memory, Metric};
-use crate::states::{
-    Board, Container, CpuPool, CpuShares, HostApplication, Known, Node, NodeSlo, Phase, Pod,
-};
+use super::metrics as c;
+use super::recorder::{KernelSources, Recorder};
+use super::{Config, HostApplication, Metric, Pod, UsageHistory, Workloads};
 
 const START: i64 = 1_700_000_000;
 const UID: &str = "11111111-2222-3333-4444-555555555555";
@@ -42,10 +38,10 @@ const MIB: u64 = 1 << 20;
 struct Rig {
     dir: tempfile::TempDir,
     clock: Clock,
-    board: Board,
+    workloads: Workloads,
     sampler: Sampler,
-    keeper: Keeper,
-    memory: Arc<Memory>,
+    recorder: Recorder,
+    history: Arc<UsageHistory>,
     seconds: u64,
 }
 
@@ -91,22 +87,21 @@ impl Rig {
             &root,
             Arc::clone(&descriptors),
         );
-        let board = Board::default();
-        let memory = Arc::new(Memory::open(config, board.clone(), clock.now()));
-        let tools = Tools {
+        let history = Arc::new(UsageHistory::open(config, clock.now()));
+        let sources = KernelSources {
             mounts: Arc::new(MountTable::new(root.clone())),
             root,
             hierarchies,
             descriptors,
         };
-        let keeper = Keeper::new(Arc::clone(&memory), observer, tools, clock.monotonic());
+        let recorder = Recorder::new(Arc::clone(&history), observer, sources, clock.monotonic());
         let mut rig = Self {
             dir,
             clock,
-            board,
+            workloads: Workloads::default(),
             sampler,
-            keeper,
-            memory,
+            recorder,
+            history,
             seconds: 0,
         };
         rig.appear("/");
@@ -185,7 +180,9 @@ impl Rig {
             self.appear(&format!("/{POD}/{SANDBOX}"));
         }
         self.sampler.run_due(self.clock.monotonic());
-        self.keeper.step(self.clock.monotonic(), self.clock.now());
+        let workloads = self.workloads.clone();
+        self.recorder
+            .step(self.clock.monotonic(), self.clock.now(), &workloads);
         self.clock.step(Duration::from_secs(1));
     }
 
@@ -199,14 +196,14 @@ impl Rig {
         jiff::Timestamp::from_nanosecond(i128::from(self.clock.now().nanos())).unwrap()
     }
 
-    fn forecast(&self, known: &Known) -> Reclaimable {
+    fn forecast(&self, workloads: &Workloads) -> Reclaimable {
         let window = Duration::from_secs(300);
-        self.memory.forecast(known, window, self.now())
+        self.history.forecast(workloads, window, self.now())
     }
 
     fn average(&self, metric: Metric, of: &[&str]) -> Option<f64> {
         let window = Duration::from_secs(300);
-        let summary = self.memory.summary(&metric.of(of), window, self.now())?;
+        let summary = self.history.summary(&metric.of(of), window, self.now())?;
         Some(summary.avg)
     }
 
@@ -243,70 +240,55 @@ fn put(root: &Path, path: &str, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-fn known(created: jiff::Timestamp) -> Known {
-    let quantities = |pairs: &[(&str, &str)]| {
-        let parsed = pairs
-            .iter()
-            .map(|(name, value)| ((*name).into(), value.parse().unwrap()));
-        parsed.collect()
-    };
+/// Four cores and 16 GiB, a pod that is production's and one that is not.
+fn workloads(created: jiff::Timestamp) -> Workloads {
+    let gib = 1024.0 * MIB as f64;
     let pod = Pod {
         uid: UID.into(),
-        namespace: "default".into(),
-        name: "web".into(),
-        classes: Classes::of(None, None, Some("Burstable")),
-        priority: None,
-        phase: Phase::Running,
+        config_hash: None,
+        priority: PriorityClass::Prod,
+        qos: QosClass::Ls,
         created,
         terminating: false,
-        requests: quantities(&[("cpu", "3"), ("memory", "4Gi")]),
-        limits: quantities(&[]),
-        containers: [Container {
-            name: "main".into(),
-            id: Some(ID.into()),
-            full_id: Some(format!("containerd://{ID}").into()),
-            requests: quantities(&[("kubernetes.io/batch-cpu", "500")]),
-            limits: quantities(&[]),
+        ended: false,
+        request: Amount {
+            cpu: 3.0,
+            memory: 4.0 * gib,
+        },
+        batch_cpu: 0,
+        containers: [ID.into()].into(),
+    };
+    let batch = Pod {
+        uid: "batch".into(),
+        priority: PriorityClass::Batch,
+        qos: QosClass::Be,
+        request: Amount::default(),
+        batch_cpu: 700,
+        ..pod.clone()
+    };
+    Workloads {
+        pods: Some([pod, batch].into()),
+        host_applications: [HostApplication {
+            name: "yarn".into(),
+            cgroups: vec!["host.slice/yarn".into(), "host/yarn".into()],
         }]
         .into(),
-        claims: Box::default(),
-        labels: Default::default(),
-        annotations: Default::default(),
-    };
-    let mut batch = pod.clone();
-    batch.uid = "batch".into();
-    batch.classes.qos = QosClass::Be;
-    batch.requests = quantities(&[("kubernetes.io/batch-cpu", "700")]);
-    let node = Node {
-        allocatable: quantities(&[("cpu", "4"), ("memory", "16Gi")]),
-        ..Node::default()
-    };
-    Known {
-        pods: Some([pod, batch].into()),
-        node: Some(Arc::new(node)),
-        slo: Arc::new(NodeSlo {
-            host_applications: vec![HostApplication {
-                name: "yarn".into(),
-                priority: PriorityClass::Batch,
-                qos: QosClass::Be,
-                cgroups: vec!["host.slice/yarn".into(), "host/yarn".into()],
-            }],
-            ..NodeSlo::default()
+        allocatable: Some(Amount {
+            cpu: 4.0,
+            memory: 16.0 * gib,
         }),
-        ..Known::default()
     }
 }
 
 /// Days old, so that its past counts.
-fn old_pod(rig: &Rig) -> Known {
-    known(rig.now() - SignedDuration::from_hours(48))
+fn old_pod(rig: &Rig) -> Workloads {
+    workloads(rig.now() - SignedDuration::from_hours(48))
 }
 
 #[test]
 fn what_is_used_is_remembered_by_name() {
     let mut rig = Rig::new(Config::default());
-    let known = old_pod(&rig);
-    rig.board.change(|board| *board = known);
+    rig.workloads = old_pod(&rig);
     rig.run(20);
     let gib = 1024.0 * MIB as f64;
     rig.check(c::NODE_CPU_USAGE, &[], 2.0);
@@ -345,13 +327,12 @@ fn without_a_cluster_cgroups_tell_which_pods_there_are() {
 #[test]
 fn a_static_pod_is_known_by_its_mirror() {
     let mut rig = Rig::new(Config::default());
-    let mut known = old_pod(&rig);
-    let mut pods = known.pods.take().unwrap().to_vec();
+    let mut workloads = old_pod(&rig);
+    let mut pods = workloads.pods.take().unwrap().to_vec();
     pods[0].uid = "mirror".into();
-    let hash = ("kubernetes.io/config.hash".into(), UID.into());
-    pods[0].annotations = [hash].into();
-    known.pods = Some(pods.into());
-    rig.board.change(|board| *board = known);
+    pods[0].config_hash = Some(UID.into());
+    workloads.pods = Some(pods.into());
+    rig.workloads = workloads;
     rig.run(10);
     rig.check(c::POD_CPU_USAGE, &["mirror"], 1.5);
     assert_eq!(rig.average(c::POD_CPU_USAGE, &[UID]), None);
@@ -458,105 +439,13 @@ fn cache_and_bandwidth_of_the_classes() {
     );
     assert_eq!(rig.average(c::RESCTRL_RESOURCE_LLC, &["BE", "1"]), None);
     let disks = rig
-        .memory
+        .history
         .facts()
-        .get::<plimsoll_host::fs::LocalStorage>(super::facts::NODE_LOCAL_STORAGE_INFO);
+        .get::<plimsoll_host::fs::LocalStorage>(super::machine_facts::NODE_LOCAL_STORAGE_INFO);
     assert_eq!(disks.unwrap().mount_disks["/"], "/dev/vda");
     let cpus = rig
-        .memory
+        .history
         .facts()
-        .get::<plimsoll_host::machine::CpuFacts>(super::facts::NODE_CPU_INFO);
+        .get::<plimsoll_host::machine::CpuFacts>(super::machine_facts::NODE_CPU_INFO);
     assert_eq!(cpus.unwrap().processors.len(), 4);
-}
-
-#[test]
-fn features_that_are_not_built() {
-    let page = |gates: &[&str]| {
-        let mut text = plimsoll_cadvisor::exposition::Text::default();
-        crate::koordlet_page::unavailable(&mut text, gates);
-        plimsoll_cadvisor::exposition::Gathered::from(text).to_string()
-    };
-    assert_eq!(page(&[]), "");
-    let page = page(&["CPUBurst", "CoreSched"]);
-    for line in [
-        "# TYPE koordlet_feature_unavailable gauge\n",
-        "koordlet_feature_unavailable{gate=\"CPUBurst\"} 1\n",
-        "koordlet_feature_unavailable{gate=\"CoreSched\"} 1\n",
-    ] {
-        assert!(page.contains(line), "{line} is not in\n{page}");
-    }
-}
-
-#[test]
-fn koordinators_families() {
-    let mut rig = Rig::new(Config::default());
-    let mut known = old_pod(&rig);
-    let pool = |cpuset: &str| {
-        vec![CpuPool {
-            socket: 0,
-            node: 0,
-            cpuset: cpuset.into(),
-        }]
-    };
-    known.topology = Some(Arc::new(CpuShares {
-        shared: pool("0-1,3"),
-        best_effort: pool("2"),
-        ..CpuShares::default()
-    }));
-    let lent = [("cpu", "2"), ("kubernetes.io/batch-cpu", "319")];
-    let lent = lent.map(|(name, amount)| (Box::from(name), amount.parse().unwrap()));
-    let node = known.node.as_deref().cloned().unwrap_or_default();
-    known.node = Some(Arc::new(crate::states::Node {
-        allocatable: BTreeMap::from(lent),
-        ..node
-    }));
-    rig.board.change(|board| *board = known.clone());
-    rig.run(130);
-    rig.forecast(&known);
-    let page = crate::koordlet_page::Page {
-        memory: &rig.memory,
-        known,
-        node: "n1",
-        started: Timestamp::from_secs(START),
-        now: rig.now(),
-    };
-    let mut text = plimsoll_cadvisor::exposition::Text::default();
-    page.internal(&mut text);
-    page.external(&mut text);
-    let text = plimsoll_cadvisor::exposition::Gathered::from(text).to_string();
-    for line in [
-        "# TYPE koordlet_start_time gauge",
-        "koordlet_start_time{node=\"n1\"} 1.7e+09",
-        "koordlet_collect_node_cpu_info_status{node=\"n1\",status=\"succeeded\"}",
-        "koordlet_node_used_cpu_cores{node=\"n1\"} 2\n",
-        "koordlet_node_used_memory_bytes{node=\"n1\"} 8.589934592e+09",
-        "koordlet_be_suppress_be_used_cpu_cores{node=\"n1\"} 0.1\n",
-        "koordlet_node_predicted_resource_reclaimable{node=\"n1\",predictor=\"minPredictor\",resource=\"cpu\",unit=\"core\"} 0.",
-        "koordlet_node_predicted_resource_peak{node=\"n1\",predictor=\"podReclaimablePredictor\",resource=\"memory\",unit=\"byte\"}",
-        "koordlet_host_application_resource_usage{host_application_name=\"yarn\",node=\"n1\",priority_class=\"koord-batch\",qos=\"BE\",resource=\"cpu\"} 0.25\n",
-        "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"cpu\",unit=\"core\"} 0.",
-        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 0\n",
-        "koordlet_container_resource_requests{container_id=\"containerd://aaaa",
-        "koordlet_cpuset_share_pool_cpu_cores{node=\"n1\"} 3\n",
-        "koordlet_cpuset_be_share_pool_cpu_cores{node=\"n1\"} 1\n",
-        "koordlet_cpuset_share_pool_info{cpu=\"3\",node=\"n1\"} 1\n",
-        // What the node does not have is shown as none of it.
-        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/batch-cpu\",unit=\"integer\"} 319\n",
-        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/batch-memory\",unit=\"byte\"} 0\n",
-        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/mid-cpu\",unit=\"integer\"} 0\n",
-        "koordlet_node_resource_allocatable{node=\"n1\",resource=\"kubernetes.io/mid-memory\",unit=\"byte\"} 0\n",
-    ] {
-        assert!(text.contains(line), "{line} is not in\n{text}");
-    }
-    // Whoever cannot foresee anything says so, and lends nothing.
-    rig.memory.gauges().lock().forecast = None;
-    let mut text = plimsoll_cadvisor::exposition::Text::default();
-    page.external(&mut text);
-    let text = plimsoll_cadvisor::exposition::Gathered::from(text).to_string();
-    for line in [
-        "koordlet_node_priority_resource_reclaimable{node=\"n1\",priority=\"koord-prod\",resource=\"memory\",unit=\"byte\"} 0\n",
-        "koordlet_node_resource_priority_reclaimable_status{node=\"n1\",priority=\"koord-prod\"} 1\n",
-    ] {
-        assert!(text.contains(line), "{line} is not in\n{text}");
-    }
 }

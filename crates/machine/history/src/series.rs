@@ -1,33 +1,33 @@
-//! The names under which samples are remembered.
+//! Names of series and metrics.
 
 use std::fmt::{self, Write};
 use std::time::Duration;
 
-/// A figure of something: `pod_cpu_usage` of a pod.
+/// A metric with label values: `pod_cpu_usage` of one pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Series {
     pub metric: Metric,
-    /// In the order that the metric names them.
-    pub properties: Vec<(&'static str, Box<str>)>,
+    /// In the metric's order.
+    pub labels: Vec<(&'static str, Box<str>)>,
 }
 
 /// Koordinator's names; CPU in cores, memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Metric {
     pub name: &'static str,
-    /// How many steps a unit has in storage; finer differences are not kept.
-    pub steps: u32,
-    pub properties: &'static [&'static str],
+    /// Stored steps per unit; finer differences are lost.
+    pub resolution: u32,
+    pub labels: &'static [&'static str],
 }
 
 impl Metric {
-    /// The series whose properties have these values, in the order that the metric names them.
+    /// The series with these label values, in the metric's order.
     pub fn of(&self, values: &[&str]) -> Series {
-        debug_assert_eq!(values.len(), self.properties.len(), "{}", self.name);
-        let properties = self.properties.iter().copied();
+        debug_assert_eq!(values.len(), self.labels.len(), "{}", self.name);
+        let labels = self.labels.iter().copied();
         Series {
             metric: *self,
-            properties: properties
+            labels: labels
                 .zip(values.iter().map(|value| Box::from(*value)))
                 .collect(),
         }
@@ -35,7 +35,7 @@ impl Metric {
 }
 
 impl Series {
-    /// The key in the store, in place of what `key` holds.
+    /// Replaces the content of `key` with the key in the store.
     pub fn write_key(&self, key: &mut String) {
         key.clear();
         // Writing to a String cannot fail.
@@ -44,12 +44,12 @@ impl Series {
 }
 
 impl fmt::Display for Series {
-    /// The key in the store: `name{property=value,…}`.
+    /// The key in the store: `name{label=value,…}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.metric.name)?;
         let mut between = '{';
-        for (property, value) in &self.properties {
-            write!(f, "{between}{property}={value}")?;
+        for (label, value) in &self.labels {
+            write!(f, "{between}{label}={value}")?;
             between = ',';
         }
         match between {
@@ -59,7 +59,7 @@ impl fmt::Display for Series {
     }
 }
 
-/// What a series was like during some time.
+/// A summary of a series over some time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
     pub avg: f64,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use plimsoll_host::perf::Reading;
 
+use super::super::collect::SampleBatch;
 use super::super::cpi::{Counts, CpiCollector};
-use super::super::round::Batch;
-use super::super::{Config, Cpi, catalogue as c};
-use super::{ID, Rig, SANDBOX, UID, known};
+use super::super::{Config, Cpi, metrics as c};
+use super::{ID, Rig, SANDBOX, UID, workloads};
 
 const CONFIG: Cpi = Cpi {
     every: Duration::from_secs(60),
@@ -39,21 +39,20 @@ impl Counts for StandIn {
 #[test]
 fn containers_are_counted_for_a_while_now_and_then() {
     let mut rig = Rig::new(Config::default());
-    let known = known(rig.now());
-    rig.board.change(|board| *board = known);
+    rig.workloads = workloads(rig.now());
     rig.run(3);
     let mut collector = CpiCollector::new(CONFIG);
-    let mut batch = Batch::default();
+    let mut batch = SampleBatch::default();
     let (looks, mut opened) = (Arc::new(AtomicU64::new(0)), Vec::new());
     for second in 0..75 {
         let now = Duration::from_secs(second);
-        collector.note(now, &mut batch, &rig.memory);
-        let places = rig.keeper.places();
-        collector.step(now, &rig.memory, places, |path| {
+        collector.finish_windows(now, &mut batch, &rig.history);
+        let cgroups = rig.recorder.cgroups();
+        collector.start_windows(now, &rig.history, cgroups, |path| {
             opened.push((second, path.to_string()));
             Some(Box::new(StandIn(Arc::clone(&looks))))
         });
-        batch.append(&rig.memory, rig.clock.now());
+        batch.append(&rig.history, rig.clock.now());
         rig.clock.step(Duration::from_secs(1));
     }
     // Once a minute, and the sandbox never.
@@ -65,16 +64,16 @@ fn containers_are_counted_for_a_while_now_and_then() {
     rig.check(c::CONTAINER_CPI, &[UID, ID, "cycle"], 300.0);
     rig.check(c::CONTAINER_CPI, &[UID, ID, "instruction"], 200.0);
     {
-        let gauges = rig.memory.gauges().lock();
-        let [gauge] = &gauges.cpi[..] else {
-            panic!("{:?}", gauges.cpi);
+        let latest = rig.history.latest().lock();
+        let [gauge] = &latest.cpi[..] else {
+            panic!("{:?}", latest.cpi);
         };
         assert_eq!((gauge.cycles, gauge.instructions), (300, 200));
     }
     // Who has gone is not shown any more.
     let now = Duration::from_secs(120);
-    collector.step(now, &rig.memory, std::iter::empty(), |_| None);
-    assert!(rig.memory.gauges().lock().cpi.is_empty());
+    collector.start_windows(now, &rig.history, std::iter::empty(), |_| None);
+    assert!(rig.history.latest().lock().cpi.is_empty());
 }
 
 #[test]
