@@ -134,6 +134,13 @@ impl Meter {
         }
     }
 
+    /// It looks at no more than so many values.
+    #[must_use]
+    pub fn at_most(mut self, steps: u64) -> Self {
+        self.steps_limit = self.steps_limit.min(steps);
+        self
+    }
+
     /// As the original counts it.
     pub fn cost(&self) -> u64 {
         self.cost

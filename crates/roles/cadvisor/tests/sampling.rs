@@ -211,6 +211,36 @@ fn between_readings_of_everything_only_the_usage_of_what_is_marked_is_read() {
 }
 
 #[test]
+fn lists_of_pages_of_what_does_not_run_are_not_read_again() {
+    let mut rig = Rig::new(seldom());
+    rig.write("a", "cpu.stat", "usage_usec 1\n");
+    rig.write("a", "memory.stat", "anon 1\ninactive_file 0\n");
+    rig.appear("/a", false);
+    // A reading of everything was made at 16 s at the latest.
+    rig.run(Duration::from_secs(16));
+    let a = rig.observer.store.get("/a").unwrap();
+    let _marked = Marked::new(Arc::clone(&a));
+    rig.run(Duration::from_secs(1));
+    let usage = || {
+        let state = a.lock();
+        (state.usage.at, state.usage.memory.rss)
+    };
+    let (at, rss) = usage();
+    assert_eq!(rss, 1);
+    rig.write("a", "memory.stat", "anon 2\ninactive_file 0\n");
+    rig.run(Duration::from_secs(1));
+    assert!(usage().0 > at, "it is known to use no CPU");
+    assert_eq!(usage().1, 1);
+    rig.write("a", "cpu.stat", "usage_usec 2\n");
+    rig.run(Duration::from_secs(1));
+    assert_eq!(usage().1, 2);
+    // What the kernel reclaims shows with the next reading of everything.
+    rig.write("a", "memory.stat", "anon 3\ninactive_file 0\n");
+    rig.run(Duration::from_secs(10));
+    assert_eq!(usage().1, 3);
+}
+
+#[test]
 fn a_page_has_old_figures_read_and_the_next_reading_comes_an_interval_later() {
     let mut rig = Rig::new(seldom());
     rig.write("a", "cpu.stat", "usage_usec 1\n");

@@ -149,15 +149,25 @@ impl CgroupReader {
         }
     }
 
-    /// CPU time and throttling alone: what a usage history needs, from as few files as there are.
-    pub fn cpu_usage(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
+    /// CPU time alone, from one file. On v2 the same file has the throttling, which is read with it; on v1
+    /// [`Self::throttling`] reads it.
+    pub fn cpu_time(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
         match &mut self.version {
             Version::V1 { cpu, .. } => match cpu {
-                Some(files) => files.read_usage(buf, out),
+                Some(files) => files.read_total(buf, out),
                 None => Ok(false),
             },
-            // All of it is in one file.
             Version::V2 { .. } => self.cpu(buf, out),
+        }
+    }
+
+    /// How often the quota held it back, where that is in a file of its own.
+    pub fn throttling(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<()> {
+        match &mut self.version {
+            Version::V1 {
+                cpu: Some(files), ..
+            } => files.read_cfs(buf, out),
+            _ => Ok(()),
         }
     }
 

@@ -58,17 +58,14 @@ impl CpuV1 {
         [total, &self.stat].into_iter().chain(&self.cfs).collect()
     }
 
-    /// The total and the throttling alone.
-    pub(super) fn read_usage(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
-        let Some(total) = self.usage.parse(buf, parse::single)? else {
-            return Ok(false);
-        };
-        out.total_ns = total;
-        self.read_cfs(buf, out)?;
-        Ok(true)
+    /// The total alone.
+    pub(super) fn read_total(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<bool> {
+        let total = self.usage.parse(buf, parse::single)?;
+        out.total_ns = total.unwrap_or(out.total_ns);
+        Ok(total.is_some())
     }
 
-    fn read_cfs(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<()> {
+    pub(super) fn read_cfs(&mut self, buf: &mut ReadBuf, out: &mut Cpu) -> Result<()> {
         out.cfs = match &mut self.cfs {
             Some(cfs) => cfs.parse(buf, text::cpu_stat_v1)?.unwrap_or_default(),
             None => Cfs::default(),

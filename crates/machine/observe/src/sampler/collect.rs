@@ -135,6 +135,7 @@ impl Collector {
             interval: Duration::ZERO,
             epoch: 0,
             sampled_at: None,
+            lists_read: now,
             hidden_until: None,
             announced: false,
             extra_read: None,
@@ -267,6 +268,7 @@ impl Collector {
 
         tracked.samples += 1;
         tracked.sampled_at = Some(now);
+        tracked.lists_read = now;
         self.counters.samples.fetch_add(1, Ordering::Relaxed);
         let mut state = tracked.container.lock();
         let state = &mut *state;

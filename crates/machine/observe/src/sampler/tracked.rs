@@ -31,6 +31,8 @@ pub struct Tracked {
     /// Tells the newest entry in the queue from those it replaced.
     pub epoch: u64,
     pub sampled_at: Option<Duration>,
+    /// When its lists of pages were last read.
+    pub lists_read: Duration,
     pub hidden_until: Option<Duration>,
     /// Its creation has been told.
     pub announced: bool,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_host::cgroup::{Cpu, NumaPages};
+use plimsoll_host::cgroup::{Cfs, Cpu, NumaPages};
 use plimsoll_host::{Clock, HostError};
 
 use super::Sampler;
@@ -45,9 +45,32 @@ impl Sampler {
     }
 }
 
+/// Lists of pages of a cgroup that does not run are read again after this time: the kernel may have reclaimed some.
+const LISTS_OLDEST: Duration = Duration::from_secs(10);
+
+/// The reading before, as far as it decides what has to be read now.
+#[derive(Debug, Clone, Copy)]
+struct Before {
+    cpu_ns: u64,
+    cfs: Cfs,
+    /// CPU and memory were read then.
+    whole: bool,
+}
+
+impl Before {
+    fn of(usage: &UsageSample) -> Self {
+        Self {
+            cpu_ns: usage.cpu_ns,
+            cfs: usage.cfs,
+            whole: usage.has(Group::Cpu) && usage.has(Group::Memory),
+        }
+    }
+}
+
 impl Collector {
     fn read_usage(&mut self, tracked: &mut Tracked, pressure: bool, now: Duration, clock: &Clock) {
         let at = clock.now();
+        let before = Before::of(&tracked.container.lock().usage);
         let (reader, buf) = (&mut tracked.reader, &mut self.buf);
         let mut groups = GroupSet::EMPTY;
         let mut errors: Vec<HostError> = Vec::new();
@@ -59,16 +82,35 @@ impl Collector {
         // Keeps the room of its list.
         let mut cpu = Cpu {
             per_cpu_ns: std::mem::take(&mut self.sample.cpu.per_cpu_ns),
+            cfs: before.cfs,
             ..Cpu::default()
         };
         if self.wanted.cpu {
-            note(Group::Cpu, reader.cpu_usage(buf, &mut cpu));
+            let time = reader.cpu_time(buf, &mut cpu);
+            // What has not run since has allocated nothing and was not held back either.
+            let ran = !matches!(time, Ok(true)) || cpu.total_ns != before.cpu_ns;
+            let young = now.saturating_sub(tracked.lists_read) < LISTS_OLDEST;
+            if !ran && young && before.whole && !pressure {
+                self.sample.cpu.per_cpu_ns = cpu.per_cpu_ns;
+                self.usage = scratch;
+                self.counters.usage.fetch_add(1, Ordering::Relaxed);
+                let mut state = tracked.container.lock();
+                (state.usage.at, state.usage.cfs) = (at, cpu.cfs);
+                return;
+            }
+            // Without a quota there are no periods. That it has got one is seen by the next reading of everything.
+            let throttled = match ran && (before.cfs.periods > 0 || !before.whole) {
+                true => reader.throttling(buf, &mut cpu),
+                false => Ok(()),
+            };
+            note(Group::Cpu, throttled.and(time));
         }
         (scratch.cpu_ns, scratch.cfs) = (cpu.total_ns, cpu.cfs);
         self.sample.cpu.per_cpu_ns = cpu.per_cpu_ns;
         if self.wanted.memory {
             note(Group::Memory, reader.memory_usage(buf, &mut scratch.memory));
         }
+        tracked.lists_read = now;
         // The scratch was another container's.
         clear(&mut scratch.numa);
         if reader.has_numa()

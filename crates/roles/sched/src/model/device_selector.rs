@@ -35,8 +35,14 @@ impl From<&str> for DeviceSelector {
 }
 
 impl DeviceSelector {
-    /// Whether it holds for a device. The error is in the words of CEL.
-    pub fn matches(&self, driver: &str, device: &Device) -> Result<bool, String> {
+    /// Whether it holds for a device. The error is in the words of CEL. The work is taken from `work_left`; once that is
+    /// zero, the answer means nothing.
+    pub fn matches(
+        &self,
+        driver: &str,
+        device: &Device,
+        work_left: &mut u64,
+    ) -> Result<bool, String> {
         let compiled = self.program.get_or_init(|| {
             Expression::compile_of_device(&self.source).map(|(compiled, _)| compiled)
         });
@@ -44,7 +50,10 @@ impl DeviceSelector {
             .as_ref()
             .map_err(|words| format!("CEL compile error: {words}"))?;
         let variables = [("device", value(&self.source, driver, device))];
-        match program.evaluate(&variables, &mut Meter::new(devices::COST)) {
+        let mut meter = Meter::new(devices::COST).at_most(*work_left);
+        let result = program.evaluate(&variables, &mut meter);
+        *work_left = work_left.saturating_sub(meter.steps());
+        match result {
             Ok(Value::Bool(holds)) => Ok(holds),
             Ok(other) => Err(format!(
                 "CEL runtime error: CEL result of type {} could not be converted to bool: {}",
@@ -246,7 +255,8 @@ mod tests {
             (r#"has(device.attributes["d.io"].none)"#, Ok(false)),
             (r#""model" in device.attributes["d.io"]"#, Ok(true)),
         ] {
-            let found = DeviceSelector::from(expression).matches("d.io", &slice.devices[0]);
+            let found = DeviceSelector::from(expression)
+                .matches("d.io", &slice.devices[0], &mut { u64::MAX });
             assert_eq!(
                 found.as_ref().map(|holds| *holds).map_err(String::as_str),
                 expected,
@@ -268,8 +278,11 @@ mod tests {
             format!("{}true{}", "[1].all(x, ".repeat(5_000), ")".repeat(5_000)),
             "x".repeat(200_000),
         ] {
-            let found =
-                DeviceSelector::from(expression.as_str()).matches("d.io", &slice.devices[0]);
+            let found = DeviceSelector::from(expression.as_str()).matches(
+                "d.io",
+                &slice.devices[0],
+                &mut { u64::MAX },
+            );
             let words = found.unwrap_err();
             assert!(
                 words.starts_with("CEL compile error: ") && words.len() < 200,

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::capacity;
 use crate::cluster::Cluster;
 use crate::cluster::devices::{Given, Pool};
+use crate::model::device_selector::DeviceSelector;
 use crate::model::devices::{
     AllocatedDevice, Alternative, Attribute, Device, DeviceConstraint, DeviceId, DeviceTaint,
     ResourceClaim, ResourceSlice, Share,
@@ -20,6 +21,11 @@ const MOST_DEVICES: usize = 32;
 /// Devices that are looked at in what stands for a second. There are claims for which trying all combinations would take
 /// years.
 const STEPS_A_SECOND: u64 = 300_000;
+/// Values that the selectors of one pod may look at in what stands for a second, on all nodes together: less than 0.1 s of
+/// work. One expression may look at millions, so that a pod with many of them would hold up all others.
+const WORK_A_SECOND: u64 = 3_000_000;
+/// On a node it may always be so many. Plain selectors look at a dozen for each device.
+const LEAST_WORK: u64 = 5_000;
 
 /// Devices by claim, and how well its wishes were met.
 #[derive(Debug, Clone, Default)]
@@ -51,10 +57,9 @@ pub fn allocate(
             .iter()
             .map(|claim| vec![Seen::default(); claim.constraints.len()])
             .collect(),
-        steps_left: match timeout.is_zero() {
-            true => u64::MAX,
-            false => STEPS_A_SECOND.saturating_mul(timeout.as_millis() as u64) / 1000,
-        },
+        steps_left: within(timeout, STEPS_A_SECOND),
+        work_left: (within(timeout, WORK_A_SECOND) / (cluster.nodes.rows() as u64).max(1))
+            .max(LEAST_WORK),
         node,
     };
     for index in 0..claims.len() {
@@ -72,6 +77,14 @@ pub fn allocate(
         }));
     }
     Ok(None)
+}
+
+/// What may be done in a time; zero is no limit.
+fn within(timeout: Duration, a_second: u64) -> u64 {
+    match timeout.is_zero() {
+        true => u64::MAX,
+        false => a_second.saturating_mul(timeout.as_millis() as u64) / 1000,
+    }
 }
 
 /// By set and counter, in thousandths.
@@ -128,6 +141,8 @@ struct Search<'a> {
     /// By claim and constraint.
     seen: Vec<Vec<Seen>>,
     steps_left: u64,
+    /// For selectors.
+    work_left: u64,
     node: &'a Node,
 }
 
@@ -306,11 +321,14 @@ impl<'a> Search<'a> {
 
     /// One device more is looked at.
     fn step(&mut self) -> Result<(), String> {
-        self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| {
-            let node = self.cluster.names.text(self.node.name);
-            format!("node {node}: timed out trying to allocate devices")
-        })?;
+        let left = self.steps_left.checked_sub(1);
+        self.steps_left = left.ok_or_else(|| self.timed_out())?;
         Ok(())
+    }
+
+    fn timed_out(&self) -> String {
+        let node = self.cluster.names.text(self.node.name);
+        format!("node {node}: timed out trying to allocate devices")
     }
 
     /// Every device that matches, or none.
@@ -524,7 +542,7 @@ impl<'a> Search<'a> {
 
     /// Whether the class's selectors and the request's hold.
     fn selected(&mut self, at: &At<'_>, candidate: &Candidate<'_>) -> Result<bool, String> {
-        let Candidate { slice, device, .. } = candidate;
+        let device = candidate.device;
         let features = &self.cluster.features;
         if !features.binding_conditions && !device.readiness.wanted.is_empty() {
             return Ok(false);
@@ -535,25 +553,37 @@ impl<'a> Search<'a> {
         }
         let claim = self.claims[at.claim];
         let class = self.cluster.devices.classes.get(&at.alternative.class);
-        let class_selectors = class.map_or(&[][..], |class| &class.selectors);
+        let of_class = class.map_or(&[][..], |class| &class.selectors);
+        let of_request = &at.alternative.selectors;
         let mut holds = true;
-        for (index, selector) in class_selectors.iter().enumerate() {
+        for (index, selector) in of_class.iter().enumerate() {
             holds = holds
-                && selector.matches(&slice.driver, device).map_err(|error| {
-                    format!("class {}: selector #{index}: {error}", at.alternative.class)
-                })?;
+                && self
+                    .holds(selector, candidate)?
+                    .map_err(|error| of_selector("class", &at.alternative.class, index, &error))?;
         }
-        for (index, selector) in at.alternative.selectors.iter().enumerate() {
+        for (index, selector) in of_request.iter().enumerate() {
             holds = holds
-                && selector.matches(&slice.driver, device).map_err(|error| {
-                    format!(
-                        "claim {}: selector #{index}: {error}",
-                        self.full_name(claim)
-                    )
-                })?;
+                && self
+                    .holds(selector, candidate)?
+                    .map_err(|error| of_selector("claim", &self.full_name(claim), index, &error))?;
         }
         self.matched.insert(key, holds);
         Ok(holds)
+    }
+
+    /// The outer error: the work for this node is used up. The inner one is the expression's.
+    fn holds(
+        &mut self,
+        selector: &DeviceSelector,
+        candidate: &Candidate<'_>,
+    ) -> Result<Result<bool, String>, String> {
+        let Candidate { slice, device, .. } = candidate;
+        let found = selector.matches(&slice.driver, device, &mut self.work_left);
+        match self.work_left {
+            0 => Err(self.timed_out()),
+            _ => Ok(found),
+        }
     }
 
     fn full_name(&self, claim: &ResourceClaim) -> String {
@@ -563,6 +593,10 @@ impl<'a> Search<'a> {
             claim.name
         )
     }
+}
+
+fn of_selector(kind: &str, name: &str, index: usize, error: &str) -> String {
+    format!("{kind} {name}: selector #{index}: {error}")
 }
 
 /// A device that might do.

@@ -130,6 +130,30 @@ fn a_selector_that_fails_is_an_error_of_the_pod() {
     );
 }
 
+/// Costly selectors, each within what one expression may cost, would take a minute together.
+#[test]
+fn what_all_selectors_of_a_pod_may_do_is_bounded() {
+    let mut kit = kit();
+    let devices: Vec<String> = (0..100).map(|n| device(&format!("d{n}"), "m")).collect();
+    kit.add_slice(&slice("many", "b", &devices.join(",")));
+    let list = format!("[{}]", vec!["1"; 300].join(","));
+    let costly = format!(r#"{{"cel":{{"expression":"{list}.all(x, {list}.all(y, x + y < 3))"}}}}"#);
+    let selectors = vec![costly; 31].join(",");
+    kit.add_resource_claim(&claim(
+        "c",
+        &request(&format!(
+            r#","count":1,"selectors":[{selectors},{{"cel":{{"expression":"false"}}}}]"#
+        )),
+        "",
+    ));
+    kit.check(
+        PLUGIN,
+        POD,
+        "b",
+        "Error: node b: timed out trying to allocate devices",
+    );
+}
+
 #[test]
 fn the_first_alternative_that_works_is_taken() {
     let mut kit = kit();
