@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Value {
     /// CPU shares, 2 to 262144, whatever unit the kernel has.
     Shares(u64),
+    /// What a kernel with cgroup v2 has, 1 to 10000. Plans want shares; only found values and bases are weights.
+    Weight(u64),
     Quota {
         /// `None`: no limit.
         quota_us: Option<u64>,
@@ -31,6 +33,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shares(shares) => write!(f, "{shares} shares"),
+            Self::Weight(weight) => write!(f, "weight {weight}"),
             Self::Quota {
                 quota_us,
                 period_us,
@@ -78,6 +81,7 @@ mod tests {
     fn values_read_back_as_written() {
         for value in [
             Value::Shares(1024),
+            Value::Weight(39),
             Value::Quota {
                 quota_us: None,
                 period_us: Some(100_000),

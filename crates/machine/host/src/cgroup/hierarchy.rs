@@ -178,6 +178,19 @@ impl Hierarchies {
         Some(below(mount, cgroup))
     }
 
+    /// The mount point of cgroup2. On a hybrid machine it has no controllers, but can freeze and kill.
+    pub fn unified(&self) -> Option<&Path> {
+        self.unified.as_deref()
+    }
+
+    /// The mount point of `controller`; on v2 that of the one hierarchy.
+    pub fn mount(&self, controller: Controller) -> Option<&Path> {
+        match self.mode {
+            Mode::V2 => self.unified.as_deref(),
+            Mode::V1 | Mode::Hybrid => self.mounts.get(&controller).map(PathBuf::as_path),
+        }
+    }
+
     /// Takes only these hierarchies' directories for containers (v1; v2 has the one).
     #[must_use]
     pub fn watching(mut self, controllers: &[Controller]) -> Self {

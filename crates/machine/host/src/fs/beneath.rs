@@ -22,8 +22,8 @@ const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// A way to open a directory below another.
-type Way = fn(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd>;
+/// A way to open something below a directory.
+type Way = fn(&OwnedFd, &Path, OFlags) -> rustix::io::Result<OwnedFd>;
 
 /// Something at a path of ours; what is below is not.
 #[derive(Debug)]
@@ -49,30 +49,40 @@ impl Beneath {
     }
 
     fn list_by(&self, way: Way, below: &Path) -> io::Result<Dir> {
+        Ok(Dir::new(self.open_by(way, below, LIST)?)?)
+    }
+
+    /// A file below, opened as `flags` say. Nothing is created.
+    pub fn file(&self, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags.difference(OFlags::CREATE) | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        self.open_by(by_kernel_or_name, below, flags)
+    }
+
+    fn open_by(&self, way: Way, below: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         if below.components().count() > DEEPEST {
             return Err(Errno::NAMETOOLONG.into());
         }
         let opened = match below.as_os_str().is_empty() {
-            true => rustix::fs::openat(&self.top, ".", LIST, Mode::empty())?,
-            false => way(&self.top, below)?,
+            true => rustix::fs::openat(&self.top, ".", flags, Mode::empty())?,
+            false => way(&self.top, below, flags)?,
         };
-        Ok(Dir::new(opened)?)
+        Ok(opened)
     }
 }
 
-fn by_kernel_or_name(top: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
-    match by_kernel(top, below) {
+fn by_kernel_or_name(top: &OwnedFd, below: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    match by_kernel(top, below, flags) {
         // Unknown to old kernels, and forbidden by old sandboxes.
-        Err(Errno::NOSYS | Errno::PERM) => name_by_name(top, below),
+        Err(Errno::NOSYS | Errno::PERM) => name_by_name(top, below, flags),
         outcome => outcome,
     }
 }
 
-fn by_kernel(top: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
+fn by_kernel(top: &OwnedFd, below: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let mut outcome = Err(Errno::AGAIN);
     for _ in 0..TRIES {
-        outcome = rustix::fs::openat2(top, below, LIST, Mode::empty(), how);
+        outcome = rustix::fs::openat2(top, below, flags, Mode::empty(), how);
         if !matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
             break;
         }
@@ -80,17 +90,17 @@ fn by_kernel(top: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
     outcome
 }
 
-fn name_by_name(top: &OwnedFd, below: &Path) -> rustix::io::Result<OwnedFd> {
+fn name_by_name(top: &OwnedFd, below: &Path, last: OFlags) -> rustix::io::Result<OwnedFd> {
     let mut reached: Option<OwnedFd> = None;
     let mut names = below.components().peekable();
     while let Some(name) = names.next() {
         let Component::Normal(name) = name else {
             return Err(Errno::XDEV);
         };
-        // Only the last one must be readable. A link is opened as itself, and is then no directory.
+        // Only the last one is opened as asked. A link before it is opened as itself, and is then no directory.
         let flags = match names.peek() {
             Some(_) => HOLD | OFlags::DIRECTORY,
-            None => LIST,
+            None => last,
         };
         let from = reached.as_ref().unwrap_or(top).as_fd();
         reached = Some(rustix::fs::openat(from, name, flags, Mode::empty())?);
@@ -150,6 +160,17 @@ mod tests {
             }
             let deep = "a/".repeat(DEEPEST + 1);
             assert_eq!(list(&deep).unwrap_err(), Errno::NAMETOOLONG);
+        }
+        symlink(path("top/a/b/file"), path("top/a/link")).unwrap();
+        for way in WAYS {
+            let open = |below: &str| {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+                beneath.open_by(way, Path::new(below), flags)
+            };
+            open("a/b/file").unwrap();
+            for refused in ["a/link", "inside/b/file", "a/../a/b/file", "none"] {
+                open(refused).unwrap_err();
+            }
         }
         assert!(
             Beneath::open(&path("top/absolute"))
