@@ -2,6 +2,7 @@
 
 mod agent_args;
 mod agent_doors;
+mod check;
 mod cluster_args;
 mod explain;
 mod front_args;
@@ -31,6 +32,7 @@ use plimsoll_host::{Clock, HostRoot};
 use tokio::signal::unix::{SignalKind, signal};
 
 use agent_args::{AgentArgs, Pace};
+use check::CheckArgs;
 use cluster_args::Member;
 use explain::ExplainArgs;
 use logging::LogArgs;
@@ -94,6 +96,8 @@ enum Role {
     Up(UpArgs),
     #[command(args_override_self = true)]
     Simulate(SimulateArgs),
+    #[command(args_override_self = true)]
+    Check(CheckArgs),
 }
 
 /// What the command line asks for.
@@ -131,7 +135,7 @@ fn main() -> ExitCode {
         Role::Scheduler(scheduler) => logging::level(scheduler.verbosity()),
         Role::Manager(_) => "info",
         // A person reads what it prints; the log is for trouble.
-        Role::Up(_) | Role::Explain(_) | Role::Simulate(_) => "warn",
+        Role::Up(_) | Role::Explain(_) | Role::Simulate(_) | Role::Check(_) => "warn",
     };
     let json = match &asked.role {
         Role::MetricsServer(server) => server.wants_json_log(),
@@ -147,6 +151,10 @@ fn main() -> ExitCode {
         Role::Explain(explain) => explain::run(explain),
         Role::Up(up) => up::run(up),
         Role::Simulate(simulate) => simulate::run(simulate),
+        Role::Check(args) => match check::run(args) {
+            true => Ok(()),
+            false => return ExitCode::FAILURE,
+        },
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

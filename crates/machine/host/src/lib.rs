@@ -8,6 +8,7 @@
 //! Three outcomes everywhere: a value; `None`, meaning this kernel or this cgroup has no such figure; and an error
 //! that names the file and, where there is one, the line.
 
+pub mod capabilities;
 pub mod cgroup;
 mod error;
 pub mod fs;
