@@ -465,6 +465,12 @@ impl AgentArgs {
             .context("in a cluster the node's name must be told: --node-name, or NODE_NAME in the environment")
     }
 
+    /// Protection, if the machine is part of a cluster.
+    pub fn protection(&self, called: Called) -> Result<Option<plimsoll_agent::protect::Config>> {
+        let data_dir = self.machine.data_dir.as_ref();
+        self.koordlet.protection(called, data_dir)
+    }
+
     pub fn gates(&self) -> Result<cluster_args::Gates> {
         Ok(cluster_args::Gates {
             topology: self.koordlet.gate("NodeTopologyReport")?,
@@ -648,6 +654,7 @@ impl AgentArgs {
             node_name: self.machine.node_name.clone(),
             data_dir: self.machine.data_dir.clone(),
             usage_history: self.koordlet.usage_history()?,
+            protect: None,
             unavailable_features: self.koordlet.unavailable_features()?,
         })
     }

@@ -198,6 +198,8 @@ pub struct Member {
     states: states::Running,
     reports: Option<report::Running>,
     stopper: Option<shutdown::Stopper>,
+    /// Evictions and the socket of protection.
+    protection: Option<shutdown::Stopper>,
 }
 
 impl Member {
@@ -214,6 +216,9 @@ impl Member {
         reports.absence = states.absence.clone();
         let board = view.board().clone();
         let states = states.build(client.clone(), board.clone()).spawn();
+        let protection = view
+            .protection()
+            .map(|started| started.serve(client.clone(), board.clone()));
         let reports = view.history().map(|history| {
             let sources = report::Sources {
                 board,
@@ -233,6 +238,7 @@ impl Member {
             states,
             reports,
             stopper: None,
+            protection,
         }
     }
 
@@ -268,6 +274,7 @@ impl Member {
     pub async fn failure(&self) -> shutdown::Failure {
         let all = [
             self.stopper.as_ref().map(|one| one.failure().boxed()),
+            self.protection.as_ref().map(|one| one.failure().boxed()),
             self.reports.as_ref().map(|one| one.failure().boxed()),
             Some(self.states.failure().boxed()),
         ];
@@ -277,6 +284,9 @@ impl Member {
     pub async fn drain(self, deadline: Duration) {
         if let Some(reports) = self.reports {
             reports.drain(deadline).await;
+        }
+        if let Some(protection) = self.protection {
+            protection.stop();
         }
         self.states.drain(deadline).await;
     }

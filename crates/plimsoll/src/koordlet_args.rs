@@ -8,8 +8,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::SignedDuration;
 
-use crate::go;
 use crate::inert::{Flags, PassedOver, Takes};
+use crate::protect_args::ProtectArgs;
+use crate::{Called, go};
 
 /// How far a gate has come in Koordinator. Alpha gates are off unless told otherwise, beta gates are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +24,6 @@ enum Stage {
 enum Status {
     /// Cycles are always counted without libpfm4, and CPUs of shared pools are always listed.
     Built,
-    /// BlkIOReconcile belongs here: disks are looked at, but nothing is throttled.
     NotBuilt,
 }
 
@@ -32,34 +32,34 @@ use Status::{Built, NotBuilt};
 
 /// Koordinator's gates.
 const GATES: [(&str, Stage, Status); 39] = [
-    ("BECPUSuppress", Beta, NotBuilt),
-    ("CPUBurst", Beta, NotBuilt),
-    ("RdtResctrl", Beta, NotBuilt),
+    ("BECPUSuppress", Beta, Built),
+    ("CPUBurst", Beta, Built),
+    ("RdtResctrl", Beta, Built),
     ("NodeTopologyReport", Beta, Built),
     ("GroupIdentity", Beta, NotBuilt),
     ("CPUSetAllocator", Beta, NotBuilt),
     ("BatchResource", Beta, NotBuilt),
     ("AuditEvents", Alpha, NotBuilt),
     ("AuditEventsHTTPHandler", Alpha, NotBuilt),
-    ("BECPUManager", Alpha, NotBuilt),
-    ("BECPUEvict", Alpha, NotBuilt),
-    ("BEMemoryEvict", Alpha, NotBuilt),
-    ("SystemConfig", Alpha, NotBuilt),
-    ("CgroupReconcile", Alpha, NotBuilt),
+    ("BECPUManager", Alpha, Built),
+    ("BECPUEvict", Alpha, Built),
+    ("BEMemoryEvict", Alpha, Built),
+    ("SystemConfig", Alpha, Built),
+    ("CgroupReconcile", Alpha, Built),
     ("Accelerators", Alpha, Built),
     ("CPICollector", Alpha, Built),
     ("Libpfm4", Alpha, Built),
     ("PSICollector", Alpha, Built),
-    ("BlkIOReconcile", Alpha, NotBuilt),
+    ("BlkIOReconcile", Alpha, Built),
     ("ColdPageCollector", Alpha, Built),
     ("HugePageReport", Alpha, Built),
     ("GPUEnvInject", Alpha, NotBuilt),
     ("CPUNormalization", Alpha, NotBuilt),
     ("CoreSched", Alpha, NotBuilt),
-    ("CPUEvict", Alpha, NotBuilt),
-    ("MemoryEvict", Alpha, NotBuilt),
-    ("CPUAllocatableEvict", Alpha, NotBuilt),
-    ("MemoryAllocatableEvict", Alpha, NotBuilt),
+    ("CPUEvict", Alpha, Built),
+    ("MemoryEvict", Alpha, Built),
+    ("CPUAllocatableEvict", Alpha, Built),
+    ("MemoryAllocatableEvict", Alpha, Built),
     ("RDMADevices", Alpha, Built),
     ("ResctrlCollector", Alpha, Built),
     ("PodResourcesProxy", Alpha, NotBuilt),
@@ -86,6 +86,8 @@ pub struct KoordletArgs {
     store: StoreArgs,
     #[command(flatten)]
     prediction: PredictionArgs,
+    #[command(flatten)]
+    protect: ProtectArgs,
     #[command(flatten)]
     unheard: PassedOver<Unheard>,
 }
@@ -224,12 +226,6 @@ impl Flags for Unheard {
         (
             Takes::Integer,
             &[
-                "reconcile-interval-seconds",
-                "cpu-suppress-interval-seconds",
-                "cpu-evict-interval-seconds",
-                "memory-evict-interval-seconds",
-                "memory-evict-cool-time-seconds",
-                "cpu-evict-cool-time-seconds",
                 "runtime-hooks-nri-backoff-steps",
                 "audit-verbose",
                 "audit-max-disk-space-mb",
@@ -261,7 +257,6 @@ impl Flags for Unheard {
             Takes::Switch,
             &[
                 "enable-pprof",
-                "only-evict-by-api",
                 "enable-nri-runtime-hook",
                 "enable-pod-taskids",
                 "disable-unset-cpu-quota",
@@ -294,6 +289,25 @@ impl KoordletArgs {
     /// Gates that were switched on without anything behind them.
     pub fn unavailable_features(&self) -> Result<Vec<&'static str>> {
         Ok(Gates::parse(&self.collect.feature_gates)?.unavailable())
+    }
+
+    /// `None`: protection is off. It needs the usage history.
+    pub fn protection(
+        &self,
+        called: Called,
+        data_dir: Option<&PathBuf>,
+    ) -> Result<Option<plimsoll_agent::protect::Config>> {
+        let asked = Gates::parse(&self.collect.feature_gates)?;
+        let mut gates = plimsoll_qos::Gates::default();
+        for name in plimsoll_qos::Gates::NAMES {
+            gates.set(name, asked.on(name));
+        }
+        let interval = self.collect.collect_res_used_interval;
+        let interval = interval.unwrap_or(Duration::from_secs(1));
+        if interval < Duration::from_secs(1) {
+            return Ok(None);
+        }
+        self.protect.config(called, gates, interval, data_dir)
     }
 
     /// How often to take notes, if that was said, and if it is to be done.

@@ -13,6 +13,8 @@ mod logging;
 mod manager;
 mod metrics_server;
 mod perf_config;
+mod protect_args;
+mod qos;
 mod scheduler;
 mod signals;
 mod simulate;
@@ -38,6 +40,7 @@ use explain::ExplainArgs;
 use logging::LogArgs;
 use manager::ManagerArgs;
 use metrics_server::MetricsServerArgs;
+use qos::QosArgs;
 use scheduler::SchedulerArgs;
 use simulate::SimulateArgs;
 use up::UpArgs;
@@ -98,6 +101,8 @@ enum Role {
     Simulate(SimulateArgs),
     #[command(args_override_self = true)]
     Check(CheckArgs),
+    #[command(args_override_self = true)]
+    Qos(QosArgs),
 }
 
 /// What the command line asks for.
@@ -135,7 +140,9 @@ fn main() -> ExitCode {
         Role::Scheduler(scheduler) => logging::level(scheduler.verbosity()),
         Role::Manager(_) => "info",
         // A person reads what it prints; the log is for trouble.
-        Role::Up(_) | Role::Explain(_) | Role::Simulate(_) | Role::Check(_) => "warn",
+        Role::Up(_) | Role::Explain(_) | Role::Simulate(_) | Role::Check(_) | Role::Qos(_) => {
+            "warn"
+        }
     };
     let json = match &asked.role {
         Role::MetricsServer(server) => server.wants_json_log(),
@@ -151,6 +158,7 @@ fn main() -> ExitCode {
         Role::Explain(explain) => explain::run(explain),
         Role::Up(up) => up::run(up),
         Role::Simulate(simulate) => simulate::run(simulate),
+        Role::Qos(args) => qos::run(args).map_err(Failure::Run),
         Role::Check(args) => match check::run(args) {
             true => Ok(()),
             false => return ExitCode::FAILURE,
@@ -246,6 +254,7 @@ fn is_flag_of_cadvisor(argument: &OsString) -> bool {
 
 fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
     let mut config = args.config().map_err(Failure::Usage)?;
+    config.protect = args.protection(called).map_err(Failure::Usage)?;
     if called == Called::Cadvisor && !args.wants_usage_history() {
         config.usage_history = None;
     }
@@ -262,6 +271,9 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
         }
         None => None,
     };
+    if cluster.is_none() || config.usage_history.is_none() {
+        config.protect = None;
+    }
     if let Some(history) = &mut config.usage_history {
         history.standalone = cluster.is_none();
     }

@@ -50,6 +50,7 @@ mod journal;
 mod merge;
 mod order;
 mod place;
+mod read;
 mod sentence;
 mod slow;
 mod status;

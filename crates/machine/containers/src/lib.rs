@@ -16,4 +16,5 @@ mod service;
 pub use discovery::Counters as DiscoveryCounters;
 pub use identity::{CgroupPath, Change, Health, Identity, Namespace};
 pub use names::Rules;
+pub use runtime::cri::stop_container;
 pub use service::{BuildError, Config, Containers, Counters, Handle};

@@ -21,7 +21,7 @@ pub enum CgroupRole {
     },
     Container {
         pod: Arc<str>,
-        id: Box<str>,
+        id: Arc<str>,
         qos: names::Qos,
     },
     /// All best-effort pods.
@@ -40,6 +40,8 @@ pub struct TrackedCgroup {
     pub sampled: Option<Timestamp>,
     pub rate: Rate,
     pub throttling: Throttling,
+    /// The newest share of throttled periods.
+    pub throttled: Option<Dated>,
     pub cpu: Option<Dated>,
     pub memory: Option<Dated>,
     pub with_page_cache: Option<u64>,
@@ -116,6 +118,7 @@ impl TrackedCgroup {
             sampled: None,
             rate: Rate::default(),
             throttling: Throttling::default(),
+            throttled: None,
             cpu: None,
             memory: None,
             with_page_cache: None,

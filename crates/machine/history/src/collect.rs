@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::cgroup_roles::{CgroupRole, TrackedCgroup, TrackedCgroups, kube_qos};
 use super::metrics as c;
+use super::usage_now::{Freshness, UsageNow};
 use super::{Metric, Series, UsageHistory};
 use crate::Workloads;
 
@@ -127,7 +128,13 @@ impl Collection {
     }
 
     /// Collects what is collected each interval.
-    pub fn collect(&mut self, history: &UsageHistory, workloads: &Workloads, now: Timestamp) {
+    pub fn collect(
+        &mut self,
+        history: &UsageHistory,
+        workloads: &Workloads,
+        monotonic: Duration,
+        now: Timestamp,
+    ) {
         self.cgroups.update(&self.observer.store, workloads);
         self.machine(history);
         let forget = history.config().counter_reset_after();
@@ -138,8 +145,11 @@ impl Collection {
             };
             append_usage(&mut self.batch, history, cgroup, &usage, page_cache);
         }
-        self.best_effort(history, workloads);
+        let real_limit = self.best_effort(history, workloads);
         self.system(history, now);
+        if history.usage_now_cell().is_wanted() {
+            self.publish(history, real_limit, monotonic, now);
+        }
     }
 
     /// The node's own usage, if the sampler has read it since.
@@ -195,7 +205,8 @@ impl Collection {
         }
     }
 
-    fn best_effort(&mut self, history: &UsageHistory, workloads: &Workloads) {
+    /// Gives what best-effort pods may use, in thousandths of a core.
+    fn best_effort(&mut self, history: &UsageHistory, workloads: &Workloads) -> Option<f64> {
         let mut whole = None;
         let mut container = None;
         for cgroup in self.cgroups.iter() {
@@ -209,9 +220,7 @@ impl Collection {
                 _ => {}
             }
         }
-        let Some(whole) = whole else {
-            return;
-        };
+        let whole = whole?;
         let (quota, period, own_mask) = {
             let state = whole.container.lock();
             let spec = &state.spec;
@@ -239,6 +248,33 @@ impl Collection {
         if let Some(usage) = usage {
             put("usage", usage);
         }
+        Some(limit)
+    }
+
+    /// Hands the newest usage to those who act on it.
+    fn publish(
+        &self,
+        history: &UsageHistory,
+        real_limit: Option<f64>,
+        monotonic: Duration,
+        now: Timestamp,
+    ) {
+        let every = history.config().interval;
+        let fresh = Freshness {
+            now,
+            oldest: every.saturating_mul(2),
+        };
+        let (node_cpu, node_memory) = self.node.unzip();
+        let mut usage = UsageNow {
+            at: monotonic,
+            every,
+            node_cpu: fresh.of(node_cpu),
+            node_memory: fresh.of(node_memory),
+            best_effort_real_limit: real_limit,
+            ..UsageNow::default()
+        };
+        usage.take_cgroups(&self.cgroups, fresh);
+        history.usage_now_cell().put(usage);
     }
 
     /// Usage of the system: of the node, minus pods and host applications.
@@ -378,6 +414,9 @@ fn read_usage(cgroup: &mut TrackedCgroup, forget: Duration) -> Option<Usage> {
     let dated = |value| Dated { at, value };
     if let Some(cpu) = usage.cpu {
         cgroup.cpu = Some(dated(cpu));
+    }
+    if let Some(throttled) = usage.throttled {
+        cgroup.throttled = Some(dated(throttled));
     }
     if let Some(memory) = usage.memory {
         cgroup.memory = Some(dated(memory.usage as f64));

@@ -145,7 +145,7 @@ impl CpiCollector {
                     CgroupRole::Container { pod, id, .. } => Some(Who {
                         path: Arc::clone(cgroup.container.path()),
                         pod: Arc::clone(pod),
-                        id: id.clone(),
+                        id: (&**id).into(),
                     }),
                     _ => None,
                 })

@@ -1,5 +1,6 @@
 //! The usage history: append samples, query summaries and forecasts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use plimsoll_tsdb::{Config as StoreConfig, Error, Facts, Recovered, Scratch, Ser
 
 use super::forecast::PeakPredictor;
 use super::latest::Latest;
+use super::usage_now::{UsageNow, UsageNowCell};
 use super::{Config, Series, Summary, metrics};
 use crate::{Pod, Workloads};
 
@@ -29,6 +31,7 @@ pub struct UsageHistory {
     scratch: Mutex<(Scratch, Vec<f64>)>,
     counters: Counters,
     latest: Mutex<Latest>,
+    usage_now: UsageNowCell,
 }
 
 /// Counters for `/metrics/self`.
@@ -77,6 +80,7 @@ impl UsageHistory {
             scratch: Mutex::default(),
             counters: Counters::default(),
             latest: Mutex::default(),
+            usage_now: UsageNowCell::default(),
             config,
         }
     }
@@ -211,6 +215,16 @@ impl UsageHistory {
 
     pub fn latest(&self) -> &Mutex<Latest> {
         &self.latest
+    }
+
+    /// The newest usage. It is made from the first call on, so the first one gives `None`.
+    pub fn usage_now(&self) -> Option<Arc<UsageNow>> {
+        self.usage_now.want();
+        self.usage_now.latest()
+    }
+
+    pub(super) fn usage_now_cell(&self) -> &UsageNowCell {
+        &self.usage_now
     }
 
     /// The store's id of a series.

@@ -23,6 +23,7 @@ mod resctrl;
 mod series;
 #[cfg(test)]
 mod tests;
+mod usage_now;
 mod workloads;
 
 pub use config::{Collect, Config, Cpi, Forecast};
@@ -36,4 +37,5 @@ pub use plimsoll_tsdb::Config as StoreConfig;
 pub use recorder::{KernelSources, Recorder};
 pub use resctrl::ResctrlGauge;
 pub use series::{Metric, Series, Summary};
+pub use usage_now::{ContainerUsage, PodUsage, UsageNow};
 pub use workloads::{HostApplication, Pod, Workloads};

@@ -149,7 +149,8 @@ impl Recorder {
         if self.node_info.is_due(monotonic) {
             self.read_node_info();
         }
-        self.collection.collect(&self.history, workloads, now);
+        self.collection
+            .collect(&self.history, workloads, monotonic, now);
         self.collect_more(monotonic);
         if !self.collection.batch.append(&self.history, now) {
             self.collection.cgroups.forget_series();

@@ -22,6 +22,7 @@ use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
+use crate::protect;
 use crate::states::{Board, Doorbell};
 use crate::workloads::WorkloadsSource;
 use crate::{Config, View};
@@ -277,6 +278,20 @@ impl Agent {
             )?),
             None => None,
         };
+        let protecting = match (&self.config.protect, &self.history) {
+            (Some(config), Some(history)) => {
+                let sources = protect::Sources {
+                    board: self.board.clone(),
+                    history: Arc::clone(history),
+                    store: Arc::clone(&self.observer.store),
+                    hierarchies: Arc::clone(&self.hierarchies),
+                    root: self.world.root.clone(),
+                };
+                protect::start(config, sources, self.world.clock.clone())
+            }
+            _ => None,
+        };
+        let (protect, protection) = protecting.unzip();
         self.config
             .say_what_is_on(&self.hierarchies, kernel_log.is_some());
         let view = View {
@@ -298,6 +313,7 @@ impl Agent {
             unavailable_features: self.config.unavailable_features.clone(),
             bell: self.bell,
             cluster: OnceLock::new(),
+            protection,
         };
         Ok(Running {
             view: Arc::new(view),
@@ -306,6 +322,7 @@ impl Agent {
             kernel_log,
             recorder,
             changes,
+            protect,
         })
     }
 }
@@ -336,6 +353,7 @@ pub struct Running {
     kernel_log: Option<oom_watch::Handle>,
     recorder: Option<recorder::Handle>,
     changes: JoinHandle<()>,
+    protect: Option<protect::Handle>,
 }
 
 /// How often it is looked whether all threads are alive.
@@ -370,6 +388,12 @@ impl Running {
             ("surroundings", self.surroundings.has_ended()),
             ("discovery", self.view.containers.has_ended()),
             ("changes", self.changes.is_finished()),
+            (
+                "protect",
+                self.protect
+                    .as_ref()
+                    .is_some_and(protect::Handle::has_ended),
+            ),
             ("kmsg", kernel_log.is_some_and(oom_watch::Handle::has_ended)),
             ("history", recorder.is_some_and(recorder::Handle::has_ended)),
         ];
@@ -387,6 +411,9 @@ impl Running {
             tracing::warn!("discovery did not end in time");
         }
         let threads = tokio::task::spawn_blocking(move || {
+            if let Some(protect) = self.protect {
+                protect.stop();
+            }
             // Before the sampler, whose last round it may still be taking in.
             if let Some(recorder) = self.recorder {
                 recorder.stop();

@@ -11,6 +11,8 @@ use plimsoll_observe::GroupSet;
 use plimsoll_observe::events::Limits;
 use plimsoll_observe::sampler;
 
+use crate::protect;
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub sampling: sampler::Config,
@@ -35,6 +37,8 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     /// `None`: no usage history is kept.
     pub usage_history: Option<plimsoll_history::Config>,
+    /// Latency-sensitive pods are protected; `None`: they are not. It needs the usage history and a cluster.
+    pub protect: Option<protect::Config>,
     /// Feature gates of Koordinator's agent that are switched on, and have nothing behind them here.
     pub unavailable_features: Vec<&'static str>,
 }

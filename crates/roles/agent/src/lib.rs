@@ -7,6 +7,7 @@ mod agent;
 mod config;
 mod koordlet_page;
 pub mod node;
+pub mod protect;
 pub mod report;
 mod self_metrics;
 pub mod states;

@@ -18,12 +18,51 @@ use plimsoll_observe::processes::child_cgroups;
 use std::sync::atomic::Ordering;
 
 use crate::View;
+use crate::protect::control::{Answer, Request};
 use crate::view::Half;
 
 /// Pages that show a runtime's own words wait no longer for them.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
 /// A summary goes without the runtime's disk usage rather than wait longer.
 const IMAGE_FS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What `plimsoll qos` shows, for whoever may read debugging pages.
+fn protection_pages(view: &Arc<View>) -> Vec<ExtraRoute> {
+    let page = |path, request: fn(&Query) -> Request| {
+        let view = Arc::clone(view);
+        let answer = move |query: &Query| {
+            let started = view.protection.as_ref().ok_or_else(|| {
+                Failure::new(
+                    http::StatusCode::NOT_FOUND,
+                    "protection is off; see --protect",
+                )
+            })?;
+            let asked = started.protection.ask(request(query));
+            match view.tokio.block_on(asked) {
+                Answer::Ok(value) => Ok(value.to_string()),
+                Answer::Error(text) => Err(Failure::internal(text)),
+            }
+        };
+        ExtraRoute {
+            path,
+            page: ExtraPage::Json(Box::new(answer)),
+        }
+    };
+    vec![
+        page("/protection/status", |_| Request::Status),
+        page("/protection/plan", |_| Request::Plan),
+        page("/protection/diff", |_| Request::Diff),
+        page("/protection/journal", |query| {
+            let number = |name: &str| query.get(name)?.parse().ok();
+            Request::Journal {
+                after: number("after").unwrap_or(0),
+                most: number("most")
+                    .and_then(|most| usize::try_from(most).ok())
+                    .unwrap_or(100),
+            }
+        }),
+    ]
+}
 
 impl Backend for View {
     fn observer(&self) -> &Arc<Observer> {
@@ -61,6 +100,7 @@ impl Backend for View {
     }
 
     fn extra_routes(self: Arc<Self>) -> Vec<ExtraRoute> {
+        let protection = protection_pages(&self);
         let koordlet = |path, half| {
             let view = Arc::clone(&self);
             let gather = move || {
@@ -73,7 +113,7 @@ impl Backend for View {
                 page: ExtraPage::Metrics(Box::new(gather)),
             }
         };
-        vec![
+        let mut routes = vec![
             koordlet("/internal-metrics", Half::Internal),
             koordlet("/external-metrics", Half::External),
             ExtraRoute {
@@ -88,7 +128,9 @@ impl Backend for View {
                 path: "/debug/memory",
                 page: ExtraPage::Moved("/debug/history"),
             },
-        ]
+        ];
+        routes.extend(protection);
+        routes
     }
 
     fn ready(&self) -> Result<(), String> {

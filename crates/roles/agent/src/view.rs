@@ -18,6 +18,7 @@ use plimsoll_observe::sampler::{self, Message};
 use plimsoll_observe::{Observer, oom_watch};
 
 use crate::koordlet_page;
+use crate::protect;
 use crate::self_metrics;
 use crate::states::{Board, Doorbell};
 use crate::{report, states};
@@ -51,6 +52,7 @@ pub struct View {
     pub(crate) unavailable_features: Vec<&'static str>,
     pub(crate) bell: Doorbell,
     pub(crate) cluster: OnceLock<Membership>,
+    pub(crate) protection: Option<protect::Started>,
 }
 
 /// How being a member of a cluster goes.
@@ -83,6 +85,11 @@ impl View {
     /// Whether the cluster is told what the node uses; `None`: it is not to be told.
     pub fn tells_cluster(&self) -> Option<bool> {
         self.cluster.get()?.tells_cluster()
+    }
+
+    /// Protection of this node's pods; `None`: it is off.
+    pub fn protection(&self) -> Option<&protect::Started> {
+        self.protection.as_ref()
     }
 
     /// Rung when a pod's cgroup appears.

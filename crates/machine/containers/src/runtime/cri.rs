@@ -19,6 +19,7 @@ const LIST_SANDBOXES: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 const CONTAINER_STATUS: &str = "/runtime.v1.RuntimeService/ContainerStatus";
 const SANDBOX_STATUS: &str = "/runtime.v1.RuntimeService/PodSandboxStatus";
 const IMAGE_FS_INFO: &str = "/runtime.v1.ImageService/ImageFsInfo";
+const STOP_CONTAINER: &str = "/runtime.v1.RuntimeService/StopContainer";
 const EVENTS: &str = "/runtime.v1.RuntimeService/GetContainerEvents";
 
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
@@ -37,6 +38,17 @@ pub struct FsUse {
     pub dir: String,
     pub bytes: Option<u64>,
     pub inodes: Option<u64>,
+}
+
+/// Stops a container at once, over a connection of its own. One that has ended is no error.
+pub async fn stop_container(socket: &Path, id: &str) -> Result<(), RuntimeError> {
+    let rpc = Rpc::connect(socket).await?;
+    let request = wire::StopContainerRequest {
+        container_id: id.to_owned(),
+        timeout: 0,
+    };
+    let _: Option<wire::Everything> = rpc.call(STOP_CONTAINER, request).await?;
+    Ok(())
 }
 
 /// How much of the disk a runtime takes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use plimsoll_api::node_metric::CollectPolicy;
-use plimsoll_api::pod::Classes;
+use plimsoll_api::pod::{Classes, Resources};
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_api::quantity::Quantity;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,11 @@ pub struct Container {
     pub id: Option<Arc<str>>,
     /// With it, as others know it.
     pub full_id: Option<Box<str>>,
+    /// An init container that goes on running.
+    pub sidecar: bool,
+    pub running: bool,
+    /// What the kubelet has told the runtime, where it says so.
+    pub actual: Option<Resources>,
     pub requests: BTreeMap<Box<str>, Quantity>,
     pub limits: BTreeMap<Box<str>, Quantity>,
 }

@@ -3,7 +3,7 @@
 
 mod board;
 mod counters;
-mod known;
+pub(crate) mod known;
 mod kubelet;
 mod live;
 mod lookout;

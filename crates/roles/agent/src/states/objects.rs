@@ -6,10 +6,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::node_metric::{self, NodeMetricSpec};
 use plimsoll_api::node_topology;
-use plimsoll_api::pod::{Amounts, Spec, amounts};
+use plimsoll_api::pod::{Amounts, Resources, Spec, amounts};
 use plimsoll_ground::found_at;
 use plimsoll_ground::reflect::slim;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
@@ -36,6 +37,14 @@ pub struct ContainerStatus {
     pub name: Box<str>,
     #[serde(rename = "containerID")]
     pub container_id: Option<Box<str>>,
+    pub state: ContainerState,
+    pub resources: Option<Resources>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    pub running: Option<IgnoredAny>,
 }
 
 /// As a kubelet answers.

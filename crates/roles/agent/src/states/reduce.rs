@@ -21,19 +21,23 @@ impl From<objects::Pod> for Pod {
             spec,
             status,
         } = object;
-        let ids = status.container_statuses.iter();
-        let ids: BTreeMap<&str, &str> = ids
+        let told = status.container_statuses.iter();
+        let told: BTreeMap<&str, &objects::ContainerStatus> = told
             .chain(&status.init_container_statuses)
-            .filter_map(|one| Some((&*one.name, one.container_id.as_deref()?)))
+            .map(|one| (&*one.name, one))
             .collect();
         let stays = spec.init_containers.iter().filter(|one| one.stays());
         let containers = spec.containers.iter().chain(stays).map(|one| {
-            let full = ids.get(&*one.name).copied();
+            let told = told.get(&*one.name).copied();
+            let full = told.and_then(|told| told.container_id.as_deref());
             let bare = full.and_then(bare_id);
             Container {
                 name: one.name.clone(),
                 id: bare.map(Into::into),
                 full_id: full.filter(|_| bare.is_some()).map(Into::into),
+                sidecar: one.stays(),
+                running: told.is_some_and(|told| told.state.running.is_some()),
+                actual: told.and_then(|told| told.resources.clone()),
                 requests: one.resources.requests.clone(),
                 limits: one.resources.limits.clone(),
             }

@@ -10,6 +10,15 @@ const EXITED_STATE: i32 = 2;
 pub(super) struct Everything {}
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct StopContainerRequest {
+    #[prost(string, tag = "1")]
+    pub container_id: String,
+    /// Seconds until it is killed.
+    #[prost(int64, tag = "2")]
+    pub timeout: i64,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct VersionResponse {
     #[prost(string, tag = "2")]
     pub runtime_name: String,

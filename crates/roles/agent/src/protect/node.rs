@@ -1,0 +1,69 @@
+//! The node as strategies look at it.
+
+use plimsoll_api::cpus::CpuSet;
+use plimsoll_api::kubelet_cgroups::{CgroupDriver, CgroupLayout};
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::CpuFacts;
+use plimsoll_qos::input::{Cpu, NodeView};
+
+use crate::states::known::{CpuShares, Known};
+
+/// Where the kubelet's cgroups are: by its own word, else by the folders that are there.
+pub fn layout(known: &Known, hierarchies: &Hierarchies) -> CgroupLayout {
+    let told = known.kubelet.as_ref();
+    let driver = told.and_then(|kubelet| CgroupDriver::named(&kubelet.cgroup_driver));
+    let found = || {
+        let trees = hierarchies.trees();
+        let systemd = trees
+            .iter()
+            .any(|tree| tree.join("kubepods.slice").is_dir());
+        match systemd {
+            true => CgroupDriver::Systemd,
+            false => CgroupDriver::Cgroupfs,
+        }
+    };
+    CgroupLayout::new(driver.unwrap_or_else(found), "")
+}
+
+/// `None`: the cluster has not said anything about the node yet.
+pub fn view(known: &Known, cpus: &[Cpu], layout: CgroupLayout) -> Option<NodeView> {
+    let node = known.node.as_ref()?;
+    let mut view = NodeView {
+        capacity: node.capacity.clone(),
+        allocatable: node.allocatable.clone(),
+        cpus: cpus.to_vec(),
+        layout,
+        ..NodeView::default()
+    };
+    view.annotate(|name| node.annotations.get(name).map(|text| &**text));
+    if let Some(pools) = &known.topology {
+        pools_of(pools, &mut view);
+    }
+    if let Some(kubelet) = &known.kubelet {
+        view.static_cpu_manager = kubelet.cpu_manager_policy == "static";
+    }
+    Some(view)
+}
+
+fn pools_of(pools: &CpuShares, view: &mut NodeView) {
+    let parse = |text: &str| text.parse::<CpuSet>().unwrap_or_default();
+    view.share_pools = pools
+        .shared
+        .iter()
+        .map(|pool| parse(&pool.cpuset))
+        .collect();
+    view.static_cpu_manager = pools.manager_policy == "static";
+}
+
+pub fn cpus(facts: &CpuFacts) -> Vec<Cpu> {
+    facts
+        .processors
+        .iter()
+        .map(|one| Cpu {
+            id: one.cpu,
+            core: one.core,
+            socket: one.socket,
+            node: one.node,
+        })
+        .collect()
+}

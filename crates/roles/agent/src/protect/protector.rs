@@ -1,0 +1,249 @@
+//! One second's work: look, plan, apply.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_actuate::{Actuator, Applied, Mode, Now, OpenError, Recovered};
+use plimsoll_history::UsageHistory;
+use plimsoll_host::HostRoot;
+use plimsoll_host::cgroup::Hierarchies;
+use plimsoll_host::machine::CpuFacts;
+use plimsoll_observe::store::Store;
+use plimsoll_plan::Eviction;
+use plimsoll_qos::input::{
+    ContainerUsage, Input, NodeView, PodUsage, PodView, Seen, UsageSnapshot,
+};
+use plimsoll_qos::{KubeletBases, Planned, Planner, Policy, Settings};
+
+use super::{kernel, node, pods};
+use crate::states::Board;
+use crate::states::known::{Known, NodeSlo, Pod};
+
+/// How often the list of pods is confirmed at the latest, whoever tells it.
+const PODS_EVERY: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub mode: Mode,
+    pub settings: Settings,
+    /// Where the journal is. `None`: in memory, which is for demonstrations only.
+    pub journal: Option<PathBuf>,
+    /// Where `plimsoll qos` reaches the agent. `None`: nowhere.
+    pub socket: Option<PathBuf>,
+    /// Give everything back when the agent ends. A rolling upgrade must not unprotect a node, so this is off by default.
+    pub restore_on_exit: bool,
+    /// CRI socket of the runtime that stops containers, if evictions are done so.
+    pub evict_socket: PathBuf,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Observe,
+            settings: Settings::default(),
+            journal: None,
+            socket: None,
+            restore_on_exit: false,
+            evict_socket: "/run/containerd/containerd.sock".into(),
+        }
+    }
+}
+
+/// Where it looks.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    pub board: Board,
+    pub history: Arc<UsageHistory>,
+    pub store: Arc<Store>,
+    pub hierarchies: Arc<Hierarchies>,
+    pub root: HostRoot,
+}
+
+/// What one step did.
+#[derive(Debug, Default)]
+pub struct Step {
+    pub planned: Planned,
+    pub applied: Applied,
+    /// Pods that have to go now.
+    pub evictions: Vec<Eviction>,
+}
+
+#[derive(Debug)]
+pub struct Protector {
+    sources: Sources,
+    pub(super) actuator: Actuator,
+    planner: Planner,
+    policy: Policy,
+    slo: Option<Arc<NodeSlo>>,
+    pods: Views,
+    node: Option<NodeView>,
+    usage: UsageSnapshot,
+    bases: KubeletBases,
+    capabilities: plimsoll_qos::input::Capabilities,
+    /// The first plans of all askers have been submitted.
+    claimed: bool,
+}
+
+/// Pods as strategies look at them, made anew when the list changes.
+#[derive(Debug, Default)]
+struct Views {
+    of: Option<Arc<[Pod]>>,
+    list: Vec<PodView>,
+}
+
+impl Protector {
+    /// Reads what an earlier process left. Nothing is written to the machine.
+    pub fn open(config: &Config, sources: Sources) -> Result<(Self, Recovered), OpenError> {
+        let machine =
+            plimsoll_actuate::Machine::new(sources.root.clone(), (*sources.hierarchies).clone());
+        let actuator = plimsoll_actuate::Config {
+            journal: config.journal.clone(),
+            mode: config.mode,
+            ..plimsoll_actuate::Config::new(machine)
+        };
+        let (actuator, recovered) = Actuator::open(actuator)?;
+        let this = Self {
+            capabilities: kernel::capabilities(sources.hierarchies.is_v2()),
+            sources,
+            actuator,
+            planner: Planner::new(config.settings.clone()),
+            policy: Policy::default(),
+            slo: None,
+            pods: Views::default(),
+            node: None,
+            usage: UsageSnapshot::default(),
+            bases: KubeletBases::default(),
+            claimed: false,
+        };
+        Ok((this, recovered))
+    }
+
+    /// One second's work.
+    pub fn step(&mut self, now: Now) -> Step {
+        let known = self.sources.board.now();
+        self.look(&known);
+        let seen_usage = self.usage(now.monotonic);
+        let cluster_interval = PODS_EVERY;
+        let node = self.node.as_ref();
+        let layout = node.map(|node| node.layout.clone()).unwrap_or_default();
+        let pods = known.pods.as_ref().map(|_| Seen {
+            value: self.pods.list.as_slice(),
+            // The list stays true while its teller is away (`states::pods`); a stale one is the teller's affair to report.
+            at: now.monotonic,
+            every: cluster_interval,
+        });
+        let mut input = Input {
+            now: now.monotonic,
+            policy: &self.policy,
+            node,
+            pods,
+            usage: seen_usage.map(|(at, every)| Seen {
+                value: &self.usage,
+                at,
+                every,
+            }),
+            kernel: &plimsoll_qos::input::Kernel::default(),
+        };
+        let wanted = self.planner.reads(&input);
+        let kernel = kernel::read(
+            self.capabilities,
+            &wanted,
+            &mut self.actuator,
+            &self.sources.store,
+            &layout,
+        );
+        input.kernel = &kernel;
+        let mut planned = self.planner.plan(&input);
+        for plan in &planned.plans {
+            self.actuator.submit(plan.clone());
+        }
+        if planned.gate.open && !self.claimed {
+            // What no strategy of this program asks for was wanted by an earlier one.
+            self.claimed = true;
+            self.actuator.release_unclaimed();
+        }
+        let applied = self.actuator.turn(now, &self.bases);
+        let evictions = std::mem::take(&mut planned.evictions.evictions);
+        Step {
+            planned,
+            applied,
+            evictions,
+        }
+    }
+
+    /// Takes over what has changed in the cluster.
+    fn look(&mut self, known: &Known) {
+        let same_slo = self
+            .slo
+            .as_ref()
+            .is_some_and(|slo| Arc::ptr_eq(slo, &known.slo));
+        if !same_slo {
+            self.policy.update(&known.slo.sections);
+            self.slo = Some(Arc::clone(&known.slo));
+        }
+        let layout = node::layout(known, &self.sources.hierarchies);
+        let cpus = self.cpus();
+        self.node = node::view(known, &cpus, layout.clone());
+        let same_pods = match (&self.pods.of, &known.pods) {
+            (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if !same_pods {
+            let list = known.pods.iter().flat_map(|pods| pods.iter());
+            self.pods.list = list.map(|pod| pods::view(pod, &layout)).collect();
+            self.pods.of.clone_from(&known.pods);
+        }
+        if let Some(node) = &self.node {
+            self.bases = KubeletBases::new(node, &self.pods.list);
+        }
+    }
+
+    fn cpus(&self) -> Vec<plimsoll_qos::input::Cpu> {
+        let facts = self.sources.history.facts();
+        facts
+            .get::<CpuFacts>(plimsoll_history::machine_facts::NODE_CPU_INFO)
+            .map(|facts| node::cpus(&facts))
+            .unwrap_or_default()
+    }
+
+    /// When usage was measured last, and how often it is.
+    fn usage(&mut self, now: Duration) -> Option<(Duration, Duration)> {
+        let latest = self.sources.history.usage_now()?;
+        let usage = &mut self.usage;
+        usage.node_cpu = latest.node_cpu;
+        usage.node_memory = latest.node_memory;
+        usage.best_effort_cpu = latest.best_effort_cpu;
+        usage.best_effort_real_limit = latest.best_effort_real_limit;
+        usage.pods = latest
+            .pods
+            .iter()
+            .map(|pod| {
+                let (cpu, memory) = (pod.cpu, pod.memory);
+                (Arc::clone(&pod.uid), PodUsage { cpu, memory })
+            })
+            .collect();
+        usage.containers = latest
+            .containers
+            .iter()
+            .map(|one| {
+                let (cpu, throttled) = (one.cpu, one.throttled);
+                (Arc::clone(&one.id), ContainerUsage { cpu, throttled })
+            })
+            .collect();
+        usage.host_applications = latest
+            .host_applications
+            .iter()
+            .filter_map(|(name, cpu)| Some((name.clone(), (*cpu)?)))
+            .collect();
+        Some((latest.at.min(now), latest.every))
+    }
+
+    pub fn bases(&self) -> &KubeletBases {
+        &self.bases
+    }
+
+    pub fn recover(&mut self) -> &mut Actuator {
+        &mut self.actuator
+    }
+}

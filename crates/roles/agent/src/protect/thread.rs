@@ -1,0 +1,337 @@
+//! The thread that protects: one step an interval, and requests of people in between.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use plimsoll_actuate::{Counters, Filter, Mode, Now, State, Status};
+use plimsoll_host::Clock;
+use plimsoll_plan::{Asker, Eviction, Plan};
+use plimsoll_qos::{GateStatus, Metrics};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::control::{Answer, Request};
+use super::protector::{Protector, Step};
+
+/// How long a person waits for an answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// What is undone stays so for this time, unless somebody says otherwise.
+const UNDONE_FOR: Duration = Duration::from_secs(3600);
+/// Journal lines in one answer.
+const MOST_LINES: usize = 10_000;
+
+enum Message {
+    Ask(Request, oneshot::Sender<Answer>),
+    Stop,
+}
+
+/// What pages show of the last step.
+#[derive(Debug, Clone, Default)]
+pub struct Shown {
+    pub mode: Mode,
+    pub gate: GateStatus,
+    pub metrics: Metrics,
+    pub counters: Counters,
+    /// Another agent changes what we write, so we only observe.
+    pub second_agent: bool,
+    pub steps: u64,
+}
+
+/// A handle for those who look and step in; clones are the same.
+#[derive(Debug, Clone)]
+pub struct Protection {
+    messages: Sender<Message>,
+    shown: Arc<Mutex<Shown>>,
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ask(request, _) => request.fmt(f),
+            Self::Stop => f.write_str("Stop"),
+        }
+    }
+}
+
+impl Protection {
+    pub async fn ask(&self, request: Request) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Answer::Error("protection has stopped; see the agent's log".into());
+        if self.messages.send(Message::Ask(request, reply)).is_err() {
+            return gone();
+        }
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => gone(),
+            Err(_) => Answer::Error("no answer within 10 s; the kernel may block a write".into()),
+        }
+    }
+
+    pub fn shown(&self) -> Shown {
+        self.shown.lock().clone()
+    }
+}
+
+#[derive(Debug)]
+pub struct Handle {
+    messages: Sender<Message>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handle {
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends after the step that is under way. What is written stays, unless the agent was told otherwise.
+    pub fn stop(mut self) {
+        let _ = self.messages.send(Message::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Starts the thread. Evictions go to `evictions`, where a task carries them out.
+pub fn spawn(
+    protector: Protector,
+    every: Duration,
+    restore_on_exit: bool,
+    clock: Clock,
+    evictions: mpsc::Sender<Eviction>,
+) -> std::io::Result<(Handle, Protection)> {
+    let (messages, inbox) = channel();
+    let shown = Arc::new(Mutex::new(Shown::default()));
+    let protection = Protection {
+        messages: messages.clone(),
+        shown: Arc::clone(&shown),
+    };
+    let mut worker = Worker {
+        protector,
+        clock,
+        shown,
+        evictions,
+        last: Step::default(),
+        plans: Vec::new(),
+    };
+    let thread = std::thread::Builder::new()
+        .name("protect".into())
+        .spawn(move || {
+            worker.run(&inbox, every);
+            if restore_on_exit {
+                worker.give_back();
+            }
+        })?;
+    let handle = Handle {
+        messages,
+        thread: Some(thread),
+    };
+    Ok((handle, protection))
+}
+
+struct Worker {
+    protector: Protector,
+    clock: Clock,
+    shown: Arc<Mutex<Shown>>,
+    evictions: mpsc::Sender<Eviction>,
+    last: Step,
+    plans: Vec<Plan>,
+}
+
+impl Worker {
+    fn run(&mut self, inbox: &Receiver<Message>, every: Duration) {
+        let mut next = self.clock.monotonic();
+        loop {
+            let now = self.clock.monotonic();
+            if now >= next {
+                self.step();
+                // What a stall has missed is not made up for.
+                next = next.saturating_add(every).max(now);
+                continue;
+            }
+            match inbox.recv_timeout(next.saturating_sub(now)) {
+                Ok(Message::Ask(request, reply)) => {
+                    // Who asked may have gone.
+                    let _ = reply.send(self.answer(request));
+                }
+                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now::of(&self.clock)
+    }
+
+    fn step(&mut self) {
+        let mut step = self.protector.step(self.now());
+        self.plans = std::mem::take(&mut step.planned.plans);
+        for eviction in step.evictions.drain(..) {
+            // A full queue means that evictions are under way; the strategies will ask again.
+            let _ = self.evictions.try_send(eviction);
+        }
+        let actuator = &self.protector.actuator;
+        let mut shown = self.shown.lock();
+        shown.mode = actuator.effective_mode();
+        shown.gate.clone_from(&step.planned.gate);
+        shown.metrics = std::mem::take(&mut step.planned.metrics);
+        shown.counters = actuator.counters();
+        shown.second_agent = actuator.second_agent().is_some();
+        shown.steps += 1;
+        drop(shown);
+        if step.applied.second_agent {
+            tracing::error!(
+                "another agent changes the same kernel files; protection only observes now. Stop one of them, \
+                 then run: plimsoll qos mode enforce"
+            );
+        }
+        self.last = step;
+    }
+
+    fn give_back(&mut self) {
+        let now = self.now();
+        let bases = self.protector.bases().clone();
+        let applied = self.protector.actuator.restore(&Filter::All, now, &bases);
+        let (restored, refused) = (applied.restored, applied.refused);
+        tracing::info!(
+            restored,
+            refused,
+            "protection is off, values are given back"
+        );
+    }
+
+    fn status(&self) -> Status {
+        self.protector.actuator.status(self.protector.bases())
+    }
+
+    fn answer(&mut self, request: Request) -> Answer {
+        let now = self.now();
+        let until = |seconds: Option<u64>| {
+            seconds.map(|seconds| {
+                now.wall
+                    .plus(Duration::from_secs(seconds.min(10 * 365 * 86_400)))
+            })
+        };
+        let done = |text: String| Answer::Ok(json!({ "done": text }));
+        match request {
+            Request::Status => self.whole(),
+            Request::Plan => to_answer(&self.plans),
+            Request::Diff => {
+                let differs = |one: &plimsoll_actuate::TargetStatus| one.state != State::Applied;
+                let targets: Vec<_> = self.status().targets.into_iter().filter(differs).collect();
+                to_answer(&targets)
+            }
+            Request::Journal { after, most } => {
+                to_answer(&self.protector.actuator.journal(after, most.min(MOST_LINES)))
+            }
+            Request::Hold { what, seconds } => {
+                self.protector.actuator.hold(&what, until(seconds), now);
+                done(format!("{what} is left alone"))
+            }
+            Request::Release { what } => match self.protector.actuator.release_hold(&what, now) {
+                true => done(format!("{what} is protected again")),
+                false => Answer::Error(format!(
+                    "there is no hold of {what}; see: plimsoll qos status"
+                )),
+            },
+            Request::Restore => {
+                self.give_back();
+                self.protector.actuator.set_mode(Mode::Observe, now);
+                done("everything is given back; the agent only observes until it is told: plimsoll qos mode enforce".into())
+            }
+            Request::Undo { what, seconds } => self.undo(&what, seconds, now),
+            Request::Mode { mode } => match mode.parse() {
+                Ok(mode) => {
+                    self.protector.actuator.forget_second_agent();
+                    self.protector.actuator.set_mode(mode, now);
+                    done(format!(
+                        "the mode is {} until the agent is started again",
+                        mode.as_str()
+                    ))
+                }
+                Err(error) => Answer::Error(error.to_string()),
+            },
+        }
+    }
+
+    fn undo(&mut self, what: &str, seconds: Option<u64>, now: Now) -> Answer {
+        let status = self.status();
+        let asker = Asker::ALL.into_iter().find(|asker| asker.as_str() == what);
+        let targets: Vec<_> = status
+            .targets
+            .into_iter()
+            .filter(|one| match asker {
+                Some(_) => one.asker == asker,
+                None => {
+                    let below = Filter::Cgroup(what.to_owned());
+                    one.file == what || below.matches(&one.target, None)
+                }
+            })
+            .collect();
+        if targets.is_empty() {
+            return Answer::Error(format!(
+                "nothing of {what} is changed; name an asker, a cgroup or a file of: plimsoll qos status"
+            ));
+        }
+        let hold = seconds.map_or(UNDONE_FOR, Duration::from_secs);
+        let bases = self.protector.bases().clone();
+        let mut restored = 0;
+        for one in &targets {
+            let filter = Filter::Target(one.target.clone());
+            let actuator = &mut self.protector.actuator;
+            restored += actuator.restore(&filter, now, &bases).restored;
+            actuator.hold(&one.file, Some(now.wall.plus(hold)), now);
+        }
+        let files = targets.len();
+        Answer::Ok(json!({
+            "done": format!("{files} files are left alone for {} s, {restored} values were given back", hold.as_secs()),
+        }))
+    }
+
+    fn whole(&self) -> Answer {
+        let gate = &self.last.planned.gate;
+        let waiting: Vec<_> = gate
+            .waiting
+            .iter()
+            .map(|wait| {
+                json!({
+                    "for": wait.source.as_str(),
+                    "ageSeconds": wait.age.map(|age| age.as_secs()),
+                })
+            })
+            .collect();
+        let held: Vec<_> = gate
+            .held
+            .iter()
+            .map(|(asker, since)| json!({"asker": asker, "seconds": since.as_secs()}))
+            .collect();
+        let notes: Vec<_> = self
+            .last
+            .planned
+            .notes
+            .iter()
+            .map(|note| json!({"code": note.code, "about": note.about, "text": note.text}))
+            .collect();
+        match serde_json::to_value(self.status()) {
+            Ok(Value::Object(mut status)) => {
+                let gate = json!({"open": gate.open, "waiting": waiting, "held": held});
+                status.insert("gate".into(), gate);
+                status.insert("notes".into(), notes.into());
+                Answer::Ok(Value::Object(status))
+            }
+            Ok(other) => Answer::Ok(other),
+            Err(error) => Answer::Error(error.to_string()),
+        }
+    }
+}
+
+fn to_answer<T: serde::Serialize>(value: &T) -> Answer {
+    match serde_json::to_value(value) {
+        Ok(value) => Answer::Ok(value),
+        Err(error) => Answer::Error(error.to_string()),
+    }
+}
