@@ -2,6 +2,7 @@
 
 pub mod cpus;
 pub mod json;
+pub mod kubelet_cgroups;
 pub mod label_selector;
 pub mod names;
 pub mod node_metric;

@@ -51,3 +51,16 @@ pub const MID_MEMORY: &str = "kubernetes.io/mid-memory";
 /// The manager's configuration.
 pub const CONFIG_NAMESPACE: &str = "koordinator-system";
 pub const CONFIG_NAME: &str = "slo-controller-config";
+
+/// Pods' own word on how they are treated.
+pub const ANNOTATION_CPU_BURST: &str = "koordinator.sh/cpuBurst";
+pub const ANNOTATION_MEMORY_QOS: &str = "koordinator.sh/memoryQOS";
+pub const ANNOTATION_BLKIO_QOS: &str = "koordinator.sh/blkioQOS";
+pub const ANNOTATION_RESCTRL: &str = "node.koordinator.sh/resctrl";
+/// The features that may evict it, as a JSON list.
+pub const ANNOTATION_EVICTION_POLICY: &str = "koordinator.sh/eviction-policy";
+/// A number: the pods with the lower one go first.
+pub const ANNOTATION_EVICTION_PRIORITY: &str = "koordinator.sh/eviction-priority";
+/// Labels of pods: whether it may be evicted by priority, and its rank within its class.
+pub const LABEL_EVICTION_ENABLED: &str = "koordinator.sh/eviction-enabled";
+pub const LABEL_PRIORITY: &str = "koordinator.sh/priority";

@@ -3,9 +3,19 @@
 //! The manager writes what the operator said over [`Section::defaults`]; the agent fills in the rest, so that nobody who
 //! acts by it has to know any default ([`complete`]).
 
+mod read;
+mod sections;
+
 use serde_json::{Map, Value, json};
 
 use crate::json::merge;
+
+pub use read::{Problem, Read, parse};
+pub use sections::{
+    BlkIoQos, Block, CgroupRoot, CpuBurst, CpuBurstStrategy, CpuQos, HostApplication, HostCgroup,
+    IoSettings, MemoryQos, PodMemoryQos, Policies, ResctrlQos, ResourceQos, ResourceQosStrategy,
+    SystemStrategy, ThresholdStrategy,
+};
 
 pub const KIND: &str = "NodeSLO";
 pub const PLURAL: &str = "nodeslos";
@@ -86,7 +96,8 @@ impl Class {
         }
     }
 
-    fn defaults(self) -> Value {
+    /// What a class is given where the operator said nothing.
+    pub fn defaults(self) -> Value {
         let (identity, expeller) = match self {
             Self::Lsr | Self::Ls => (2, true),
             Self::Be => (-1, false),
@@ -126,7 +137,7 @@ fn memory(wmark_ratio: i64, wmark_scale_permill: i64, wmark_min_adj: i64) -> Val
 }
 
 /// What a class gets that is told not to be treated: values that change nothing.
-fn none() -> Value {
+pub fn none() -> Value {
     json!({
         "cpuQOS": {"groupIdentity": 0, "schedIdle": 0, "coreExpeller": false},
         "resctrlQOS": {"catRangeStartPercent": 0, "catRangeEndPercent": 100, "mbaPercent": 100},
