@@ -12,7 +12,7 @@ use crate::quantity::Quantity;
 pub type Amounts = BTreeMap<Box<str>, Quantity>;
 
 /// Requests and limits of a container or a pod.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
     #[serde(deserialize_with = "amounts")]
