@@ -6,6 +6,8 @@
 
 mod bases;
 mod eviction;
+#[cfg(test)]
+mod fixture;
 mod gate;
 pub mod input;
 mod metrics;

@@ -6,12 +6,22 @@ use std::time::Duration;
 use plimsoll_plan::{Asker, Note, Plan, Target};
 
 use crate::eviction::EvictionRound;
-use crate::gate::{Gate, GateStatus, Source, Verdict, Wait};
+use crate::gate::{Gate, GateStatus, Source, Verdict};
 use crate::input::Input;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
-use crate::strategy::Outcome;
+use crate::strategy::{Outcome, cpu_burst, cpu_suppress};
 use crate::windows::Windows;
+
+/// Who wants something, and what it has to know.
+type Needs = (Asker, &'static [Source]);
+
+const CPU_SUPPRESS: Needs = (
+    Asker::CpuSuppress,
+    &[Source::Pods, Source::Node, Source::Cpus, Source::Usage],
+);
+
+const CPU_BURST: Needs = (Asker::CpuBurst, &[Source::Pods, Source::Usage]);
 
 /// What comes of one look.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,9 +41,17 @@ pub struct Planned {
 pub struct Planner {
     pub settings: Settings,
     gate: Gate,
-    windows: Windows,
+    states: States,
     /// The last plan of each, and since when it has been standing without grounds.
     last: BTreeMap<Asker, Standing>,
+}
+
+/// What strategies remember.
+#[derive(Debug, Default)]
+struct States {
+    windows: Windows,
+    cpu_suppress: cpu_suppress::State,
+    cpu_burst: cpu_burst::State,
 }
 
 #[derive(Debug, Default)]
@@ -47,14 +65,22 @@ impl Planner {
         Self {
             settings,
             gate: Gate::default(),
-            windows: Windows::default(),
+            states: States::default(),
             last: BTreeMap::new(),
         }
     }
 
     /// What the kernel has of these is to be in the next input.
-    pub fn reads(&self, _input: &Input<'_>) -> Vec<Target> {
-        Vec::new()
+    pub fn reads(&self, input: &Input<'_>) -> Vec<Target> {
+        let gates = &self.settings.gates;
+        let mut reads = Vec::new();
+        if gates.be_cpu_suppress {
+            reads.extend(cpu_suppress::State::reads(input));
+        }
+        if gates.cpu_burst {
+            reads.extend(cpu_burst::State::reads(input));
+        }
+        reads
     }
 
     pub fn plan(&mut self, input: &Input<'_>) -> Planned {
@@ -63,26 +89,47 @@ impl Planner {
         planned.gate.open = self.gate.look(&waits);
         planned.gate.waiting.clone_from(&waits);
         planned.notes.clone_from(&input.policy.notes);
-        self.windows.take(input, Duration::from_secs(60));
+        self.states.windows.take(input, Duration::from_secs(60));
+        // Nothing is measured often enough to act by it.
+        if self.settings.interval < Duration::from_secs(1) {
+            return planned;
+        }
+        let gates = self.settings.gates;
+        let on = gates.be_cpu_suppress;
+        self.run(&mut planned, input, on, CPU_SUPPRESS, |states, metrics| {
+            states.cpu_suppress.plan(input, &gates, metrics)
+        });
+        let (on, every) = (gates.cpu_burst, self.settings.reconcile_interval);
+        self.run(&mut planned, input, on, CPU_BURST, |states, metrics| {
+            let (burst, windows) = (&mut states.cpu_burst, &states.windows);
+            burst.plan(input, windows, every, metrics)
+        });
         planned
     }
 
     /// Runs one strategy, or lets its last plan stand.
-    #[expect(dead_code, reason = "strategies come next")]
     fn run(
         &mut self,
         planned: &mut Planned,
         input: &Input<'_>,
-        waits: &[Wait],
-        (asker, needs): (Asker, &[Source]),
-        strategy: impl FnOnce(&mut Self, &mut Metrics) -> Outcome,
+        on: bool,
+        (asker, needs): Needs,
+        strategy: impl FnOnce(&mut States, &mut Metrics) -> Outcome,
     ) {
+        if !on {
+            // What an earlier run with other gates wanted goes back.
+            if planned.gate.open {
+                planned.plans.push(Plan::empty(asker));
+            }
+            return;
+        }
         let since = self.last.get(&asker).and_then(|standing| standing.since);
         let hold = self.settings.hold;
+        let waits = &planned.gate.waiting;
         let verdict = self.gate.verdict(waits, needs, since, input.now, hold);
         let outcome = match verdict {
             Verdict::Wait => return,
-            Verdict::Act => Some(strategy(self, &mut planned.metrics)),
+            Verdict::Act => Some(strategy(&mut self.states, &mut planned.metrics)),
             Verdict::Hold | Verdict::Release => None,
         };
         let standing = self.last.entry(asker).or_default();

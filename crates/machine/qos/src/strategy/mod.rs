@@ -1,5 +1,8 @@
 //! One module a strategy: a pure function from what is known, and a small state of its own, to a plan.
 
+pub mod cpu_burst;
+pub mod cpu_suppress;
+
 use plimsoll_plan::{Note, Plan};
 
 /// What a strategy has come to.
