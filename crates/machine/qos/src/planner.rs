@@ -1,11 +1,12 @@
 //! All strategies, one after the other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_plan::{Asker, Note, Plan, Target};
 
-use crate::eviction::EvictionRound;
+use crate::eviction::{self, EvictionRound};
 use crate::gate::{Gate, GateStatus, Source, Verdict};
 use crate::input::Input;
 use crate::metrics::Metrics;
@@ -22,6 +23,8 @@ const CPU_SUPPRESS: Needs = (
 );
 
 const CPU_BURST: Needs = (Asker::CpuBurst, &[Source::Pods, Source::Usage]);
+
+const EVICTION: &[Source] = &[Source::Pods, Source::Node, Source::Usage];
 
 /// What comes of one look.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,6 +55,7 @@ struct States {
     windows: Windows,
     cpu_suppress: cpu_suppress::State,
     cpu_burst: cpu_burst::State,
+    eviction: eviction::State,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +93,10 @@ impl Planner {
         planned.gate.open = self.gate.look(&waits);
         planned.gate.waiting.clone_from(&waits);
         planned.notes.clone_from(&input.policy.notes);
-        self.states.windows.take(input, Duration::from_secs(60));
+        let interval = self.settings.interval;
+        let keep = eviction::longest_window(&input.policy.threshold, interval);
+        self.states.windows.take(input, keep);
+        self.states.eviction.begin(input.now);
         // Nothing is measured often enough to act by it.
         if self.settings.interval < Duration::from_secs(1) {
             return planned;
@@ -104,7 +111,21 @@ impl Planner {
             let (burst, windows) = (&mut states.cpu_burst, &states.windows);
             burst.plan(input, windows, every, metrics)
         });
+        let known = !planned
+            .gate
+            .waiting
+            .iter()
+            .any(|wait| EVICTION.contains(&wait.source));
+        if planned.gate.open && known {
+            let (evict, windows) = (&mut self.states.eviction, &self.states.windows);
+            planned.evictions = evict.plan(input, windows, &self.settings);
+        }
         planned
+    }
+
+    /// A pod of the last round could not be evicted.
+    pub fn eviction_failed(&mut self, uid: &Arc<str>, now: Duration) {
+        self.states.eviction.failed(uid, now);
     }
 
     /// Runs one strategy, or lets its last plan stand.
