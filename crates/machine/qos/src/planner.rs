@@ -11,7 +11,9 @@ use crate::gate::{Gate, GateStatus, Source, Verdict};
 use crate::input::Input;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
-use crate::strategy::{Outcome, cpu_burst, cpu_suppress};
+use crate::strategy::{
+    Outcome, blkio, cpu_burst, cpu_suppress, host_applications, memory_qos, resctrl, system_config,
+};
 use crate::windows::Windows;
 
 /// Who wants something, and what it has to know.
@@ -24,6 +26,11 @@ const CPU_SUPPRESS: Needs = (
 
 const CPU_BURST: Needs = (Asker::CpuBurst, &[Source::Pods, Source::Usage]);
 
+const MEMORY_QOS: Needs = (Asker::MemoryQos, &[Source::Pods, Source::Node]);
+const RESCTRL: Needs = (Asker::Resctrl, &[Source::Pods]);
+const BLKIO: Needs = (Asker::BlkIo, &[Source::Pods, Source::Node]);
+const SYSTEM_CONFIG: Needs = (Asker::SystemConfig, &[Source::Node]);
+const HOST_APPLICATIONS: Needs = (Asker::HostApplications, &[Source::Node, Source::Cpus]);
 const EVICTION: &[Source] = &[Source::Pods, Source::Node, Source::Usage];
 
 /// What comes of one look.
@@ -55,6 +62,7 @@ struct States {
     windows: Windows,
     cpu_suppress: cpu_suppress::State,
     cpu_burst: cpu_burst::State,
+    blkio: blkio::State,
     eviction: eviction::State,
 }
 
@@ -110,6 +118,25 @@ impl Planner {
         self.run(&mut planned, input, on, CPU_BURST, |states, metrics| {
             let (burst, windows) = (&mut states.cpu_burst, &states.windows);
             burst.plan(input, windows, every, metrics)
+        });
+        let on = gates.cgroup_reconcile;
+        self.run(&mut planned, input, on, MEMORY_QOS, |_, _| {
+            memory_qos::plan(input)
+        });
+        self.run(&mut planned, input, gates.rdt_resctrl, RESCTRL, |_, _| {
+            resctrl::plan(input)
+        });
+        let on = gates.blkio_reconcile;
+        self.run(&mut planned, input, on, BLKIO, |states, _| {
+            states.blkio.plan(input)
+        });
+        let on = gates.system_config;
+        self.run(&mut planned, input, on, SYSTEM_CONFIG, |_, _| {
+            system_config::plan(input)
+        });
+        let on = gates.group_identity || gates.cpuset_allocator;
+        self.run(&mut planned, input, on, HOST_APPLICATIONS, |_, _| {
+            host_applications::plan(input, &gates)
         });
         let known = !planned
             .gate
