@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_plan::{Asker, Note, Plan, Target};
+use plimsoll_plan::{Asker, Note, Plan, Target, Value};
 
 use crate::eviction::{self, EvictionRound};
 use crate::gate::{Gate, GateStatus, Source, Verdict};
-use crate::input::Input;
+use crate::input::{Input, finite};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::strategy::{
@@ -51,6 +51,7 @@ pub struct Planned {
 pub struct Planner {
     pub settings: Settings,
     gate: Gate,
+    metrics: Metrics,
     states: States,
     /// The last plan of each, and since when it has been standing without grounds.
     last: BTreeMap<Asker, Standing>,
@@ -77,6 +78,7 @@ impl Planner {
         Self {
             settings,
             gate: Gate::default(),
+            metrics: Metrics::default(),
             states: States::default(),
             last: BTreeMap::new(),
         }
@@ -96,7 +98,25 @@ impl Planner {
     }
 
     pub fn plan(&mut self, input: &Input<'_>) -> Planned {
-        let mut planned = Planned::default();
+        // Gauges stay as they are until something new is known, but those of containers are made anew.
+        let mut planned = Planned {
+            metrics: std::mem::take(&mut self.metrics),
+            ..Planned::default()
+        };
+        planned.metrics.container_scaled_cfs_burst_us.clear();
+        planned.metrics.container_scaled_cfs_quota_us.clear();
+        let best_effort = input
+            .usage
+            .and_then(|seen| finite(seen.value.best_effort_cpu));
+        if best_effort.is_some() {
+            planned.metrics.be_suppress_be_used_cpu_cores = best_effort;
+        }
+        self.look(&mut planned, input);
+        self.metrics = planned.metrics.clone();
+        planned
+    }
+
+    fn look(&mut self, planned: &mut Planned, input: &Input<'_>) {
         let waits = Gate::waits(input);
         planned.gate.open = self.gate.look(&waits);
         planned.gate.waiting.clone_from(&waits);
@@ -107,35 +127,35 @@ impl Planner {
         self.states.eviction.begin(input.now);
         // Nothing is measured often enough to act by it.
         if self.settings.interval < Duration::from_secs(1) {
-            return planned;
+            return;
         }
         let gates = self.settings.gates;
         let on = gates.be_cpu_suppress;
-        self.run(&mut planned, input, on, CPU_SUPPRESS, |states, metrics| {
+        self.run(planned, input, on, CPU_SUPPRESS, |states, metrics| {
             states.cpu_suppress.plan(input, &gates, metrics)
         });
         let (on, every) = (gates.cpu_burst, self.settings.reconcile_interval);
-        self.run(&mut planned, input, on, CPU_BURST, |states, metrics| {
+        self.run(planned, input, on, CPU_BURST, |states, metrics| {
             let (burst, windows) = (&mut states.cpu_burst, &states.windows);
             burst.plan(input, windows, every, metrics)
         });
         let on = gates.cgroup_reconcile;
-        self.run(&mut planned, input, on, MEMORY_QOS, |_, _| {
+        self.run(planned, input, on, MEMORY_QOS, |_, _| {
             memory_qos::plan(input)
         });
-        self.run(&mut planned, input, gates.rdt_resctrl, RESCTRL, |_, _| {
+        self.run(planned, input, gates.rdt_resctrl, RESCTRL, |_, _| {
             resctrl::plan(input)
         });
         let on = gates.blkio_reconcile;
-        self.run(&mut planned, input, on, BLKIO, |states, _| {
+        self.run(planned, input, on, BLKIO, |states, _| {
             states.blkio.plan(input)
         });
         let on = gates.system_config;
-        self.run(&mut planned, input, on, SYSTEM_CONFIG, |_, _| {
+        self.run(planned, input, on, SYSTEM_CONFIG, |_, _| {
             system_config::plan(input)
         });
         let on = gates.group_identity || gates.cpuset_allocator;
-        self.run(&mut planned, input, on, HOST_APPLICATIONS, |_, _| {
+        self.run(planned, input, on, HOST_APPLICATIONS, |_, _| {
             host_applications::plan(input, &gates)
         });
         let known = !planned
@@ -147,7 +167,6 @@ impl Planner {
             let (evict, windows) = (&mut self.states.eviction, &self.states.windows);
             planned.evictions = evict.plan(input, windows, &self.settings);
         }
-        planned
     }
 
     /// A pod of the last round could not be evicted.
@@ -198,6 +217,11 @@ impl Planner {
                     .gate
                     .held
                     .push((asker.as_str(), input.now.saturating_sub(since)));
+                if let Some(plan) = &mut standing.plan {
+                    // Threads end, and their numbers are given to others.
+                    plan.effects
+                        .retain(|one| !matches!(one.value, Value::Ids(_)));
+                }
                 if verdict == Verdict::Release && standing.plan.is_some() {
                     standing.plan = Some(Plan::empty(asker));
                 }
@@ -206,3 +230,6 @@ impl Planner {
         planned.plans.extend(standing.plan.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

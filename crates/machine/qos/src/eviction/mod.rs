@@ -176,7 +176,6 @@ impl State {
         let leaves =
             self.asked.contains_key(&pod.uid) || settings.evict_by == EvictBy::Api && pod.deleting;
         if leaves {
-            // Who has ended holds nothing any more.
             return match pod.is_active() {
                 true => Standing::Leaving,
                 false => Standing::Spared,
