@@ -18,7 +18,7 @@ mod strategy;
 mod windows;
 
 pub use bases::KubeletBases;
-pub use eviction::EvictionRound;
+pub use eviction::{EvictionRound, REASON as EVICTION_REASON, message as eviction_message};
 pub use gate::{GateStatus, Source, Wait};
 pub use input::Input;
 pub use metrics::{ContainerFigure, Metrics};

@@ -1,16 +1,19 @@
 //! All strategies, one after the other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_plan::{Asker, Note, Plan, Target};
+use plimsoll_plan::{Asker, Note, Plan, Target, Value};
 
-use crate::eviction::EvictionRound;
+use crate::eviction::{self, EvictionRound};
 use crate::gate::{Gate, GateStatus, Source, Verdict};
-use crate::input::Input;
+use crate::input::{Input, finite};
 use crate::metrics::Metrics;
 use crate::settings::Settings;
-use crate::strategy::{Outcome, cpu_burst, cpu_suppress};
+use crate::strategy::{
+    Outcome, blkio, cpu_burst, cpu_suppress, host_applications, memory_qos, resctrl, system_config,
+};
 use crate::windows::Windows;
 
 /// Who wants something, and what it has to know.
@@ -22,6 +25,13 @@ const CPU_SUPPRESS: Needs = (
 );
 
 const CPU_BURST: Needs = (Asker::CpuBurst, &[Source::Pods, Source::Usage]);
+
+const MEMORY_QOS: Needs = (Asker::MemoryQos, &[Source::Pods, Source::Node]);
+const RESCTRL: Needs = (Asker::Resctrl, &[Source::Pods]);
+const BLKIO: Needs = (Asker::BlkIo, &[Source::Pods, Source::Node]);
+const SYSTEM_CONFIG: Needs = (Asker::SystemConfig, &[Source::Node]);
+const HOST_APPLICATIONS: Needs = (Asker::HostApplications, &[Source::Node, Source::Cpus]);
+const EVICTION: &[Source] = &[Source::Pods, Source::Node, Source::Usage];
 
 /// What comes of one look.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,6 +51,7 @@ pub struct Planned {
 pub struct Planner {
     pub settings: Settings,
     gate: Gate,
+    metrics: Metrics,
     states: States,
     /// The last plan of each, and since when it has been standing without grounds.
     last: BTreeMap<Asker, Standing>,
@@ -52,6 +63,8 @@ struct States {
     windows: Windows,
     cpu_suppress: cpu_suppress::State,
     cpu_burst: cpu_burst::State,
+    blkio: blkio::State,
+    eviction: eviction::State,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +78,7 @@ impl Planner {
         Self {
             settings,
             gate: Gate::default(),
+            metrics: Metrics::default(),
             states: States::default(),
             last: BTreeMap::new(),
         }
@@ -84,27 +98,80 @@ impl Planner {
     }
 
     pub fn plan(&mut self, input: &Input<'_>) -> Planned {
-        let mut planned = Planned::default();
+        // Gauges stay as they are until something new is known, but those of containers are made anew.
+        let mut planned = Planned {
+            metrics: std::mem::take(&mut self.metrics),
+            ..Planned::default()
+        };
+        planned.metrics.container_scaled_cfs_burst_us.clear();
+        planned.metrics.container_scaled_cfs_quota_us.clear();
+        let best_effort = input
+            .usage
+            .and_then(|seen| finite(seen.value.best_effort_cpu));
+        if best_effort.is_some() {
+            planned.metrics.be_suppress_be_used_cpu_cores = best_effort;
+        }
+        self.look(&mut planned, input);
+        self.metrics = planned.metrics.clone();
+        planned
+    }
+
+    fn look(&mut self, planned: &mut Planned, input: &Input<'_>) {
         let waits = Gate::waits(input);
         planned.gate.open = self.gate.look(&waits);
         planned.gate.waiting.clone_from(&waits);
         planned.notes.clone_from(&input.policy.notes);
-        self.states.windows.take(input, Duration::from_secs(60));
+        let interval = self.settings.interval;
+        let keep = eviction::longest_window(&input.policy.threshold, interval);
+        self.states.windows.take(input, keep);
+        self.states.eviction.begin(input.now);
         // Nothing is measured often enough to act by it.
         if self.settings.interval < Duration::from_secs(1) {
-            return planned;
+            return;
         }
         let gates = self.settings.gates;
         let on = gates.be_cpu_suppress;
-        self.run(&mut planned, input, on, CPU_SUPPRESS, |states, metrics| {
+        self.run(planned, input, on, CPU_SUPPRESS, |states, metrics| {
             states.cpu_suppress.plan(input, &gates, metrics)
         });
         let (on, every) = (gates.cpu_burst, self.settings.reconcile_interval);
-        self.run(&mut planned, input, on, CPU_BURST, |states, metrics| {
+        self.run(planned, input, on, CPU_BURST, |states, metrics| {
             let (burst, windows) = (&mut states.cpu_burst, &states.windows);
             burst.plan(input, windows, every, metrics)
         });
-        planned
+        let on = gates.cgroup_reconcile;
+        self.run(planned, input, on, MEMORY_QOS, |_, _| {
+            memory_qos::plan(input)
+        });
+        self.run(planned, input, gates.rdt_resctrl, RESCTRL, |_, _| {
+            resctrl::plan(input)
+        });
+        let on = gates.blkio_reconcile;
+        self.run(planned, input, on, BLKIO, |states, _| {
+            states.blkio.plan(input)
+        });
+        let on = gates.system_config;
+        self.run(planned, input, on, SYSTEM_CONFIG, |_, _| {
+            system_config::plan(input)
+        });
+        let on = gates.group_identity || gates.cpuset_allocator;
+        self.run(planned, input, on, HOST_APPLICATIONS, |_, _| {
+            host_applications::plan(input, &gates)
+        });
+        let known = !planned
+            .gate
+            .waiting
+            .iter()
+            .any(|wait| EVICTION.contains(&wait.source));
+        if planned.gate.open && known {
+            let (evict, windows) = (&mut self.states.eviction, &self.states.windows);
+            planned.evictions = evict.plan(input, windows, &self.settings);
+        }
+    }
+
+    /// A pod of the last round could not be evicted.
+    pub fn eviction_failed(&mut self, uid: &Arc<str>, now: Duration) {
+        self.states.eviction.failed(uid, now);
     }
 
     /// Runs one strategy, or lets its last plan stand.
@@ -150,6 +217,11 @@ impl Planner {
                     .gate
                     .held
                     .push((asker.as_str(), input.now.saturating_sub(since)));
+                if let Some(plan) = &mut standing.plan {
+                    // Threads end, and their numbers are given to others.
+                    plan.effects
+                        .retain(|one| !matches!(one.value, Value::Ids(_)));
+                }
                 if verdict == Verdict::Release && standing.plan.is_some() {
                     standing.plan = Some(Plan::empty(asker));
                 }
@@ -158,3 +230,6 @@ impl Planner {
         planned.plans.extend(standing.plan.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

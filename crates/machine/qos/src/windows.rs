@@ -73,7 +73,7 @@ impl Windows {
             }
         };
         push(&mut self.node_cpu, usage.node_cpu);
-        let milli = usage.best_effort_cpu.map(|cores| cores * 1000.0);
+        let milli = usage.best_effort_cpu.map(|cores| (cores * 1000.0).trunc());
         push(&mut self.be_usage, milli);
         push(&mut self.be_real_limit, usage.best_effort_real_limit);
         if input.pods.is_some() {

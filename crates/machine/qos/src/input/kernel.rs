@@ -44,8 +44,8 @@ pub struct Kernel {
     pub capabilities: Capabilities,
     /// What the kernel has, of those targets that the planner asks for (`Planner::reads`).
     pub values: BTreeMap<Target, Value>,
-    /// Pods' and containers' folders below the best-effort tier, as they are found; `None`: nobody looked, and those of the
-    /// pods that are known count.
+    /// All folders one or two levels below the best-effort tier, as they are found: pods, containers, sandboxes and whatever else
+    /// is there. `None`: nobody looked, and those of the pods that are known count.
     pub below_best_effort: Option<Vec<CgroupPath>>,
     /// Threads by cgroup, of pods' containers and sandboxes.
     pub threads: BTreeMap<CgroupPath, Box<[u32]>>,

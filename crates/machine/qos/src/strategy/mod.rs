@@ -1,7 +1,12 @@
 //! One module a strategy: a pure function from what is known, and a small state of its own, to a plan.
 
+pub mod blkio;
 pub mod cpu_burst;
 pub mod cpu_suppress;
+pub mod host_applications;
+pub mod memory_qos;
+pub mod resctrl;
+pub mod system_config;
 
 use plimsoll_plan::{Note, Plan};
 

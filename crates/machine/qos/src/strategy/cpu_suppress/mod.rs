@@ -92,7 +92,6 @@ impl State {
                 return held;
             }
             metrics.be_suppress_ls_used_cpu_cores = Some(room.ls_cores);
-            metrics.be_suppress_be_used_cpu_cores = Some(room.be_cores);
         }
         metrics.be_suppress_cpu_cores = self
             .cores
@@ -112,6 +111,8 @@ impl State {
     ) -> Option<Outcome> {
         let tier = tier(node);
         let found = match input.kernel.value(&Target::cgroup(&tier, Knob::Cpuset)) {
+            // On v2 a tier that nobody has restricted has all CPUs.
+            Some(Value::Cpus(cpus)) if cpus.is_empty() => Some(node.all_cpus()),
             Some(Value::Cpus(cpus)) => Some(cpus.clone()),
             _ => self.cpus.clone(),
         };
@@ -255,7 +256,6 @@ struct Room {
     milli: i64,
     percent: i64,
     ls_cores: f64,
-    be_cores: f64,
     node_cores: f64,
 }
 
@@ -318,7 +318,6 @@ impl Room {
             milli,
             percent,
             ls_cores: ls,
-            be_cores: all - ls,
             node_cores,
         })
     }
@@ -455,11 +454,18 @@ impl Dirs {
             }
             return dirs;
         };
+        let tier = node.layout.tier(KubeQos::BestEffort);
         for path in found {
-            match node.layout.parse(path) {
-                Some(Place::Pod { uid, .. }) => add(path, &uid, true),
-                Some(Place::Container { uid, .. }) => add(path, &uid, false),
-                Some(Place::Tier(_)) | None => {}
+            let uid = match node.layout.parse(path) {
+                Some(Place::Pod { uid, .. } | Place::Container { uid, .. }) => uid,
+                // Programs of the host may be there, too.
+                Some(Place::Tier(_)) | None => String::new(),
+            };
+            let below = path.strip_prefix(&*tier).unwrap_or_default();
+            match below.matches('/').count() {
+                1 => add(path, &uid, true),
+                2 => add(path, &uid, false),
+                _ => {}
             }
         }
         dirs
