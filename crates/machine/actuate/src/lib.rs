@@ -51,6 +51,8 @@ mod merge;
 mod order;
 mod place;
 mod sentence;
+#[cfg(test)]
+mod sim;
 mod slow;
 mod status;
 mod text;

@@ -910,3 +910,6 @@ fn spread(target: &Target, interval: Duration) -> Duration {
     let hash = crc32fast::hash(format!("{target:?}").as_bytes());
     interval.mul_f64(f64::from(hash) / f64::from(u32::MAX))
 }
+
+#[cfg(test)]
+mod tests;
