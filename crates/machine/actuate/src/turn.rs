@@ -8,9 +8,9 @@ use plimsoll_plan::{Asker, Bases, CgroupPath, Knob, Target, Value};
 use crate::actuator::Actuator;
 use crate::entry::{Cap, Decision, Doing, Entry, Kind, is_action};
 use crate::journal::{Base, Line, Outcome, Touched};
-use crate::order::{Change, arrange};
+use crate::order::{Change, Step, arrange};
 use crate::slow::{Done, Job, Outcome as SlowOutcome};
-use crate::text::render;
+use crate::text::{between, render};
 use crate::value::{in_kernel_unit, same};
 use crate::write::{Look, look, perform, read};
 use crate::{Applied, Filter, Mode, Now, SecondAgent, State, WeightFormula, sentence};
@@ -606,8 +606,19 @@ impl Actuator {
         if work.is_empty() {
             return;
         }
-        for item in &work {
-            self.arm(item, now);
+        let changes: Vec<Change> = work.iter().map(|item| item.change.clone()).collect();
+        let steps = arrange(&changes);
+        for (index, item) in work.iter().enumerate() {
+            let on_the_way = |step: &&Step| step.change == index && !step.last;
+            let mut through: Vec<Value> = steps
+                .iter()
+                .filter(on_the_way)
+                .map(|step| step.value.clone())
+                .collect();
+            let (form, from) = (item.change.form, item.change.from.as_ref());
+            let pieces = render(&item.target, form, &item.change.to, from);
+            through.extend(between(&pieces, from));
+            self.arm(item, through, now);
         }
         let durable = self.journal.flush();
         let mut ready = Vec::new();
@@ -678,7 +689,7 @@ impl Actuator {
     }
 
     /// Says in the journal what is about to be written; for a first write, what is there now.
-    fn arm(&mut self, item: &Work, now: Now) {
+    fn arm(&mut self, item: &Work, through: Vec<Value>, now: Now) {
         if is_action(&item.target) {
             return;
         }
@@ -715,6 +726,7 @@ impl Actuator {
         if let Some(touched) = &mut entry.touched {
             touched.asker.clone_from(&item.doing.asker);
             touched.until_ms = until_ms;
+            touched.ours.extend(through.iter().cloned());
             if touched.ours.last() != Some(&item.doing.to) {
                 touched.ours.push(item.doing.to.clone());
             }
@@ -727,6 +739,7 @@ impl Actuator {
             String::new(),
         );
         line.until_ms = until_ms;
+        line.through = through;
         self.journal.line(line);
     }
 
@@ -912,4 +925,4 @@ fn spread(target: &Target, interval: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -60,6 +60,13 @@ impl Rig {
         rig
     }
 
+    pub fn journal_len(&self) -> u64 {
+        let dir = self.journal.as_ref().unwrap().path();
+        std::fs::metadata(dir.join("protection.journal"))
+            .unwrap()
+            .len()
+    }
+
     pub fn now(&self) -> Now {
         Now {
             monotonic: self.at,
