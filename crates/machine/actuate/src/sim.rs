@@ -301,7 +301,7 @@ impl State {
 
     /// A child's share of time may not exceed that of whoever limits it.
     fn check_quota(&self, dir: &Path, quota: i64, period: u64) -> Result<(), Errno> {
-        if quota >= 0 && quota < 1000 || !(1000..=1_000_000).contains(&period) {
+        if (0..1000).contains(&quota) || !(1000..=1_000_000).contains(&period) {
             return Err(Errno::INVAL);
         }
         if quota >= 0 && self.number(&dir.join("cpu.cfs_burst_us")) > u64::try_from(quota).ok() {
@@ -321,7 +321,7 @@ impl State {
                 quota as f64 / period as f64
             })
         };
-        for (child, _) in &self.dirs {
+        for child in self.dirs.keys() {
             let own = ratio(child);
             let mut above = child.parent();
             while let Some(parent) = above {
