@@ -67,6 +67,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         ["fork", children] => fork(children.parse()?),
         ["io", file, bytes] => direct_io(file, bytes.parse()?),
         ["sleep"] => ready(),
+        ["actuate", journal] => crate::cases::actuate::work(journal),
         other => bail!("no workload {other:?}"),
     }
 }

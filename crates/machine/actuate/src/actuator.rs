@@ -354,6 +354,7 @@ impl Actuator {
             before: None,
             wanted: None,
             has: None,
+            through: Vec::new(),
             why: None,
             until_ms: None,
             text,

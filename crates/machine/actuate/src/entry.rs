@@ -108,7 +108,7 @@ pub(crate) struct Doing {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decision {
     Nothing,
-    Write(Doing),
+    Write(Box<Doing>),
     /// The base is there: nothing more to do, ever.
     Finish,
 }
@@ -324,14 +324,14 @@ impl Entry {
             Kind::Restore => State::Releasing,
             _ => State::Pending,
         };
-        Decision::Write(Doing {
+        Decision::Write(Box::new(Doing {
             kind,
             to,
             before: Some(has),
             asker,
             why,
             until,
-        })
+        }))
     }
 
     /// A write went well at `now`.

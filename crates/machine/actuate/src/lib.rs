@@ -52,6 +52,8 @@ mod order;
 mod place;
 mod read;
 mod sentence;
+#[cfg(test)]
+mod sim;
 mod slow;
 mod status;
 mod text;

@@ -372,5 +372,30 @@ fn render_quota(
     }
 }
 
+/// What two files of a quota say between two of these writes.
+pub fn between(pieces: &[Piece], has: Option<&Value>) -> Vec<Value> {
+    let Some(Value::Quota {
+        quota_us,
+        period_us,
+    }) = has
+    else {
+        return Vec::new();
+    };
+    let (mut quota, mut period) = (*quota_us, *period_us);
+    let mut values = Vec::new();
+    for piece in pieces.iter().take(pieces.len().saturating_sub(1)) {
+        match piece {
+            Piece::Main(text) => quota = text.parse().ok(),
+            Piece::Period(text) => period = text.parse().ok(),
+            _ => {}
+        }
+        values.push(Value::Quota {
+            quota_us: quota,
+            period_us: period,
+        });
+    }
+    values
+}
+
 #[cfg(test)]
 mod tests;

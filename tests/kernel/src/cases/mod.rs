@@ -1,5 +1,6 @@
 //! The tests. Each compares what the agent answers with what the test itself reads from the kernel.
 
+pub mod actuate;
 mod devices;
 mod host_applications;
 mod limits;
@@ -68,6 +69,7 @@ pub fn run() -> Result<()> {
         watcher::cases(&mut runner, &mounts);
         memory::killed(&mut runner, &mounts);
     }
+    actuate::cases(&mut runner, &mounts);
     runner.finish();
     Ok(())
 }

@@ -83,6 +83,9 @@ pub(crate) struct Journal {
     must_sync: bool,
     compacted_len: u64,
     error: Option<String>,
+    /// The disk takes nothing.
+    #[cfg(test)]
+    pub fail: bool,
 }
 
 impl Journal {
@@ -99,6 +102,8 @@ impl Journal {
             must_sync: false,
             compacted_len: 0,
             error: None,
+            #[cfg(test)]
+            fail: false,
         };
         let Some(dir) = dir else {
             return Ok((journal, Replayed::default()));
@@ -239,6 +244,11 @@ impl Journal {
             self.must_sync = false;
             return true;
         };
+        #[cfg(test)]
+        if self.fail {
+            self.error = Some("write the journal: no space".to_owned());
+            return false;
+        }
         let mut outcome = match self.pending.is_empty() {
             true => Ok(()),
             false => disk.append(&self.pending),
@@ -330,6 +340,7 @@ impl Replayed {
         };
         match line.outcome {
             Outcome::Armed => {
+                touched.ours.extend(line.through.iter().cloned());
                 touched.ours.extend(line.wanted.clone());
                 touched.asker = line.asker.clone();
                 touched.verified = false;
@@ -373,3 +384,6 @@ pub fn read_journal(dir: &Path, after: u64, most: usize) -> Result<Vec<Line>, Op
     }
     Ok(newest(lines.iter().filter(|line| line.seq > after), most))
 }
+
+#[cfg(test)]
+mod tests;

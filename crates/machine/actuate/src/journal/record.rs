@@ -131,6 +131,9 @@ pub struct Line {
     pub wanted: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has: Option<Value>,
+    /// Values on the way, while it is written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub through: Vec<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
     /// Monotonic milliseconds after which it goes back.

@@ -197,19 +197,14 @@ fn never_exceeds(knob: Knob, plan: &[(Value, Option<Value>)]) -> Result<(), Test
         .collect();
     for step in arrange(&changes) {
         now.insert(changed[step.change], step.value);
-        for child in 0..TREE.len() {
+        for (child, path) in TREE.iter().enumerate() {
             // Every cgroup above, not only the next: the one between may have no limit.
             let mut above = parent_of(child);
             while let Some(parent) = above {
                 let fine =
                     |values: &dyn Fn(usize) -> Value| !exceeds(&values(child), &values(parent));
                 if fine(&|i| before[&i].clone()) && fine(&|i| wanted(i).clone()) {
-                    prop_assert!(
-                        fine(&|i| now[&i].clone()),
-                        "{} above {}",
-                        TREE[child],
-                        TREE[parent]
-                    );
+                    prop_assert!(fine(&|i| now[&i].clone()), "{path} above {}", TREE[parent]);
                 }
                 above = parent_of(parent);
             }

@@ -200,6 +200,8 @@ proptest! {
         let pieces = render(&at(Knob::CpuQuota), Form::V1, &quota(new, Some(new_period)), Some(&has));
         let ratio = |quota: Option<u64>, period: u64| quota.map_or(f64::INFINITY, |quota| quota as f64 / period as f64);
         let least = ratio(had, had_period).min(ratio(new, new_period));
+        let through = between(&pieces, Some(&has));
+        prop_assert_eq!(through.len() + 1, pieces.len());
         let (mut quota_now, mut period_now) = (had, had_period);
         for piece in pieces {
             match piece {
@@ -208,6 +210,8 @@ proptest! {
                 other => panic!("{other:?}"),
             }
             prop_assert!(ratio(quota_now, period_now) >= least * (1.0 - 1e-9));
+            let now = quota(quota_now, Some(period_now));
+            prop_assert!(through.contains(&now) || now == quota(new, Some(new_period)));
         }
         prop_assert_eq!((quota_now, period_now), (new, new_period));
     }
