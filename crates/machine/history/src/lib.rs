@@ -26,7 +26,7 @@ mod tests;
 mod workloads;
 
 pub use config::{Collect, Config, Cpi, Forecast};
-pub use cpi::CpiGauge;
+pub use cpi::LatestCpi;
 pub use forecast::Predictions;
 pub use history::{Counters, UsageHistory};
 pub use latest::{CollectStatus, Latest};
@@ -34,6 +34,5 @@ pub use plimsoll_predict::reclaim::Config as ReclaimConfig;
 pub use plimsoll_predict::{Config as ModelsConfig, HalfLives};
 pub use plimsoll_tsdb::Config as StoreConfig;
 pub use recorder::{KernelSources, Recorder};
-pub use resctrl::ResctrlGauge;
 pub use series::{Metric, Series, Summary};
 pub use workloads::{HostApplication, Pod, Workloads};
