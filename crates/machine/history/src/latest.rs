@@ -1,8 +1,9 @@
 //! The latest values that metrics pages show beside the series.
 
-use super::cpi::CpiGauge;
+use plimsoll_observe::collect::resctrl::ResctrlValue;
+
+use super::cpi::LatestCpi;
 use super::forecast::Predictions;
-use super::resctrl::ResctrlGauge;
 
 #[derive(Debug, Default)]
 pub struct Latest {
@@ -12,8 +13,8 @@ pub struct Latest {
     pub cpu_info: CollectStatus,
     pub numa_info: CollectStatus,
     pub storage_info: CollectStatus,
-    pub cpi: Vec<CpiGauge>,
-    pub resctrl: Vec<ResctrlGauge>,
+    pub cpi: Vec<LatestCpi>,
+    pub resctrl: Vec<ResctrlValue>,
 }
 
 /// Outcomes of collecting something.

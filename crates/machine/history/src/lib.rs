@@ -27,7 +27,7 @@ mod usage_now;
 mod workloads;
 
 pub use config::{Collect, Config, Cpi, Forecast};
-pub use cpi::CpiGauge;
+pub use cpi::LatestCpi;
 pub use forecast::Predictions;
 pub use history::{Counters, UsageHistory};
 pub use latest::{CollectStatus, Latest};
@@ -35,7 +35,6 @@ pub use plimsoll_predict::reclaim::Config as ReclaimConfig;
 pub use plimsoll_predict::{Config as ModelsConfig, HalfLives};
 pub use plimsoll_tsdb::Config as StoreConfig;
 pub use recorder::{KernelSources, Recorder};
-pub use resctrl::ResctrlGauge;
 pub use series::{Metric, Series, Summary};
 pub use usage_now::{ContainerUsage, PodUsage, UsageNow};
 pub use workloads::{HostApplication, Pod, Workloads};

@@ -12,15 +12,17 @@ use plimsoll_host::fs::{LocalStorage, MountTable};
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::Observer;
+use plimsoll_observe::collect::cold_pages::enable as enable_cold_pages;
+use plimsoll_observe::collect::cpi::Kernel;
+#[cfg(feature = "gpu")]
+use plimsoll_observe::collect::gpu::GpuCollector;
+use plimsoll_observe::collect::resctrl::ResctrlCollector;
 use plimsoll_predict::{Amount, Round as Training};
 use plimsoll_waiting::Repeated;
 
 use super::collect::Collection;
-use super::cpi::{self, CpiCollector};
-#[cfg(feature = "gpu")]
-use super::gpu::GpuCollector;
-use super::resctrl::ResctrlCollector;
-use super::{UsageHistory, cold_pages, machine_facts, metrics, psi};
+use super::cpi::{self, CpiRecorder};
+use super::{UsageHistory, cold_pages, machine_facts, metrics, psi, resctrl};
 use crate::Workloads;
 
 /// Interval of store maintenance.
@@ -41,7 +43,7 @@ pub struct Recorder {
     cpu_facts: Repeated,
     numa_facts: Repeated,
     pressure: Option<Periodic>,
-    cpi: Option<(CpiCollector, cpi::Kernel)>,
+    cpi: Option<(CpiRecorder, Kernel)>,
     cold: Option<Periodic>,
     resctrl: Option<(Periodic, ResctrlCollector)>,
     #[cfg(feature = "gpu")]
@@ -118,19 +120,24 @@ impl Recorder {
             pressure: collect
                 .pressure_every
                 .map(|every| Periodic::later(every, now)),
-            cpi: collect
-                .cpi
-                .map(|config| (CpiCollector::new(config), cpi::Kernel::default())),
+            cpi: collect.cpi.map(|config| {
+                let kernel = Kernel::new(
+                    sources.root.clone(),
+                    Arc::clone(&sources.hierarchies),
+                    Arc::clone(&sources.descriptors),
+                );
+                (CpiRecorder::new(config), kernel)
+            }),
             cold: collect
                 .cold_pages_every
-                .filter(|_| cold_pages::start(&sources.root))
+                .filter(|_| enable_cold_pages(&sources.root))
                 .map(|every| Periodic::later(every, now)),
             resctrl: collect
                 .resctrl_every
                 .map(|every| (Periodic::now(every), ResctrlCollector::default())),
             #[cfg(feature = "gpu")]
             gpu: match collect.gpu {
-                true => GpuCollector::open(&sources.root, &history),
+                true => super::gpu::open(&sources.root, &history),
                 false => None,
             },
             sources,
@@ -206,21 +213,22 @@ impl Recorder {
             // Windows start once the list of CPUs is known.
             if let Some(cpus) = cpus.as_deref().map(cpi::numbers) {
                 collector.start_windows(monotonic, history, cgroups.iter(), |path| {
-                    kernel.open(path, &cpus, sources, buf)
+                    kernel.open(path, &cpus, buf)
                 });
             }
         }
         if due(&mut self.cold, monotonic) {
             cold_pages::collect(batch, history, cgroups.iter(), &observer, sources, buf);
         }
-        if let Some((due, resctrl)) = &mut self.resctrl
+        if let Some((due, collector)) = &mut self.resctrl
             && due.is_due(monotonic)
+            && let Some(values) = collector.read(&sources.root, buf)
         {
-            resctrl.collect(batch, history, &sources.root, buf);
+            resctrl::append(batch, history, values);
         }
         #[cfg(feature = "gpu")]
         if let Some(gpu) = &mut self.gpu {
-            gpu.collect(batch, history, cgroups.iter(), &sources.root, buf);
+            super::gpu::collect(gpu, batch, history, cgroups.iter(), &sources.root, buf);
         }
     }
 

@@ -1,97 +1,18 @@
-//! Cache occupancy and memory bandwidth of the QoS classes, from resctrl.
+//! Records cache occupancy and memory bandwidth of the QoS classes.
 
-use plimsoll_host::resctrl::{DomainStats, Features, Resctrl};
-use plimsoll_host::{HostRoot, ReadBuf};
+use plimsoll_observe::collect::resctrl::ResctrlValue;
 
 use super::collect::SampleBatch;
 use super::{UsageHistory, metrics as c};
 
-/// The control groups of the QoS classes.
-const GROUPS: [&str; 3] = ["LSR", "LS", "BE"];
-
-#[derive(Debug, Default)]
-pub struct ResctrlCollector {
-    found: Option<(Resctrl, Features)>,
-    absence_logged: bool,
-    domains: Vec<DomainStats>,
-}
-
-/// One value, for metrics pages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResctrlGauge {
-    pub qos: &'static str,
-    pub cache: u32,
-    /// `None`: the occupancy of the cache, in bytes.
-    pub bandwidth: Option<&'static str>,
-    pub value: u64,
-}
-
-impl ResctrlCollector {
-    pub fn collect(
-        &mut self,
-        batch: &mut SampleBatch,
-        history: &UsageHistory,
-        root: &HostRoot,
-        buf: &mut ReadBuf,
-    ) {
-        if self.found.is_none() {
-            self.found = detect(root, buf);
-        }
-        let Some((resctrl, features)) = &self.found else {
-            if !std::mem::replace(&mut self.absence_logged, true) {
-                tracing::warn!(
-                    "resctrl metrics are off: no resctrl file system is mounted, or the CPU has no monitoring"
-                );
-            }
-            return;
+pub fn append(batch: &mut SampleBatch, history: &UsageHistory, values: Vec<ResctrlValue>) {
+    for value in &values {
+        let cache = value.cache.to_string();
+        let (metric, labels) = match value.bandwidth {
+            None => (c::RESCTRL_RESOURCE_LLC, vec![value.qos, &*cache]),
+            Some(kind) => (c::RESCTRL_RESOURCE_MB, vec![value.qos, &*cache, kind]),
         };
-        let mut figures = Vec::new();
-        for qos in GROUPS {
-            let group = resctrl.path().join(qos);
-            // A group that does not exist yet has no values.
-            let Ok(true) = resctrl.read(&group, *features, buf, &mut self.domains) else {
-                continue;
-            };
-            for domain in &self.domains {
-                let counters = [
-                    (None, domain.llc_occupancy),
-                    (Some("mbm_local_bytes"), domain.mbm_local_bytes),
-                    (Some("mbm_total_bytes"), domain.mbm_total_bytes),
-                ];
-                for (bandwidth, value) in counters {
-                    if let Some(value) = value {
-                        figures.push(ResctrlGauge {
-                            qos,
-                            cache: domain.domain,
-                            bandwidth,
-                            value,
-                        });
-                    }
-                }
-            }
-        }
-        for figure in &figures {
-            let cache = figure.cache.to_string();
-            let value = figure.value as f64;
-            match figure.bandwidth {
-                None => batch.put(
-                    history,
-                    c::RESCTRL_RESOURCE_LLC,
-                    &[figure.qos, &cache],
-                    value,
-                ),
-                Some(kind) => {
-                    let labels = [figure.qos, &*cache, kind];
-                    batch.put(history, c::RESCTRL_RESOURCE_MB, &labels, value);
-                }
-            }
-        }
-        history.latest().lock().resctrl = figures;
+        batch.put(history, metric, &labels, value.value as f64);
     }
-}
-
-fn detect(root: &HostRoot, buf: &mut ReadBuf) -> Option<(Resctrl, Features)> {
-    let resctrl = Resctrl::detect(root, buf).ok()??;
-    let features = resctrl.features(buf).ok()?;
-    features.any().then_some((resctrl, features))
+    history.latest().lock().resctrl = values;
 }

@@ -3,6 +3,7 @@
 //! Kernel reads happen on one plain thread ([`sampler`]); everything that answers a request works from what that
 //! thread left in the [`store`]. Nothing here writes a cgroup file.
 
+pub mod collect;
 pub mod events;
 pub mod groups;
 pub mod history;

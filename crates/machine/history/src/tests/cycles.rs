@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_host::perf::Reading;
+use plimsoll_observe::collect::cpi::Counts;
 
 use super::super::collect::SampleBatch;
-use super::super::cpi::{Counts, CpiCollector};
+use super::super::cpi::CpiRecorder;
 use super::super::{Config, Cpi, metrics as c};
 use super::{ID, Rig, SANDBOX, UID, workloads};
 
@@ -41,7 +42,7 @@ fn containers_are_counted_for_a_while_now_and_then() {
     let mut rig = Rig::new(Config::default());
     rig.workloads = workloads(rig.now());
     rig.run(3);
-    let mut collector = CpiCollector::new(CONFIG);
+    let mut collector = CpiRecorder::new(CONFIG);
     let mut batch = SampleBatch::default();
     let (looks, mut opened) = (Arc::new(AtomicU64::new(0)), Vec::new());
     for second in 0..75 {
