@@ -64,7 +64,9 @@ pub struct Evictor {
 
 impl std::fmt::Debug for Evictor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Evictor").field("method", &self.method).finish_non_exhaustive()
+        f.debug_struct("Evictor")
+            .field("method", &self.method)
+            .finish_non_exhaustive()
     }
 }
 

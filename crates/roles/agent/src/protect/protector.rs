@@ -195,7 +195,7 @@ impl Protector {
             self.pods.of.clone_from(&known.pods);
         }
         if let Some(node) = &self.node {
-            self.bases = KubeletBases::new(node, &self.pods.list);
+            self.bases = KubeletBases::of(node, &self.pods.list, self.sources.hierarchies.is_v2());
         }
     }
 
