@@ -274,7 +274,7 @@ impl Collection {
             ..UsageNow::default()
         };
         usage.take_cgroups(&self.cgroups, fresh);
-        history.usage_now_cell().put(usage);
+        history.publish_usage(usage);
     }
 
     /// Usage of the system: of the node, minus pods and host applications.

@@ -223,6 +223,11 @@ impl UsageHistory {
         self.usage_now.latest()
     }
 
+    /// Hands the newest usage to those who act on it.
+    pub fn publish_usage(&self, usage: UsageNow) {
+        self.usage_now.put(usage);
+    }
+
     pub(super) fn usage_now_cell(&self) -> &UsageNowCell {
         &self.usage_now
     }

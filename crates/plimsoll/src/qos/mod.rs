@@ -1,6 +1,7 @@
 //! `plimsoll qos`: what protection sees, plans, writes and gives back, and how a person steps in.
 
 mod client;
+mod demo;
 mod show;
 
 use std::path::PathBuf;
@@ -90,6 +91,8 @@ enum What {
     },
     /// Give everything back; a running agent only observes from then on
     Restore,
+    /// Show protection at work for 15 seconds, on two pod-shaped cgroups of its own; needs root, and no agent
+    Demo,
     /// Say what the running agent may do: off, observe or enforce
     Mode {
         #[arg(value_name = "MODE", value_parser = ["off", "observe", "enforce"])]
@@ -98,7 +101,9 @@ enum What {
 }
 
 pub fn run(args: &QosArgs) -> Result<()> {
-    let request = request(&args.what);
+    let Some(request) = request(&args.what) else {
+        return demo::run();
+    };
     let answer = match client::ask(&args.socket, &request)? {
         Some(answer) => answer,
         None => return without_agent(args),
@@ -112,8 +117,10 @@ pub fn run(args: &QosArgs) -> Result<()> {
     }
 }
 
-fn request(what: &What) -> Request {
-    match what {
+/// `None`: the demonstration asks no agent.
+fn request(what: &What) -> Option<Request> {
+    Some(match what {
+        What::Demo => return None,
         What::Status => Request::Status,
         What::Plan => Request::Plan,
         What::Diff => Request::Diff,
@@ -132,7 +139,7 @@ fn request(what: &What) -> Request {
         },
         What::Restore => Request::Restore,
         What::Mode { mode } => Request::Mode { mode: mode.clone() },
-    }
+    })
 }
 
 fn print(args: &QosArgs, value: &Value) {

@@ -15,6 +15,7 @@ use plimsoll_plan::{Eviction, EvictionScope};
 use plimsoll_waiting::Repeated;
 use tokio::sync::mpsc;
 
+use super::Protection;
 use crate::states::Board;
 
 /// Pods that were evicted of late, for `pod_eviction_detail`.
@@ -60,6 +61,7 @@ pub struct Evictor {
     pub board: Board,
     pub method: Method,
     pub counters: Arc<EvictionCounters>,
+    pub protection: Protection,
 }
 
 impl std::fmt::Debug for Evictor {
@@ -93,6 +95,7 @@ impl Evictor {
                 }
                 Err(trouble) => {
                     self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                    self.protection.eviction_failed(&eviction.uid);
                     if let Some(said) = failing.failed() {
                         tracing::warn!(
                             namespace = &*eviction.namespace,

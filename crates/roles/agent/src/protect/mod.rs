@@ -11,6 +11,8 @@ mod kernel;
 mod node;
 mod pods;
 mod protector;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 pub use evict::{EvictionCounters, Evictor, Method};
@@ -56,6 +58,7 @@ impl Started {
                     },
                 },
                 counters: Arc::clone(&self.evictions),
+                protection: self.protection.clone(),
             };
             shutdown.keep("evictions", evictor.run(queue, shutdown.clone()));
         }

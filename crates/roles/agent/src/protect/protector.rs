@@ -239,11 +239,11 @@ impl Protector {
         Some((latest.at.min(now), latest.every))
     }
 
-    pub fn bases(&self) -> &KubeletBases {
-        &self.bases
+    pub fn eviction_failed(&mut self, uid: &Arc<str>, now: Duration) {
+        self.planner.eviction_failed(uid, now);
     }
 
-    pub fn recover(&mut self) -> &mut Actuator {
-        &mut self.actuator
+    pub fn bases(&self) -> &KubeletBases {
+        &self.bases
     }
 }

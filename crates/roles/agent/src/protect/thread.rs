@@ -25,6 +25,7 @@ const MOST_LINES: usize = 10_000;
 
 enum Message {
     Ask(Request, oneshot::Sender<Answer>),
+    EvictionFailed(Arc<str>),
     Stop,
 }
 
@@ -51,6 +52,7 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ask(request, _) => request.fmt(f),
+            Self::EvictionFailed(uid) => f.debug_tuple("EvictionFailed").field(uid).finish(),
             Self::Stop => f.write_str("Stop"),
         }
     }
@@ -68,6 +70,12 @@ impl Protection {
             Ok(Err(_)) => gone(),
             Err(_) => Answer::Error("no answer within 10 s; the kernel may block a write".into()),
         }
+    }
+
+    /// The strategies may ask for it again.
+    pub fn eviction_failed(&self, uid: &Arc<str>) {
+        // After the end nobody asks again.
+        let _ = self.messages.send(Message::EvictionFailed(Arc::clone(uid)));
     }
 
     pub fn shown(&self) -> Shown {
@@ -157,6 +165,7 @@ impl Worker {
                     // Who asked may have gone.
                     let _ = reply.send(self.answer(request));
                 }
+                Ok(Message::EvictionFailed(uid)) => self.protector.eviction_failed(&uid, now),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {}
             }
