@@ -186,6 +186,18 @@ fn what_the_planner_wants_to_know() {
     assert_eq!((reads.len(), quotas.count()), (4, 3));
 }
 
+#[test]
+fn annotations_that_make_no_sense_are_named() {
+    let bad = json!({"metadata": {"annotations": {"koordinator.sh/cpuBurst": "{"}}});
+    let mut world = suppressed();
+    for number in 0..200 {
+        world = world.pod(&format!("bad{number}"), "LS", "Burstable", bad.clone());
+    }
+    let planned = Planner::new(Settings::default()).plan(&world.input());
+    assert_eq!(planned.notes.len(), MOST_NOTES);
+    assert_eq!(&*planned.notes[0].about, "ns/bad0");
+}
+
 fn figure() -> impl Strategy<Value = Json> {
     prop_oneof![
         4 => (0..120_i64).prop_map(Json::from),
