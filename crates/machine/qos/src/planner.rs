@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_api::names::ANNOTATION_EVICTION_POLICY;
 use plimsoll_plan::{Asker, Note, Plan, Target, Value};
 
 use crate::eviction::{self, EvictionRound};
@@ -32,6 +33,9 @@ const BLKIO: Needs = (Asker::BlkIo, &[Source::Pods, Source::Node]);
 const SYSTEM_CONFIG: Needs = (Asker::SystemConfig, &[Source::Node]);
 const HOST_APPLICATIONS: Needs = (Asker::HostApplications, &[Source::Node, Source::Cpus]);
 const EVICTION: &[Source] = &[Source::Pods, Source::Node, Source::Usage];
+
+/// A node full of bad annotations is not told of without end.
+const MOST_NOTES: usize = 100;
 
 /// What comes of one look.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -120,7 +124,7 @@ impl Planner {
         let waits = Gate::waits(input);
         planned.gate.open = self.gate.look(&waits);
         planned.gate.waiting.clone_from(&waits);
-        planned.notes.clone_from(&input.policy.notes);
+        planned.notes = notes(input);
         let interval = self.settings.interval;
         let keep = eviction::longest_window(&input.policy.threshold, interval);
         self.states.windows.take(input, keep);
@@ -229,6 +233,33 @@ impl Planner {
         }
         planned.plans.extend(standing.plan.clone());
     }
+}
+
+/// What is wrong with the policy and with annotations. It is said each time; whoever tells people says it once.
+fn notes(input: &Input<'_>) -> Vec<Note> {
+    let mut notes = input.policy.notes.clone();
+    let refused = |about: Box<str>, text: String| Note {
+        code: "annotation_refused",
+        about,
+        text: text.into(),
+    };
+    let node = input.node.into_iter().flat_map(|node| &node.problems);
+    notes.extend(
+        node.map(|problem| refused("node".into(), format!("{problem}. It is passed over."))),
+    );
+    for pod in input.all_pods() {
+        let about = || format!("{}/{}", pod.namespace, pod.name).into();
+        let problems = pod.annotations.problems();
+        notes.extend(problems.map(|(name, problem)| {
+            let then = match name {
+                ANNOTATION_EVICTION_POLICY => "No feature evicts this pod.",
+                _ => "It is passed over.",
+            };
+            refused(about(), format!("annotation {name}: {problem}. {then}"))
+        }));
+    }
+    notes.truncate(MOST_NOTES);
+    notes
 }
 
 #[cfg(test)]

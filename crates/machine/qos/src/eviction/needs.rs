@@ -208,7 +208,9 @@ pub fn need(
         Feature::Cpu => {
             let window = window(policy, interval, 1);
             let since = input.now.saturating_sub(window);
-            let (used, _) = windows.node_cpu.average(since)?;
+            let recent = input.now.saturating_sub(interval.saturating_mul(2));
+            let average = windows.node_cpu.average(since).map(|(used, _)| used);
+            let used = average.or_else(|| windows.node_cpu.last(recent))?;
             let capacity = node.cpu_milli();
             let amount = by_usage(
                 (used * 1000.0) as i64,

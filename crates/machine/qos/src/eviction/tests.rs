@@ -436,6 +436,7 @@ const ALL: [&str; 6] = [
 ];
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
     fn nobody_outside_the_policy_goes(world in any_world(), koordlet: bool) {
         let base = if koordlet { Settings::koordlet() } else { Settings::default() };

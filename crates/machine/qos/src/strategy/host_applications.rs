@@ -1,6 +1,6 @@
 //! Programs of the host that are treated like pods of a class.
 
-use plimsoll_api::node_slo::HostApplication;
+use plimsoll_api::node_slo::{HostApplication, ResourceQosStrategy};
 use plimsoll_api::priority::{KubeQos, QosClass};
 use plimsoll_plan::{Asker, CgroupPath, Knob, Plan, Reason, Target, Value};
 
@@ -15,21 +15,16 @@ pub fn plan(input: &Input<'_>, gates: &Gates) -> Outcome {
         return Outcome::Keep(None);
     };
     let mut plan = Plan::empty(Asker::HostApplications);
-    let policies = input.policy.qos.policies.as_ref();
-    let by_identity = policies.and_then(|policies| policies.cpu.as_deref());
+    let identities = gates.group_identity && is_by_identity(&input.policy.qos);
     for application in &input.policy.host_applications {
         let Some(path) = cgroup(application, node) else {
             continue;
         };
         let class = application.class();
         let why = Reason::new("host_application").by(POLICY);
-        let identity = input.policy.qos.class(class);
-        let identity = identity.and_then(|class| class.cpu.as_ref()?.group_identity);
-        if let Some(identity) = identity
-            && gates.group_identity
-            && by_identity == Some("groupIdentity")
-        {
+        if identities {
             let target = Target::cgroup(&path, Knob::GroupIdentity);
+            let identity = identity(&input.policy.qos, class).unwrap_or(0);
             plan.want(target, Value::Number(identity), why);
         }
         let shared = node.shared_cpus();
@@ -39,6 +34,24 @@ pub fn plan(input: &Input<'_>, gates: &Gates) -> Outcome {
         }
     }
     Outcome::Plan(plan)
+}
+
+/// Some class is told apart by group identity.
+fn is_by_identity(strategy: &ResourceQosStrategy) -> bool {
+    [QosClass::Lsr, QosClass::Ls, QosClass::Be]
+        .into_iter()
+        .any(|class| identity(strategy, class).is_some())
+}
+
+/// `None`: its class is not told apart.
+fn identity(strategy: &ResourceQosStrategy, class: QosClass) -> Option<i64> {
+    let policies = strategy.policies.as_ref();
+    let policy = policies.and_then(|policies| policies.cpu.as_deref());
+    if !matches!(policy, None | Some("" | "groupIdentity")) || class == QosClass::System {
+        return None;
+    }
+    let cpu = strategy.class(class)?.cpu.as_ref()?;
+    cpu.group_identity.filter(|_| cpu.enable == Some(true))
 }
 
 /// `None`: it has no cgroup of its own; everybody would be treated like it.
@@ -121,7 +134,7 @@ mod tests {
         let on = json!({"enable": true});
         let mut world = World::new(4).policy(json!({
             "resourceQOSStrategy": {"lsClass": {"cpuQOS": on}, "beClass": {"cpuQOS": on}},
-            "hostApplications": [{"name": "l", "qos": "LS"}, {"name": "b", "qos": "BE"}, {"name": "r", "qos": "LSR"}],
+            "hostApplications": [{"name": "l", "qos": "LS"}, {"name": "b", "qos": "BE"}, {"name": "r", "qos": "LSR"}, {"name": "odd"}],
         }));
         world.node.share_pools = vec!["0-1".parse().unwrap(), "3".parse().unwrap()];
         let Outcome::Plan(plan) = plan(&world.input(), &Gates::default()) else {

@@ -352,11 +352,14 @@ fn allowed(node: &NodeView, pods: &[PodView]) -> CpuSet {
 
 /// `None`: there are not as many as may be used, or none at all.
 fn choose(node: &NodeView, pods: &[PodView], milli: i64, old: usize) -> Option<CpuSet> {
-    // The last pod that names a CPU says whose it is.
+    // The last pod that names a CPU says whose it is; but who shares with nobody keeps it.
     let mut owners: BTreeMap<u32, QosClass> = BTreeMap::new();
     for pod in pods {
         for cpu in pod.own_cpus().into_iter().flat_map(|cpus| &cpus.0) {
-            owners.insert(*cpu, pod.classes.qos);
+            let owner = owners.entry(*cpu).or_insert(pod.classes.qos);
+            if *owner != QosClass::Lse {
+                *owner = pod.classes.qos;
+            }
         }
     }
     let (mut lsr, mut others): (Vec<Cpu>, Vec<Cpu>) = (Vec::new(), Vec::new());
