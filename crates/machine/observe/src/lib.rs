@@ -11,6 +11,7 @@ pub mod history;
 pub mod kubelet;
 mod layers;
 pub mod machine;
+mod monitor;
 pub mod needs;
 pub mod observer;
 pub mod oom;
@@ -27,6 +28,7 @@ mod tours;
 pub mod usage;
 
 pub use groups::{Group, GroupSet};
+pub use monitor::MonitorWrites;
 pub use observer::{Observer, PassLine, PassRequest};
 pub use sample::Sample;
 pub use symbols::Symbol;

@@ -23,6 +23,7 @@ use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
 use crate::memory::{Memory, keeper};
+use crate::monitor::SamplerWrites;
 use crate::states::{Board, Doorbell};
 use crate::{Config, View};
 
@@ -223,8 +224,10 @@ impl Agent {
             },
         )?;
         let descriptors = Descriptors::from_limit();
+        let mut sampling = self.config.sampling.clone();
+        sampling.writes = Some(Arc::new(SamplerWrites::new(self.world.root.clone())));
         let sampler = Sampler::new(
-            self.config.sampling.clone(),
+            sampling,
             Arc::clone(&self.observer),
             Arc::clone(&self.hierarchies),
             &self.world.root,

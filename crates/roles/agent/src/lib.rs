@@ -8,6 +8,7 @@ mod config;
 pub mod http;
 mod koordlet_page;
 pub mod memory;
+mod monitor;
 pub mod node;
 pub mod report;
 mod self_metrics;

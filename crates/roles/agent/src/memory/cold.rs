@@ -1,5 +1,6 @@
 //! Cold pages, on kernels that scan for them, and what is in use without them.
 
+use plimsoll_actuate::Monitor;
 use plimsoll_containers::CgroupPath;
 use plimsoll_host::cgroup::Controller;
 use plimsoll_host::{HostRoot, ReadBuf, kidled, parse_file};
@@ -17,7 +18,7 @@ pub fn start(root: &HostRoot) -> bool {
         tracing::warn!("this kernel does not look for cold pages; memory is told without them");
         return false;
     }
-    match kidled::write_settings(root) {
+    match Monitor::new(root.clone()).scan_cold_pages() {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%error, "cold pages cannot be looked for; memory is told without them");
