@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_host::Timestamp;
-use plimsoll_plan::{Asker, Bases, Plan, Target};
+use plimsoll_plan::{Asker, Bases, Effect, Plan, Target};
 
 use crate::entry::{Claim, Entry};
 use crate::files::{Files, MachineFiles};
@@ -35,6 +35,8 @@ pub struct Actuator {
     pub(crate) second_agent: Option<SecondAgent>,
     pub(crate) counters: Counters,
     pub(crate) told_unsupported: BTreeSet<String>,
+    /// What each asker said last.
+    plans: BTreeMap<Asker, Vec<Effect>>,
     /// What plans said that is no change, and was not told yet.
     notes: Vec<(Asker, &'static str, Box<str>, Box<str>)>,
     told_notes: BTreeMap<(Asker, &'static str, Box<str>), Box<str>>,
@@ -79,6 +81,7 @@ impl Actuator {
             second_agent: None,
             counters: Counters::default(),
             told_unsupported: BTreeSet::new(),
+            plans: BTreeMap::new(),
             notes: Vec::new(),
             told_notes: BTreeMap::new(),
         };
@@ -87,8 +90,14 @@ impl Actuator {
 
     /// Takes all that an asker wants now. What it wanted before and does not name here goes back to its base with the
     /// next turn; so does what it wanted in an earlier life of this process.
-    pub fn submit(&mut self, plan: Plan) {
+    pub fn submit(&mut self, mut plan: Plan) {
         let asker = plan.asker;
+        for note in plan.notes.drain(..).take(MOST_NOTES) {
+            self.notes.push((asker, note.code, note.about, note.text));
+        }
+        if self.submitted_again(&plan) {
+            return;
+        }
         let mut named: BTreeMap<Target, Claim> = BTreeMap::new();
         let most = plan.effects.len().min(MOST_EFFECTS);
         if most < plan.effects.len() {
@@ -135,9 +144,36 @@ impl Actuator {
                 }
             }
         }
-        for note in plan.notes.into_iter().take(MOST_NOTES) {
-            self.notes.push((asker, note.code, note.about, note.text));
+    }
+
+    /// The same as last time, as nearly always: only reasons may have other figures.
+    fn submitted_again(&mut self, plan: &Plan) -> bool {
+        let same = |old: &Effect, new: &Effect| {
+            old.target == new.target && old.value == new.value && old.at_most == new.at_most
+        };
+        let last = self.plans.get_mut(&plan.asker);
+        let again = last.filter(|last| {
+            last.len() == plan.effects.len()
+                && last
+                    .iter()
+                    .zip(&plan.effects)
+                    .all(|(old, new)| same(old, new))
+        });
+        let Some(last) = again else {
+            self.plans.insert(plan.asker, plan.effects.clone());
+            return false;
+        };
+        for (old, new) in last.iter_mut().zip(&plan.effects) {
+            if old.why == new.why {
+                continue;
+            }
+            old.why = new.why;
+            let entry = self.entries.get_mut(&new.target);
+            if let Some(claim) = entry.and_then(|entry| entry.claims.get_mut(&plan.asker)) {
+                claim.why = new.why;
+            }
         }
+        true
     }
 
     /// Takes back what an earlier process wrote and no asker has named since. To be called once all askers have
@@ -153,25 +189,31 @@ impl Actuator {
     /// Brings the machine to what is wanted.
     pub fn turn(&mut self, now: Now, bases: &dyn Bases) -> Applied {
         self.tell_notes(now);
-        self.run(now, bases, None)
+        self.run(now, bases, false)
     }
 
     /// Gives back what matches, in every mode but where an operator holds it. Claims on it are forgotten; plans that are
-    /// submitted later bring them back unless the mode is another by then.
+    /// submitted later bring them back unless the mode is another by then. While [`Applied::writing`] is not zero, the
+    /// kernel is still at it; the next turns tell how that ends.
     pub fn restore(&mut self, filter: &Filter, now: Now, bases: &dyn Bases) -> Applied {
         for (target, entry) in &mut self.entries {
-            let asker = entry
-                .touched
-                .as_ref()
-                .map(|touched| touched.asker.clone())
-                .or_else(|| entry.claims.keys().next().map(|asker| asker.to_string()));
-            if filter.matches(target, asker.as_deref()) {
+            let last = entry.touched.as_ref().map(|touched| &*touched.asker);
+            if let Filter::Asker(asker) = filter {
+                // What others want of the same target stays.
+                if entry.claims.remove(asker).is_none() && last != Some(asker.as_str()) {
+                    continue;
+                }
+            } else if filter.matches(target, last) {
                 entry.claims.clear();
                 entry.cap = None;
-                entry.dirty = true;
+            } else {
+                continue;
             }
+            entry.dirty = true;
+            entry.forced = true;
         }
-        self.run(now, bases, Some(filter))
+        self.plans.clear();
+        self.run(now, bases, true)
     }
 
     /// Leaves a cgroup (with all below it) or a file alone, whatever is wanted.

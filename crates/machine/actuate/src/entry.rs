@@ -57,6 +57,8 @@ pub(crate) struct Entry {
     pub error: Option<String>,
     /// Something about its claims changed.
     pub dirty: bool,
+    /// Somebody ordered it back, whatever the mode is.
+    pub forced: bool,
     pub look_at: Duration,
     pub looked: bool,
     pub absent_for: u32,
@@ -126,6 +128,7 @@ impl Entry {
             state: State::Pending,
             error: None,
             dirty: true,
+            forced: false,
             look_at: Duration::ZERO,
             looked: false,
             absent_for: 0,
@@ -143,6 +146,12 @@ impl Entry {
             done: None,
             winner: None,
         }
+    }
+
+    /// What was written for a time only, and the time is over.
+    pub fn is_overdue(&self, now: Duration) -> bool {
+        let until = self.touched.as_ref().and_then(|touched| touched.until_ms);
+        until.is_some_and(|until| Duration::from_millis(until) <= now)
     }
 
     pub fn form(&self) -> Form {

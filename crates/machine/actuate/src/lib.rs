@@ -48,6 +48,7 @@ mod error;
 mod files;
 mod journal;
 mod merge;
+mod monitor;
 mod order;
 mod place;
 mod read;
@@ -68,6 +69,7 @@ pub use error::{OpenError, Unfit};
 pub use files::{Files, KernelFile, MachineFiles};
 pub use journal::{Line, Outcome, Why, read_journal};
 pub use merge::{Merged, Rule, merge, rule};
+pub use monitor::{Monitor, MonitorError};
 pub use order::{Change, Step, arrange};
 pub use place::{Form, Machine, Owner, Place, is_container};
 pub use status::{

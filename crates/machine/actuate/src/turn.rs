@@ -14,7 +14,7 @@ use crate::entry::{Cap, Decision, Doing, Entry, Kind, Wanted};
 use crate::order::Change;
 use crate::value::{in_kernel_unit, same};
 use crate::write::read;
-use crate::{Applied, Filter, Mode, Now, State, Unfit, WeightFormula};
+use crate::{Applied, Mode, Now, State, Unfit, WeightFormula};
 
 /// One change that is under way in this turn.
 struct Work {
@@ -35,18 +35,20 @@ struct Settled {
 }
 
 impl Actuator {
-    pub(crate) fn run(&mut self, now: Now, bases: &dyn Bases, force: Option<&Filter>) -> Applied {
+    pub(crate) fn run(&mut self, now: Now, bases: &dyn Bases, force: bool) -> Applied {
         let mut applied = Applied::default();
         self.take_slow(now, &mut applied);
         self.expire(now);
-        if self.config.mode != Mode::Off || force.is_some() {
-            let due = self.due(now.monotonic, force);
-            let work = self.plan(due, now, bases, force.is_some(), &mut applied);
-            match self.effective_mode() {
-                Mode::Enforce => self.execute(work, now, &mut applied),
-                _ if force.is_some() => self.execute(work, now, &mut applied),
-                _ => self.tell_planned(work, now, &mut applied),
-            }
+        let due = self.due(now.monotonic, force);
+        if !due.is_empty() {
+            let work = self.plan(due, now, bases, force, &mut applied);
+            let enforce = force || self.effective_mode() == Mode::Enforce;
+            // What was for a time only, such as a freeze, goes back in every mode.
+            let (write, tell): (Vec<_>, Vec<_>) = work
+                .into_iter()
+                .partition(|item| enforce || self.is_overdue(&item.target, now.monotonic));
+            self.execute(write, now, &mut applied);
+            self.tell_planned(tell, now, &mut applied);
             if let Some(slow) = &self.slow
                 && slow.under_way() > 0
             {
@@ -75,9 +77,7 @@ impl Actuator {
                 }
             }
             // What an earlier process wrote for a time only goes back even if nobody asks.
-            let left = entry.touched.as_ref().and_then(|touched| touched.until_ms);
-            let over = left.is_some_and(|until| Duration::from_millis(until) <= monotonic);
-            entry.dirty |= over && entry.claims.is_empty();
+            entry.dirty |= entry.claims.is_empty() && entry.is_overdue(monotonic);
         }
         let over = |until: Option<i64>| until.is_some_and(|until| until <= now.wall.nanos());
         let ended: Vec<_> = self
@@ -91,21 +91,27 @@ impl Actuator {
         }
     }
 
-    pub(crate) fn due(&self, now: Duration, force: Option<&Filter>) -> BTreeSet<Target> {
+    fn due(&self, now: Duration, force: bool) -> BTreeSet<Target> {
+        let off = self.config.mode == Mode::Off;
         let due = |(target, entry): (&Target, &Entry)| {
             let flips = entry
                 .wrote_at
                 .is_some_and(|wrote| now <= wrote.saturating_add(self.config.pace.flip));
-            let due = match force {
-                Some(filter) => {
-                    let asker = entry.touched.as_ref().map(|touched| &*touched.asker);
-                    entry.dirty && (entry.claims.is_empty() || filter.matches(target, asker))
+            let due = match (force, off) {
+                (true, _) => entry.forced,
+                (false, true) => entry.dirty && entry.is_overdue(now),
+                (false, false) => {
+                    entry.dirty || entry.look_at <= now || flips && !entry.claims.is_empty()
                 }
-                None => entry.dirty || entry.look_at <= now || flips && !entry.claims.is_empty(),
             };
             (due && entry.writing.is_none()).then(|| target.clone())
         };
         self.entries.iter().filter_map(due).collect()
+    }
+
+    fn is_overdue(&self, target: &Target, now: Duration) -> bool {
+        let entry = self.entries.get(target);
+        entry.is_some_and(|entry| entry.is_overdue(now))
     }
 
     /// Looks at everything that is due and decides.
@@ -275,6 +281,7 @@ impl Actuator {
         let pace = self.config.pace;
         let entry = self.entries.get_mut(target)?;
         entry.dirty = false;
+        entry.forced = false;
         let wanted = entry.wanted(target);
         entry.winner = wanted.as_ref().map(|wanted| wanted.asker);
         let claims = entry.claims.iter_mut();

@@ -12,6 +12,7 @@ use plimsoll_host::fs::{LocalStorage, MountTable};
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::Observer;
+use plimsoll_observe::MonitorWrites;
 use plimsoll_observe::collect::cold_pages::enable as enable_cold_pages;
 use plimsoll_observe::collect::cpi::Kernel;
 #[cfg(feature = "gpu")]
@@ -59,6 +60,8 @@ pub struct KernelSources {
     pub mounts: Arc<MountTable>,
     pub hierarchies: Arc<Hierarchies>,
     pub descriptors: Arc<Descriptors>,
+    /// Makes the writes that some figures need.
+    pub writes: Arc<dyn MonitorWrites>,
 }
 
 /// A timer for something done at an interval.
@@ -130,7 +133,7 @@ impl Recorder {
             }),
             cold: collect
                 .cold_pages_every
-                .filter(|_| enable_cold_pages(&sources.root))
+                .filter(|_| enable_cold_pages(&sources.root, &*sources.writes))
                 .map(|every| Periodic::later(every, now)),
             resctrl: collect
                 .resctrl_every

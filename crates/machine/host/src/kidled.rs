@@ -1,9 +1,7 @@
 //! Pages that nobody has touched for long, on kernels that scan for them (Anolis' kidled).
 
-use std::path::Path;
-
+use crate::HostRoot;
 use crate::parse::{self, Malformed};
-use crate::{HostError, HostRoot, Result};
 
 /// What the file of a cgroup is called, beside its other memory files.
 pub const FILE: &str = "memory.idle_page_stats";
@@ -11,32 +9,13 @@ pub const FILE: &str = "memory.idle_page_stats";
 const COLD_FROM: usize = 5;
 /// Page cache that is inactive: clean and dirty, evictable and not.
 const COLD_ROWS: [&[u8]; 4] = [b"cfei", b"dfei", b"cfui", b"dfui"];
-const SCAN_PERIOD_SECONDS: &str = "5";
-const USE_HIERARCHY: &str = "1";
 
 /// Whether this kernel scans.
 pub fn is_supported(root: &HostRoot) -> bool {
-    settings(root).iter().all(|(path, _)| path.exists())
-}
-
-fn settings(root: &HostRoot) -> [(std::path::PathBuf, &'static str); 2] {
     let dir = root.sys("kernel/mm/kidled");
-    [
-        (dir.join("scan_period_in_seconds"), SCAN_PERIOD_SECONDS),
-        (dir.join("use_hierarchy"), USE_HIERARCHY),
-    ]
-}
-
-/// WRITES to the observed machine: has it scan every five seconds, and count what is below a cgroup with it.
-pub fn write_settings(root: &HostRoot) -> Result<()> {
-    for (path, value) in settings(root) {
-        write(&path, value)?;
-    }
-    Ok(())
-}
-
-fn write(path: &Path, value: &str) -> Result<()> {
-    std::fs::write(path, value).map_err(|source| HostError::io("write", path, source))
+    ["scan_period_in_seconds", "use_hierarchy"]
+        .iter()
+        .all(|name| dir.join(name).exists())
 }
 
 /// Bytes that are cold. Rows of other kinds, and the notes at the beginning, do not count.
@@ -86,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_written_where_there_are_any() {
+    fn both_settings_must_be_there() {
         let dir = tempfile::tempdir().unwrap();
         let root = HostRoot::new(dir.path());
         assert!(!is_supported(&root));
@@ -96,9 +75,5 @@ mod tests {
             std::fs::write(kidled.join(file), "0\n").unwrap();
         }
         assert!(is_supported(&root));
-        write_settings(&root).unwrap();
-        let read = |file| std::fs::read_to_string(kidled.join(file)).unwrap();
-        assert_eq!(read("scan_period_in_seconds"), "5");
-        assert_eq!(read("use_hierarchy"), "1");
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Every reader here takes a [`HostRoot`], so it runs on the real machine, on a container's view of it
 //! (`/rootfs`, `/host`) and on a fixture tree alike. Nothing in this crate knows Kubernetes, nothing awaits, and
-//! nothing changes the machine, with exceptions that are asked for by name: clearing referenced bits, making resctrl
-//! monitoring groups, and having kidled scan.
+//! nothing changes the machine. (A PSI trigger is armed by a write, which changes nothing but what its writer is told.)
 //!
 //! Three outcomes everywhere: a value; `None`, meaning this kernel or this cgroup has no such figure; and an error
 //! that names the file and, where there is one, the line.

@@ -1,11 +1,10 @@
 //! Cache occupancy and memory bandwidth of groups of tasks, `/sys/fs/resctrl`.
 //!
 //! A task is in one control group, and within it in at most one monitoring group, whose counters the hardware keeps.
-//! Reading is harmless; the two functions that change groups say so in their names.
+//! Groups are only read here.
 
 use std::path::{Path, PathBuf};
 
-use crate::error::is_gone;
 use crate::fs::read_mounts;
 use crate::parse::{self, Malformed};
 use crate::proc::process::parse_pids;
@@ -111,53 +110,6 @@ impl Resctrl {
         ))
     }
 
-    /// WRITES to the observed machine: makes a monitoring group for a cgroup below `control` and moves `threads` into
-    /// it. Threads started later follow their parents. The hardware has few groups; ENOSPC means that none is left.
-    pub fn create_monitoring_group(
-        &self,
-        control: &Path,
-        cgroup: &str,
-        threads: &[u32],
-    ) -> Result<PathBuf> {
-        let group = control.join(MON_GROUPS).join(group_name(cgroup));
-        match std::fs::create_dir(&group) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(source) => return Err(HostError::io("create", &group, source)),
-        }
-        let tasks = group.join("tasks");
-        for thread in threads {
-            match append(&tasks, &thread.to_string()) {
-                Ok(()) => {}
-                // A thread that ended needs no counter.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                Err(source) => {
-                    // Half a group would count half a container.
-                    let _ = std::fs::remove_dir(&group);
-                    return Err(HostError::io("write", &tasks, source));
-                }
-            }
-        }
-        Ok(group)
-    }
-
-    /// WRITES to the observed machine: removes a monitoring group that [`Self::create_monitoring_group`] made. Any
-    /// other is left alone, and `false` returned.
-    pub fn remove_monitoring_group(&self, group: &Path) -> Result<bool> {
-        let ours = group
-            .file_name()
-            .is_some_and(|name| name.to_string_lossy().starts_with(GROUP_PREFIX));
-        let in_groups = group.parent().is_some_and(|dir| dir.ends_with(MON_GROUPS));
-        if !ours || !in_groups || !group.starts_with(&self.path) {
-            return Ok(false);
-        }
-        match std::fs::remove_dir(group) {
-            Ok(()) => Ok(true),
-            Err(error) if is_gone(&error) => Ok(false),
-            Err(source) => Err(HostError::io("remove", group, source)),
-        }
-    }
-
     /// The counters of a group, domain by domain in order. `false`: the group has gone.
     pub fn read(
         &self,
@@ -195,12 +147,6 @@ impl Resctrl {
 pub fn group_name(cgroup: &str) -> String {
     let path = cgroup.strip_prefix('/').unwrap_or(cgroup);
     format!("{GROUP_PREFIX}-{}", path.replace('/', "-"))
-}
-
-fn append(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut file = std::fs::File::options().append(true).open(path)?;
-    file.write_all(text.as_bytes())
 }
 
 fn groups_in(dir: &Path) -> Result<Vec<PathBuf>> {
@@ -352,29 +298,6 @@ mod tests {
         assert_eq!(of(resctrl.path(), "/x", &[77]).unwrap(), Some(ours));
         let none = of(&batch, "/a", &[12]).unwrap();
         assert_eq!(none, None);
-    }
-
-    #[test]
-    fn making_and_removing_groups() {
-        let (_temp, found) = tree(&[("info/x", ""), ("tasks", "5\n"), ("mon_groups/own/x", "")]);
-        let resctrl = found.unwrap();
-        let group = resctrl.path().join("mon_groups/cadvisor-kubepods-pod1-a");
-        // The kernel puts the file there; a plain directory needs help.
-        std::fs::create_dir_all(&group).unwrap();
-        std::fs::write(group.join("tasks"), "").unwrap();
-        let made = resctrl
-            .create_monitoring_group(resctrl.path(), "/kubepods/pod1/a", &[5, 6])
-            .unwrap();
-        assert_eq!(made, group);
-        assert_eq!(std::fs::read_to_string(group.join("tasks")).unwrap(), "56");
-
-        std::fs::remove_file(group.join("tasks")).unwrap();
-        let remove = |path: &Path| resctrl.remove_monitoring_group(path).unwrap();
-        assert!(!remove(&resctrl.path().join("mon_groups/own")));
-        assert!(!remove(&resctrl.path().join("cadvisor-fake")));
-        assert!(remove(&group));
-        assert!(!remove(&group));
-        assert!(resctrl.path().join("mon_groups/own").exists());
     }
 
     #[test]

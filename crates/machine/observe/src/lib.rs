@@ -9,6 +9,7 @@ pub mod groups;
 pub mod history;
 mod layers;
 pub mod machine;
+mod monitor;
 pub mod needs;
 pub mod observer;
 pub mod oom;
@@ -25,6 +26,7 @@ mod tours;
 pub mod usage;
 
 pub use groups::{Group, GroupSet};
+pub use monitor::MonitorWrites;
 pub use observer::{Observer, PassLine, PassRequest};
 pub use sample::Sample;
 pub use symbols::Symbol;

@@ -22,6 +22,7 @@ use plimsoll_observe::store::Store;
 use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
 use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
 
+use crate::monitor::SamplerWrites;
 use crate::protect;
 use crate::states::{Board, Doorbell};
 use crate::workloads::WorkloadsSource;
@@ -225,8 +226,11 @@ impl Agent {
             },
         )?;
         let descriptors = Descriptors::from_limit();
+        let mut sampling = self.config.sampling.clone();
+        let writes = Arc::new(SamplerWrites::new(self.world.root.clone()));
+        sampling.writes = Some(writes.clone());
         let sampler = Sampler::new(
-            self.config.sampling.clone(),
+            sampling,
             Arc::clone(&self.observer),
             Arc::clone(&self.hierarchies),
             &self.world.root,
@@ -269,6 +273,7 @@ impl Agent {
                     mounts,
                     hierarchies: Arc::clone(&self.hierarchies),
                     descriptors: Arc::clone(&descriptors),
+                    writes,
                 },
                 self.world.clock.clone(),
                 {

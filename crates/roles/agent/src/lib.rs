@@ -6,6 +6,7 @@
 mod agent;
 mod config;
 mod koordlet_page;
+mod monitor;
 pub mod node;
 pub mod protect;
 pub mod report;

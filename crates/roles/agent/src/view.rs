@@ -161,7 +161,13 @@ impl View {
         };
         for half in halves {
             match half {
-                Half::Internal => page.internal(&mut text),
+                Half::Internal => {
+                    page.internal(&mut text);
+                    if let Some(started) = &self.protection {
+                        let shown = started.protection.shown();
+                        page.protection(&mut text, &shown.metrics, &started.evictions);
+                    }
+                }
                 Half::External => {
                     page.external(&mut text);
                     page.pressure(&mut text, &self.observer.store);

@@ -364,7 +364,7 @@ fn matches(actuator: &Actuator, plan: &Plan) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     /// A kernel that refuses children above their parents and bursts above their quotas refuses nothing; what is wanted
     /// is there after one turn and stays without writes; taken back, everything is as before.

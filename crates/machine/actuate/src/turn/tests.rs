@@ -506,6 +506,19 @@ fn what_is_wanted_for_a_time_goes_back_by_itself() {
         rig.turn();
     }
     rig.has(&[("/a/cgroup.freeze", "0")]);
+    // In every mode.
+    for mode in [Mode::Off, Mode::Observe] {
+        rig.actuator.submit(Plan::empty(Asker::CpuSuppress));
+        rig.turn();
+        rig.actuator.submit(frozen());
+        rig.turn();
+        rig.has(&[("/a/cgroup.freeze", "1")]);
+        let now = rig.now();
+        rig.actuator.set_mode(mode, now);
+        rig.turns(3);
+        rig.has(&[("/a/cgroup.freeze", "0")]);
+        rig.actuator.set_mode(Mode::Enforce, now);
+    }
     // Asked anew after it was taken back, it counts from then.
     rig.actuator.submit(Plan::empty(Asker::CpuSuppress));
     rig.turn();
@@ -647,6 +660,49 @@ fn an_earlier_life_is_taken_over() {
     rig.actuator.release_unclaimed();
     rig.turn();
     rig.has(&[("/c/cpu.max", "max 100000")]);
+}
+
+#[test]
+fn an_order_gives_back_what_it_names_and_nothing_else() {
+    let mut rig = Rig::new(Form::V2, &["/a", "/a/b", "/c"]);
+    let effects = ["/a", "/a/b", "/c"].map(|path| (path, CpuQuota, quota(5000)));
+    rig.plan(Asker::CpuBurst, &effects);
+    rig.plan(Asker::CpuSuppress, &[("/c", CpuQuota, quota(4000))]);
+    rig.turn();
+    let now = rig.now();
+    rig.actuator.set_mode(Mode::Observe, now);
+    // It would go back, were it not for the mode.
+    rig.plan(Asker::CpuBurst, &effects[1..]);
+    rig.actuator
+        .restore(&Filter::Cgroup("/a/b".to_owned()), now, &());
+    rig.has(&[
+        ("/a/cpu.max", "5000 100000"),
+        ("/a/b/cpu.max", "max 100000"),
+        ("/c/cpu.max", "4000 100000"),
+    ]);
+    rig.actuator
+        .restore(&Filter::Asker(Asker::CpuSuppress), now, &());
+    rig.has(&[("/c/cpu.max", "5000 100000")]);
+    rig.restore();
+    rig.has(&[("/a/cpu.max", "max 100000"), ("/c/cpu.max", "max 100000")]);
+    // The same plan again, in enforcing mode, is followed again.
+    rig.actuator.set_mode(Mode::Enforce, now);
+    rig.plan(Asker::CpuBurst, &effects);
+    rig.turn();
+    rig.has(&[("/a/cpu.max", "5000 100000")]);
+}
+
+#[test]
+fn reasons_are_those_of_the_last_plan() {
+    let mut rig = Rig::new(Form::V2, &["/a"]);
+    for percent in [70.0, 80.0] {
+        let mut plan = Plan::empty(Asker::CpuBurst);
+        let why = Reason::new("x").with("percent", percent);
+        plan.want(at("/a", CpuQuota), quota(5000), why);
+        rig.actuator.submit(plan);
+        rig.turn();
+    }
+    assert_eq!(rig.status("/a", CpuQuota).unwrap().why, "x (percent 80)");
 }
 
 #[test]

@@ -93,6 +93,7 @@ impl Rig {
             root,
             hierarchies,
             descriptors,
+            writes: Arc::new(NothingToWrite),
         };
         let recorder = Recorder::new(Arc::clone(&history), observer, sources, clock.monotonic());
         let mut rig = Self {
@@ -363,6 +364,38 @@ fn pressure_and_page_cache_where_they_are_asked_for() {
         &[],
         15.0 * 1024.0 * MIB as f64,
     );
+}
+
+/// These machines are files, which need no settings.
+#[derive(Debug)]
+struct NothingToWrite;
+
+impl plimsoll_observe::MonitorWrites for NothingToWrite {
+    fn clear_refs(&self, _: u32) -> plimsoll_host::Result<bool> {
+        Ok(true)
+    }
+
+    fn scan_cold_pages(&self) -> plimsoll_host::Result<()> {
+        Ok(())
+    }
+
+    fn create_group(
+        &self,
+        _: &plimsoll_host::resctrl::Resctrl,
+        control: &Path,
+        _: &str,
+        _: &[u32],
+    ) -> plimsoll_host::Result<std::path::PathBuf> {
+        Ok(control.to_owned())
+    }
+
+    fn remove_group(
+        &self,
+        _: &plimsoll_host::resctrl::Resctrl,
+        _: &Path,
+    ) -> plimsoll_host::Result<bool> {
+        Ok(true)
+    }
 }
 
 #[test]

@@ -122,24 +122,6 @@ impl Procfs {
             None => self.parse(pid, "smaps", buf, parse_referenced),
         }
     }
-
-    /// WRITES to the observed machine: clears the referenced bits of all pages of a process, which also makes the
-    /// kernel take them for cold when it reclaims memory. `false`: the process has ended.
-    pub fn write_clear_refs(&self, pid: u32) -> Result<bool> {
-        let name = Name::new(pid, "clear_refs");
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let written = rustix::fs::openat(self.dir(), name.as_str(), flags, Mode::empty())
-            .and_then(|file| rustix::io::write(&file, b"1"));
-        match written.map_err(std::io::Error::from) {
-            Ok(_) => Ok(true),
-            Err(error) if is_gone(&error) => Ok(false),
-            Err(source) => Err(HostError::io(
-                "write",
-                &self.place(pid, "clear_refs"),
-                source,
-            )),
-        }
-    }
 }
 
 fn count_fds(dir: &OwnedFd) -> rustix::io::Result<FdCount> {
@@ -219,15 +201,6 @@ mod tests {
         assert_eq!(procfs.referenced_bytes(6, &mut buf).unwrap(), Some(20_480));
         assert!(procfs.referenced_bytes(7, &mut buf).is_err());
         assert_eq!(procfs.referenced_bytes(8, &mut buf).unwrap(), None);
-    }
-
-    #[test]
-    fn clearing_writes_one_digit() {
-        let (temp, procfs) = tree(&[("5/clear_refs", "")]);
-        assert!(procfs.write_clear_refs(5).unwrap());
-        assert!(!procfs.write_clear_refs(6).unwrap());
-        let text = std::fs::read_to_string(temp.path().join("proc/5/clear_refs")).unwrap();
-        assert_eq!(text, "1");
     }
 
     #[test]

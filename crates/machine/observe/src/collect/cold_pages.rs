@@ -4,15 +4,17 @@ use plimsoll_containers::CgroupPath;
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::{HostRoot, ReadBuf, kidled, parse_file};
 
-/// Turns kidled on. `false`: the kernel has none, or it cannot be turned on. WRITES kidled's settings.
-pub fn enable(root: &HostRoot) -> bool {
+use crate::MonitorWrites;
+
+/// Turns kidled on. `false`: the kernel has none, or it cannot be turned on.
+pub fn enable(root: &HostRoot, writes: &dyn MonitorWrites) -> bool {
     if !kidled::is_supported(root) {
         tracing::warn!(
             "ColdPageCollector is on, but the kernel has no kidled (/sys/kernel/mm/kidled); cold-page metrics are off"
         );
         return false;
     }
-    match kidled::write_settings(root) {
+    match writes.scan_cold_pages() {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%error, "cannot set up kidled; cold-page metrics are off");

@@ -24,7 +24,7 @@ use super::{Config, Counters, EXTRA_EVERY};
 use crate::machine::MachineState;
 use crate::sample::{Interface, Load, Processes, Schedstat, Udp};
 use crate::store::{Container, UsageSample};
-use crate::{Group, GroupSet, Sample, Symbol};
+use crate::{Group, GroupSet, MonitorWrites, Sample, Symbol};
 
 /// Errors about one file are logged at most this often.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -39,6 +39,7 @@ pub struct Collector {
     machine: Arc<MachineState>,
     pub(super) counters: Arc<Counters>,
     procfs: Option<Procfs>,
+    writes: Option<Arc<dyn MonitorWrites>>,
     taskstats: Option<TaskstatsSocket>,
     load_reader: bool,
     referenced_reset: u64,
@@ -82,7 +83,14 @@ impl Collector {
         let perf = config.perf.clone().filter(|_| groups.has(Group::PerfEvent));
         let resctrl = groups.has(Group::Resctrl);
         Self {
-            hardware: Hardware::new(root, &descriptors, perf, resctrl, &mut buf),
+            hardware: Hardware::new(
+                root,
+                &descriptors,
+                perf,
+                resctrl,
+                config.writes.clone(),
+                &mut buf,
+            ),
             machine_reader: config
                 .beyond
                 .machine
@@ -92,6 +100,7 @@ impl Collector {
                 .then(|| TaskstatsSocket::open().ok().flatten())
                 .flatten(),
             procfs: Procfs::open(root).ok(),
+            writes: config.writes.clone(),
             hierarchies,
             root: root.clone(),
             descriptors,
@@ -571,10 +580,13 @@ impl Collector {
             }
         }
         let reset = self.referenced_reset;
-        if reset > 0 && tracked.samples % reset == reset - 1 {
+        if let Some(writes) = &self.writes
+            && reset > 0
+            && tracked.samples % reset == reset - 1
+        {
             for &pid in &self.pids {
                 // A process that ended has nothing left to clear.
-                let _ = procfs.write_clear_refs(pid);
+                let _ = writes.clear_refs(pid);
             }
         }
         total

@@ -14,7 +14,7 @@ use plimsoll_host::resctrl::{DomainStats, Features, Resctrl};
 use plimsoll_host::{Descriptors, HostRoot, ReadBuf};
 
 use crate::sample::{PerfCount, PerfUncoreCount, ResctrlDomain};
-use crate::{Sample, Symbol};
+use crate::{MonitorWrites, Sample, Symbol};
 
 /// What this machine can count.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub struct Hardware {
     descriptors: Arc<Descriptors>,
     perf: Option<(PerfConfig, Vec<u32>)>,
     resctrl: Option<(Resctrl, Features)>,
+    writes: Option<Arc<dyn MonitorWrites>>,
     readings: Vec<Reading>,
     uncore_readings: Vec<UncoreReading>,
     domains: Vec<DomainStats>,
@@ -43,6 +44,7 @@ impl Hardware {
         descriptors: &Arc<Descriptors>,
         perf: Option<PerfConfig>,
         resctrl: bool,
+        writes: Option<Arc<dyn MonitorWrites>>,
         buf: &mut ReadBuf,
     ) -> Self {
         let perf = perf.and_then(|config| match Topology::read(root, buf) {
@@ -58,6 +60,7 @@ impl Hardware {
             descriptors: Arc::clone(descriptors),
             perf,
             resctrl,
+            writes,
             readings: Vec::new(),
             uncore_readings: Vec::new(),
             domains: Vec::new(),
@@ -100,7 +103,7 @@ impl Hardware {
             }
         }
         if let Some((resctrl, _)) = &self.resctrl {
-            files.group = monitoring_group(resctrl, path, pids, buf);
+            files.group = self.monitoring_group(resctrl, path, pids, buf);
         }
         files
     }
@@ -174,10 +177,38 @@ impl Hardware {
         }
     }
 
+    /// The group that counts for this container; made where there is none. The root is counted by the root group.
+    fn monitoring_group(
+        &self,
+        resctrl: &Resctrl,
+        path: &str,
+        pids: &[u32],
+        buf: &mut ReadBuf,
+    ) -> Option<PathBuf> {
+        if path == "/" {
+            return Some(resctrl.path().to_owned());
+        }
+        let control = resctrl.control_group(pids, buf).ok().flatten()?;
+        let group = match resctrl.monitoring_group(&control, path, pids, buf) {
+            Ok(Some(group)) => Ok(group),
+            Ok(None) => {
+                let writes = self.writes.as_ref()?;
+                writes.create_group(resctrl, &control, path, pids)
+            }
+            Err(error) => Err(error),
+        };
+        group
+            .inspect_err(
+                |error| tracing::debug!(path, %error, "no resctrl figures for a container"),
+            )
+            .ok()
+    }
+
     /// Takes back what was made for a container.
     pub fn close(&self, files: &HardwareFiles) {
-        if let (Some(group), Some((resctrl, _))) = (&files.group, &self.resctrl)
-            && let Err(error) = resctrl.remove_monitoring_group(group)
+        if let (Some(group), Some((resctrl, _)), Some(writes)) =
+            (&files.group, &self.resctrl, &self.writes)
+            && let Err(error) = writes.remove_group(resctrl, group)
         {
             tracing::debug!(%error, "cannot remove a monitoring group");
         }
@@ -204,27 +235,6 @@ fn detect_resctrl(root: &HostRoot, buf: &mut ReadBuf) -> Option<(Resctrl, Featur
             None
         }
     }
-}
-
-/// The group that counts for this container; made where there is none. The root is counted by the root group.
-fn monitoring_group(
-    resctrl: &Resctrl,
-    path: &str,
-    pids: &[u32],
-    buf: &mut ReadBuf,
-) -> Option<PathBuf> {
-    if path == "/" {
-        return Some(resctrl.path().to_owned());
-    }
-    let control = resctrl.control_group(pids, buf).ok().flatten()?;
-    let group = match resctrl.monitoring_group(&control, path, pids, buf) {
-        Ok(Some(group)) => Ok(group),
-        Ok(None) => resctrl.create_monitoring_group(&control, path, pids),
-        Err(error) => Err(error),
-    };
-    group
-        .inspect_err(|error| tracing::debug!(path, %error, "no resctrl figures for a container"))
-        .ok()
 }
 
 fn say_refused(path: &str, refused: &[Refused]) {

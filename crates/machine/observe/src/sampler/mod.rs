@@ -27,7 +27,7 @@ use rustc_hash::FxHashMap;
 
 use crate::events::{Detail, Event};
 use crate::needs::{Need, ReadPlan, What, Which};
-use crate::{GroupSet, Observer, PassRequest};
+use crate::{GroupSet, MonitorWrites, Observer, PassRequest};
 pub use budget::Budget;
 use collect::Collector;
 use line::Line;
@@ -61,6 +61,8 @@ pub struct Config {
     pub needs: Vec<Need>,
     /// For a page, what is older is read again. `None`: pages show what was read last, as the original's do.
     pub page_age: Option<Duration>,
+    /// Who changes on the machine what some figures need.
+    pub writes: Option<Arc<dyn MonitorWrites>>,
 }
 
 impl Config {
@@ -109,6 +111,7 @@ impl Default for Config {
             beyond: Beyond::default(),
             needs: Vec::new(),
             page_age: None,
+            writes: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! As there, what concerns the agent itself is one page and what users look for is another.
 
 mod pressure;
+mod protection;
 #[cfg(test)]
 mod tests;
 

@@ -32,13 +32,21 @@ pub enum Method {
 
 #[derive(Debug, Default)]
 pub struct EvictionCounters {
-    pub succeeded: AtomicU64,
-    pub failed: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
     /// By namespace and name, the newest last.
     details: Mutex<BTreeMap<(Box<str>, Box<str>), u64>>,
 }
 
 impl EvictionCounters {
+    pub fn succeeded(&self) -> u64 {
+        self.succeeded.load(Ordering::Relaxed)
+    }
+
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
     pub fn details(&self) -> Vec<((Box<str>, Box<str>), u64)> {
         let details = self.details.lock();
         details.iter().map(|(pod, n)| (pod.clone(), *n)).collect()
