@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_cadvisor::exposition::Exporter;
-use plimsoll_containers::{Change, Containers, names};
+use plimsoll_containers::{ContainerEvent, Containers, names};
 use plimsoll_ground::shutdown::{Cause, Failure};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::fs::MountTable;
@@ -311,12 +311,12 @@ impl Agent {
 }
 
 fn forward_changes(
-    changes: &Receiver<Change>,
+    changes: &Receiver<ContainerEvent>,
     sampler: &std::sync::mpsc::Sender<Message>,
     bell: &Doorbell,
 ) {
     while let Ok(change) = changes.recv() {
-        if let Change::Appeared { path, .. } = &change
+        if let ContainerEvent::Appeared { path, .. } = &change
             && names::is_pod(path)
         {
             bell.ring();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_cadvisor::exposition::{Dialect, Exporter, Gathered, LabelPolicy, Text};
-use plimsoll_containers::{Change, Health, Identity, Namespace};
+use plimsoll_containers::{ContainerEvent, Health, Identity, Namespace};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
@@ -63,14 +63,14 @@ impl Rig {
         std::fs::write(dir.join(file), text).unwrap();
     }
 
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: ContainerEvent) {
         self.sampler.apply(change, self.clock.monotonic());
     }
 
-    fn appear(&mut self, path: &str, awaiting_runtime: bool) {
-        self.apply(Change::Appeared {
+    fn appear(&mut self, path: &str, identity_pending: bool) {
+        self.apply(ContainerEvent::Appeared {
             path: path.into(),
-            awaiting_runtime,
+            identity_pending,
         });
     }
 
@@ -329,7 +329,7 @@ fn a_container_waits_for_its_name_but_not_for_ever() {
     }
     rig.run(Duration::from_secs(1));
     rig.check(&[], &["id=\"/a\"", "id=\"/b\""]);
-    rig.apply(Change::Identified {
+    rig.apply(ContainerEvent::Identified {
         path: "/a".into(),
         identity: identity("web-0"),
     });
@@ -400,14 +400,14 @@ fn a_creation_is_told_with_the_time_that_the_runtime_says() {
     rig.appear("/b", true);
     rig.appear("/c", true);
     assert_eq!(*told.lock().unwrap(), []);
-    rig.apply(Change::Identified {
+    rig.apply(ContainerEvent::Identified {
         path: "/a".into(),
         identity: identity("web-0"),
     });
     let expected = ("/a".to_owned(), Timestamp::from_secs(5));
     assert_eq!(*told.lock().unwrap(), [expected]);
-    rig.apply(Change::Unclaimed { path: "/b".into() });
-    rig.apply(Change::Vanished {
+    rig.apply(ContainerEvent::NoRuntime { path: "/b".into() });
+    rig.apply(ContainerEvent::Vanished {
         path: "/c".into(),
         exit_code: None,
     });
@@ -426,7 +426,7 @@ fn a_vanished_container_is_gone_and_its_deletion_told() {
     rig.run(Duration::from_secs(1));
     std::fs::remove_dir_all(rig.dir.path().join("cg/a")).unwrap();
     rig.run(Duration::from_secs(1));
-    rig.apply(Change::Vanished {
+    rig.apply(ContainerEvent::Vanished {
         path: "/a".into(),
         exit_code: Some(137),
     });

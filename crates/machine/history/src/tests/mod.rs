@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use plimsoll_api::priority::{PriorityClass, QosClass};
-use plimsoll_containers::Change;
+use plimsoll_containers::ContainerEvent;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::fs::MountTable;
 use plimsoll_host::machine::MachineInfo;
@@ -113,9 +113,9 @@ impl Rig {
     }
 
     fn appear(&mut self, path: &str) {
-        let change = Change::Appeared {
+        let change = ContainerEvent::Appeared {
             path: path.into(),
-            awaiting_runtime: false,
+            identity_pending: false,
         };
         self.sampler.apply(change, self.clock.monotonic());
     }

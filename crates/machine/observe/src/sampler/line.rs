@@ -5,19 +5,19 @@
 
 use std::collections::VecDeque;
 
-use plimsoll_containers::{CgroupPath, Change};
+use plimsoll_containers::{CgroupPath, ContainerEvent};
 use rustc_hash::FxHashMap;
 
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    waiting: VecDeque<Change>,
+    waiting: VecDeque<ContainerEvent>,
     /// How often each cgroup's end is among those waiting.
     ends: FxHashMap<CgroupPath, u32>,
 }
 
 impl Line {
-    pub fn push(&mut self, change: Change) {
-        if let Change::Vanished { path, .. } = &change {
+    pub fn push(&mut self, change: ContainerEvent) {
+        if let ContainerEvent::Vanished { path, .. } = &change {
             *self.ends.entry(CgroupPath::clone(path)).or_default() += 1;
         }
         self.waiting.push_back(change);
@@ -28,13 +28,13 @@ impl Line {
     }
 
     /// The next one that is worth doing. Beginnings whose end is behind them in the line are not.
-    pub fn next(&mut self) -> Option<Change> {
+    pub fn next(&mut self) -> Option<ContainerEvent> {
         loop {
             let change = self.waiting.pop_front()?;
             match &change {
-                Change::Appeared { path, .. } | Change::Identified { path, .. }
+                ContainerEvent::Appeared { path, .. } | ContainerEvent::Identified { path, .. }
                     if self.ends.contains_key(path) => {}
-                Change::Vanished { path, .. } => {
+                ContainerEvent::Vanished { path, .. } => {
                     self.one_end_less(path);
                     return Some(change);
                 }
@@ -57,22 +57,22 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn appeared(path: &str) -> Change {
-        Change::Appeared {
+    fn appeared(path: &str) -> ContainerEvent {
+        ContainerEvent::Appeared {
             path: path.into(),
-            awaiting_runtime: false,
+            identity_pending: false,
         }
     }
 
-    fn vanished(path: &str) -> Change {
-        Change::Vanished {
+    fn vanished(path: &str) -> ContainerEvent {
+        ContainerEvent::Vanished {
             path: path.into(),
             exit_code: None,
         }
     }
 
     #[track_caller]
-    fn check(changes: Vec<Change>, expected: &[&str]) {
+    fn check(changes: Vec<ContainerEvent>, expected: &[&str]) {
         let mut line = Line::default();
         for change in changes {
             line.push(change);
@@ -80,8 +80,8 @@ mod tests {
         let mut left = Vec::new();
         while let Some(change) = line.next() {
             left.push(match change {
-                Change::Appeared { path, .. } => format!("+{path}"),
-                Change::Vanished { path, .. } => format!("-{path}"),
+                ContainerEvent::Appeared { path, .. } => format!("+{path}"),
+                ContainerEvent::Vanished { path, .. } => format!("-{path}"),
                 other => format!("{other:?}"),
             });
         }

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll_containers::{CgroupPath, Change, Identity, names::Rules};
+use plimsoll_containers::{CgroupPath, ContainerEvent, Identity, names::Rules};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::perf::PerfConfig;
 use plimsoll_host::{Clock, Descriptors, HostRoot};
@@ -220,21 +220,21 @@ impl Sampler {
     }
 
     /// Takes note of one change; `now` is monotonic.
-    pub fn apply(&mut self, change: Change, now: Duration) {
+    pub fn apply(&mut self, change: ContainerEvent, now: Duration) {
         match change {
-            Change::Appeared {
+            ContainerEvent::Appeared {
                 path,
-                awaiting_runtime,
+                identity_pending,
             } => {
                 if self.config.rules.accepts(&path, false) {
-                    self.track(path, None, awaiting_runtime, now);
+                    self.track(path, None, identity_pending, now);
                 } else {
                     self.refused.insert(path, ());
                 }
             }
-            Change::Unclaimed { path } => self.show(&path),
-            Change::Identified { path, identity } => self.identify(path, identity, now),
-            Change::Vanished { path, exit_code } => self.forget(&path, exit_code),
+            ContainerEvent::NoRuntime { path } => self.show(&path),
+            ContainerEvent::Identified { path, identity } => self.identify(path, identity, now),
+            ContainerEvent::Vanished { path, exit_code } => self.forget(&path, exit_code),
         }
     }
 
@@ -578,7 +578,7 @@ fn announce(tracked: &mut Tracked, observer: &Observer) {
 /// What reaches the sampler's thread.
 #[derive(Debug)]
 pub enum Message {
-    Change(Change),
+    Change(ContainerEvent),
     Pass(PassRequest),
     /// Which files are read for a container.
     Sources(String, Sender<Vec<String>>),
