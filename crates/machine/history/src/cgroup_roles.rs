@@ -6,7 +6,7 @@ use plimsoll_api::priority::KubeQos;
 use plimsoll_containers::names;
 use plimsoll_host::Timestamp;
 use plimsoll_observe::store::{Container, Marked, Store};
-use plimsoll_observe::usage::{Dated, Rate, Throttling};
+use plimsoll_observe::usage::{Rate, ThrottleRatio, TimedValue};
 use plimsoll_tsdb::SeriesId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,9 +39,9 @@ pub struct TrackedCgroup {
     pub role: CgroupRole,
     pub sampled: Option<Timestamp>,
     pub rate: Rate,
-    pub throttling: Throttling,
-    pub cpu: Option<Dated>,
-    pub memory: Option<Dated>,
+    pub throttling: ThrottleRatio,
+    pub cpu: Option<TimedValue>,
+    pub memory: Option<TimedValue>,
     pub with_page_cache: Option<u64>,
     /// By position of the metric.
     pub series: Vec<Option<SeriesId>>,
@@ -115,7 +115,7 @@ impl TrackedCgroup {
             role,
             sampled: None,
             rate: Rate::default(),
-            throttling: Throttling::default(),
+            throttling: ThrottleRatio::default(),
             cpu: None,
             memory: None,
             with_page_cache: None,

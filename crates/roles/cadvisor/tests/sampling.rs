@@ -11,12 +11,12 @@ use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, EventType, Limits, Query};
-use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::machine::{MachineState, StaticInfo};
 use plimsoll_observe::needs::{Need, What, Which};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{Config, Sampler};
 use plimsoll_observe::store::{Marked, Store};
-use plimsoll_observe::{GroupSet, Observer, PassLine, PassRequest};
+use plimsoll_observe::{GroupSet, Observer, OnDemandSampler, SampleRequest};
 
 struct Rig {
     dir: tempfile::TempDir,
@@ -30,7 +30,8 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::stepped(Timestamp::from_secs(1_700_000_000));
         let root = HostRoot::new(dir.path());
-        let machine = MachineState::new(clock.clone(), Fixed::default(), MachineInfo::default());
+        let machine =
+            MachineState::new(clock.clone(), StaticInfo::default(), MachineInfo::default());
         let observer = Arc::new(Observer {
             store: Arc::new(Store::new(Duration::from_secs(120))),
             events: Arc::new(EventStore::new(Limits::default())),
@@ -40,7 +41,7 @@ impl Rig {
             root: root.clone(),
             groups: GroupSet::from_flags(None, None).unwrap(),
             is_v2: true,
-            passes: PassLine::default(),
+            on_demand: OnDemandSampler::default(),
         });
         let sampler = Sampler::new(
             config,
@@ -218,7 +219,7 @@ fn a_page_has_old_figures_read_and_the_next_reading_comes_an_interval_later() {
     rig.run(Duration::from_secs(20));
     rig.run(Duration::from_secs(4));
     let ask = |rig: &mut Rig| {
-        let request = PassRequest {
+        let request = SampleRequest {
             containers: Vec::new(),
             max_age: Duration::from_secs(1),
             also: GroupSet::EMPTY,
@@ -362,7 +363,7 @@ fn an_on_demand_pass_reads_only_what_is_stale() {
     let (done, finished) = std::sync::mpsc::channel();
     for (max_age, expected) in [(60, "1"), (1, "2")] {
         let done = done.clone();
-        let pass = PassRequest {
+        let pass = SampleRequest {
             containers: vec!["/a".into()],
             max_age: Duration::from_secs(max_age),
             also: GroupSet::EMPTY,

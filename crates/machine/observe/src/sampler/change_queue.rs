@@ -1,4 +1,4 @@
-//! Changes that wait for the sampler.
+//! The queue of container events for the sampler.
 //!
 //! Where cgroups come and go by the thousand, most of those that wait to be opened have ended already: they are passed
 //! over, so that the storm costs the other containers no samples.
@@ -9,13 +9,13 @@ use plimsoll_containers::{CgroupPath, ContainerEvent};
 use rustc_hash::FxHashMap;
 
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct ChangeQueue {
     waiting: VecDeque<ContainerEvent>,
     /// How often each cgroup's end is among those waiting.
     ends: FxHashMap<CgroupPath, u32>,
 }
 
-impl Line {
+impl ChangeQueue {
     pub fn push(&mut self, change: ContainerEvent) {
         if let ContainerEvent::Vanished { path, .. } = &change {
             *self.ends.entry(CgroupPath::clone(path)).or_default() += 1;
@@ -27,7 +27,7 @@ impl Line {
         self.waiting.is_empty()
     }
 
-    /// The next one that is worth doing. Beginnings whose end is behind them in the line are not.
+    /// The next change to apply. An appearance whose end is queued as well is skipped.
     pub fn next(&mut self) -> Option<ContainerEvent> {
         loop {
             let change = self.waiting.pop_front()?;
@@ -73,12 +73,12 @@ mod tests {
 
     #[track_caller]
     fn check(changes: Vec<ContainerEvent>, expected: &[&str]) {
-        let mut line = Line::default();
+        let mut queue = ChangeQueue::default();
         for change in changes {
-            line.push(change);
+            queue.push(change);
         }
         let mut left = Vec::new();
-        while let Some(change) = line.next() {
+        while let Some(change) = queue.next() {
             left.push(match change {
                 ContainerEvent::Appeared { path, .. } => format!("+{path}"),
                 ContainerEvent::Vanished { path, .. } => format!("-{path}"),
@@ -86,7 +86,7 @@ mod tests {
             });
         }
         assert_eq!(left, expected);
-        assert!(line.is_empty() && line.ends.is_empty());
+        assert!(queue.is_empty() && queue.ends.is_empty());
     }
 
     #[test]
