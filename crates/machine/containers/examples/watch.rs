@@ -6,7 +6,7 @@ use std::error::Error;
 use std::io::{IsTerminal, stderr};
 
 use plimsoll_containers::runtime::{Endpoint, socket_path};
-use plimsoll_containers::{Change, Config};
+use plimsoll_containers::{Config, ContainerEvent};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::{HostRoot, ReadBuf};
 
@@ -28,13 +28,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (_handle, changes) = config.build()?.spawn(tokio.handle())?;
     for change in changes {
         match change {
-            Change::Appeared {
+            ContainerEvent::Appeared {
                 path,
-                awaiting_runtime,
-            } => println!("appeared {path} awaiting={awaiting_runtime}"),
-            Change::Unclaimed { path } => println!("unclaimed {path}"),
-            Change::Identified { path, identity } => println!("identified {path} {identity:?}"),
-            Change::Vanished { path, exit_code } => println!("vanished {path} {exit_code:?}"),
+                identity_pending,
+            } => println!("appeared {path} awaiting={identity_pending}"),
+            ContainerEvent::NoRuntime { path } => println!("unclaimed {path}"),
+            ContainerEvent::Identified { path, identity } => {
+                println!("identified {path} {identity:?}")
+            }
+            ContainerEvent::Vanished { path, exit_code } => {
+                println!("vanished {path} {exit_code:?}")
+            }
         }
     }
     Ok(())

@@ -1,13 +1,13 @@
-//! Finds every cgroup directory in every tree, and notices within milliseconds when one comes or goes.
+//! Finds every cgroup directory in every tree, and sees within milliseconds when one is added or removed.
 //!
-//! One plain thread owns everything here: it waits for inotify and for its wake-up descriptor, nothing else. inotify is
-//! the fast path and is never trusted alone: where the kernel gives no more watches the rest is listed again and again,
-//! where it drops notices everything is, and in any case everything is confirmed once a minute.
+//! One plain thread owns everything here. It waits for inotify and for its wake-up descriptor, nothing else. inotify is
+//! the fast path and is never trusted alone: directories without a watch are polled, lost events cause a rescan, and
+//! everything is rescanned once a minute.
 //!
-//! [`known`] holds the state and is pure, [`kernel`] makes the system calls, [`walker`] joins them.
+//! [`tree`] holds the state and is pure, [`inotify`] makes the system calls, [`walker`] connects them.
 
-mod kernel;
-mod known;
+mod inotify;
+mod tree;
 mod walker;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,22 +23,22 @@ use plimsoll_host::cgroup::Hierarchies;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use crate::Change;
-use crate::herald::{Answer, Ask, Herald};
-use kernel::Kernel;
-use known::{Known, News};
+use crate::ContainerEvent;
+use crate::identity_join::{IdentityJoin, Query, Reply};
+use inotify::Inotify;
+use tree::{CgroupTree, TreeEvent};
 use walker::Walker;
 
-/// What discovery does on its own account, for the program's own metrics.
+/// Counters of discovery, for the program's own metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Notices read from the kernel.
+    /// inotify events read.
     pub events: AtomicU64,
     /// Walks over everything: the first one, periodic ones, and those after an overflow.
     pub rescans: AtomicU64,
-    /// Passes over the unwatched part.
+    /// Passes over the polled directories.
     pub polls: AtomicU64,
-    /// Times the kernel's notice queue overflowed.
+    /// Overflows of the kernel's inotify queue.
     pub overflows: AtomicU64,
     /// Passes in which the kernel refused a watch for want of room.
     pub watch_limit_hits: AtomicU64,
@@ -54,16 +54,16 @@ pub struct Counters {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Intervals {
-    /// Everything is confirmed this often.
+    /// Interval of full rescans.
     pub rescan: Duration,
-    /// What the kernel does not watch is listed this often.
+    /// Interval of polling directories without a watch.
     pub poll: Duration,
 }
 
 /// A poll pass may take at most this share of the time: one part in so many.
 const POLL_SHARE: u32 = 10;
 
-/// Makes the discovery thread look at its inbox.
+/// Wakes the discovery thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Wake {
     fd: Arc<OwnedFd>,
@@ -93,67 +93,67 @@ impl Wake {
     }
 }
 
-/// The way to the runtimes; without it containers keep their paths as their only names.
-pub(crate) trait Registrar: Send {
-    /// Some runtime may answer now.
+/// Access to the runtimes; without it containers have no identity.
+pub(crate) trait RuntimeQueries: Send {
+    /// At least one runtime may answer now.
     fn reachable(&self) -> bool;
     /// Never blocks.
-    fn ask(&self, ask: Ask);
+    fn query(&self, query: Query);
 }
 
 /// No runtime is configured.
 #[derive(Debug)]
-pub(crate) struct Nobody;
+pub(crate) struct NoRuntimes;
 
-impl Registrar for Nobody {
+impl RuntimeQueries for NoRuntimes {
     fn reachable(&self) -> bool {
         false
     }
 
-    fn ask(&self, _: Ask) {}
+    fn query(&self, _: Query) {}
 }
 
 pub(crate) struct Discovery<R> {
     walker: Walker,
-    herald: Herald,
+    join: IdentityJoin,
     intervals: Intervals,
     clock: Clock,
     wake: Wake,
-    registrar: R,
-    answers: Receiver<Answer>,
-    changes: Sender<Change>,
+    runtimes: R,
+    replies: Receiver<Reply>,
+    changes: Sender<ContainerEvent>,
 }
 
-/// The consumer has dropped its end: there is nobody to report to.
+/// The consumer has dropped the receiver.
 struct NobodyListens;
 
-/// What a discovery is made of besides its trees and its way to the runtimes.
+/// What discovery needs besides its trees and the runtimes.
 pub(crate) struct Parts {
     pub intervals: Intervals,
     pub clock: Clock,
     pub counters: Arc<Counters>,
     pub wake: Wake,
-    pub answers: Receiver<Answer>,
-    pub changes: Sender<Change>,
+    pub replies: Receiver<Reply>,
+    pub changes: Sender<ContainerEvent>,
 }
 
-impl<R: Registrar + 'static> Discovery<R> {
-    pub fn new(hierarchies: &Hierarchies, parts: Parts, registrar: R) -> Self {
+impl<R: RuntimeQueries + 'static> Discovery<R> {
+    pub fn new(hierarchies: &Hierarchies, parts: Parts, runtimes: R) -> Self {
         let mut trees: Vec<PathBuf> = hierarchies.trees().into_iter().map(Into::into).collect();
         // There are fewer controllers than bits; the limit is a guard, not a feature.
-        trees.truncate(Known::MOST_TREES);
-        let (kernel, error) = Kernel::new(trees);
+        trees.truncate(CgroupTree::MOST_TREES);
+        let (kernel, error) = Inotify::new(trees);
         if let Some(error) = error {
             tracing::warn!(%error, "no inotify instance: cgroups are found by rescans; raise fs.inotify.max_user_instances");
         }
         Self {
             walker: Walker::new(kernel, parts.counters),
-            herald: Herald::default(),
+            join: IdentityJoin::default(),
             intervals: parts.intervals,
             clock: parts.clock,
             wake: parts.wake,
-            registrar,
-            answers: parts.answers,
+            runtimes,
+            replies: parts.replies,
             changes: parts.changes,
         }
     }
@@ -177,7 +177,7 @@ impl<R: Registrar + 'static> Discovery<R> {
             if self.walker.needs_polling() {
                 until = until.min(next_poll);
             }
-            if let Some(deadline) = self.herald.deadline() {
+            if let Some(deadline) = self.join.deadline() {
                 until = until.min(deadline);
             }
             let wait = match more {
@@ -217,25 +217,25 @@ impl<R: Registrar + 'static> Discovery<R> {
         }
     }
 
-    /// Turns news and answers into changes and questions, and sends both on.
+    /// Turns tree events and replies into container events and queries, and sends both.
     fn publish(&mut self) -> Result<(), NobodyListens> {
         let now = self.clock.monotonic();
-        let reachable = self.registrar.reachable();
-        // Answers first: one that is here already belongs to a life that the news may end.
-        while let Ok(answer) = self.answers.try_recv() {
-            self.herald.answered(answer);
+        let reachable = self.runtimes.reachable();
+        // Replies first: they belong to incarnations that the tree events may end.
+        while let Ok(answer) = self.replies.try_recv() {
+            self.join.answered(answer);
         }
-        for news in self.walker.take_news() {
+        for news in self.walker.take_events() {
             match news {
-                News::Appeared(path) => self.herald.appeared(path, reachable),
-                News::Vanished(path) => self.herald.vanished(path, now),
+                TreeEvent::Appeared(path) => self.join.appeared(path, reachable),
+                TreeEvent::Vanished(path) => self.join.vanished(path, now),
             }
         }
-        self.herald.tick(now);
-        for ask in self.herald.take_asks() {
-            self.registrar.ask(ask);
+        self.join.tick(now);
+        for query in self.join.take_queries() {
+            self.runtimes.query(query);
         }
-        for change in self.herald.take_changes() {
+        for change in self.join.take_changes() {
             self.changes.send(change).map_err(|_| NobodyListens)?;
         }
         Ok(())

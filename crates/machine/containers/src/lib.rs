@@ -1,20 +1,20 @@
-//! Which containers exist on this machine, and who they are.
+//! Which containers exist on this machine, and their identity.
 //!
-//! Two independent sources are joined here: the cgroup trees say *that* a container exists (`discovery`), the
-//! container runtimes say *who* it is (`runtime`). Neither is once-and-for-all: discovery is confirmed by periodic
-//! rescans, and a container that no runtime could name yet is asked for again when a runtime answers.
+//! Two sources are joined (`identity_join`): the cgroup trees tell *that* a container exists (`discovery`), the container
+//! runtimes tell *what* it is (`runtime`). No answer is final: discovery rescans periodically, and containers without an
+//! identity are queried again when a runtime connects.
 //!
 //! This crate takes no samples.
 
+mod container;
 mod discovery;
-mod herald;
-mod identity;
+mod identity_join;
 pub mod names;
 pub mod runtime;
 mod service;
 
+pub use container::{CgroupPath, ContainerEvent, Health, Identity, Namespace};
 pub use discovery::Counters as DiscoveryCounters;
-pub use identity::{CgroupPath, Change, Health, Identity, Namespace};
 pub use names::Rules;
 pub use runtime::cri::stop_container;
 pub use service::{BuildError, Config, Containers, Counters, Handle};

@@ -1,6 +1,6 @@
-//! What a cgroup's path alone says: the runtime's container id, the pod, and whether the original would report it.
+//! Parses cgroup paths: the runtime's container id, the pod, and whether cAdvisor would report the cgroup.
 //!
-//! Everything here is a pure function of a string, but that [`Rules`] look whether CRI-O is there.
+//! Pure functions of a string, except that [`Rules`] check whether CRI-O is there.
 
 use std::path::PathBuf;
 
@@ -185,7 +185,7 @@ impl Rules {
     /// - `--docker_only` refuses all plain cgroups only if the *first* whitelist entry is empty; otherwise the
     ///   whitelist alone decides.
     /// - Where CRI-O runs, `system-systemd…` is refused, and so is a `crio-ID` that is no `.scope` (a sandbox's
-    ///   cgroup under the systemd driver, which CRI-O answers nothing for).
+    ///   cgroup under the systemd driver, for which CRI-O answers nothing).
     pub fn accepts(&self, path: &str, identified: bool) -> bool {
         if path == "/" {
             return true;

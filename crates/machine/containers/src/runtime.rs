@@ -1,18 +1,18 @@
-//! Asks the container runtimes who a container is.
+//! Queries the container runtimes for the identity of containers.
 //!
-//! Discovery never waits for anything in here. Each configured runtime has a `link` task that connects, tells when the
-//! runtime comes and goes, and follows its event stream; one `resolver` task holds the pure bookkeeping of the
-//! `desk`, makes the calls, each with a deadline, and posts the answers. A runtime that hangs, talks nonsense or is
-//! absent costs its own containers their names and nobody else anything.
+//! Discovery never waits for this module. Each configured runtime has a task (`session`) that connects, reports the
+//! state of the connection, and subscribes to events. One `resolver` task runs the pure `queries`, makes the calls, each
+//! with a deadline, and delivers the replies. A runtime that hangs, sends garbage or is absent leaves only its own
+//! containers without names.
 
 mod containerd;
 pub mod cri;
-mod desk;
 pub mod docker;
 mod grpc;
 mod http;
-mod link;
+mod queries;
 mod resolver;
+mod session;
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -27,7 +27,7 @@ pub(crate) use resolver::Resolver;
 use crate::names::is_crio;
 use crate::{Identity, Namespace};
 
-/// A runtime to ask, and where.
+/// A runtime and its socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
     /// containerd's own services; CRI on the same socket where those do not answer.
@@ -35,7 +35,7 @@ pub enum Endpoint {
         socket: PathBuf,
         namespace: String,
     },
-    /// Any CRI runtime; what it calls itself decides the namespace.
+    /// Any CRI runtime; the name it reports decides the namespace.
     Cri {
         socket: PathBuf,
     },
@@ -66,7 +66,7 @@ impl Endpoint {
         }
     }
 
-    /// The longest that one call may take.
+    /// Deadline of one call.
     pub fn deadline(&self) -> Duration {
         match self {
             Self::Containerd { .. } | Self::Cri { .. } => Duration::from_secs(2),
@@ -81,7 +81,7 @@ pub fn socket_path(address: &str) -> Option<PathBuf> {
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
-/// Why a runtime did not answer a question.
+/// Why a query to a runtime failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     #[error("cannot connect to {socket}")]
@@ -100,35 +100,35 @@ pub enum RuntimeError {
     Malformed(Box<str>),
     #[error("refused with {code}: {message}")]
     Refused { code: Box<str>, message: Box<str> },
-    /// This runtime does not offer the call at all.
+    /// This runtime does not implement the call.
     #[error("not offered by this runtime")]
     Unsupported,
 }
 
-/// What one runtime knows of one id.
+/// What a runtime knows about one id.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum InspectResult {
     Unknown,
     /// It has the container but no running process of it yet.
     Starting(Box<Identity>),
-    Known(Box<Identity>),
+    CgroupTree(Box<Identity>),
 }
 
-/// A runtime's answer about everything it has.
+/// A runtime's answer about all its containers.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Listing {
-    Full(Vec<Seen>),
-    /// Only the ids are worth having; the rest must be asked for one by one.
+pub(crate) enum ListResult {
+    Full(Vec<InspectResult>),
+    /// Only ids; each container must be inspected.
     Ids(HashSet<String>),
 }
 
-/// Something a runtime told without being asked.
+/// An event that a runtime reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// What was known of this container may no longer hold.
+    /// This container may have changed.
     Changed(String),
     Exited(String, i32),
-    /// No event stream is to be had: whatever is known should be confirmed now and then.
+    /// The runtime has no event stream: refresh everything periodically.
     Refresh,
 }
 
@@ -141,7 +141,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Connects and makes sure that the other end is what it should be.
+    /// Connects and checks that the peer is the expected runtime.
     pub async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Self, RuntimeError> {
         match endpoint {
             Endpoint::Containerd { socket, namespace } => {
@@ -167,14 +167,14 @@ impl Client {
     }
 
     /// Whether this runtime could have made a cgroup of this name.
-    pub fn may_own(&self, path: &str) -> bool {
+    pub fn could_own(&self, path: &str) -> bool {
         match self {
             Self::Cri(cri) if cri.namespace() == Namespace::Crio => is_crio(path),
             _ => true,
         }
     }
 
-    pub async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {
+    pub async fn inspect(&self, id: &str) -> Result<InspectResult, RuntimeError> {
         match self {
             Self::Containerd(client) => client.inspect(id).await,
             Self::Cri(client) => client.inspect(id).await,
@@ -182,7 +182,7 @@ impl Client {
         }
     }
 
-    pub async fn list(&self) -> Result<Listing, RuntimeError> {
+    pub async fn list(&self) -> Result<ListResult, RuntimeError> {
         match self {
             Self::Containerd(client) => client.list().await,
             Self::Cri(client) => client.list().await,
@@ -199,7 +199,7 @@ impl Client {
         }
     }
 
-    /// A cheap question that a working runtime answers at once.
+    /// A cheap call that a working runtime answers at once.
     pub async fn ping(&self) -> Result<(), RuntimeError> {
         match self {
             Self::Containerd(client) => client.ping().await,
@@ -226,7 +226,7 @@ impl Client {
         }
     }
 
-    /// Follows the event stream until it ends. `Unsupported`: there is none.
+    /// Reads the event stream until it ends. `Unsupported`: there is none.
     pub async fn follow(&self, each: impl FnMut(Event) + Send) -> Result<(), RuntimeError> {
         match self {
             Self::Containerd(client) => client.follow(each).await,
@@ -264,7 +264,7 @@ impl Options {
     }
 }
 
-/// One runtime's figures, for the program's own metrics.
+/// Counters of one runtime, for the program's own metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub kind: &'static str,
@@ -273,11 +273,11 @@ pub struct Counters {
     pub calls: AtomicU64,
     pub errors: AtomicU64,
     pub timeouts: AtomicU64,
-    /// Answers that made no sense or were too large.
+    /// Answers that could not be parsed or were too large.
     pub malformed: AtomicU64,
     pub lists: AtomicU64,
     pub events: AtomicU64,
-    /// What the last one that was connected called itself, `containerd://2.1.4`; empty before.
+    /// Name and version of the last connected runtime, `containerd://2.1.4`; empty before.
     pub version: Mutex<String>,
     /// The directory in which the last Docker that was connected keeps its images.
     pub docker_root: Mutex<Option<PathBuf>>,

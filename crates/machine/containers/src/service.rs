@@ -1,4 +1,4 @@
-//! Configuration, start and end of the whole.
+//! Configuration, start and shutdown of discovery and runtime queries.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -9,29 +9,29 @@ use plimsoll_host::Clock;
 use plimsoll_host::cgroup::Hierarchies;
 use tokio::sync::watch;
 
-use crate::discovery::{self, Discovery, Intervals, Nobody, Wake};
+use crate::discovery::{self, Discovery, Intervals, NoRuntimes, Wake};
 use crate::names::Rules;
 use crate::runtime::cri::ImageFs;
 use crate::runtime::docker::Docker;
 use crate::runtime::{self, Endpoint, Options, Resolver, RuntimeError};
-use crate::{Change, Namespace};
+use crate::{ContainerEvent, Namespace};
 
-/// One bit each in the resolver's books.
+/// One bit each in `queries`.
 const MOST_RUNTIMES: usize = 32;
 
 #[derive(Debug, Clone)]
 pub struct Config {
     pub hierarchies: Hierarchies,
     pub clock: Clock,
-    /// Not applied here: a consumer asks them, because only it knows when a container's name may still come.
+    /// Not applied here but by the consumer: only it knows when an identity may still come.
     pub rules: Rules,
-    /// Asked all alike; the order means nothing.
+    /// The order has no meaning.
     pub runtimes: Vec<Endpoint>,
     /// Prefixes of the environment variables to export.
     pub env_whitelist: Vec<String>,
-    /// Everything is walked again this often (`--global_housekeeping_interval`).
+    /// Interval of full rescans (`--global_housekeeping_interval`).
     pub rescan_interval: Duration,
-    /// What the kernel refuses to watch is listed this often.
+    /// Interval of polling directories without a watch.
     pub poll_interval: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Config {
     }
 }
 
-/// What this room does on its own account.
+/// Counters of discovery and of each runtime connection.
 #[derive(Debug, Clone)]
 pub struct Counters {
     pub discovery: Arc<discovery::Counters>,
@@ -106,7 +106,7 @@ impl Containers {
     pub fn spawn(
         self,
         tokio: &tokio::runtime::Handle,
-    ) -> std::io::Result<(Handle, Receiver<Change>)> {
+    ) -> std::io::Result<(Handle, Receiver<ContainerEvent>)> {
         let Config {
             hierarchies,
             clock,
@@ -122,7 +122,7 @@ impl Containers {
             poll: poll_interval,
         };
         let (change_sender, changes) = channel();
-        let (answer_sender, answers) = channel();
+        let (answer_sender, replies) = channel();
         let (stop, mut stopped) = watch::channel(false);
         let discovery_counters = Arc::clone(&self.counters.discovery);
         let parts = discovery::Parts {
@@ -130,12 +130,15 @@ impl Containers {
             clock: clock.clone(),
             counters: discovery_counters,
             wake: self.wake.clone(),
-            answers,
+            replies,
             changes: change_sender,
         };
         let endpoints = runtimes.clone();
         let (thread, task) = if runtimes.is_empty() {
-            (Discovery::new(&hierarchies, parts, Nobody).spawn()?, None)
+            (
+                Discovery::new(&hierarchies, parts, NoRuntimes).spawn()?,
+                None,
+            )
         } else {
             let (resolver, clerk) = Resolver::new(
                 runtimes,
@@ -166,7 +169,7 @@ impl Containers {
     }
 }
 
-/// The running whole. Dropping it stops discovery without waiting.
+/// Running discovery and runtime queries. Dropping it stops discovery without waiting.
 #[derive(Debug)]
 pub struct Handle {
     rules: Rules,
@@ -214,7 +217,7 @@ impl Handle {
             match runtime::cri::image_fs(socket).await {
                 Ok(Some(told)) => return Some(told),
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%error, "a runtime does not tell its disk usage"),
+                Err(error) => tracing::debug!(%error, "cannot get the disk usage of a runtime"),
             }
         }
         None

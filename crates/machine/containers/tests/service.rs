@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use plimsoll_containers::runtime::Endpoint;
-use plimsoll_containers::{Change, Config, Handle, Namespace};
+use plimsoll_containers::{Config, ContainerEvent, Handle, Namespace};
 use plimsoll_host::cgroup::Hierarchies;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
@@ -99,7 +99,7 @@ struct Rig {
     tokio: Runtime,
     dir: tempfile::TempDir,
     handle: Option<Handle>,
-    changes: Receiver<Change>,
+    changes: Receiver<ContainerEvent>,
     heard: Vec<String>,
 }
 
@@ -168,7 +168,7 @@ impl Rig {
     }
 }
 
-fn words(change: &Change) -> String {
+fn words(change: &ContainerEvent) -> String {
     let short = |path: &str| {
         let digits = path
             .trim_start_matches("/docker-")
@@ -176,12 +176,14 @@ fn words(change: &Change) -> String {
         digits.trim_start_matches('0').to_owned()
     };
     match change {
-        Change::Appeared { path, .. } => format!("appeared {}", short(path)),
-        Change::Unclaimed { path } => format!("unclaimed {}", short(path)),
-        Change::Identified { path, identity } => {
+        ContainerEvent::Appeared { path, .. } => format!("appeared {}", short(path)),
+        ContainerEvent::NoRuntime { path } => format!("unclaimed {}", short(path)),
+        ContainerEvent::Identified { path, identity } => {
             format!("{} {}", identity.namespace.as_str(), short(path))
         }
-        Change::Vanished { path, exit_code } => format!("vanished {} {exit_code:?}", short(path)),
+        ContainerEvent::Vanished { path, exit_code } => {
+            format!("vanished {} {exit_code:?}", short(path))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use plimsoll_api::priority::KubeQos;
 use plimsoll_containers::names;
 use plimsoll_host::Timestamp;
 use plimsoll_observe::store::{Container, Marked, Store};
-use plimsoll_observe::usage::{Dated, Rate, Throttling};
+use plimsoll_observe::usage::{Rate, ThrottleRatio, TimedValue};
 use plimsoll_tsdb::SeriesId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -39,11 +39,11 @@ pub struct TrackedCgroup {
     pub role: CgroupRole,
     pub sampled: Option<Timestamp>,
     pub rate: Rate,
-    pub throttling: Throttling,
+    pub throttling: ThrottleRatio,
     /// The newest share of throttled periods.
-    pub throttled: Option<Dated>,
-    pub cpu: Option<Dated>,
-    pub memory: Option<Dated>,
+    pub throttled: Option<TimedValue>,
+    pub cpu: Option<TimedValue>,
+    pub memory: Option<TimedValue>,
     pub with_page_cache: Option<u64>,
     /// By position of the metric.
     pub series: Vec<Option<SeriesId>>,
@@ -117,7 +117,7 @@ impl TrackedCgroup {
             role,
             sampled: None,
             rate: Rate::default(),
-            throttling: Throttling::default(),
+            throttling: ThrottleRatio::default(),
             throttled: None,
             cpu: None,
             memory: None,

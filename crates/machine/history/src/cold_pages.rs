@@ -3,7 +3,7 @@
 use plimsoll_host::ReadBuf;
 use plimsoll_observe::Observer;
 use plimsoll_observe::collect::cold_pages::cold_bytes;
-use plimsoll_observe::usage::{hot_use, machine_memory};
+use plimsoll_observe::usage::{hot_page_usage, machine_memory};
 
 use super::cgroup_roles::{CgroupRole, TrackedCgroup};
 use super::collect::SampleBatch;
@@ -21,7 +21,7 @@ pub fn collect<'a>(
     if let Some(cold) = cold_bytes(&sources.hierarchies, &"/".into(), buf) {
         let used = observer
             .machine
-            .look(|figures| machine_memory(&figures.memory));
+            .with_usage(|figures| machine_memory(&figures.memory));
         let metrics = [
             c::NODE_MEMORY_COLD_PAGE_SIZE,
             c::NODE_MEMORY_WITH_HOT_PAGE_USAGE,
@@ -69,6 +69,6 @@ fn put(
     with_page_cache: u64,
 ) {
     batch.put(history, size, labels, cold as f64);
-    let value = hot_use(with_page_cache, cold) as f64;
+    let value = hot_page_usage(with_page_cache, cold) as f64;
     batch.put(history, hot, labels, value);
 }

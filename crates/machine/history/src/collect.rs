@@ -10,8 +10,8 @@ use plimsoll_host::machine::CpuFacts;
 use plimsoll_host::proc::stat::ticks_per_second;
 use plimsoll_observe::store::UsageSample;
 use plimsoll_observe::usage::{
-    Dated, MachineCpu, MemoryUse, NumaCpu, cpus_in, machine_memory, memory_use, numa_memory,
-    numa_pages, numa_rest, real_limit, rest,
+    MachineCpu, MemoryUse, NumaCpu, TimedValue, cpus_in, machine_memory, memory_use, numa_memory,
+    numa_pages, real_limit, system_usage, system_usage_by_numa,
 };
 use plimsoll_observe::{Group, Observer};
 use plimsoll_tsdb::SeriesId;
@@ -85,7 +85,7 @@ pub struct Collection {
     machine_cpu: MachineCpu,
     numa_cpu: NumaCpu,
     machine_at: Timestamp,
-    node: Option<(Dated, Dated)>,
+    node: Option<(TimedValue, TimedValue)>,
     numa: Vec<(u32, f64)>,
     numa_memory: Vec<(u32, u64)>,
     cpus: Option<Arc<CpuFacts>>,
@@ -156,7 +156,7 @@ impl Collection {
     fn machine(&mut self, history: &UsageHistory) {
         let config = history.config();
         let observer = Arc::clone(&self.observer);
-        let news = observer.machine.look(|figures| {
+        let news = observer.machine.with_usage(|figures| {
             let at = figures.at;
             if at == Timestamp::ZERO || at == self.machine_at {
                 return false;
@@ -175,7 +175,7 @@ impl Collection {
                 self.batch
                     .put(history, c::NODE_MEMORY_USAGE_WITH_PAGE_CACHE, &[], value);
             }
-            let dated = |value| Dated { at, value };
+            let dated = |value| TimedValue { at, value };
             self.node = cpu.map(|cpu| (dated(cpu), dated(used.usage as f64)));
             let cpus = self.cpus.clone();
             let node_of = |cpu| cpus.as_ref()?.node_of(cpu);
@@ -286,12 +286,12 @@ impl Collection {
         let applications =
             |cgroup: &&TrackedCgroup| matches!(cgroup.role, CgroupRole::HostApplication { .. });
         let max_sample_age = history.config().max_sample_age;
-        let parts = |figure: fn(&TrackedCgroup) -> Option<Dated>| {
+        let parts = |figure: fn(&TrackedCgroup) -> Option<TimedValue>| {
             let sums = [
                 sum(self.cgroups.iter().filter(pods).filter_map(figure)),
                 sum(self.cgroups.iter().filter(applications).filter_map(figure)),
             ];
-            sums.into_iter().flatten().collect::<Vec<Dated>>()
+            sums.into_iter().flatten().collect::<Vec<TimedValue>>()
         };
         // As long as no pod has a sample, all usage would be reported as the system's.
         let mut known = self.cgroups.iter().filter(pods).peekable();
@@ -300,15 +300,15 @@ impl Collection {
         }
         let cpus = parts(|cgroup| cgroup.cpu);
         let bytes = parts(|cgroup| cgroup.memory);
-        if let Some(value) = rest(cpu, &cpus, now, max_sample_age) {
+        if let Some(value) = system_usage(cpu, &cpus, now, max_sample_age) {
             self.batch.put(history, c::SYS_CPU_USAGE, &[], value);
-            for (node, value) in numa_rest(value, &self.numa) {
+            for (node, value) in system_usage_by_numa(value, &self.numa) {
                 let node = node.to_string();
                 self.batch
                     .put(history, c::SYS_NUMA_CPU_USAGE, &[&node], value);
             }
         }
-        if let Some(value) = rest(used, &bytes, now, max_sample_age) {
+        if let Some(value) = system_usage(used, &bytes, now, max_sample_age) {
             self.batch.put(history, c::SYS_MEMORY_USAGE, &[], value);
         }
         if !self.numa_memory.is_empty() {
@@ -377,8 +377,8 @@ impl Collection {
 }
 
 /// The sum, with the time of the newest part; `None` without parts.
-fn sum(figures: impl Iterator<Item = Dated>) -> Option<Dated> {
-    figures.reduce(|a, b| Dated {
+fn sum(figures: impl Iterator<Item = TimedValue>) -> Option<TimedValue> {
+    figures.reduce(|a, b| TimedValue {
         at: a.at.max(b.at),
         value: a.value + b.value,
     })
@@ -411,7 +411,7 @@ fn read_usage(cgroup: &mut TrackedCgroup, forget: Duration) -> Option<Usage> {
         memory: used_memory(latest),
     };
     drop(state);
-    let dated = |value| Dated { at, value };
+    let dated = |value| TimedValue { at, value };
     if let Some(cpu) = usage.cpu {
         cgroup.cpu = Some(dated(cpu));
     }

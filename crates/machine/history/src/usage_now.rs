@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_host::Timestamp;
-use plimsoll_observe::usage::Dated;
+use plimsoll_observe::usage::TimedValue;
 
 use super::cgroup_roles::{CgroupRole, TrackedCgroups};
 
@@ -76,7 +76,7 @@ pub struct Freshness {
 }
 
 impl Freshness {
-    pub fn of(&self, value: Option<Dated>) -> Option<f64> {
+    pub fn of(&self, value: Option<TimedValue>) -> Option<f64> {
         let value = value?;
         (self.now.since(value.at) <= self.oldest).then_some(value.value)
     }
@@ -116,7 +116,7 @@ mod tests {
             now: Timestamp::from_secs(now),
             oldest: Duration::from_secs(2),
         };
-        let value = Some(Dated { at, value: 1.5 });
+        let value = Some(TimedValue { at, value: 1.5 });
         assert_eq!(fresh(102).of(value), Some(1.5));
         assert_eq!(fresh(103).of(value), None);
         // The clock was set back.

@@ -4,29 +4,27 @@
 //! thread left in the [`store`]. Nothing here writes a cgroup file.
 
 pub mod collect;
+pub mod derived;
+pub mod disk_usage;
 pub mod events;
 pub mod groups;
-pub mod history;
-mod layers;
 pub mod machine;
 mod monitor;
 pub mod needs;
 pub mod observer;
 pub mod oom;
 pub mod oom_watch;
-pub mod pod_disks;
 pub mod processes;
 pub mod sample;
 pub mod sampler;
+pub mod slow_sources;
 pub mod store;
-pub mod summary;
-pub mod surroundings;
 pub mod symbols;
-mod tours;
+pub mod timed_store;
 pub mod usage;
 
 pub use groups::{Group, GroupSet};
 pub use monitor::MonitorWrites;
-pub use observer::{Observer, PassLine, PassRequest};
+pub use observer::{Observer, OnDemandSampler, SampleRequest};
 pub use sample::Sample;
 pub use symbols::Symbol;

@@ -1,4 +1,4 @@
-//! What is true of the machine as a whole, as last seen.
+//! State of the machine as a whole, as last read.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Timestamp};
 use rustc_hash::FxHashMap;
 
-use crate::pod_disks::PodDisk;
+use crate::disk_usage::PodDisk;
 use crate::sample::Filesystem;
 
-/// Written by the [surroundings](crate::surroundings) thread, read by the sampler and by requests.
+/// Written by the [slow_sources](crate::slow_sources) thread, read by the sampler and by requests.
 #[derive(Debug)]
 pub struct MachineState {
     clock: Clock,
-    fixed: Fixed,
+    fixed: StaticInfo,
     info: RwLock<Arc<MachineInfo>>,
     filesystems: RwLock<Vec<Filesystem>>,
     storage: RwLock<Arc<Vec<Storage>>>,
     layers: RwLock<FxHashMap<CgroupPath, Layer>>,
     /// By the pod's uid.
     pod_disks: RwLock<FxHashMap<String, Arc<PodDisk>>>,
-    figures: Mutex<MachineFigures>,
+    figures: Mutex<NodeUsage>,
 }
 
-/// What the machine as a whole used, read together with the root's sample where that was asked for.
+/// Usage of the whole node, read together with the root's sample if asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MachineFigures {
+pub struct NodeUsage {
     /// `Timestamp::ZERO`: nothing was read yet.
     pub at: Timestamp,
     pub cpu: ProcStat,
@@ -75,9 +75,9 @@ pub struct Storage {
     pub uuid: Option<String>,
 }
 
-/// What never changes while the machine is up.
+/// What does not change while the machine is up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Fixed {
+pub struct StaticInfo {
     /// When the machine was started.
     pub started: Timestamp,
     /// The same to the minute: the original gives no cgroup an earlier birth.
@@ -89,7 +89,7 @@ pub struct Fixed {
 }
 
 impl MachineState {
-    pub fn new(clock: Clock, fixed: Fixed, info: MachineInfo) -> Self {
+    pub fn new(clock: Clock, fixed: StaticInfo, info: MachineInfo) -> Self {
         Self {
             clock,
             fixed,
@@ -102,13 +102,13 @@ impl MachineState {
         }
     }
 
-    /// A look at the machine's figures; nothing is copied.
-    pub fn look<T>(&self, look: impl FnOnce(&MachineFigures) -> T) -> T {
+    /// Reads the node's usage without a copy.
+    pub fn with_usage<T>(&self, look: impl FnOnce(&NodeUsage) -> T) -> T {
         look(&self.figures.lock())
     }
 
-    /// Puts new figures in the place of the old ones, whose room the caller gets.
-    pub fn swap_figures(&self, figures: &mut MachineFigures) {
+    /// Swaps in new usage; the caller gets the old buffers.
+    pub fn replace_usage(&self, figures: &mut NodeUsage) {
         std::mem::swap(&mut *self.figures.lock(), figures);
     }
 
@@ -116,7 +116,7 @@ impl MachineState {
         self.clock.now()
     }
 
-    pub fn fixed(&self) -> &Fixed {
+    pub fn fixed(&self) -> &StaticInfo {
         &self.fixed
     }
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_layer_shows_the_disk_that_it_lies_on() {
-        let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
+        let state = MachineState::new(Clock::Real, StaticInfo::default(), MachineInfo::default());
         let on = |device: &str, usage, reads_completed| Filesystem {
             device: Symbol::new(device),
             usage,

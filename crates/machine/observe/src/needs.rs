@@ -1,8 +1,8 @@
-//! Who needs which figures how often, and the reading plan that follows.
+//! Which consumer needs which values how often, and the resulting reading plan.
 //!
-//! Reading everything each second costs more than all other work of the agent together, and most of it is looked at
-//! every ten seconds or never. So each consumer states a [`Need`]; [`ReadPlan`] is what the sampler does about it, as
-//! data that `/debug/plan` shows.
+//! Reading everything each second costs more than all other work of the agent together, and most of it is used every ten
+//! seconds or never. So each consumer states a [`Need`]; [`ReadPlan`] is what the sampler does, as data; `/debug/plan`
+//! shows it.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub enum What {
     All,
     /// CPU time, throttling and the lists of pages; of the root: what the machine uses.
     Usage,
-    /// How long tasks wait.
+    /// Pressure (PSI).
     Pressure,
     /// The limits.
     Limits,
@@ -28,7 +28,7 @@ pub enum Which {
     Marked,
 }
 
-/// One consumer's words.
+/// The need of one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
     pub consumer: &'static str,
@@ -79,7 +79,7 @@ impl ReadPlan {
         self.usage.map_or(self.all, |usage| usage.min(self.all))
     }
 
-    /// For people: what is read, and on whose account.
+    /// The plan as text, with the consumers.
     pub fn describe(&self) -> String {
         let mut text = String::new();
         let mut line = |name: &str, every: Option<Duration>| {

@@ -1,4 +1,4 @@
-//! The observer as request handlers see it: everything that can be asked, nothing that can be changed.
+//! Read-only access to all observed data, for request handlers.
 
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -16,21 +16,21 @@ use crate::oom::OomCounters;
 use crate::sampler::Message;
 use crate::store::{State, Store};
 
-/// Asks the sampler for a fresh reading before a request is answered.
-pub struct PassRequest {
+/// A request for fresh samples before a page is served.
+pub struct SampleRequest {
     pub containers: Vec<CgroupPath>,
-    /// A container sampled within this time is left alone.
+    /// Containers sampled within this time are skipped.
     pub max_age: Duration,
-    /// Groups wanted beyond those that are always on, for this pass and a few minutes more: the kubelet's page has
+    /// Groups wanted beyond those that are always on, for this sample and a few minutes more: the kubelet's page has
     /// the process group, which is off by default.
     pub also: GroupSet,
-    /// Called on the sampler's thread when the pass is over.
+    /// Called on the sampler's thread when the samples are taken.
     pub done: Box<dyn FnOnce() + Send>,
 }
 
-impl std::fmt::Debug for PassRequest {
+impl std::fmt::Debug for SampleRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PassRequest")
+        f.debug_struct("SampleRequest")
             .field("containers", &self.containers.len())
             .field("max_age", &self.max_age)
             .finish_non_exhaustive()
@@ -49,7 +49,7 @@ pub struct Observer {
     /// The groups that are switched on.
     pub groups: GroupSet,
     pub is_v2: bool,
-    pub passes: PassLine,
+    pub on_demand: OnDemandSampler,
 }
 
 impl Observer {
@@ -61,29 +61,29 @@ impl Observer {
     /// OOM kills of a container. Without a kernel log to read, v2's own count stands in: it dies with the cgroup and
     /// adds up the whole subtree, which is still better than zero.
     pub fn oom_events(&self, path: &str, state: &State) -> u64 {
-        if self.oom.is_blind() {
+        if self.oom.is_kmsg_unavailable() {
             return state.latest.memory.events.oom_kill;
         }
         self.oom.count(path, state.identity.as_deref())
     }
 }
 
-/// The line to the sampler; open once the sampler runs.
+/// Sends sample requests to the sampler; connected once the sampler runs.
 #[derive(Debug, Default)]
-pub struct PassLine(RwLock<Option<Sender<Message>>>);
+pub struct OnDemandSampler(RwLock<Option<Sender<Message>>>);
 
-impl PassLine {
+impl OnDemandSampler {
     pub fn connect(&self, sampler: Sender<Message>) {
         *self.0.write() = Some(sampler);
     }
 
-    /// Hands a request to the sampler; without a sampler it is done at once.
-    pub fn request(&self, request: PassRequest) {
+    /// Sends a request to the sampler; without a sampler it is done at once.
+    pub fn request(&self, request: SampleRequest) {
         let refused = match self.0.read().as_ref() {
-            Some(sender) => sender.send(Message::Pass(request)).err().map(|e| e.0),
-            None => Some(Message::Pass(request)),
+            Some(sender) => sender.send(Message::SampleNow(request)).err().map(|e| e.0),
+            None => Some(Message::SampleNow(request)),
         };
-        if let Some(Message::Pass(request)) = refused {
+        if let Some(Message::SampleNow(request)) = refused {
             (request.done)();
         }
     }

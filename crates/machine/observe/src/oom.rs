@@ -1,4 +1,4 @@
-//! OOM kills by container, counted so that neither the end of a cgroup nor a restart of the agent loses one.
+//! Counters of OOM kills by container. They survive the end of a cgroup and a restart of the agent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 pub struct OomCounters {
     inner: Mutex<Inner>,
     file: Option<PathBuf>,
-    /// The kernel log cannot be read, so nothing is ever booked here.
+    /// The kernel log cannot be read, so no kill is ever recorded.
     blind: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     saved: Saved,
-    /// Who lives (or lived) at a path. Small, and only grows with containers that a runtime named.
+    /// The workload of a cgroup path. Small, and only grows with containers that a runtime named.
     names: FxHashMap<CgroupPath, String>,
     dirty: bool,
 }
@@ -74,11 +74,11 @@ impl OomCounters {
         }
     }
 
-    pub fn set_blind(&self) {
+    pub fn set_kmsg_unavailable(&self) {
         self.blind.store(true, Ordering::Relaxed);
     }
 
-    pub fn is_blind(&self) -> bool {
+    pub fn is_kmsg_unavailable(&self) -> bool {
         self.blind.load(Ordering::Relaxed)
     }
 
@@ -92,8 +92,8 @@ impl OomCounters {
         inner.saved.counts.get(key).copied().unwrap_or(0)
     }
 
-    /// Remembers whose cgroup this is, so that a kill reported after its end is still booked on the workload.
-    pub fn known_as(&self, path: &CgroupPath, identity: &Identity) {
+    /// Binds a cgroup to its workload, so that a kill reported after the end of the cgroup counts for the workload.
+    pub fn bind_workload(&self, path: &CgroupPath, identity: &Identity) {
         let Some(name) = workload(identity) else {
             return;
         };
@@ -109,7 +109,7 @@ impl OomCounters {
         inner.names.insert(CgroupPath::clone(path), name);
     }
 
-    /// Books a kill, unless it was booked before the agent was restarted. False: seen already.
+    /// Records a kill, unless it was recorded before a restart of the agent. False: recorded already.
     pub fn add(&self, path: &str, sequence: u64) -> bool {
         let mut inner = self.inner.lock();
         if inner.saved.sequence.is_some_and(|last| sequence <= last) {
@@ -204,9 +204,9 @@ mod tests {
     fn a_restarted_container_keeps_its_count() {
         let counters = OomCounters::default();
         counters.add("/pod/first", 1);
-        counters.known_as(&"/pod/first".into(), &identity("u"));
+        counters.bind_workload(&"/pod/first".into(), &identity("u"));
         assert!(counters.add("/pod/first", 2));
-        counters.known_as(&"/pod/second".into(), &identity("u"));
+        counters.bind_workload(&"/pod/second".into(), &identity("u"));
         assert!(counters.add("/pod/second", 3));
         assert_eq!(counters.count("/pod/second", Some(&identity("u"))), 3);
         assert_eq!(counters.count("/pod/second", None), 0);

@@ -1,4 +1,4 @@
-//! Follows the kernel log and books every OOM kill: on the event store at once, on the counters for good.
+//! Reads `/dev/kmsg`, records OOM kills as events and in persistent counters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ impl Handle {
     }
 }
 
-/// `Ok(None)`: this machine shows us no kernel log; kills will go unseen, and the caller says so.
+/// `Ok(None)`: there is no kernel log to read; the caller warns that kills are not seen.
 pub fn spawn(
     root: &HostRoot,
     clock: Clock,
@@ -101,7 +101,7 @@ impl Watch {
             match self.kmsg.next(TICK) {
                 Ok(Next::Record { at, record }) => {
                     if let Some(kill) = self.parser.observe(at, &record) {
-                        self.book(kill);
+                        self.record(kill);
                     }
                 }
                 Ok(Next::TimedOut | Next::Woken) => self.save(),
@@ -123,7 +123,7 @@ impl Watch {
         self.save();
     }
 
-    fn book(&mut self, kill: OomKill) {
+    fn record(&mut self, kill: OomKill) {
         if !self.oom.add(&kill.container, kill.sequence) {
             return;
         }

@@ -1,4 +1,4 @@
-//! What is known now: every container with its newest sample and its history.
+//! All containers, each with its latest sample and its recent samples.
 //!
 //! The sampler is the only writer of samples; requests only read. A container is locked for the copy of one sample,
 //! never across a kernel read.
@@ -15,8 +15,8 @@ use plimsoll_host::Timestamp;
 use plimsoll_host::cgroup::{Cfs, Memory, NumaPages, Psi, Spec};
 use rustc_hash::FxHashMap;
 
-use crate::history::History;
-use crate::summary::Derived;
+use crate::derived::Derived;
+use crate::timed_store::TimedStore;
 use crate::{Group, GroupSet, Sample};
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Container {
     marks: AtomicUsize,
 }
 
-/// A container whose usage somebody wants: as long as this is held, it is read at the pace of usage.
+/// A container with a consumer for its usage: as long as this is held, its usage is read at the interval of usage.
 #[derive(Debug)]
 pub struct Marked(Arc<Container>);
 
@@ -61,7 +61,7 @@ impl Deref for Marked {
     }
 }
 
-/// What a usage history is made of.
+/// The sample that the usage history reads.
 #[derive(Debug, Clone, Default)]
 pub struct UsageSample {
     pub at: Timestamp,
@@ -86,7 +86,7 @@ impl UsageSample {
 #[derive(Debug)]
 pub struct State {
     pub identity: Option<Arc<Identity>>,
-    /// False while a runtime is being asked who this is: showing it would make series that change their labels.
+    /// False while a runtime is queried for its identity: its series would change their labels.
     pub visible: bool,
     pub spec: Spec,
     /// When the cgroup was made, as the file system remembers it.
@@ -96,7 +96,7 @@ pub struct State {
     pub sampled: bool,
     /// The newest reading of its usage, which may be newer than `latest`.
     pub usage: UsageSample,
-    pub history: History,
+    pub history: TimedStore,
     pub derived: Derived,
 }
 
@@ -110,12 +110,12 @@ impl State {
             latest: Sample::default(),
             sampled: false,
             usage: UsageSample::default(),
-            history: History::new(keep),
+            history: TimedStore::new(keep),
             derived: Derived::default(),
         }
     }
 
-    /// The runtime's word where there is one, else the file system's.
+    /// From the runtime if it tells, else from the file system.
     pub fn created(&self) -> Timestamp {
         let told = self.identity.as_ref().and_then(|i| i.created);
         told.unwrap_or(self.created)

@@ -92,7 +92,7 @@ pub struct FigureArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Beyond metrics-server")]
+#[command(next_help_heading = "ExtraReads metrics-server")]
 pub struct AdditionArgs {
     /// Show a pod even if some of its containers have no figures yet; those are left out
     #[arg(long)]

@@ -145,7 +145,7 @@ struct ElectionArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Beyond kube-scheduler")]
+#[command(next_help_heading = "ExtraReads kube-scheduler")]
 struct AdditionArgs {
     /// Scheduling cycles that are remembered for `plimsoll explain`
     #[arg(long, value_name = "N", default_value_t = 2048)]

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_cadvisor::exposition::Exporter;
-use plimsoll_containers::{Change, Containers, names};
+use plimsoll_containers::{ContainerEvent, Containers, names};
 use plimsoll_ground::shutdown::{Cause, Failure};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::fs::MountTable;
@@ -15,12 +15,12 @@ use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::stat::ProcStat;
 use plimsoll_host::{Clock, Descriptors, HostError, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::events::EventStore;
-use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::machine::{MachineState, StaticInfo};
 use plimsoll_observe::oom::OomCounters;
-use plimsoll_observe::sampler::{self, Beyond, Message, Sampler};
+use plimsoll_observe::sampler::{self, ExtraReads, Message, Sampler};
+use plimsoll_observe::slow_sources::{self, Intervals, SlowSources};
 use plimsoll_observe::store::Store;
-use plimsoll_observe::surroundings::{self, Intervals, Surroundings};
-use plimsoll_observe::{Group, Observer, PassLine, oom_watch};
+use plimsoll_observe::{Group, Observer, OnDemandSampler, oom_watch};
 
 use crate::monitor::SamplerWrites;
 use crate::protect;
@@ -74,7 +74,7 @@ impl Config {
         let now = world.clock.now();
         let info = MachineInfo::read(&world.root, &self.id_files, now, &mut buf)?;
         let started = boot_time(&world.root, &mut buf);
-        let fixed = Fixed {
+        let fixed = StaticInfo {
             started,
             boot: Timestamp::from_secs(started.secs().div_euclid(60) * 60),
             all_cpus: match info.num_cores {
@@ -97,7 +97,7 @@ impl Config {
             root: world.root.clone(),
             groups: self.groups,
             is_v2: hierarchies.is_v2(),
-            passes: PassLine::default(),
+            on_demand: OnDemandSampler::default(),
         });
         let containers = plimsoll_containers::Config {
             clock: world.clock.clone(),
@@ -116,7 +116,7 @@ impl Config {
             *folder = folder.take().or_else(|| below("prediction-checkpoints"));
             self.sampling.needs.extend(config.needs());
             let nodes = observer.machine.info().topology.len();
-            self.sampling.beyond = Beyond {
+            self.sampling.extra_reads = ExtraReads {
                 machine: true,
                 pod_numa: nodes > 1,
                 pressure: config.collect.pressure_every.is_some(),
@@ -206,8 +206,8 @@ impl Agent {
     pub fn spawn(self) -> std::io::Result<Running> {
         let started = self.world.clock.now();
         let mounts = Arc::new(MountTable::new(self.world.root.clone()));
-        let surroundings = Surroundings::new(
-            surroundings::Places {
+        let slow_sources = SlowSources::new(
+            slow_sources::Paths {
                 root: self.world.root.clone(),
                 id_files: self.config.id_files.clone(),
                 kubelet_dir: self.config.kubelet_dir.clone(),
@@ -218,8 +218,8 @@ impl Agent {
             self.config.groups,
             self.containers.counters().runtimes.clone(),
         );
-        let surroundings = surroundings::spawn(
-            surroundings,
+        let slow_sources = slow_sources::spawn(
+            slow_sources,
             Intervals {
                 filesystems: self.config.sampling.interval,
                 machine: self.config.machine_refresh,
@@ -252,14 +252,14 @@ impl Agent {
         let kernel_log = match kernel_log {
             Ok(Some(handle)) => Some(handle),
             Ok(None) => {
-                self.observer.oom.set_blind();
+                self.observer.oom.set_kmsg_unavailable();
                 tracing::warn!(
                     "no kernel log to read: out of memory kills will not be seen; give the agent /dev/kmsg"
                 );
                 None
             }
             Err(error) => {
-                self.observer.oom.set_blind();
+                self.observer.oom.set_kmsg_unavailable();
                 tracing::warn!(%error, "cannot read the kernel log: out of memory kills will not be seen");
                 None
             }
@@ -323,7 +323,7 @@ impl Agent {
         Ok(Running {
             view: Arc::new(view),
             sampler,
-            surroundings,
+            slow_sources,
             kernel_log,
             recorder,
             changes,
@@ -333,12 +333,12 @@ impl Agent {
 }
 
 fn forward_changes(
-    changes: &Receiver<Change>,
+    changes: &Receiver<ContainerEvent>,
     sampler: &std::sync::mpsc::Sender<Message>,
     bell: &Doorbell,
 ) {
     while let Ok(change) = changes.recv() {
-        if let Change::Appeared { path, .. } = &change
+        if let ContainerEvent::Appeared { path, .. } = &change
             && names::is_pod(path)
         {
             bell.ring();
@@ -354,7 +354,7 @@ fn forward_changes(
 pub struct Running {
     view: Arc<View>,
     sampler: sampler::Handle,
-    surroundings: surroundings::Handle,
+    slow_sources: slow_sources::Handle,
     kernel_log: Option<oom_watch::Handle>,
     recorder: Option<recorder::Handle>,
     changes: JoinHandle<()>,
@@ -390,7 +390,7 @@ impl Running {
         let recorder = self.recorder.as_ref();
         let threads = [
             ("sampler", self.sampler.has_ended()),
-            ("surroundings", self.surroundings.has_ended()),
+            ("slow_sources", self.slow_sources.has_ended()),
             ("discovery", self.view.containers.has_ended()),
             ("changes", self.changes.is_finished()),
             (
@@ -424,7 +424,7 @@ impl Running {
                 recorder.stop();
             }
             self.sampler.stop();
-            self.surroundings.stop();
+            self.slow_sources.stop();
             if let Some(kernel_log) = self.kernel_log {
                 kernel_log.stop();
             }

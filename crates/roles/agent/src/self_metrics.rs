@@ -83,7 +83,7 @@ impl View {
             load(&c.errors),
         )
         .single(
-            "plimsoll_sample_vanished_total",
+            "plimsoll_sample_containers_gone_total",
             Counter,
             "Containers that ended while they were being read.",
             load(&c.gone),
@@ -107,7 +107,7 @@ impl View {
             Float(round),
         )
         .single(
-            "plimsoll_interval_stretch",
+            "plimsoll_sampling_interval_factor",
             Gauge,
             "What intervals are multiplied by to stay within the CPU budget; 1 is not at all.",
             Float(stretch),
@@ -141,7 +141,7 @@ impl View {
             load(&d.watches),
         )
         .single(
-            "plimsoll_discovery_unwatched",
+            "plimsoll_discovery_polled_directories",
             Gauge,
             "Directories that the kernel refuses to watch; they are listed regularly instead.",
             load(&d.unwatched),
@@ -171,7 +171,7 @@ impl View {
             load(&d.failures),
         )
         .single(
-            "plimsoll_discovery_nameless_total",
+            "plimsoll_discovery_invalid_names_total",
             Counter,
             "Times a directory was left out because its name is not UTF-8.",
             load(&d.nameless),
@@ -395,7 +395,7 @@ impl View {
                     &reports.early,
                 ),
                 (
-                    "plimsoll_reports_unwanted_total",
+                    "plimsoll_node_metric_missing_total",
                     "Reports that there was no object for.",
                     &reports.absent,
                 ),

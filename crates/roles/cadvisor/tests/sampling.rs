@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_cadvisor::exposition::{Dialect, Exporter, Gathered, LabelPolicy, Text};
-use plimsoll_containers::{Change, Health, Identity, Namespace};
+use plimsoll_containers::{ContainerEvent, Health, Identity, Namespace};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, EventType, Limits, Query};
-use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::machine::{MachineState, StaticInfo};
 use plimsoll_observe::needs::{Need, What, Which};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler::{Config, Sampler};
 use plimsoll_observe::store::{Marked, Store};
-use plimsoll_observe::{GroupSet, Observer, PassLine, PassRequest};
+use plimsoll_observe::{GroupSet, Observer, OnDemandSampler, SampleRequest};
 
 struct Rig {
     dir: tempfile::TempDir,
@@ -30,7 +30,8 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let clock = Clock::stepped(Timestamp::from_secs(1_700_000_000));
         let root = HostRoot::new(dir.path());
-        let machine = MachineState::new(clock.clone(), Fixed::default(), MachineInfo::default());
+        let machine =
+            MachineState::new(clock.clone(), StaticInfo::default(), MachineInfo::default());
         let observer = Arc::new(Observer {
             store: Arc::new(Store::new(Duration::from_secs(120))),
             events: Arc::new(EventStore::new(Limits::default())),
@@ -40,7 +41,7 @@ impl Rig {
             root: root.clone(),
             groups: GroupSet::from_flags(None, None).unwrap(),
             is_v2: true,
-            passes: PassLine::default(),
+            on_demand: OnDemandSampler::default(),
         });
         let sampler = Sampler::new(
             config,
@@ -63,14 +64,14 @@ impl Rig {
         std::fs::write(dir.join(file), text).unwrap();
     }
 
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: ContainerEvent) {
         self.sampler.apply(change, self.clock.monotonic());
     }
 
-    fn appear(&mut self, path: &str, awaiting_runtime: bool) {
-        self.apply(Change::Appeared {
+    fn appear(&mut self, path: &str, identity_pending: bool) {
+        self.apply(ContainerEvent::Appeared {
             path: path.into(),
-            awaiting_runtime,
+            identity_pending,
         });
     }
 
@@ -248,7 +249,7 @@ fn a_page_has_old_figures_read_and_the_next_reading_comes_an_interval_later() {
     rig.run(Duration::from_secs(20));
     rig.run(Duration::from_secs(4));
     let ask = |rig: &mut Rig| {
-        let request = PassRequest {
+        let request = SampleRequest {
             containers: Vec::new(),
             max_age: Duration::from_secs(1),
             also: GroupSet::EMPTY,
@@ -359,7 +360,7 @@ fn a_container_waits_for_its_name_but_not_for_ever() {
     }
     rig.run(Duration::from_secs(1));
     rig.check(&[], &["id=\"/a\"", "id=\"/b\""]);
-    rig.apply(Change::Identified {
+    rig.apply(ContainerEvent::Identified {
         path: "/a".into(),
         identity: identity("web-0"),
     });
@@ -392,7 +393,7 @@ fn an_on_demand_pass_reads_only_what_is_stale() {
     let (done, finished) = std::sync::mpsc::channel();
     for (max_age, expected) in [(60, "1"), (1, "2")] {
         let done = done.clone();
-        let pass = PassRequest {
+        let pass = SampleRequest {
             containers: vec!["/a".into()],
             max_age: Duration::from_secs(max_age),
             also: GroupSet::EMPTY,
@@ -430,14 +431,14 @@ fn a_creation_is_told_with_the_time_that_the_runtime_says() {
     rig.appear("/b", true);
     rig.appear("/c", true);
     assert_eq!(*told.lock().unwrap(), []);
-    rig.apply(Change::Identified {
+    rig.apply(ContainerEvent::Identified {
         path: "/a".into(),
         identity: identity("web-0"),
     });
     let expected = ("/a".to_owned(), Timestamp::from_secs(5));
     assert_eq!(*told.lock().unwrap(), [expected]);
-    rig.apply(Change::Unclaimed { path: "/b".into() });
-    rig.apply(Change::Vanished {
+    rig.apply(ContainerEvent::NoRuntime { path: "/b".into() });
+    rig.apply(ContainerEvent::Vanished {
         path: "/c".into(),
         exit_code: None,
     });
@@ -456,7 +457,7 @@ fn a_vanished_container_is_gone_and_its_deletion_told() {
     rig.run(Duration::from_secs(1));
     std::fs::remove_dir_all(rig.dir.path().join("cg/a")).unwrap();
     rig.run(Duration::from_secs(1));
-    rig.apply(Change::Vanished {
+    rig.apply(ContainerEvent::Vanished {
         path: "/a".into(),
         exit_code: Some(137),
     });

@@ -13,7 +13,7 @@ const OFTEN: Duration = Duration::from_millis(20);
 
 struct Rig {
     dir: tempfile::TempDir,
-    changes: Receiver<Change>,
+    changes: Receiver<ContainerEvent>,
     counters: Arc<Counters>,
     wake: Wake,
     thread: JoinHandle<()>,
@@ -30,18 +30,18 @@ impl Rig {
         let (sender, changes) = channel();
         let counters = Arc::<Counters>::default();
         let wake = Wake::new().unwrap();
-        let (_, answers) = channel();
+        let (_, replies) = channel();
         let intervals = Intervals { rescan, poll };
         let parts = Parts {
             intervals,
             clock: Clock::Real,
             counters: Arc::clone(&counters),
             wake: wake.clone(),
-            answers,
+            replies,
             changes: sender,
         };
         let trees = Hierarchies::v2(dir.path());
-        let thread = Discovery::new(&trees, parts, Nobody).spawn().unwrap();
+        let thread = Discovery::new(&trees, parts, NoRuntimes).spawn().unwrap();
         Self {
             dir,
             changes,
@@ -72,12 +72,14 @@ impl Rig {
     }
 
     #[track_caller]
-    fn believe(&mut self, change: Change) {
+    fn believe(&mut self, change: ContainerEvent) {
         match change {
-            Change::Appeared { path, .. } => {
+            ContainerEvent::Appeared { path, .. } => {
                 assert!(self.believed.insert(path.to_string()), "{path}");
             }
-            Change::Vanished { path, .. } => assert!(self.believed.remove(&*path), "{path}"),
+            ContainerEvent::Vanished { path, .. } => {
+                assert!(self.believed.remove(&*path), "{path}")
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -148,7 +150,7 @@ fn a_storm_during_rescans_settles_too() {
     rig.stop();
 }
 
-/// Nobody looks for an hour, so whatever is heard came as an event.
+/// Rescans and polls are an hour apart, so whatever is heard came as an event.
 #[test]
 fn creations_are_heard_without_looking() {
     let mut rig = Rig::looking(NEVER, NEVER);

@@ -1,32 +1,32 @@
-//! Joins the kernel and the known: walks, watches, rescans.
+//! Connects inotify and the cgroup tree: walks, watches, rescans.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Counters;
-use super::kernel::{Drained, Kernel, Listed, Watched};
-use super::known::{Known, News, Notice, Place, WatchId};
+use super::inotify::{Drained, Inotify, Listed, Watched};
+use super::tree::{CgroupTree, InotifyEvent, TreeDir, TreeEvent, WatchId};
 
-/// After so many notices the news are handed on before more are read, so that a storm delays nobody.
+/// After this many inotify events, results are handed on before more are read, so that a storm delays nothing.
 const BATCH: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Walker {
-    kernel: Kernel,
-    known: Known,
-    /// Places the kernel would not watch; listed again and again instead.
-    unwatched: BTreeSet<Place>,
+    kernel: Inotify,
+    known: CgroupTree,
+    /// Directories that the kernel refused to watch; they are polled.
+    unwatched: BTreeSet<TreeDir>,
     warned: bool,
     names: Vec<String>,
     counters: Arc<Counters>,
 }
 
 impl Walker {
-    pub fn new(kernel: Kernel, counters: Arc<Counters>) -> Self {
+    pub fn new(kernel: Inotify, counters: Arc<Counters>) -> Self {
         Self {
             kernel,
-            known: Known::default(),
+            known: CgroupTree::default(),
             unwatched: BTreeSet::new(),
             warned: false,
             names: Vec::new(),
@@ -34,34 +34,34 @@ impl Walker {
         }
     }
 
-    pub fn kernel(&self) -> &Kernel {
+    pub fn kernel(&self) -> &Inotify {
         &self.kernel
     }
 
-    /// Something can only be seen by listing it again.
+    /// Some directories must be polled.
     pub fn needs_polling(&self) -> bool {
         !self.unwatched.is_empty()
     }
 
-    pub fn take_news(&mut self) -> Vec<News> {
+    pub fn take_events(&mut self) -> Vec<TreeEvent> {
         let counters = &self.counters;
         counters.cgroups.store(self.known.len() as u64, Relaxed);
         counters
             .watches
-            .store(self.known.watched_places() as u64, Relaxed);
+            .store(self.known.watched_dirs() as u64, Relaxed);
         counters
             .unwatched
             .store(self.unwatched.len() as u64, Relaxed);
         let nameless = self.kernel.take_nameless();
         counters.nameless.fetch_add(nameless, Relaxed);
-        self.known.take_news()
+        self.known.take_events()
     }
 
     /// Confirms everything from the roots down; the first walk is the same thing with nothing known yet.
     pub fn rescan(&mut self) {
         self.counters.rescans.fetch_add(1, Relaxed);
         let roots = (0..self.kernel.trees()).map(|tree| self.known.enter(tree, "/"));
-        let roots: Vec<Place> = roots.collect();
+        let roots: Vec<TreeDir> = roots.collect();
         self.visit(roots, true);
     }
 
@@ -69,11 +69,11 @@ impl Walker {
     pub fn poll_unwatched(&mut self) {
         self.counters.polls.fetch_add(1, Relaxed);
         self.unwatched.retain(|place| self.known.contains(place));
-        let places: Vec<Place> = self.unwatched.iter().cloned().collect();
+        let places: Vec<TreeDir> = self.unwatched.iter().cloned().collect();
         self.visit(places, false);
     }
 
-    /// Reads what the kernel has to say; returns whether there may be more.
+    /// Reads inotify events; returns whether there may be more.
     pub fn drain(&mut self) -> bool {
         let mut notices: Vec<(WatchId, Owned)> = Vec::new();
         let drained = self.kernel.drain(BATCH, |watch, notice| {
@@ -91,7 +91,7 @@ impl Walker {
         drained == Drained::More
     }
 
-    pub fn apply(&mut self, watch: WatchId, notice: Notice<'_>) {
+    pub fn apply(&mut self, watch: WatchId, notice: InotifyEvent<'_>) {
         if let Some(place) = self.known.notice(watch, notice) {
             self.visit(vec![place], false);
         } else {
@@ -99,16 +99,16 @@ impl Walker {
         }
     }
 
-    /// Notices were lost: nothing but a look at everything can say which.
+    /// Events were lost: only a full rescan can tell which.
     pub fn overflowed(&mut self) {
         self.counters.overflows.fetch_add(1, Relaxed);
-        tracing::debug!("notice queue overflowed, rescanning all cgroups");
+        tracing::debug!("inotify queue overflowed, rescanning all cgroups");
         self.rescan();
     }
 
     /// Looks into directories and whatever is found new inside them. Each is watched *before* it is listed: what is
     /// made in between is then seen twice, which is harmless, and never missed.
-    fn visit(&mut self, mut stack: Vec<Place>, deep: bool) {
+    fn visit(&mut self, mut stack: Vec<TreeDir>, deep: bool) {
         stack.reverse();
         // One refusal is enough: asking for thousands of watches that are not to be had costs a syscall each.
         let mut full = false;
@@ -139,7 +139,7 @@ impl Walker {
     }
 
     /// False: the directory is gone.
-    fn watch(&mut self, place: &Place, full: &mut bool) -> bool {
+    fn watch(&mut self, place: &TreeDir, full: &mut bool) -> bool {
         let outcome = match *full {
             true if self.known.is_watched(place) => return true,
             true => Watched::NoRoom,
@@ -160,7 +160,7 @@ impl Walker {
                 if !self.warned {
                     self.warned = true;
                     tracing::warn!(
-                        watches = self.known.watched_places(),
+                        watches = self.known.watched_dirs(),
                         "no more inotify watches: further cgroups are found by rescans; raise fs.inotify.max_user_watches"
                     );
                 }
@@ -174,7 +174,7 @@ impl Walker {
         true
     }
 
-    fn gone(&mut self, place: &Place) {
+    fn gone(&mut self, place: &TreeDir) {
         // A tree's root is the machine: it stays even while its mount is away.
         if &*place.path == "/" {
             self.unwatched.insert(place.clone());
@@ -200,22 +200,22 @@ enum Owned {
     Unwatched,
 }
 
-impl From<Notice<'_>> for Owned {
-    fn from(notice: Notice<'_>) -> Self {
+impl From<InotifyEvent<'_>> for Owned {
+    fn from(notice: InotifyEvent<'_>) -> Self {
         match notice {
-            Notice::Arrived(name) => Self::Arrived(name.into()),
-            Notice::Left(name) => Self::Left(name.into()),
-            Notice::Unwatched => Self::Unwatched,
+            InotifyEvent::Arrived(name) => Self::Arrived(name.into()),
+            InotifyEvent::Left(name) => Self::Left(name.into()),
+            InotifyEvent::Unwatched => Self::Unwatched,
         }
     }
 }
 
 impl Owned {
-    fn as_notice(&self) -> Notice<'_> {
+    fn as_notice(&self) -> InotifyEvent<'_> {
         match self {
-            Self::Arrived(name) => Notice::Arrived(name),
-            Self::Left(name) => Notice::Left(name),
-            Self::Unwatched => Notice::Unwatched,
+            Self::Arrived(name) => InotifyEvent::Arrived(name),
+            Self::Left(name) => InotifyEvent::Left(name),
+            Self::Unwatched => InotifyEvent::Unwatched,
         }
     }
 }

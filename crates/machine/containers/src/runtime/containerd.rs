@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::cri::Cri;
 use super::grpc::Rpc;
-use super::{Event, Listing, Options, RuntimeError, Seen};
+use super::{Event, InspectResult, ListResult, Options, RuntimeError};
 use crate::{Health, Identity, Namespace};
 
 const NAMESPACE_HEADER: &str = "containerd-namespace";
@@ -68,13 +68,13 @@ impl Containerd {
         answer.map(|v| v.version).ok_or(RuntimeError::Unsupported)
     }
 
-    pub(crate) async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {
+    pub(crate) async fn inspect(&self, id: &str) -> Result<InspectResult, RuntimeError> {
         let question = wire::GetContainerRequest { id: id.to_owned() };
         let container = self.rpc.call(GET_CONTAINER, question);
         let (container, task) = tokio::join!(container, self.task(id));
         let found: Option<wire::GetContainerResponse> = container?;
         let Some(container) = found.and_then(|found| found.container) else {
-            return Ok(Seen::Unknown);
+            return Ok(InspectResult::Unknown);
         };
         Ok(self.seen(container, task?.as_ref()))
     }
@@ -87,7 +87,7 @@ impl Containerd {
         Ok(answer.and_then(|answer| answer.process))
     }
 
-    pub(crate) async fn list(&self) -> Result<Listing, RuntimeError> {
+    pub(crate) async fn list(&self) -> Result<ListResult, RuntimeError> {
         let tasks = self.rpc.call(LIST_TASKS, wire::ListTasksRequest {}).await?;
         let tasks: wire::ListTasksResponse = tasks.unwrap_or_default();
         let tasks: HashMap<String, wire::Process> = tasks
@@ -105,7 +105,7 @@ impl Containerd {
                 all.push(self.seen(container, task));
             }
         }
-        Ok(Listing::Full(all))
+        Ok(ListResult::Full(all))
     }
 
     pub(crate) async fn exit_code(&self, id: &str) -> Result<Option<i32>, RuntimeError> {
@@ -137,7 +137,7 @@ impl Containerd {
         Ok(())
     }
 
-    fn seen(&self, container: wire::Container, task: Option<&wire::Process>) -> Seen {
+    fn seen(&self, container: wire::Container, task: Option<&wire::Process>) -> InspectResult {
         let task = task.filter(|task| task.status != wire::UNKNOWN);
         let identity = Identity {
             namespace: Namespace::Containerd,
@@ -160,8 +160,8 @@ impl Containerd {
             id: container.id,
         };
         match identity.pid {
-            Some(_) => Seen::Known(Box::new(identity)),
-            None => Seen::Starting(Box::new(identity)),
+            Some(_) => InspectResult::CgroupTree(Box::new(identity)),
+            None => InspectResult::Starting(Box::new(identity)),
         }
     }
 

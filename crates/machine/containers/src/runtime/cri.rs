@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::containerd::{KIND_LABEL, SANDBOX_KIND, Spec};
 use super::grpc::Rpc;
-use super::{Event, Listing, Options, RuntimeError, Seen};
+use super::{Event, InspectResult, ListResult, Options, RuntimeError};
 use crate::{Health, Identity, Namespace};
 
 const VERSION: &str = "/runtime.v1.RuntimeService/Version";
@@ -134,7 +134,7 @@ impl Cri {
         Ok((answer.runtime_name, answer.runtime_version))
     }
 
-    pub(crate) async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {
+    pub(crate) async fn inspect(&self, id: &str) -> Result<InspectResult, RuntimeError> {
         if let Some(answer) = self.container(id, true).await?
             && let Some(status) = answer.status
         {
@@ -151,7 +151,7 @@ impl Cri {
                 status: Some(status),
                 info,
             }) => self.sandbox_seen(status, &verbose(&info)),
-            _ => Seen::Unknown,
+            _ => InspectResult::Unknown,
         })
     }
 
@@ -167,7 +167,7 @@ impl Cri {
         self.rpc.call(CONTAINER_STATUS, question).await
     }
 
-    pub(crate) async fn list(&self) -> Result<Listing, RuntimeError> {
+    pub(crate) async fn list(&self) -> Result<ListResult, RuntimeError> {
         let (containers, sandboxes) = tokio::join!(
             self.rpc
                 .call::<_, wire::Listed>(LIST_CONTAINERS, wire::Everything {}),
@@ -178,7 +178,7 @@ impl Cri {
             .into_iter()
             .flatten()
             .flat_map(|listed| listed.items);
-        Ok(Listing::Ids(items.map(|item| item.id).collect()))
+        Ok(ListResult::Ids(items.map(|item| item.id).collect()))
     }
 
     pub(crate) async fn exit_code(&self, id: &str) -> Result<Option<i32>, RuntimeError> {
@@ -212,7 +212,7 @@ impl Cri {
         Ok(())
     }
 
-    fn container_seen(&self, status: wire::ContainerStatus, verbose: &Verbose) -> Seen {
+    fn container_seen(&self, status: wire::ContainerStatus, verbose: &Verbose) -> InspectResult {
         let metadata = status.metadata.unwrap_or_default();
         let mut labels: BTreeMap<_, _> = status.labels.into_iter().collect();
         let name = kube_name(&metadata.name, &labels, metadata.attempt);
@@ -245,7 +245,7 @@ impl Cri {
         })
     }
 
-    fn sandbox_seen(&self, status: wire::PodSandboxStatus, verbose: &Verbose) -> Seen {
+    fn sandbox_seen(&self, status: wire::PodSandboxStatus, verbose: &Verbose) -> InspectResult {
         let metadata = status.metadata.unwrap_or_default();
         let mut labels: BTreeMap<_, _> = status.labels.into_iter().collect();
         let name = format!(
@@ -300,7 +300,7 @@ impl Cri {
         }
     }
 
-    fn seen(&self, mut identity: Identity) -> Seen {
+    fn seen(&self, mut identity: Identity) -> InspectResult {
         identity.aliases.push(identity.id.clone());
         if self.namespace == Namespace::Containerd {
             // As containerd's own services have it: neither of these is known there.
@@ -308,8 +308,8 @@ impl Cri {
             identity.started = None;
         }
         match identity.pid {
-            Some(_) => Seen::Known(Box::new(identity)),
-            None => Seen::Starting(Box::new(identity)),
+            Some(_) => InspectResult::CgroupTree(Box::new(identity)),
+            None => InspectResult::Starting(Box::new(identity)),
         }
     }
 }

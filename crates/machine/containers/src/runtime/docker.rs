@@ -10,7 +10,7 @@ use plimsoll_host::Timestamp;
 use serde::de::DeserializeOwned;
 
 use super::http::{UnixHttp, refused};
-use super::{Event, Listing, Options, RuntimeError, Seen};
+use super::{Event, InspectResult, ListResult, Options, RuntimeError};
 use crate::{Health, Identity, Namespace};
 
 /// One container's description is some ten kilobytes; a list of all of them may be some megabytes.
@@ -86,10 +86,10 @@ impl Docker {
         Ok(answer.version)
     }
 
-    pub(crate) async fn inspect(&self, id: &str) -> Result<Seen, RuntimeError> {
+    pub(crate) async fn inspect(&self, id: &str) -> Result<InspectResult, RuntimeError> {
         Ok(match self.inspect_raw(id).await? {
             Some(found) => self.seen(found),
-            None => Seen::Unknown,
+            None => InspectResult::Unknown,
         })
     }
 
@@ -103,10 +103,10 @@ impl Docker {
         }
     }
 
-    pub(crate) async fn list(&self) -> Result<Listing, RuntimeError> {
+    pub(crate) async fn list(&self) -> Result<ListResult, RuntimeError> {
         let all: Vec<wire::Summary> = ask(&self.http, "/containers/json", LIST_LIMIT).await?;
         let ids = all.into_iter().map(|summary| summary.id);
-        Ok(Listing::Ids(ids.collect()))
+        Ok(ListResult::Ids(ids.collect()))
     }
 
     pub(crate) async fn exit_code(&self, id: &str) -> Result<Option<i32>, RuntimeError> {
@@ -139,7 +139,7 @@ impl Docker {
         Ok(images(all))
     }
 
-    fn seen(&self, found: wire::Inspect) -> Seen {
+    fn seen(&self, found: wire::Inspect) -> InspectResult {
         let state = found.state.unwrap_or_default();
         let config = found.config.unwrap_or_default();
         let mut labels = config.labels.unwrap_or_default();
@@ -176,8 +176,8 @@ impl Docker {
             id: found.id,
         };
         match state.running {
-            true => Seen::Known(Box::new(identity)),
-            false => Seen::Starting(Box::new(identity)),
+            true => InspectResult::CgroupTree(Box::new(identity)),
+            false => InspectResult::Starting(Box::new(identity)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The asynchronous shell around the [`Desk`]: makes its calls, feeds it what comes back, posts its answers.
+//! The asynchronous shell around the [`QueryScheduler`]: makes its calls, feeds it the results, delivers its replies.
 
 use std::future::Future;
 use std::os::unix::fs::MetadataExt;
@@ -17,22 +17,22 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::desk::{Call, Desk};
-use super::link::{Link, Report, Session};
-use super::{Counters, Endpoint, Listing, Options, RuntimeError, Seen};
-use crate::discovery::{Registrar, Wake};
-use crate::herald::{Answer, Ask, Life};
+use super::queries::{Call, QueryScheduler};
+use super::session::{Connector, Report, Session};
+use super::{Counters, Endpoint, InspectResult, ListResult, Options, RuntimeError};
+use crate::discovery::{RuntimeQueries, Wake};
+use crate::identity_join::{Incarnation, Query, Reply};
 use crate::{CgroupPath, Identity, Namespace};
 
-/// A runtime has this long to say how a container ended; discovery waits a little longer.
+/// Deadline for an exit code; discovery waits a little longer.
 const EXIT_DEADLINE: Duration = Duration::from_millis(250);
 const EXIT_PAUSE: Duration = Duration::from_millis(40);
-/// Questions taken at once, so that the first walk's hundreds become one listing.
+/// Queries taken at once, so that the hundreds of the first walk become one list call.
 const BATCH: usize = 4096;
-/// A listing of everything may take longer than one question.
+/// A list call may take this many times the deadline of an inspect call.
 const LIST_DEADLINE_FACTOR: u32 = 3;
 
-/// Where runtimes are as a rule.
+/// Usual sockets of runtimes.
 const USUAL: [&str; 6] = [
     "/var/run/docker.sock",
     "/var/run/podman/podman.sock",
@@ -41,39 +41,39 @@ const USUAL: [&str; 6] = [
     "/var/run/crio/crio.sock",
     "/run/crio/crio.sock",
 ];
-/// If no runtime answers by then, that is said.
+/// If no runtime has answered by then, a warning is logged.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Discovery's end of the resolver.
 #[derive(Debug)]
-pub(crate) struct Clerk {
-    asks: mpsc::UnboundedSender<Ask>,
+pub(crate) struct ResolverHandle {
+    queries: mpsc::UnboundedSender<Query>,
     reachable: Arc<AtomicBool>,
 }
 
-impl Registrar for Clerk {
+impl RuntimeQueries for ResolverHandle {
     fn reachable(&self) -> bool {
         self.reachable.load(Ordering::Acquire)
     }
 
-    fn ask(&self, ask: Ask) {
+    fn query(&self, query: Query) {
         // Fails only when the resolver was shut down; containers keep their paths then.
-        let _ = self.asks.send(ask);
+        let _ = self.queries.send(query);
     }
 }
 
 struct Done {
     runtime: usize,
-    /// The session that was asked; what an earlier one says late is not taken.
+    /// The session that was queried; late answers of an earlier one are dropped.
     session: Arc<Session>,
     result: Outcome,
 }
 
 enum Outcome {
-    Inspected(CgroupPath, Life, Result<Seen, RuntimeError>),
-    Listed(Result<Listing, RuntimeError>),
-    Ended(CgroupPath, Life, Option<i32>),
+    Inspected(CgroupPath, Incarnation, Result<InspectResult, RuntimeError>),
+    Listed(Result<ListResult, RuntimeError>),
+    Ended(CgroupPath, Incarnation, Option<i32>),
 }
 
 struct Runtime {
@@ -88,14 +88,14 @@ struct Runtime {
 }
 
 pub(crate) struct Resolver {
-    desk: Desk,
+    scheduler: QueryScheduler,
     runtimes: Vec<Runtime>,
     options: Options,
     hierarchies: Hierarchies,
     clock: Clock,
-    asks: mpsc::UnboundedReceiver<Ask>,
+    queries: mpsc::UnboundedReceiver<Query>,
     reachable: Arc<AtomicBool>,
-    answers: Sender<Answer>,
+    replies: Sender<Reply>,
     wake: Wake,
     done: mpsc::UnboundedSender<Done>,
     finished: mpsc::UnboundedReceiver<Done>,
@@ -110,10 +110,10 @@ impl Resolver {
         options: Options,
         hierarchies: Hierarchies,
         clock: Clock,
-        answers: Sender<Answer>,
+        replies: Sender<Reply>,
         wake: Wake,
-    ) -> (Self, Clerk) {
-        let (ask_sender, asks) = mpsc::unbounded_channel();
+    ) -> (Self, ResolverHandle) {
+        let (query_sender, queries) = mpsc::unbounded_channel();
         let (done, finished) = mpsc::unbounded_channel();
         let reachable = Arc::new(AtomicBool::new(!endpoints.is_empty()));
         let runtimes: Vec<Runtime> = endpoints
@@ -129,19 +129,19 @@ impl Resolver {
                 trouble: String::new(),
             })
             .collect();
-        let clerk = Clerk {
-            asks: ask_sender,
+        let clerk = ResolverHandle {
+            queries: query_sender,
             reachable: Arc::clone(&reachable),
         };
         let resolver = Self {
-            desk: Desk::new(runtimes.len()),
+            scheduler: QueryScheduler::new(runtimes.len()),
             runtimes,
             options,
             hierarchies,
             clock,
-            asks,
+            queries,
             reachable,
-            answers,
+            replies,
             wake,
             done,
             finished,
@@ -156,7 +156,7 @@ impl Resolver {
         let mut calls = JoinSet::new();
         let (reports, mut reported) = mpsc::unbounded_channel();
         for (index, runtime) in self.runtimes.iter().enumerate() {
-            let link = Link {
+            let link = Connector {
                 index,
                 endpoint: runtime.endpoint.clone(),
                 options: self.options.clone(),
@@ -171,18 +171,18 @@ impl Resolver {
         let mut looks = tokio::time::interval_at(patience, LOOK_EVERY);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let due = self.desk.next_due();
+            let due = self.scheduler.next_due();
             let now = self.clock.monotonic();
             let pause = due.map_or(Duration::from_secs(3600), |due| due.saturating_sub(now));
             tokio::select! {
                 () = &mut stop => return,
-                taken = self.asks.recv_many(&mut batch, BATCH) => {
+                taken = self.queries.recv_many(&mut batch, BATCH) => {
                     if taken == 0 {
                         return;
                     }
                     let now = self.clock.monotonic();
-                    for ask in batch.drain(..) {
-                        self.desk.ask(ask, now);
+                    for query in batch.drain(..) {
+                        self.scheduler.query(query, now);
                     }
                 }
                 Some((runtime, report)) = reported.recv() => self.reported(runtime, report),
@@ -230,26 +230,26 @@ impl Resolver {
         }
     }
 
-    /// Lets the desk act on what it was told.
+    /// Lets the scheduler act on what it was told.
     fn turn(&mut self, calls: &mut JoinSet<()>) {
         let now = self.clock.monotonic();
         let runtimes = &self.runtimes;
-        self.desk.tick(now, &|runtime, path| {
+        self.scheduler.tick(now, &|runtime, path| {
             let session = runtimes.get(runtime).and_then(|r| r.session.as_ref());
-            session.is_some_and(|session| session.client.may_own(path))
+            session.is_some_and(|session| session.client.could_own(path))
         });
-        for call in self.desk.take_calls() {
+        for call in self.scheduler.take_calls() {
             self.call(call, calls);
         }
         self.reachable
-            .store(self.desk.reachable(), Ordering::Release);
-        let answers = self.desk.take_answers();
-        if answers.is_empty() {
+            .store(self.scheduler.reachable(), Ordering::Release);
+        let replies = self.scheduler.take_replies();
+        if replies.is_empty() {
             return;
         }
-        for answer in answers {
+        for answer in replies {
             // Fails when discovery is gone, and then this loop ends by itself.
-            let _ = self.answers.send(answer);
+            let _ = self.replies.send(answer);
         }
         self.wake.wake();
     }
@@ -262,7 +262,7 @@ impl Resolver {
                 runtime.session = Some(session);
                 runtime.counters.up.store(true, Ordering::Relaxed);
                 runtime.is_up();
-                self.desk.up(index);
+                self.scheduler.up(index);
             }
             Report::Down(error) => {
                 runtime.session = None;
@@ -271,9 +271,9 @@ impl Resolver {
                     runtime.counters.count(&error);
                 }
                 runtime.is_down(&error);
-                self.desk.down(index, now);
+                self.scheduler.down(index, now);
             }
-            Report::Event(event) => self.desk.event(index, event, now),
+            Report::Event(event) => self.scheduler.event(index, event, now),
         }
     }
 
@@ -288,21 +288,26 @@ impl Resolver {
             return;
         }
         match done.result {
-            Outcome::Inspected(path, life, mut seen) => {
+            Outcome::Inspected(path, incarnation, mut seen) => {
                 runtime.judge(&seen, &done.session);
-                if let Ok(Seen::Known(found) | Seen::Starting(found)) = &mut seen {
+                if let Ok(InspectResult::CgroupTree(found) | InspectResult::Starting(found)) =
+                    &mut seen
+                {
                     self.place(found, &path);
                 }
-                self.desk.inspected(done.runtime, &path, life, seen, now);
+                self.scheduler
+                    .inspected(done.runtime, &path, incarnation, seen, now);
             }
             Outcome::Listed(listing) => {
                 runtime.judge(&listing, &done.session);
                 runtime.counters.lists.fetch_add(1, Ordering::Relaxed);
-                let paths = |id: &str| self.desk.paths_of(id);
+                let paths = |id: &str| self.scheduler.paths_of(id);
                 let listing = listing.map(|listing| place_all(listing, &paths, &self.hierarchies));
-                self.desk.listed(done.runtime, listing, now);
+                self.scheduler.listed(done.runtime, listing, now);
             }
-            Outcome::Ended(path, life, code) => self.desk.ended(path, life, code),
+            Outcome::Ended(path, incarnation, code) => {
+                self.scheduler.ended(path, incarnation, code)
+            }
         }
     }
 
@@ -317,7 +322,7 @@ impl Resolver {
             }
         };
         let runtime = &self.runtimes[index];
-        // The desk asks only runtimes that are up; one that went down this very moment was told to it already.
+        // Calls go only to runtimes that are up; one that went down this very moment was told to it already.
         let Some(session) = runtime.session.clone() else {
             return;
         };
@@ -327,18 +332,28 @@ impl Resolver {
         calls.spawn(async move {
             let asked = Arc::clone(&session);
             let result = match call {
-                Call::Inspect { path, life, id, .. } => {
+                Call::Inspect {
+                    path,
+                    incarnation,
+                    id,
+                    ..
+                } => {
                     let seen = bounded(&asked, deadline, asked.client.inspect(&id)).await;
-                    Outcome::Inspected(path, life, seen)
+                    Outcome::Inspected(path, incarnation, seen)
                 }
                 Call::List { .. } => {
                     let deadline = deadline * LIST_DEADLINE_FACTOR;
                     Outcome::Listed(bounded(&asked, deadline, asked.client.list()).await)
                 }
-                Call::Exit { path, life, id, .. } => {
+                Call::Exit {
+                    path,
+                    incarnation,
+                    id,
+                    ..
+                } => {
                     let code = timeout(EXIT_DEADLINE, exit_code(&asked, &id));
                     let code = caught(code).await.and_then(Result::ok).flatten();
-                    Outcome::Ended(path, life, code)
+                    Outcome::Ended(path, incarnation, code)
                 }
             };
             let _ = done.send(Done {
@@ -350,7 +365,7 @@ impl Resolver {
     }
 }
 
-/// Makes one call among few, gives it up at its deadline or when the runtime is given up.
+/// Makes one call, within the limit of concurrent calls; cancelled at its deadline or when the session ends.
 async fn bounded<T>(
     session: &Session,
     deadline: Duration,
@@ -369,7 +384,7 @@ async fn bounded<T>(
     }
 }
 
-/// The desk waits for an end of every call: `None` is one that panicked.
+/// Every call must have a result; `None`: it panicked.
 pub(super) async fn caught<T>(call: impl Future<Output = T>) -> Option<T> {
     let outcome = AssertUnwindSafe(call).catch_unwind().await;
     outcome
@@ -379,7 +394,7 @@ pub(super) async fn caught<T>(call: impl Future<Output = T>) -> Option<T> {
         .ok()
 }
 
-/// A runtime removes the cgroup first and writes down the exit code after: it is asked until it has done so.
+/// Polls for the exit code: a runtime removes the cgroup first and writes the exit code after.
 async fn exit_code(session: &Session, id: &str) -> Option<i32> {
     loop {
         match session.client.exit_code(id).await {
@@ -444,7 +459,7 @@ impl Runtime {
             Err(error) => {
                 self.counters.count(error);
                 if matches!(error, RuntimeError::Timeout(_) | RuntimeError::Broken(_)) {
-                    session.suspect.notify_one();
+                    session.check_health.notify_one();
                 }
                 let runtime = self.endpoint.kind();
                 match self.calls.failed() {
@@ -460,26 +475,26 @@ impl Runtime {
 }
 
 fn place_all(
-    listing: Listing,
+    listing: ListResult,
     paths: &dyn Fn(&str) -> Vec<CgroupPath>,
     hierarchies: &Hierarchies,
-) -> Listing {
+) -> ListResult {
     match listing {
-        Listing::Full(mut all) => {
+        ListResult::Full(mut all) => {
             for seen in &mut all {
-                if let Seen::Known(found) | Seen::Starting(found) = seen
+                if let InspectResult::CgroupTree(found) | InspectResult::Starting(found) = seen
                     && let Some(path) = paths(&found.id).first()
                 {
                     place(found, path, hierarchies);
                 }
             }
-            Listing::Full(all)
+            ListResult::Full(all)
         }
         ids => ids,
     }
 }
 
-/// Adds what only the place of a container says. containerd keeps no start time, so the cgroup's age stands for it, and
+/// Adds what only the cgroup of a container tells. containerd keeps no start time, so the cgroup's age stands for it, and
 /// the cgroup's path is its second alias.
 fn place(identity: &mut Identity, path: &str, hierarchies: &Hierarchies) {
     if identity.namespace != Namespace::Containerd {

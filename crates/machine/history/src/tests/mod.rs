@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use plimsoll_api::priority::{PriorityClass, QosClass};
-use plimsoll_containers::Change;
+use plimsoll_containers::ContainerEvent;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::fs::MountTable;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, Descriptors, HostRoot, Timestamp};
 use plimsoll_observe::events::{EventStore, Limits};
-use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::machine::{MachineState, StaticInfo};
 use plimsoll_observe::oom::OomCounters;
-use plimsoll_observe::sampler::{self, Beyond, Sampler};
+use plimsoll_observe::sampler::{self, ExtraReads, Sampler};
 use plimsoll_observe::store::Store;
-use plimsoll_observe::{GroupSet, Observer, PassLine};
+use plimsoll_observe::{GroupSet, Observer, OnDemandSampler};
 use plimsoll_predict::Amount;
 use plimsoll_predict::reclaim::Reclaimable;
 
@@ -59,7 +59,7 @@ impl Rig {
             num_cores: 4,
             ..MachineInfo::default()
         };
-        let machine = MachineState::new(clock.clone(), Fixed::default(), info);
+        let machine = MachineState::new(clock.clone(), StaticInfo::default(), info);
         let observer = Arc::new(Observer {
             store: Arc::new(Store::new(Duration::from_secs(120))),
             events: Arc::new(EventStore::new(Limits::default())),
@@ -69,13 +69,13 @@ impl Rig {
             root: root.clone(),
             groups: GroupSet::from_flags(None, None).unwrap(),
             is_v2: true,
-            passes: PassLine::default(),
+            on_demand: OnDemandSampler::default(),
         });
         let hierarchies = Arc::new(Hierarchies::v2(dir.path().join("cg")));
         let descriptors = Descriptors::new(1000);
         let sampler = Sampler::new(
             sampler::Config {
-                beyond: Beyond {
+                extra_reads: ExtraReads {
                     machine: true,
                     pod_numa: true,
                     pressure: true,
@@ -114,9 +114,9 @@ impl Rig {
     }
 
     fn appear(&mut self, path: &str) {
-        let change = Change::Appeared {
+        let change = ContainerEvent::Appeared {
             path: path.into(),
-            awaiting_runtime: false,
+            identity_pending: false,
         };
         self.sampler.apply(change, self.clock.monotonic());
     }

@@ -1,4 +1,4 @@
-//! Staying within a share of one core by sampling less often.
+//! Keeps the process within a share of one core by sampling less often.
 
 use std::time::Duration;
 

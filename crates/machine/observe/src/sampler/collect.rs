@@ -72,7 +72,7 @@ impl Collector {
             per_cpu: groups.has(Group::PerCpu),
             memory: groups.has(Group::Memory),
             io: groups.has(Group::DiskIo),
-            pressure: groups.has(Group::Pressure) || config.beyond.pressure,
+            pressure: groups.has(Group::Pressure) || config.extra_reads.pressure,
             pids: groups.has(Group::Process),
             hugetlb: groups.has(Group::Hugetlb),
             numa: groups.has(Group::MemoryNuma),
@@ -92,10 +92,10 @@ impl Collector {
                 &mut buf,
             ),
             machine_reader: config
-                .beyond
+                .extra_reads
                 .machine
                 .then(|| MachineReader::new(root, &descriptors)),
-            pod_numa: config.beyond.pod_numa,
+            pod_numa: config.extra_reads.pod_numa,
             taskstats: (load_reader && !hierarchies.is_v2())
                 .then(|| TaskstatsSocket::open().ok().flatten())
                 .flatten(),
@@ -151,7 +151,7 @@ impl Collector {
             processes: Processes::default(),
             has_layer: false,
             pids_wanted: self.wanted.pids,
-            complaints: Vec::new(),
+            recent_warnings: Vec::new(),
             container,
         }
     }
@@ -206,7 +206,7 @@ impl Collector {
         let all_cpus = &self.machine.fixed().all_cpus;
         let spec = tracked.spec.read(&mut self.buf, all_cpus, &mut errors);
         for error in &errors {
-            self.complain(tracked, now, error);
+            self.warn_limited(tracked, now, error);
         }
         let mut state = tracked.container.lock();
         // A v1 cgroup's directories are made one after the other; until they are all there, look again.
@@ -252,7 +252,7 @@ impl Collector {
             return true;
         }
         for error in &errors {
-            self.complain(tracked, now, error);
+            self.warn_limited(tracked, now, error);
         }
         self.read_network(tracked, now);
         self.read_tasks(tracked, extra, now);
@@ -363,8 +363,8 @@ impl Collector {
             return;
         };
         match reader.read(clock.now(), memory, &mut self.buf) {
-            Ok(figures) => self.machine.swap_figures(figures),
-            Err(error) => self.complain(tracked, now, &error),
+            Ok(figures) => self.machine.replace_usage(figures),
+            Err(error) => self.warn_limited(tracked, now, &error),
         }
     }
 
@@ -425,7 +425,7 @@ impl Collector {
             }
         }
         for error in errors {
-            self.complain(tracked, now, &error);
+            self.warn_limited(tracked, now, &error);
         }
     }
 
@@ -607,16 +607,20 @@ impl Collector {
         }
     }
 
-    pub(super) fn complain(&self, tracked: &mut Tracked, now: Duration, error: &HostError) {
+    pub(super) fn warn_limited(&self, tracked: &mut Tracked, now: Duration, error: &HostError) {
         self.counters.errors.fetch_add(1, Ordering::Relaxed);
         tracked
-            .complaints
+            .recent_warnings
             .retain(|(_, at)| now.saturating_sub(*at) < COMPLAIN_EVERY);
         let file = error.path().map(Path::to_owned).unwrap_or_default();
-        if tracked.complaints.iter().any(|(about, _)| *about == file) {
+        if tracked
+            .recent_warnings
+            .iter()
+            .any(|(about, _)| *about == file)
+        {
             return;
         }
-        tracked.complaints.push((file, now));
+        tracked.recent_warnings.push((file, now));
         let error: &dyn std::error::Error = error;
         tracing::warn!(container = %tracked.container.path(), error, "cannot read all figures of a container");
     }
@@ -636,7 +640,7 @@ fn interface(found: &HostInterface) -> Interface {
     }
 }
 
-/// Whether anything that a person would call activity moved. Averages that only fade do not count.
+/// Whether the container was active. Decaying averages do not count.
 fn same_figures(a: &Sample, b: &Sample) -> bool {
     a.cpu == b.cpu
         && a.memory == b.memory

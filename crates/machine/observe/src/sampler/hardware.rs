@@ -1,6 +1,6 @@
 //! Figures that come from the processor rather than from cgroup files: perf events and resctrl monitoring.
 //!
-//! Both are off unless asked for. A machine without them (most virtual ones) is told of once, and costs nothing after.
+//! Both are off unless asked for. On a machine without them (most virtual ones) this is logged once and costs nothing.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Hardware {
         let perf = perf.and_then(|config| match Topology::read(root, buf) {
             Ok(topology) => Some((config, topology.online())),
             Err(error) => {
-                tracing::warn!(%error, "no perf events: cannot tell which cpus are online");
+                tracing::warn!(%error, "perf events are off: cannot read which CPUs are online");
                 None
             }
         });
@@ -204,7 +204,7 @@ impl Hardware {
             .ok()
     }
 
-    /// Takes back what was made for a container.
+    /// Removes the monitoring group of a container.
     pub fn close(&self, files: &HardwareFiles) {
         if let (Some(group), Some((resctrl, _)), Some(writes)) =
             (&files.group, &self.resctrl, &self.writes)

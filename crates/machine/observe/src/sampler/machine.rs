@@ -5,14 +5,14 @@ use std::sync::Arc;
 use plimsoll_host::proc::meminfo::{Meminfo, parse_meminfo};
 use plimsoll_host::{Descriptors, HostRoot, ReadBuf, Result, Source, Timestamp, list_dir};
 
-use crate::machine::MachineFigures;
+use crate::machine::NodeUsage;
 
 #[derive(Debug)]
 pub struct MachineReader {
     stat: Source,
     meminfo: Source,
     nodes: Vec<(u32, Source)>,
-    figures: MachineFigures,
+    figures: NodeUsage,
 }
 
 impl MachineReader {
@@ -33,7 +33,7 @@ impl MachineReader {
             stat: Source::records(root.proc("stat"), descriptors),
             meminfo: Source::new(root.proc("meminfo"), descriptors),
             nodes,
-            figures: MachineFigures::default(),
+            figures: NodeUsage::default(),
         }
     }
 
@@ -43,7 +43,7 @@ impl MachineReader {
         at: Timestamp,
         memory: Option<Meminfo>,
         buf: &mut ReadBuf,
-    ) -> Result<&mut MachineFigures> {
+    ) -> Result<&mut NodeUsage> {
         let figures = &mut self.figures;
         self.stat.parse(buf, |text| figures.cpu.parse(text))?;
         let memory = match memory {

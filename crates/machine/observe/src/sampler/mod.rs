@@ -4,9 +4,9 @@
 //! and says when it wants to be called again. [`spawn`] is the thin shell around it.
 
 mod budget;
+mod change_queue;
 mod collect;
 mod hardware;
-mod line;
 mod machine;
 mod tracked;
 mod usage;
@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use plimsoll_containers::{CgroupPath, Change, Identity, names::Rules};
+use plimsoll_containers::{CgroupPath, ContainerEvent, Identity, names::Rules};
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::perf::PerfConfig;
 use plimsoll_host::{Clock, Descriptors, HostRoot};
@@ -27,10 +27,10 @@ use rustc_hash::FxHashMap;
 
 use crate::events::{Detail, Event};
 use crate::needs::{Need, ReadPlan, What, Which};
-use crate::{GroupSet, MonitorWrites, Observer, PassRequest};
+use crate::{GroupSet, MonitorWrites, Observer, SampleRequest};
 pub use budget::Budget;
+use change_queue::ChangeQueue;
 use collect::Collector;
-use line::Line;
 use tracked::Tracked;
 
 #[derive(Debug, Clone)]
@@ -56,8 +56,8 @@ pub struct Config {
     /// The perf events to count.
     pub perf: Option<PerfConfig>,
     pub rules: Rules,
-    pub beyond: Beyond,
-    /// Of consumers beside the pages.
+    pub extra_reads: ExtraReads,
+    /// Needs of consumers other than the pages.
     pub needs: Vec<Need>,
     /// For a page, what is older is read again. `None`: pages show what was read last, as the original's do.
     pub page_age: Option<Duration>,
@@ -66,7 +66,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What is read, and how often.
+    /// The reading plan.
     pub fn plan(&self) -> ReadPlan {
         let pages = |what, every| Need {
             consumer: "pages",
@@ -83,9 +83,9 @@ impl Config {
     }
 }
 
-/// Figures that no page shows, for whoever keeps what the node used.
+/// Extra files to read for the usage history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Beyond {
+pub struct ExtraReads {
     /// The machine's own CPU and memory, with each sample of the root.
     pub machine: bool,
     /// Pods' memory by NUMA node, where there are several nodes.
@@ -108,7 +108,7 @@ impl Default for Config {
             referenced_reset: 0,
             perf: None,
             rules: Rules::default(),
-            beyond: Beyond::default(),
+            extra_reads: ExtraReads::default(),
             needs: Vec::new(),
             page_age: None,
             writes: None,
@@ -116,7 +116,7 @@ impl Default for Config {
     }
 }
 
-/// What the sampler has done, for `/metrics/self`.
+/// Counters for `/metrics/self`.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub samples: AtomicU64,
@@ -134,9 +134,9 @@ pub struct Counters {
     pub last_round_ns: AtomicU64,
 }
 
-/// Where everything is read at one interval, that has so many beats, and samples are taken on one of them.
-const BEATS: u32 = 4;
-/// Beats are no longer: a new container is sampled again soon.
+/// If everything is read at one interval, it has this many slots, and a sample is taken in one of them.
+const SLOTS_PER_INTERVAL: u32 = 4;
+/// Longest slot: a new container is sampled again soon.
 const LONGEST_BEAT: Duration = Duration::from_millis(250);
 /// Young containers are sampled no less often.
 const YOUNG_EVERY: Duration = Duration::from_secs(1);
@@ -146,8 +146,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(50);
 const YOUNG_SAMPLES: u64 = 5;
 /// One in so many readings of the limits also looks again for files that were missing.
 const ABSENT_EVERY: u64 = 3;
-/// A container may stay unnamed this long before it is shown without a name.
-const NAMELESS_FOR: Duration = Duration::from_secs(2);
+/// How long a container waits for its identity before it is shown without.
+const IDENTITY_WAIT: Duration = Duration::from_secs(2);
 /// The queue may have so many entries for each container before those that count no more are thrown out.
 const MOST_ENTRIES_EACH: usize = 4;
 /// Groups that somebody asked for beyond the standing ones are read this often, and for this long after.
@@ -223,21 +223,21 @@ impl Sampler {
     }
 
     /// Takes note of one change; `now` is monotonic.
-    pub fn apply(&mut self, change: Change, now: Duration) {
+    pub fn apply(&mut self, change: ContainerEvent, now: Duration) {
         match change {
-            Change::Appeared {
+            ContainerEvent::Appeared {
                 path,
-                awaiting_runtime,
+                identity_pending,
             } => {
                 if self.config.rules.accepts(&path, false) {
-                    self.track(path, None, awaiting_runtime, now);
+                    self.track(path, None, identity_pending, now);
                 } else {
                     self.refused.insert(path, ());
                 }
             }
-            Change::Unclaimed { path } => self.show(&path),
-            Change::Identified { path, identity } => self.identify(path, identity, now),
-            Change::Vanished { path, exit_code } => self.forget(&path, exit_code),
+            ContainerEvent::NoRuntime { path } => self.show(&path),
+            ContainerEvent::Identified { path, identity } => self.identify(path, identity, now),
+            ContainerEvent::Vanished { path, exit_code } => self.forget(&path, exit_code),
         }
     }
 
@@ -254,7 +254,7 @@ impl Sampler {
         let container = self.observer.store.insert(Arc::clone(&path));
         let mut tracked = self.collector.open(container, now);
         tracked.set_identity(identity.as_ref(), &self.collector);
-        tracked.hidden_until = awaiting.then_some(now + NAMELESS_FOR);
+        tracked.hidden_until = awaiting.then_some(now + IDENTITY_WAIT);
         {
             let mut state = tracked.container.lock();
             state.visible = !awaiting;
@@ -288,7 +288,7 @@ impl Sampler {
     }
 
     fn identify(&mut self, path: CgroupPath, identity: Arc<Identity>, now: Duration) {
-        self.observer.oom.known_as(&path, &identity);
+        self.observer.oom.bind_workload(&path, &identity);
         let Some(&slot) = self.by_path.get(&path) else {
             self.refused.remove(&path);
             self.track(path, Some(identity), false, now);
@@ -394,7 +394,7 @@ impl Sampler {
             return;
         }
         // With a round of readings.
-        self.specs_due = self.on_the_beat(now + self.plan.limits);
+        self.specs_due = self.align_to_slot(now + self.plan.limits);
         self.spec_rounds += 1;
         let look_again = self.spec_rounds.is_multiple_of(ABSENT_EVERY);
         for tracked in self.tracked.iter_mut().flatten() {
@@ -407,7 +407,7 @@ impl Sampler {
 
     /// The next beat at or after `due`. Containers that share a beat are read in one go, which costs a fraction of
     /// waking up for each: the code, the kernel's and ours, stays in the cache.
-    fn on_the_beat(&self, due: Duration) -> Duration {
+    fn align_to_slot(&self, due: Duration) -> Duration {
         match self.plan.usage {
             // There is a round at each of these anyway.
             Some(usage) => next_multiple(due, usage),
@@ -416,14 +416,14 @@ impl Sampler {
     }
 
     fn short_beat(&self) -> Duration {
-        (self.plan.shortest() / BEATS).clamp(Duration::from_millis(1), LONGEST_BEAT)
+        (self.plan.shortest() / SLOTS_PER_INTERVAL).clamp(Duration::from_millis(1), LONGEST_BEAT)
     }
 
     /// The second sample of a container follows the first soon, whatever the pace of the others.
     fn beat_after(&self, slot: usize, due: Duration) -> Duration {
         match self.tracked[slot].as_ref() {
             Some(tracked) if tracked.samples == 1 => next_multiple(due, self.short_beat()),
-            _ => self.on_the_beat(due),
+            _ => self.align_to_slot(due),
         }
     }
 
@@ -481,15 +481,15 @@ impl Sampler {
     }
 
     /// An on-demand pass: whatever is older than asked for is read now.
-    pub fn pass(&mut self, request: PassRequest, now: Duration) {
+    pub fn pass(&mut self, request: SampleRequest, now: Duration) {
         self.counters.on_demand.fetch_add(1, Ordering::Relaxed);
-        let beyond = request.also.without(self.observer.groups);
-        if beyond != GroupSet::EMPTY {
-            let news = now >= self.extra_until || self.extra.union(beyond) != self.extra;
+        let extra_reads = request.also.without(self.observer.groups);
+        if extra_reads != GroupSet::EMPTY {
+            let news = now >= self.extra_until || self.extra.union(extra_reads) != self.extra;
             self.extra = if now < self.extra_until {
-                self.extra.union(beyond)
+                self.extra.union(extra_reads)
             } else {
-                beyond
+                extra_reads
             };
             self.extra_until = now + EXTRA_FOR;
             if news {
@@ -509,7 +509,7 @@ impl Sampler {
         };
         for slot in slots {
             let stale = self.tracked[slot].as_ref().is_some_and(|t| {
-                let wants_extra = beyond != GroupSet::EMPTY && t.extra_read.is_none();
+                let wants_extra = extra_reads != GroupSet::EMPTY && t.extra_read.is_none();
                 wants_extra
                     || t.sampled_at
                         .is_none_or(|at| now.saturating_sub(at) > request.max_age)
@@ -533,7 +533,7 @@ impl Sampler {
         self.collector.read_spec(tracked, now);
         let wait = tracked.interval.max(self.config.interval);
         let (wait, due) = (wait.mul_f64(self.budget.stretch()), tracked.due);
-        let next = self.on_the_beat(now + wait).max(due);
+        let next = self.align_to_slot(now + wait).max(due);
         if next > due {
             self.schedule(slot, next);
         }
@@ -581,8 +581,8 @@ fn announce(tracked: &mut Tracked, observer: &Observer) {
 /// What reaches the sampler's thread.
 #[derive(Debug)]
 pub enum Message {
-    Change(Change),
-    Pass(PassRequest),
+    Change(ContainerEvent),
+    SampleNow(SampleRequest),
     /// Which files are read for a container.
     Sources(String, Sender<Vec<String>>),
     Stop,
@@ -624,7 +624,7 @@ impl Handle {
 pub fn spawn(sampler: Sampler) -> std::io::Result<Handle> {
     let (sender, receiver) = channel();
     let counters = sampler.counters();
-    sampler.observer.passes.connect(sender.clone());
+    sampler.observer.on_demand.connect(sender.clone());
     let thread = std::thread::Builder::new()
         .name("sampler".into())
         .spawn(move || run(sampler, &receiver))?;
@@ -640,11 +640,11 @@ const CHANGES_AT_LEAST: Duration = Duration::from_millis(20);
 
 fn run(mut sampler: Sampler, receiver: &Receiver<Message>) {
     let clock: Clock = sampler.observer.clock.clone();
-    let mut line = Line::default();
+    let mut queue = ChangeQueue::default();
     loop {
         let next = sampler.run_due(clock.monotonic());
         let now = clock.monotonic();
-        let wait = match line.is_empty() {
+        let wait = match queue.is_empty() {
             true => next.map_or(Duration::from_secs(3600), |at| at.saturating_sub(now)),
             false => Duration::ZERO,
         };
@@ -652,8 +652,8 @@ fn run(mut sampler: Sampler, receiver: &Receiver<Message>) {
         // Everything that has piled up, before the next reading: a storm of short-lived cgroups is mostly over by now.
         loop {
             match message {
-                Ok(Message::Change(change)) => line.push(change),
-                Ok(Message::Pass(request)) => sampler.pass(request, clock.monotonic()),
+                Ok(Message::Change(change)) => queue.push(change),
+                Ok(Message::SampleNow(request)) => sampler.pass(request, clock.monotonic()),
                 Ok(Message::Sources(path, reply)) => {
                     let _ = reply.send(sampler.sources(&path));
                 }
@@ -665,7 +665,7 @@ fn run(mut sampler: Sampler, receiver: &Receiver<Message>) {
         // No storm keeps the others from their samples.
         let now = clock.monotonic();
         let until = next.map_or(Duration::MAX, |at| at.max(now + CHANGES_AT_LEAST));
-        while let Some(change) = line.next() {
+        while let Some(change) = queue.next() {
             let now = clock.monotonic();
             sampler.apply(change, now);
             if now >= until {

@@ -43,7 +43,7 @@ pub struct Tracked {
     pub has_layer: bool,
     pub pids_wanted: bool,
     /// Files that were complained about of late, and when.
-    pub complaints: Vec<(PathBuf, Duration)>,
+    pub recent_warnings: Vec<(PathBuf, Duration)>,
 }
 
 impl Tracked {

@@ -1,4 +1,4 @@
-//! Between two readings of everything: what usage histories need, of the cgroups that they have marked.
+//! Reads the usage of marked cgroups between two readings of everything.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,12 +22,12 @@ impl Sampler {
         let wait = every
             .mul_f64(self.budget.stretch())
             .saturating_sub(every / 2);
-        self.usage_due = self.on_the_beat(now + wait);
+        self.usage_due = self.align_to_slot(now + wait);
         let pressure = self.plan.pressure.filter(|_| now >= self.pressure_due);
         if let Some(every) = pressure {
             // The same half beat early.
             let wait = every.saturating_sub(self.plan.shortest() / 2);
-            self.pressure_due = self.on_the_beat(now + wait);
+            self.pressure_due = self.align_to_slot(now + wait);
         }
         let clock = &self.observer.clock;
         for tracked in self.tracked.iter_mut().flatten() {
@@ -133,7 +133,7 @@ impl Collector {
             return;
         }
         for error in &errors {
-            self.complain(tracked, now, error);
+            self.warn_limited(tracked, now, error);
         }
         self.counters.usage.fetch_add(1, Ordering::Relaxed);
         scratch.at = at;

@@ -1,4 +1,4 @@
-//! What best-effort pods may use together.
+//! CPU limit of all best-effort pods together.
 
 /// Thousandths of a core: as many CPUs as they may run on, or their quota where that is less.
 ///

@@ -5,12 +5,12 @@ use plimsoll_host::cgroup::{Cfs, Memory, NumaPages};
 /// Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// What could not simply be dropped.
+    /// Without what the kernel can drop.
     pub usage: u64,
     pub with_page_cache: u64,
 }
 
-/// `None`: this kernel does not tell enough.
+/// `None`: this kernel does not report enough.
 pub fn memory_use(memory: &Memory) -> Option<MemoryUse> {
     let lru = memory.lru?;
     let usage = lru
@@ -25,14 +25,14 @@ pub fn memory_use(memory: &Memory) -> Option<MemoryUse> {
     })
 }
 
-/// How often a cgroup was held back: periods in which it was, over all periods, between two looks.
+/// Throttled CFS periods over all periods, between two readings.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Throttling {
+pub struct ThrottleRatio {
     last: Option<(u64, u64)>,
 }
 
-impl Throttling {
-    /// 0 to 1, and 0 where no period passed; `None` at first sight, and when the counters began anew.
+impl ThrottleRatio {
+    /// 0 to 1, and 0 if no period passed; `None` for the first reading and after the counters were reset.
     pub fn next(&mut self, cfs: &Cfs) -> Option<f64> {
         let now = (cfs.periods, cfs.throttled_periods);
         let (periods, throttled) = self.last.replace(now)?;
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn throttling() {
-        let mut throttling = Throttling::default();
+        let mut throttling = ThrottleRatio::default();
         let mut look = |periods, throttled_periods| {
             throttling.next(&Cfs {
                 periods,

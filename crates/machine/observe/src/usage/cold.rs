@@ -1,8 +1,7 @@
-//! Pages that nobody has touched for long.
+//! Cold pages: not accessed for long.
 
-/// What is in use without the cold pages: everything with the page cache, less them. Scans lag behind, so there may be
-/// more cold pages than pages.
-pub fn hot_use(with_page_cache: u64, cold: u64) -> u64 {
+/// Usage with page cache, minus cold pages. Scans lag behind, so there may be more cold pages than pages.
+pub fn hot_page_usage(with_page_cache: u64, cold: u64) -> u64 {
     with_page_cache.saturating_sub(cold)
 }
 
@@ -12,7 +11,7 @@ mod tests {
 
     #[test]
     fn never_below_nothing() {
-        assert_eq!(hot_use(100, 30), 70);
-        assert_eq!(hot_use(100, 130), 0);
+        assert_eq!(hot_page_usage(100, 30), 70);
+        assert_eq!(hot_page_usage(100, 130), 0);
     }
 }

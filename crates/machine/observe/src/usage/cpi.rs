@@ -17,17 +17,17 @@ pub const EVENTS: [&str; 2] = ["cycles", "instructions"];
 pub struct Window(Cpi);
 
 impl Window {
-    /// The events that a window is made of, as their group is asked for.
+    /// The perf events of a window, as a group.
     pub fn events() -> Vec<String> {
         EVENTS.map(str::to_owned).into()
     }
 
-    /// Where the counters stand when the window begins.
+    /// Starts with these counter values.
     pub fn begin(readings: &[Reading]) -> Self {
         Self(sum(readings))
     }
 
-    /// `None`: nothing ran, so there is no ratio to speak of.
+    /// `None`: nothing ran, so there is no ratio.
     pub fn end(self, readings: &[Reading]) -> Option<Cpi> {
         let now = sum(readings);
         let cpi = Cpi {

@@ -1,8 +1,8 @@
-//! Whose processes use a device.
+//! Device usage by owner of the processes.
 
 use std::collections::BTreeMap;
 
-/// What a process, or all processes of somebody, use of one device.
+/// Usage of one device, by one process or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeviceUse {
     /// Percent of its cores' time.
@@ -11,7 +11,7 @@ pub struct DeviceUse {
     pub memory: u64,
 }
 
-/// Adds up processes' usage by owner and device; processes of nobody we know count nowhere.
+/// Sums up the usage of processes by owner and device. Processes without owner are left out.
 pub fn by_owner<O: Ord, D: Ord + Copy>(
     processes: impl IntoIterator<Item = (u32, D, DeviceUse)>,
     owner_of: impl Fn(u32) -> Option<O>,

@@ -11,7 +11,7 @@ use super::{MemoryUse, Rate};
 
 const SECOND_NS: f64 = 1e9;
 
-/// Cores that did work: time in user space, in the kernel and in interrupts, without waiting and stolen time.
+/// Cores in use: time in user space, kernel and interrupts, without idle, iowait and stolen time.
 #[derive(Debug, Clone, Default)]
 pub struct MachineCpu {
     rate: Rate,
@@ -38,7 +38,7 @@ pub struct NumaCpu {
 }
 
 impl NumaCpu {
-    /// `node_of` says where a CPU belongs; CPUs of which nobody knows count nowhere. Nodes in order.
+    /// `node_of`: the node of a CPU; CPUs without one are left out. Nodes in order.
     pub fn next(
         &mut self,
         at: Timestamp,
@@ -68,7 +68,7 @@ impl NumaCpu {
     }
 }
 
-/// What no program could get, and what is not free.
+/// Memory usage of the node, without and with page cache.
 pub fn machine_memory(memory: &Meminfo) -> MemoryUse {
     MemoryUse {
         usage: memory.total.saturating_sub(memory.available_or_estimate()),

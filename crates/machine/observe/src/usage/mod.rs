@@ -1,6 +1,6 @@
-//! What was used, from what was counted: samples in, named values out. A subject a file.
+//! Derives usage (cores, bytes, ratios) from counter samples. One file per resource.
 //!
-//! Everything here is arithmetic on figures that somebody else has read, and knows neither files nor clusters.
+//! Pure arithmetic on values that were read elsewhere; no files, no Kubernetes.
 
 mod best_effort;
 mod cgroup;
@@ -13,11 +13,11 @@ mod rate;
 mod system;
 
 pub use best_effort::{cpus_in, real_limit};
-pub use cgroup::{MemoryUse, Throttling, memory_use, numa_pages};
-pub use cold::hot_use;
+pub use cgroup::{MemoryUse, ThrottleRatio, memory_use, numa_pages};
+pub use cold::hot_page_usage;
 pub use cpi::{Cpi, Window};
 pub use device::{DeviceUse, by_owner};
 pub use machine::{MachineCpu, NumaCpu, machine_memory, numa_memory};
 pub use pressure::{PressureFigure, pressure_figures};
 pub use rate::Rate;
-pub use system::{Dated, numa_rest, rest};
+pub use system::{TimedValue, system_usage, system_usage_by_numa};

@@ -1,8 +1,8 @@
-//! How much work waits for CPU, memory or disks.
+//! Pressure stall values (PSI).
 
 use plimsoll_host::cgroup::Psi;
 
-/// One figure, in percent of the last ten seconds.
+/// One ten-second average, in percent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PressureFigure {
     pub resource: &'static str,

@@ -1,20 +1,20 @@
-//! How fast a counter grows.
+//! Rates of counters.
 
 use std::time::Duration;
 
 use plimsoll_host::Timestamp;
 
-/// One counter, and where it stood.
+/// A counter and its last value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rate {
     last: Option<(Timestamp, u64)>,
 }
 
 impl Rate {
-    /// How much was counted a nanosecond since the last look, which is "cores" where nanoseconds are counted.
+    /// Increase per nanosecond since the last reading. Of a CPU time in nanoseconds that is cores.
     ///
-    /// `None`: there is nothing to compare with. That is so at first sight, when the last look is longer ago than
-    /// `forget`, when no time has passed (or the clock was set back), and when the counter fell (it began anew).
+    /// `None`: the first reading, the last one is older than `forget`, no time has passed (or the clock was set back), or
+    /// the counter fell (it was reset).
     pub fn next(&mut self, at: Timestamp, counter: u64, forget: Duration) -> Option<f64> {
         let (before, from) = self.last.replace((at, counter))?;
         let elapsed = at.since(before);
@@ -25,7 +25,7 @@ impl Rate {
         Some(counted as f64 / elapsed.as_nanos() as f64)
     }
 
-    /// When the counter was last looked at.
+    /// Time of the last reading.
     pub fn seen(&self) -> Option<Timestamp> {
         self.last.map(|(at, _)| at)
     }

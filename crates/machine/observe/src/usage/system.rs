@@ -1,20 +1,25 @@
-//! What is left over: everything on the node that is no pod and no named application.
+//! System usage: node usage minus pods and host applications.
 
 use std::time::Duration;
 
 use plimsoll_host::Timestamp;
 
-/// A figure and when it was true.
+/// A value and its time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Dated {
+pub struct TimedValue {
     pub at: Timestamp,
     pub value: f64,
 }
 
-/// The whole less its parts, never below nothing. `None` where a figure is older than `outdated`: a difference of
-/// figures from different times would be about none of them.
-pub fn rest(whole: Dated, parts: &[Dated], now: Timestamp, outdated: Duration) -> Option<f64> {
-    let fresh = |figure: &Dated| now.since(figure.at) <= outdated;
+/// `whole` minus `parts`, at least zero. `None` if a value is older than `outdated`: values of different times cannot be
+/// subtracted.
+pub fn system_usage(
+    whole: TimedValue,
+    parts: &[TimedValue],
+    now: Timestamp,
+    outdated: Duration,
+) -> Option<f64> {
+    let fresh = |figure: &TimedValue| now.since(figure.at) <= outdated;
     if !fresh(&whole) || !parts.iter().all(fresh) {
         return None;
     }
@@ -22,8 +27,8 @@ pub fn rest(whole: Dated, parts: &[Dated], now: Timestamp, outdated: Duration) -
     Some((whole.value - sum).max(0.0))
 }
 
-/// How much of what is left over falls to each NUMA node: as much as the node has of all nodes' work.
-pub fn numa_rest(rest: f64, nodes: &[(u32, f64)]) -> Vec<(u32, f64)> {
+/// System usage by NUMA node, in proportion to the CPU usage of the nodes.
+pub fn system_usage_by_numa(rest: f64, nodes: &[(u32, f64)]) -> Vec<(u32, f64)> {
     let total: f64 = nodes.iter().map(|(_, value)| value).sum();
     nodes
         .iter()
@@ -38,17 +43,17 @@ pub fn numa_rest(rest: f64, nodes: &[(u32, f64)]) -> Vec<(u32, f64)> {
 mod tests {
     use super::*;
 
-    fn dated(second: i64, value: f64) -> Dated {
-        Dated {
+    fn dated(second: i64, value: f64) -> TimedValue {
+        TimedValue {
             at: Timestamp::from_secs(second),
             value,
         }
     }
 
     #[track_caller]
-    fn check(whole: Dated, parts: &[Dated], expected: Option<f64>) {
+    fn check(whole: TimedValue, parts: &[TimedValue], expected: Option<f64>) {
         let now = Timestamp::from_secs(100);
-        let found = rest(whole, parts, now, Duration::from_secs(10));
+        let found = system_usage(whole, parts, now, Duration::from_secs(10));
         assert_eq!(found, expected);
     }
 
@@ -69,10 +74,10 @@ mod tests {
     #[test]
     fn nodes_share_it_by_their_work() {
         assert_eq!(
-            numa_rest(1.0, &[(0, 3.0), (1, 1.0)]),
+            system_usage_by_numa(1.0, &[(0, 3.0), (1, 1.0)]),
             [(0, 0.75), (1, 0.25)]
         );
-        assert_eq!(numa_rest(1.0, &[(0, 0.0)]), [(0, 0.0)]);
-        assert_eq!(numa_rest(1.0, &[]), []);
+        assert_eq!(system_usage_by_numa(1.0, &[(0, 0.0)]), [(0, 0.0)]);
+        assert_eq!(system_usage_by_numa(1.0, &[]), []);
     }
 }

@@ -65,7 +65,7 @@ impl Poller {
             tokio::select! {
                 () = shutdown.begins() => return,
                 _ = ticks.tick() => {}
-                // Beyond the rate the next regular look has to do.
+                // ExtraReads the rate the next regular look has to do.
                 () = self.bell.rings() => if !bucket.try_take(Instant::now()) {
                     continue;
                 },

@@ -11,13 +11,13 @@ use plimsoll_host::{Clock, HostRoot, Timestamp};
 
 use crate::rest::fixture::identity;
 use plimsoll_observe::events::{self, EventStore};
-use plimsoll_observe::machine::{Fixed, MachineState};
+use plimsoll_observe::machine::{MachineState, StaticInfo};
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sample::{
     Fields, Filesystem, Interface, PerfCount, PerfUncoreCount, ResctrlDomain, Walk,
 };
 use plimsoll_observe::store::{DeviceNames, Store};
-use plimsoll_observe::{Group, GroupSet, Observer, PassLine, Sample, Symbol};
+use plimsoll_observe::{Group, GroupSet, Observer, OnDemandSampler, Sample, Symbol};
 
 const NOW: i64 = 1_794_778_100;
 
@@ -28,12 +28,16 @@ fn machine(groups: GroupSet) -> Arc<Observer> {
         store: Arc::new(Store::new(Duration::from_secs(120))),
         events: Arc::new(EventStore::new(events::Limits::default())),
         oom: Arc::new(OomCounters::default()),
-        machine: Arc::new(MachineState::new(clock.clone(), Fixed::default(), info)),
+        machine: Arc::new(MachineState::new(
+            clock.clone(),
+            StaticInfo::default(),
+            info,
+        )),
         clock,
         root: HostRoot::new("/"),
         groups,
         is_v2: true,
-        passes: PassLine::default(),
+        on_demand: OnDemandSampler::default(),
     };
     let names = DeviceNames::new([((253, 0), "/dev/vda".to_owned())]);
     observer.store.set_devices(names);

@@ -164,7 +164,7 @@ impl Counters {
                 self.sockets.reload_failures(),
             ),
             (
-                "plimsoll_http_crowded_total",
+                "plimsoll_http_connection_limit_hits_total",
                 Kind::Counter,
                 "Times every connection was taken and idle ones were asked to leave.",
                 self.sockets.times_crowded(),

@@ -7,7 +7,7 @@ use plimsoll_containers::{Identity, names};
 use plimsoll_host::Timestamp;
 
 use crate::rest::{CpuInst, Range, Snapshot, cpu_inst};
-use plimsoll_observe::pod_disks::PodKey;
+use plimsoll_observe::disk_usage::PodKey;
 use plimsoll_observe::store::{Container, Store};
 use plimsoll_observe::{Group, Sample};
 

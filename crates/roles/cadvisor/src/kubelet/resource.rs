@@ -7,7 +7,7 @@ use super::swap_limit;
 use crate::exposition::number::Number;
 use crate::exposition::{Kind, Text};
 use crate::rest::Snapshot;
-use plimsoll_observe::pod_disks::PodKey;
+use plimsoll_observe::disk_usage::PodKey;
 use plimsoll_observe::{Group, Observer, Sample};
 
 struct Family {

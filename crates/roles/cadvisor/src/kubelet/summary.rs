@@ -14,9 +14,9 @@ use super::shapes::{
 };
 use super::{UNLIMITED, swap_limit};
 use crate::rest::json::{self, Seconds};
-use crate::rest::{Snapshot, Surroundings, psi};
+use crate::rest::{RenderContext, Snapshot, psi};
+use plimsoll_observe::disk_usage::PodDisk;
 use plimsoll_observe::machine::{Storage, Written};
-use plimsoll_observe::pod_disks::PodDisk;
 use plimsoll_observe::{Group, Observer, Sample};
 
 /// The interface whose figures stand for the pod's.
@@ -53,7 +53,7 @@ pub fn write_summary(
 
 struct View<'a> {
     observer: &'a Observer,
-    around: Surroundings,
+    context: RenderContext,
     storage: std::sync::Arc<Vec<Storage>>,
     /// Positions in `storage`.
     by_device: FxHashMap<String, usize>,
@@ -70,7 +70,7 @@ impl<'a> View<'a> {
                 .map(|(index, fs)| (fs.device.clone(), index))
                 .collect(),
             observer,
-            around: Surroundings {
+            context: RenderContext {
                 memory_capacity: machine.memory_capacity,
                 swap_capacity: machine.swap_capacity,
                 devices: observer.store.devices(),
@@ -215,7 +215,7 @@ impl<'a> View<'a> {
 
     fn memory(&self, snapshot: &Snapshot) -> Option<Memory> {
         let (sample, _) = latest(snapshot)?;
-        let limit = snapshot.limits(&self.around).memory_limit;
+        let limit = snapshot.limits(&self.context).memory_limit;
         let m = &sample.memory;
         sample.has(Group::Memory).then(|| Memory {
             time: sample.at.into(),
@@ -231,7 +231,7 @@ impl<'a> View<'a> {
 
     fn swap(&self, snapshot: &Snapshot) -> Option<Swap> {
         let (sample, _) = latest(snapshot)?;
-        let limit = swap_limit(snapshot.limits(&self.around).memory_swap_limit);
+        let limit = swap_limit(snapshot.limits(&self.context).memory_swap_limit);
         let used = sample.memory.swap;
         sample.has(Group::Memory).then(|| Swap {
             time: sample.at.into(),

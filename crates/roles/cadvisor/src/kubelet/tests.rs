@@ -13,13 +13,13 @@ use plimsoll_host::{Clock, HostRoot, Timestamp};
 use serde_json::Value;
 
 use super::{resource, write_summary};
+use plimsoll_observe::disk_usage::{PodDisk, Volume};
 use plimsoll_observe::events::{EventStore, Limits};
-use plimsoll_observe::machine::{Fixed, Layer, MachineState, Storage, Written};
+use plimsoll_observe::machine::{Layer, MachineState, StaticInfo, Storage, Written};
 use plimsoll_observe::oom::OomCounters;
-use plimsoll_observe::pod_disks::{PodDisk, Volume};
 use plimsoll_observe::sample::{Filesystem, Interface};
 use plimsoll_observe::store::Store;
-use plimsoll_observe::{Group, GroupSet, Observer, PassLine, Sample, Symbol};
+use plimsoll_observe::{Group, GroupSet, Observer, OnDemandSampler, Sample, Symbol};
 
 const START: i64 = 1_794_778_000;
 
@@ -35,7 +35,7 @@ impl Node {
             swap_capacity: 1 << 30,
             ..MachineInfo::default()
         };
-        let machine = MachineState::new(clock.clone(), Fixed::default(), info);
+        let machine = MachineState::new(clock.clone(), StaticInfo::default(), info);
         machine.set_filesystems(
             Vec::new(),
             vec![Storage {
@@ -59,7 +59,7 @@ impl Node {
             root: HostRoot::new("/nonexistent"),
             groups: GroupSet::all(),
             is_v2: true,
-            passes: PassLine::default(),
+            on_demand: OnDemandSampler::default(),
         };
         let node = Self { observer };
         node.add("/", None, |_| {});

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::json::Time;
-use plimsoll_observe::summary::{self, Derived};
+use plimsoll_observe::derived::{self, Derived};
 
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Summary {
@@ -54,8 +54,8 @@ pub fn summary(derived: &Derived) -> Summary {
     }
 }
 
-impl From<summary::Usage> for Usage {
-    fn from(usage: summary::Usage) -> Self {
+impl From<derived::Usage> for Usage {
+    fn from(usage: derived::Usage) -> Self {
         Self {
             percent_complete: usage.percent_complete,
             cpu: usage.cpu.into(),
@@ -64,8 +64,8 @@ impl From<summary::Usage> for Usage {
     }
 }
 
-impl From<summary::Percentiles> for Percentiles {
-    fn from(p: summary::Percentiles) -> Self {
+impl From<derived::Percentiles> for Percentiles {
+    fn from(p: derived::Percentiles) -> Self {
         Self {
             present: p.present,
             mean: p.mean,

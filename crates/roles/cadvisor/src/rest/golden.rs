@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::fixture::identity;
 use super::json::to_vec;
-use super::snapshot::{Snapshot, Surroundings};
+use super::snapshot::{RenderContext, Snapshot};
 use super::{MachineInfo, Versions, attributes, v1, v2, write_spec};
 use plimsoll_observe::sample::{Filesystem, Interface, Schedstat, Udp};
 use plimsoll_observe::{Group, GroupSet, Sample, Symbol};
@@ -269,10 +269,10 @@ fn snapshot(info: &Value) -> Snapshot {
 }
 
 /// The machine's capacity is what the root's description says.
-fn around() -> Surroundings {
-    Surroundings {
+fn context() -> RenderContext {
+    RenderContext {
         memory_capacity: 25_274_793_984,
-        ..Surroundings::default()
+        ..RenderContext::default()
     }
 }
 
@@ -305,7 +305,7 @@ fn container() -> Snapshot {
 #[test]
 fn v1_container() {
     let mut out = Vec::new();
-    v1::write(&container(), &[""; 0], &around(), &mut out).unwrap();
+    v1::write(&container(), &[""; 0], &context(), &mut out).unwrap();
     same(out, golden!("v1.3-container.json"));
 }
 
@@ -314,7 +314,7 @@ fn v1_kills_stand_between_cpuset_and_health() {
     let mut killed = container();
     killed.oom_events = 3;
     let mut out = Vec::new();
-    v1::write(&killed, &[""; 0], &around(), &mut out).unwrap();
+    v1::write(&killed, &[""; 0], &context(), &mut out).unwrap();
     let before = r#""cpuset":{"memory_migrate":0},"#;
     let expected =
         golden!("v1.3-container.json").replace(before, &format!(r#"{before}"oom_events":3,"#));
@@ -328,9 +328,9 @@ fn what_could_not_be_read_is_left_out() {
     for sample in &mut unread.samples {
         sample.groups = GroupSet::of(&[Group::Memory]);
     }
-    let around = Surroundings {
+    let context = RenderContext {
         groups: GroupSet::of(&[Group::Cpu, Group::Memory]),
-        ..around()
+        ..context()
     };
     let answer = |write: &dyn Fn(&mut Vec<u8>) -> std::io::Result<()>| -> Value {
         let mut out = Vec::new();
@@ -338,11 +338,11 @@ fn what_could_not_be_read_is_left_out() {
         serde_json::from_slice(&out).unwrap()
     };
     let known = |stats: &Value| (stats.get("cpu").is_some(), stats.get("memory").is_some());
-    let v1 = answer(&|out| v1::write(&unread, &[""; 0], &around, out));
+    let v1 = answer(&|out| v1::write(&unread, &[""; 0], &context, out));
     assert_eq!(known(&v1["stats"][0]), (false, true));
-    let v21 = answer(&|out| v2::write_stats_21(&unread, &around, out));
+    let v21 = answer(&|out| v2::write_stats_21(&unread, &context, out));
     assert_eq!(known(&v21["stats"][0]), (false, true));
-    let v20 = answer(&|out| v2::write_stats_20(&unread, &around, out));
+    let v20 = answer(&|out| v2::write_stats_20(&unread, &context, out));
     assert_eq!(v20[0]["has_cpu"], false);
     assert_eq!(v20[0]["has_memory"], true);
 }
@@ -360,7 +360,7 @@ fn v1_root_pod_sandbox_and_container_with_every_group() {
         if out.len() > 1 {
             out.push(b',');
         }
-        v1::write(&snapshot(info), &children, &around(), &mut out).unwrap();
+        v1::write(&snapshot(info), &children, &context(), &mut out).unwrap();
     }
     out.push(b']');
     same(out, original);
@@ -369,7 +369,7 @@ fn v1_root_pod_sandbox_and_container_with_every_group() {
 #[test]
 fn v2_spec() {
     let mut out = Vec::new();
-    write_spec(&container(), &around(), &mut out).unwrap();
+    write_spec(&container(), &context(), &mut out).unwrap();
     // The original forgets quota and period in version 2, although it has keys for them.
     let cpu = r#""cpu":{"limit":20,"max_limit":0"#;
     let mended =
@@ -386,7 +386,7 @@ fn v2_spec() {
 #[test]
 fn v2_1_stats_with_rates() {
     let mut out = Vec::new();
-    v2::write_stats_21(&container(), &around(), &mut out).unwrap();
+    v2::write_stats_21(&container(), &context(), &mut out).unwrap();
     let cpu = r#""cpu":{"limit":20,"max_limit":0"#;
     let mended =
         golden!("v2.1-stats.json").replace(cpu, &format!(r#"{cpu},"quota":50000,"period":100000"#));
@@ -436,7 +436,7 @@ fn v2_0_stats_of_the_root() {
     let original = golden!("v2.0-stats-root.json");
     let answer: Value = serde_json::from_str(original).unwrap();
     let mut out = br#"{"/":"#.to_vec();
-    v2::write_stats_20(&root(&answer["/"]), &around(), &mut out).unwrap();
+    v2::write_stats_20(&root(&answer["/"]), &context(), &mut out).unwrap();
     out.push(b'}');
     let ours = String::from_utf8(out).unwrap();
     assert_eq!(ours.len(), original.len());
@@ -451,12 +451,12 @@ fn machine_stats() {
     ] {
         let mut out = Vec::new();
         let snapshot = root(&serde_json::from_str(original).unwrap());
-        v2::write_machine_stats(&snapshot, &around(), &mut out).unwrap();
+        v2::write_machine_stats(&snapshot, &context(), &mut out).unwrap();
         let ours = String::from_utf8(out).unwrap();
         same(without_rates(&ours).into_bytes(), &without_rates(original));
     }
     let mut out = Vec::new();
-    v2::write_machine_stats(&root(&Value::Array(Vec::new())), &around(), &mut out).unwrap();
+    v2::write_machine_stats(&root(&Value::Array(Vec::new())), &context(), &mut out).unwrap();
     same(out, "null");
 }
 
@@ -481,7 +481,7 @@ fn machine_and_attributes() {
 /// The shape only: the figures come from a day of samples that nobody kept.
 #[test]
 fn derived_figures() {
-    let derived = plimsoll_observe::summary::Derived::default();
+    let derived = plimsoll_observe::derived::Derived::default();
     let ours = String::from_utf8(to_vec(&super::summary(&derived)).unwrap()).unwrap();
     let keys = |text: &str| -> Vec<String> {
         let keys = text.split('"').skip(1).step_by(2);

@@ -29,7 +29,7 @@ pub use machine::{
     Node, Nvm, Versions, attributes,
 };
 pub use select::{By, Missing, by_alias, by_path, by_prefix, select};
-pub use snapshot::{Range, Snapshot, Surroundings};
+pub use snapshot::{Range, RenderContext, Snapshot};
 pub use spec::write_v2 as write_spec;
 pub use stats::{CpuInst, CpuInstUsage, PsiPair, cpu_inst, psi};
 pub use storage::{FsInfo, StorageError};

@@ -34,7 +34,7 @@ impl Range {
 
 /// What descriptions of containers depend on beyond the container itself.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct RenderContext {
     pub memory_capacity: u64,
     pub swap_capacity: u64,
     pub devices: Arc<DeviceNames>,
@@ -42,7 +42,7 @@ pub struct Surroundings {
     pub groups: GroupSet,
 }
 
-impl Surroundings {
+impl RenderContext {
     /// The kernel's files had no answer: nothing is known, which is not zero.
     pub fn is_unread(&self, sample: &Sample, group: Group) -> bool {
         self.groups.has(group) && !sample.has(group)
@@ -109,14 +109,14 @@ impl Snapshot {
     }
 
     /// Limits with the machine's capacity where none is set. The root's limits are the machine's.
-    pub fn limits(&self, around: &Surroundings) -> Spec {
+    pub fn limits(&self, context: &RenderContext) -> Spec {
         let mut spec = self.spec.clone();
         if self.is_root() {
             spec.has_memory = true;
-            spec.memory_limit = around.memory_capacity;
-            spec.memory_swap_limit = around.swap_capacity;
+            spec.memory_limit = context.memory_capacity;
+            spec.memory_swap_limit = context.swap_capacity;
         } else if spec.has_memory && spec.memory_limit == 0 {
-            spec.memory_limit = around.memory_capacity;
+            spec.memory_limit = context.memory_capacity;
         }
         spec
     }

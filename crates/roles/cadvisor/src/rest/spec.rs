@@ -6,7 +6,7 @@ use plimsoll_host::cgroup;
 use serde::Serialize;
 
 use super::json::{Time, is_zero};
-use super::snapshot::{Snapshot, Surroundings};
+use super::snapshot::{RenderContext, Snapshot};
 
 #[derive(Debug, Serialize)]
 pub struct CpuSpec<'a> {
@@ -196,8 +196,8 @@ pub fn v2<'a>(snapshot: &'a Snapshot, limits: &'a cgroup::Spec) -> SpecV2<'a> {
 /// Writes the description of version 2 by itself, for `/api/v2.x/spec`.
 pub fn write_v2(
     snapshot: &Snapshot,
-    around: &Surroundings,
+    context: &RenderContext,
     out: impl std::io::Write,
 ) -> std::io::Result<()> {
-    super::json::write(&v2(snapshot, &snapshot.limits(around)), out)
+    super::json::write(&v2(snapshot, &snapshot.limits(context)), out)
 }

@@ -7,7 +7,7 @@ use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use super::json::{self, Time, is_zero};
-use super::snapshot::{Snapshot, Surroundings};
+use super::snapshot::{RenderContext, Snapshot};
 use super::spec::{self, Names, SpecV1};
 use super::stats::{
     Cpu, DiskIo, Fs, HugetlbMap, Memory, Network, Perf, PerfUncore, ProcessCounts, Resctrl, Tasks,
@@ -42,7 +42,7 @@ pub fn container_info<'a>(
     snapshot: &'a Snapshot,
     limits: &'a cgroup::Spec,
     children: &'a [impl AsRef<str>],
-    around: &'a Surroundings,
+    context: &'a RenderContext,
 ) -> ContainerInfo<'a> {
     let names = Names::of(snapshot);
     let below = |path: &'a str| Reference {
@@ -60,24 +60,24 @@ pub fn container_info<'a>(
         },
         subcontainers: children.iter().map(|path| below(path.as_ref())).collect(),
         spec: spec::v1(snapshot, limits),
-        stats: Samples { snapshot, around },
+        stats: Samples { snapshot, context },
     }
 }
 
 pub fn write(
     snapshot: &Snapshot,
     children: &[impl AsRef<str>],
-    around: &Surroundings,
+    context: &RenderContext,
     out: impl Write,
 ) -> io::Result<()> {
-    let limits = snapshot.limits(around);
-    json::write(&container_info(snapshot, &limits, children, around), out)
+    let limits = snapshot.limits(context);
+    json::write(&container_info(snapshot, &limits, children, context), out)
 }
 
 #[derive(Debug)]
 struct Samples<'a> {
     snapshot: &'a Snapshot,
-    around: &'a Surroundings,
+    context: &'a RenderContext,
 }
 
 impl Samples<'_> {
@@ -91,7 +91,7 @@ impl Serialize for Samples<'_> {
         let samples = &self.snapshot.samples;
         let mut list = serializer.serialize_seq(Some(samples.len()))?;
         for sample in samples {
-            list.serialize_element(&stats(self.snapshot, sample, self.around))?;
+            list.serialize_element(&stats(self.snapshot, sample, self.context))?;
         }
         list.end()
     }
@@ -139,15 +139,15 @@ struct Health<'a> {
     status: &'a str,
 }
 
-fn stats<'a>(snapshot: &'a Snapshot, sample: &'a Sample, around: &'a Surroundings) -> Stats<'a> {
+fn stats<'a>(snapshot: &'a Snapshot, sample: &'a Sample, context: &'a RenderContext) -> Stats<'a> {
     let health = snapshot.identity.as_deref().map(|i| i.health.0.as_str());
     Stats {
         timestamp: sample.at.into(),
-        cpu: (!around.is_unread(sample, Group::Cpu)).then(|| cpu(sample)),
+        cpu: (!context.is_unread(sample, Group::Cpu)).then(|| cpu(sample)),
         diskio: sample
             .has(Group::DiskIo)
-            .then(|| disk_io(sample, &around.devices)),
-        memory: (!around.is_unread(sample, Group::Memory)).then(|| memory(sample)),
+            .then(|| disk_io(sample, &context.devices)),
+        memory: (!context.is_unread(sample, Group::Memory)).then(|| memory(sample)),
         hugetlb: (!sample.hugetlb.is_empty()).then_some(HugetlbMap(&sample.hugetlb)),
         network: snapshot
             .shows_network(sample)

@@ -7,7 +7,7 @@ use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
 use super::json::{self, Time, is_zero};
-use super::snapshot::{Snapshot, Surroundings};
+use super::snapshot::{RenderContext, Snapshot};
 use super::spec::{self, SpecV2};
 use super::stats::{
     Cpu, CpuInst, DiskIo, Fs, HugetlbMap, Memory, Network, Perf, PerfUncore, ProcessCounts,
@@ -166,18 +166,18 @@ where
 /// `/api/v2.0/stats`: the list of one container.
 pub fn write_stats_20(
     snapshot: &Snapshot,
-    around: &Surroundings,
+    context: &RenderContext,
     out: impl Write,
 ) -> io::Result<()> {
-    let limits = snapshot.limits(around);
-    let shape = |last, sample| stats_20(snapshot, &limits, last, sample, around);
+    let limits = snapshot.limits(context);
+    let shape = |last, sample| stats_20(snapshot, &limits, last, sample, context);
     json::write(&Series { snapshot, shape }, out)
 }
 
 /// `/api/v2.1/stats`: description and list of one container.
 pub fn write_stats_21(
     snapshot: &Snapshot,
-    around: &Surroundings,
+    context: &RenderContext,
     out: impl Write,
 ) -> io::Result<()> {
     #[derive(Serialize)]
@@ -186,8 +186,8 @@ pub fn write_stats_21(
         #[serde(skip_serializing_if = "Option::is_none")]
         stats: Option<S>,
     }
-    let limits = snapshot.limits(around);
-    let shape = |last, sample| stats_21(snapshot, &limits, last, sample, around);
+    let limits = snapshot.limits(context);
+    let shape = |last, sample| stats_21(snapshot, &limits, last, sample, context);
     let info = Info {
         spec: spec::v2(snapshot, &limits),
         stats: (!snapshot.samples.is_empty()).then_some(Series { snapshot, shape }),
@@ -198,23 +198,23 @@ pub fn write_stats_21(
 /// `/api/v2.1/machinestats`, of the root; `null` where there is no sample.
 pub fn write_machine_stats(
     snapshot: &Snapshot,
-    around: &Surroundings,
+    context: &RenderContext,
     out: impl Write,
 ) -> io::Result<()> {
     if snapshot.samples.is_empty() {
         return json::write(&(), out);
     }
-    let limits = snapshot.limits(around);
-    let shape = |last, sample| machine_stats(snapshot, &limits, last, sample, around);
+    let limits = snapshot.limits(context);
+    let shape = |last, sample| machine_stats(snapshot, &limits, last, sample, context);
     json::write(&Series { snapshot, shape }, out)
 }
 
 fn has_cpu_and_memory(
     limits: &cgroup::Spec,
     sample: &Sample,
-    around: &Surroundings,
+    context: &RenderContext,
 ) -> (bool, bool) {
-    let is_read = |group| !around.is_unread(sample, group);
+    let is_read = |group| !context.is_unread(sample, group);
     (
         limits.has_cpu && is_read(Group::Cpu),
         limits.has_memory && is_read(Group::Memory),
@@ -226,9 +226,9 @@ fn stats_20<'a>(
     limits: &cgroup::Spec,
     last: Option<&Sample>,
     sample: &'a Sample,
-    around: &'a Surroundings,
+    context: &'a RenderContext,
 ) -> Stats20<'a> {
-    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, around);
+    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, context);
     let has_processes = sample.has(Group::Process);
     Stats20 {
         timestamp: sample.at.into(),
@@ -236,7 +236,7 @@ fn stats_20<'a>(
         cpu: cpu(sample),
         cpu_inst: has_cpu.then(|| cpu_inst(last, sample)).flatten(),
         has_diskio: limits.has_diskio,
-        diskio: disk_io(sample, &around.devices),
+        diskio: disk_io(sample, &context.devices),
         has_memory,
         memory: memory(sample),
         has_hugetlb: limits.has_hugetlb,
@@ -265,15 +265,15 @@ fn stats_21<'a>(
     limits: &cgroup::Spec,
     last: Option<&Sample>,
     sample: &'a Sample,
-    around: &'a Surroundings,
+    context: &'a RenderContext,
 ) -> Stats21<'a> {
-    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, around);
+    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, context);
     let diskio = limits.has_diskio && sample.has(Group::DiskIo);
     Stats21 {
         timestamp: sample.at.into(),
         cpu: has_cpu.then(|| cpu(sample)),
         cpu_inst: has_cpu.then(|| cpu_inst(last, sample)).flatten(),
-        diskio: diskio.then(|| disk_io(sample, &around.devices)),
+        diskio: diskio.then(|| disk_io(sample, &context.devices)),
         memory: has_memory.then(|| memory(sample)),
         hugetlb: limits.has_hugetlb.then_some(HugetlbMap(&sample.hugetlb)),
         network: snapshot.owns_network.then(|| network(sample, false)),
@@ -310,9 +310,9 @@ fn machine_stats<'a>(
     limits: &cgroup::Spec,
     last: Option<&Sample>,
     sample: &'a Sample,
-    around: &Surroundings,
+    context: &RenderContext,
 ) -> MachineStats<'a> {
-    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, around);
+    let (has_cpu, has_memory) = has_cpu_and_memory(limits, sample, context);
     const MILLI: u64 = 1_000_000;
     let filesystem = sample.filesystems.iter().map(|fs| MachineFs {
         device: fs.device.as_str(),

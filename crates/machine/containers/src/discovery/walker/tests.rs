@@ -15,10 +15,10 @@ struct Rig {
 
 impl Rig {
     fn new(trees: usize) -> Self {
-        Self::with(trees, |roots| Kernel::new(roots).0)
+        Self::with(trees, |roots| Inotify::new(roots).0)
     }
 
-    fn with(trees: usize, kernel: impl FnOnce(Vec<PathBuf>) -> Kernel) -> Self {
+    fn with(trees: usize, kernel: impl FnOnce(Vec<PathBuf>) -> Inotify) -> Self {
         let dirs: Vec<_> = (0..trees).map(|_| tempfile::tempdir().unwrap()).collect();
         let roots = dirs.iter().map(|d| d.path().to_owned()).collect();
         let counters = Arc::<Counters>::default();
@@ -52,10 +52,12 @@ impl Rig {
     /// Each name must appear before it vanishes, and never twice in a row.
     #[track_caller]
     fn believe(&mut self) {
-        for news in self.walker.take_news() {
+        for news in self.walker.take_events() {
             match news {
-                News::Appeared(path) => assert!(self.believed.insert(path.to_string()), "{path}"),
-                News::Vanished(path) => assert!(self.believed.remove(&*path), "{path}"),
+                TreeEvent::Appeared(path) => {
+                    assert!(self.believed.insert(path.to_string()), "{path}")
+                }
+                TreeEvent::Vanished(path) => assert!(self.believed.remove(&*path), "{path}"),
             }
         }
     }
@@ -109,11 +111,11 @@ fn the_root_is_first_and_parents_precede_children() {
     rig.walker.rescan();
     let order: Vec<String> = rig
         .walker
-        .take_news()
+        .take_events()
         .into_iter()
         .map(|news| match news {
-            News::Appeared(path) => path.to_string(),
-            News::Vanished(path) => panic!("{path}"),
+            TreeEvent::Appeared(path) => path.to_string(),
+            TreeEvent::Vanished(path) => panic!("{path}"),
         })
         .collect();
     assert_eq!(order, ["/", "/a", "/b", "/b/c"]);
@@ -221,7 +223,7 @@ fn a_replaced_directory_is_watched_again_by_a_rescan() {
 
 #[test]
 fn without_inotify_polling_finds_everything() {
-    let mut rig = Rig::with(2, Kernel::without_inotify);
+    let mut rig = Rig::with(2, Inotify::without_inotify);
     rig.make(0, "a/b");
     rig.walker.rescan();
     rig.believe();
@@ -253,5 +255,5 @@ fn watches_are_given_back() {
     rig.drain();
     rig.check();
     assert_eq!(rig.counters.watches.load(Relaxed), 1);
-    assert_eq!(rig.walker.known.watched_places(), 1);
+    assert_eq!(rig.walker.known.watched_dirs(), 1);
 }

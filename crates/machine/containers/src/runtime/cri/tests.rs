@@ -49,9 +49,9 @@ fn status() -> wire::ContainerStatus {
     }
 }
 
-fn known(seen: Seen) -> Identity {
+fn known(seen: InspectResult) -> Identity {
     match seen {
-        Seen::Known(identity) => *identity,
+        InspectResult::CgroupTree(identity) => *identity,
         other => panic!("{other:?}"),
     }
 }
@@ -100,7 +100,7 @@ async fn containerd_behind_cri_looks_like_containerd() {
     assert_eq!(found.started, None);
     // Created but not started.
     let seen = cri.container_seen(status(), &Verbose::default());
-    assert!(matches!(seen, Seen::Starting(_)));
+    assert!(matches!(seen, InspectResult::Starting(_)));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The engine's answers as it really gives them, shortened, and a server in this process that gives them badly.
+//! Recorded answers of the engine, shortened, and a server in this process that gives bad ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn not_found() -> Vec<u8> {
 }
 
 /// A server that is well until it is asked about a container.
-async fn inspect(answer: Vec<u8>) -> Result<Seen, RuntimeError> {
+async fn inspect(answer: Vec<u8>) -> Result<InspectResult, RuntimeError> {
     let fake = Fake::start(move |path| match path {
         "/info" => ok(INFO),
         _ => answer.clone(),
@@ -81,7 +81,7 @@ async fn inspect(answer: Vec<u8>) -> Result<Seen, RuntimeError> {
 
 #[tokio::test]
 async fn a_running_container() {
-    let Seen::Known(found) = inspect(ok(INSPECT)).await.unwrap() else {
+    let InspectResult::CgroupTree(found) = inspect(ok(INSPECT)).await.unwrap() else {
         panic!("not known")
     };
     let expected = Identity {
@@ -109,7 +109,7 @@ async fn a_running_container() {
 async fn one_that_is_not_running_yet_with_nulls_everywhere() {
     let answer = r#"{"Id":"ID","Name":"/x","State":{"Running":false,"StartedAt":"0001-01-01T00:00:00Z","Health":null},
         "Config":{"Labels":null,"Env":null},"HostConfig":{"NetworkMode":"container:abc"},"GraphDriver":null}"#;
-    let Seen::Starting(found) = inspect(ok(answer)).await.unwrap() else {
+    let InspectResult::Starting(found) = inspect(ok(answer)).await.unwrap() else {
         panic!("not starting")
     };
     assert_eq!(found.started, None);
@@ -120,7 +120,7 @@ async fn one_that_is_not_running_yet_with_nulls_everywhere() {
 
 #[tokio::test]
 async fn bad_answers_are_errors_of_their_kind() {
-    assert_eq!(inspect(not_found()).await.unwrap(), Seen::Unknown);
+    assert_eq!(inspect(not_found()).await.unwrap(), InspectResult::Unknown);
     let malformed = |outcome| matches!(outcome, Err(RuntimeError::Malformed(_)));
     assert!(malformed(inspect(ok("{\"Id\":7}")).await));
     assert!(malformed(inspect(ok("")).await));
@@ -203,7 +203,7 @@ async fn status_images_and_list() {
     assert_eq!(images.len(), 2);
     assert_eq!(images[0].size, 7);
     let listing = docker.list().await.unwrap();
-    assert_eq!(listing, Listing::Ids([ID.to_owned()].into()));
+    assert_eq!(listing, ListResult::Ids([ID.to_owned()].into()));
     let unsupported = docker.follow(|_| ()).await;
     assert!(matches!(unsupported, Err(RuntimeError::Unsupported)));
 }

@@ -11,11 +11,11 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rest::{Surroundings, quote};
+use crate::rest::{RenderContext, quote};
 use hyper::body::Bytes;
 use plimsoll_containers::CgroupPath;
 use plimsoll_observe::store::Container;
-use plimsoll_observe::{GroupSet, Observer, PassRequest};
+use plimsoll_observe::{GroupSet, Observer, SampleRequest};
 use tokio::sync::oneshot;
 
 pub use events::Hub;
@@ -152,9 +152,9 @@ fn short(bytes: Vec<u8>) -> Reply {
     response::json(Body::full(bytes))
 }
 
-fn surroundings(observer: &Observer) -> Surroundings {
+fn render_context(observer: &Observer) -> RenderContext {
     let machine = observer.machine.info();
-    Surroundings {
+    RenderContext {
         memory_capacity: machine.memory_capacity,
         swap_capacity: machine.swap_capacity,
         devices: observer.store.devices(),
@@ -171,7 +171,7 @@ pub async fn fresh(
     also: GroupSet,
 ) {
     let (done, finished) = oneshot::channel();
-    shared.backend.observer().passes.request(PassRequest {
+    shared.backend.observer().on_demand.request(SampleRequest {
         containers,
         max_age,
         also,

@@ -4,13 +4,13 @@ use std::io::Write;
 use std::sync::Arc;
 
 use crate::rest::{
-    MachineInfo, Missing, Range, Snapshot, Surroundings, by_alias, by_path, by_prefix,
+    MachineInfo, Missing, Range, RenderContext, Snapshot, by_alias, by_path, by_prefix,
     json as text, quote, v1,
 };
 use plimsoll_containers::Namespace;
 use plimsoll_observe::store::Container;
 
-use super::{Answer, Call, events, json, kinds, request, surroundings, unknown_kind};
+use super::{Answer, Call, events, json, kinds, render_context, request, unknown_kind};
 use crate::http::response::Failure;
 use crate::http::service::Shared;
 
@@ -46,7 +46,7 @@ async fn container(shared: &Arc<Shared>, call: &Call) -> Answer {
                 "failed to get container {name} with error: {missing}"
             ))
         })?;
-        write_one(shared, &found, &range, &surroundings(observer), out)
+        write_one(shared, &found, &range, &render_context(observer), out)
     })
     .await
 }
@@ -55,7 +55,7 @@ fn write_one(
     shared: &Shared,
     container: &Container,
     range: &Range,
-    around: &Surroundings,
+    context: &RenderContext,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let children = shared.backend.children(container.path());
@@ -63,7 +63,7 @@ fn write_one(
     let mut snapshot = Snapshot::take(container, range);
     let observer = shared.backend.observer();
     snapshot.oom_events = observer.oom_events(container.path(), &container.lock());
-    Ok(v1::write(&snapshot, &children, around, out)?)
+    Ok(v1::write(&snapshot, &children, context, out)?)
 }
 
 async fn subcontainers(shared: &Arc<Shared>, call: &Call) -> Answer {
@@ -78,10 +78,10 @@ async fn subcontainers(shared: &Arc<Shared>, call: &Call) -> Answer {
                 "failed to get subcontainers for container {name} with error: {missing}"
             )));
         }
-        let around = surroundings(observer);
+        let context = render_context(observer);
         for (index, container) in found.iter().enumerate() {
             out.write_all(if index == 0 { b"[" } else { b"," })?;
-            write_one(shared, container, &range, &around, out)?;
+            write_one(shared, container, &range, &context, out)?;
         }
         Ok(out.write_all(b"]")?)
     })
@@ -115,7 +115,7 @@ async fn docker(shared: &Arc<Shared>, call: Call) -> Answer {
                 })?]
             }
         };
-        let around = surroundings(observer);
+        let context = render_context(observer);
         out.write_all(b"{")?;
         for (index, container) in found.iter().enumerate() {
             if index > 0 {
@@ -123,7 +123,7 @@ async fn docker(shared: &Arc<Shared>, call: Call) -> Answer {
             }
             text::write(container.path().as_ref(), &mut *out)?;
             out.write_all(b":")?;
-            write_one(shared, container, &range, &around, out)?;
+            write_one(shared, container, &range, &context, out)?;
         }
         Ok(out.write_all(b"}")?)
     })

@@ -11,7 +11,7 @@ use plimsoll_observe::store::Container;
 use plimsoll_observe::{GroupSet, Observer, processes};
 
 use super::{
-    Answer, Call, Options, blocking, events, fresh, json, kinds, paths, short, surroundings,
+    Answer, Call, Options, blocking, events, fresh, json, kinds, paths, render_context, short,
     unknown_kind, v1,
 };
 use crate::http::response::Failure;
@@ -50,7 +50,7 @@ pub async fn answer(shared: &Arc<Shared>, call: Call) -> Answer {
                 options,
                 |observer, container, options, out| {
                     let snapshot = Snapshot::take(container, &none(options));
-                    Ok(write_spec(&snapshot, &surroundings(observer), out)?)
+                    Ok(write_spec(&snapshot, &render_context(observer), out)?)
                 },
             )
             .await
@@ -62,7 +62,11 @@ pub async fn answer(shared: &Arc<Shared>, call: Call) -> Answer {
                 options,
                 |observer, container, options, out| {
                     let snapshot = Snapshot::take(container, &options.range());
-                    Ok(v2::write_stats_20(&snapshot, &surroundings(observer), out)?)
+                    Ok(v2::write_stats_20(
+                        &snapshot,
+                        &render_context(observer),
+                        out,
+                    )?)
                 },
             )
             .await
@@ -134,10 +138,10 @@ async fn stats_21(shared: &Arc<Shared>, name: String, options: Options) -> Answe
         let mut found = select(&observer.store, &name, options.by, options.recursive)
             .map_err(Failure::internal)?;
         found.retain(|container| container.path().as_ref() != "/");
-        let around = surroundings(observer);
+        let context = render_context(observer);
         write_map(&found, out, |container, out| {
             let snapshot = Snapshot::take(container, &options.range());
-            Ok(v2::write_stats_21(&snapshot, &around, out)?)
+            Ok(v2::write_stats_21(&snapshot, &context, out)?)
         })
     })
     .await
@@ -167,7 +171,7 @@ async fn machine_stats(shared: &Arc<Shared>, options: Options) -> Answer {
         let snapshot = Snapshot::take(root, &options.range());
         Ok(v2::write_machine_stats(
             &snapshot,
-            &surroundings(observer),
+            &render_context(observer),
             out,
         )?)
     })

@@ -21,12 +21,12 @@ use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
 use plimsoll_observe::events::{Detail, Event, EventStore};
-use plimsoll_observe::machine::{Fixed, MachineState, Storage};
+use plimsoll_observe::machine::{MachineState, StaticInfo, Storage};
 use plimsoll_observe::needs::ReadPlan;
 use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler;
 use plimsoll_observe::store::Store;
-use plimsoll_observe::{Group, GroupSet, Observer, PassLine, Sample, events};
+use plimsoll_observe::{Group, GroupSet, Observer, OnDemandSampler, Sample, events};
 
 use super::auth::Auth;
 use super::backend::Backend;
@@ -58,7 +58,7 @@ impl Machine {
             memory_capacity: 1 << 34,
             ..MachineInfo::default()
         };
-        let machine = MachineState::new(clock.clone(), Fixed::default(), info);
+        let machine = MachineState::new(clock.clone(), StaticInfo::default(), info);
         machine.set_filesystems(
             Vec::new(),
             vec![Storage {
@@ -78,7 +78,7 @@ impl Machine {
             root: HostRoot::new("/"),
             groups: GroupSet::from_flags(None, None).unwrap(),
             is_v2: true,
-            passes: PassLine::default(),
+            on_demand: OnDemandSampler::default(),
         };
         let machine = Self {
             observer: Arc::new(observer),

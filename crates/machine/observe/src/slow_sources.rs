@@ -1,5 +1,5 @@
-//! The slow sources, on threads of their own: file systems that may hang, facts about the machine that hardly change,
-//! and beside them the walks through containers' layers. The sampler only ever takes what is there.
+//! Reads slow sources (statfs, mount table, machine info) on their own threads and publishes the last result. The sampler
+//! takes that and never waits. Disk usage of containers and pods is found on a thread of its own ([`crate::disk_usage`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,25 +17,25 @@ use plimsoll_host::fs::{
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
 use plimsoll_host::{HostRoot, ReadBuf};
 
-use crate::layers::Layers;
+use crate::disk_usage::DiskUsageCollector;
 use crate::machine::{MachineState, Storage};
 use crate::sample::Filesystem;
 use crate::store::{DeviceNames, Store};
 use crate::{Group, GroupSet, Symbol};
 
-/// At most this share of the time is spent asking for usage: many mounts are asked less often.
+/// Largest share of time spent in statfs: with many mounts the interval grows.
 const SHARE: u32 = 100;
 
-/// Where things are on the machine.
+/// Paths on the machine.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct Paths {
     pub root: HostRoot,
     pub id_files: IdFiles,
     pub kubelet_dir: PathBuf,
 }
 
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct SlowSources {
     root: HostRoot,
     mounts: Arc<MountTable>,
     machine: Arc<MachineState>,
@@ -44,7 +44,7 @@ pub struct Surroundings {
     id_files: IdFiles,
     kubelet_dir: PathBuf,
     runtimes: Vec<Arc<runtime::Counters>>,
-    /// Where they keep images, and which table it was, as of the last look at the mounts.
+    /// Image directories and version of the mount table, as of the last update.
     storage: ImageStorage,
     version: Option<u64>,
     failed: bool,
@@ -57,16 +57,16 @@ pub struct Surroundings {
     buf: ReadBuf,
 }
 
-impl Surroundings {
+impl SlowSources {
     pub fn new(
-        places: Places,
+        places: Paths,
         mounts: Arc<MountTable>,
         machine: Arc<MachineState>,
         store: Arc<Store>,
         groups: GroupSet,
         runtimes: Vec<Arc<runtime::Counters>>,
     ) -> Self {
-        let Places {
+        let Paths {
             root,
             id_files,
             kubelet_dir,
@@ -92,7 +92,7 @@ impl Surroundings {
         }
     }
 
-    /// Where runtimes keep images, as far as they have told by now.
+    /// Image directories that runtimes have reported by now.
     fn image_storage(&self) -> ImageStorage {
         let mut roots = self.runtimes.iter().filter_map(|runtime| {
             let root = runtime.docker_root.lock();
@@ -104,7 +104,7 @@ impl Surroundings {
         }
     }
 
-    /// Looks at the mounts again where the table is another one, or a mount has become somebody's place for images.
+    /// Updates the mounts if the mount table or the image directories have changed.
     pub fn refresh_mounts(&mut self) {
         let storage = self.image_storage();
         let mounts = match self.mounts.current() {
@@ -130,7 +130,7 @@ impl Surroundings {
         (self.version, self.storage) = (version, storage);
     }
 
-    /// Reads the machine's facts again: disks, memory and network cards can be added while it runs.
+    /// Reads the machine info again: disks, memory and network cards can be added while it runs.
     pub fn refresh_machine(&mut self) {
         let now = self.machine.now();
         match MachineInfo::read(&self.root, &self.id_files, now, &mut self.buf) {
@@ -140,12 +140,12 @@ impl Surroundings {
                 self.machine.set_info(info);
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read the machine's facts, keeping the last ones");
+                tracing::warn!(%error, "cannot read the machine info, keeping the last one");
             }
         }
     }
 
-    /// Asks every file system how full it is, and every disk what it did.
+    /// Reads usage of every file system and statistics of every disk.
     pub fn refresh_filesystems(&mut self) {
         let mut disks = Vec::with_capacity(self.disks.len());
         match read_diskstats(&self.root, &mut self.buf, &mut disks) {
@@ -229,7 +229,7 @@ fn row(device: &str, kind: &str, usage: FsUsage, disk: Option<&DiskRow>) -> File
 /// The running threads.
 #[derive(Debug)]
 pub struct Handle {
-    /// Dropped, they end a thread each.
+    /// Dropping one ends its thread.
     stop: Vec<Sender<()>>,
     cancel: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -265,43 +265,43 @@ impl Handle {
     }
 }
 
-/// How often each thing is looked at.
+/// Intervals of reading.
 #[derive(Debug, Clone, Copy)]
 pub struct Intervals {
     pub filesystems: Duration,
     pub machine: Duration,
 }
 
-/// Reads everything once, so that the first answer is complete, then goes on in threads.
-pub fn spawn(mut surroundings: Surroundings, intervals: Intervals) -> std::io::Result<Handle> {
-    surroundings.refresh_mounts();
-    surroundings.refresh_machine();
-    surroundings.refresh_filesystems();
+/// Reads everything once, so that the first answer is complete, then starts the threads.
+pub fn spawn(mut slow_sources: SlowSources, intervals: Intervals) -> std::io::Result<Handle> {
+    slow_sources.refresh_mounts();
+    slow_sources.refresh_machine();
+    slow_sources.refresh_filesystems();
     let mut handle = Handle {
         stop: Vec::new(),
         cancel: Arc::default(),
         threads: Vec::new(),
     };
-    if surroundings.groups.has(Group::Disk) {
-        let layers = Layers::new(
-            surroundings.root.clone(),
-            Arc::clone(&surroundings.mounts),
-            Arc::clone(&surroundings.machine),
-            Arc::clone(&surroundings.store),
-            surroundings.kubelet_dir.clone(),
+    if slow_sources.groups.has(Group::Disk) {
+        let layers = DiskUsageCollector::new(
+            slow_sources.root.clone(),
+            Arc::clone(&slow_sources.mounts),
+            Arc::clone(&slow_sources.machine),
+            Arc::clone(&slow_sources.store),
+            slow_sources.kubelet_dir.clone(),
         );
         let look_every = intervals.filesystems;
-        handle.spawn("layers", move |stopped, cancel| {
+        handle.spawn("disk_usage", move |stopped, cancel| {
             layers.run(look_every, stopped, cancel);
         })?;
     }
-    handle.spawn("surroundings", move |stopped, _| {
-        run(surroundings, intervals, stopped);
+    handle.spawn("slow_sources", move |stopped, _| {
+        run(slow_sources, intervals, stopped);
     })?;
     Ok(handle)
 }
 
-fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<()>) {
+fn run(mut slow_sources: SlowSources, intervals: Intervals, stopped: &Receiver<()>) {
     let mut machine_at = Instant::now();
     let mut pause = intervals.filesystems;
     loop {
@@ -309,13 +309,13 @@ fn run(mut surroundings: Surroundings, intervals: Intervals, stopped: &Receiver<
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        surroundings.refresh_mounts();
+        slow_sources.refresh_mounts();
         if machine_at.elapsed() >= intervals.machine {
-            surroundings.refresh_machine();
+            slow_sources.refresh_machine();
             machine_at = Instant::now();
         }
         let started = Instant::now();
-        surroundings.refresh_filesystems();
+        slow_sources.refresh_filesystems();
         pause = intervals.filesystems.max(started.elapsed() * SHARE);
     }
 }
@@ -325,19 +325,19 @@ mod tests {
     use plimsoll_host::Clock;
 
     use super::*;
-    use crate::machine::Fixed;
+    use crate::machine::StaticInfo;
 
     /// With these mounts below a temporary directory, which is one file system.
-    fn surroundings(
+    fn slow_sources(
         root: HostRoot,
         mounts: &str,
         runtimes: Vec<Arc<runtime::Counters>>,
-    ) -> Surroundings {
+    ) -> SlowSources {
         std::fs::create_dir_all(root.proc("1")).unwrap();
         std::fs::write(root.proc("1/mountinfo"), mounts).unwrap();
-        let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
-        let mut surroundings = Surroundings::new(
-            Places {
+        let state = MachineState::new(Clock::Real, StaticInfo::default(), MachineInfo::default());
+        let mut slow_sources = SlowSources::new(
+            Paths {
                 root: root.clone(),
                 id_files: IdFiles::default(),
                 kubelet_dir: PathBuf::new(),
@@ -348,8 +348,8 @@ mod tests {
             GroupSet::EMPTY.with(Group::Disk),
             runtimes,
         );
-        surroundings.refresh_mounts();
-        surroundings
+        slow_sources.refresh_mounts();
+        slow_sources
     }
 
     #[test]
@@ -359,17 +359,17 @@ mod tests {
         std::fs::create_dir_all(root.path("/run/box/shm")).unwrap();
         let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n\
             90 27 0:4242 / /run/box/shm rw - tmpfs shm rw\n";
-        let mut surroundings = surroundings(root, mounts, Vec::new());
-        surroundings.refresh_filesystems();
+        let mut slow_sources = slow_sources(root, mounts, Vec::new());
+        slow_sources.refresh_filesystems();
         let devices = |found: &[Storage]| -> Vec<String> {
             found.iter().map(|found| found.device.clone()).collect()
         };
-        assert_eq!(devices(&surroundings.machine.storage()), ["/dev/vda"]);
+        assert_eq!(devices(&slow_sources.machine.storage()), ["/dev/vda"]);
         let mut rows = Vec::new();
-        surroundings.machine.filesystems(&mut rows);
+        slow_sources.machine.filesystems(&mut rows);
         assert_eq!(rows.len(), 1);
-        surroundings.refresh_machine();
-        assert_eq!(surroundings.machine.info().filesystems.len(), 1);
+        slow_sources.refresh_machine();
+        assert_eq!(slow_sources.machine.info().filesystems.len(), 1);
     }
 
     #[test]
@@ -378,14 +378,14 @@ mod tests {
         let root = HostRoot::new(dir.path());
         let mounts = "27 1 254:0 / / rw - ext4 /dev/vda rw\n";
         let docker = Arc::new(runtime::Counters::default());
-        let mut surroundings = surroundings(root, mounts, vec![Arc::clone(&docker)]);
-        let labels = |surroundings: &mut Surroundings| {
-            surroundings.refresh_mounts();
-            surroundings.refresh_filesystems();
-            surroundings.machine.storage()[0].labels.clone()
+        let mut slow_sources = slow_sources(root, mounts, vec![Arc::clone(&docker)]);
+        let labels = |slow_sources: &mut SlowSources| {
+            slow_sources.refresh_mounts();
+            slow_sources.refresh_filesystems();
+            slow_sources.machine.storage()[0].labels.clone()
         };
-        assert_eq!(labels(&mut surroundings), ["root"]);
+        assert_eq!(labels(&mut slow_sources), ["root"]);
         *docker.docker_root.lock() = Some(PathBuf::from("/var/lib/docker"));
-        assert_eq!(labels(&mut surroundings), ["root", "docker-images"]);
+        assert_eq!(labels(&mut slow_sources), ["root", "docker-images"]);
     }
 }

@@ -1,23 +1,23 @@
-//! Changes that wait for the sampler.
+//! The queue of container events for the sampler.
 //!
 //! Where cgroups come and go by the thousand, most of those that wait to be opened have ended already: they are passed
 //! over, so that the storm costs the other containers no samples.
 
 use std::collections::VecDeque;
 
-use plimsoll_containers::{CgroupPath, Change};
+use plimsoll_containers::{CgroupPath, ContainerEvent};
 use rustc_hash::FxHashMap;
 
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    waiting: VecDeque<Change>,
+pub(super) struct ChangeQueue {
+    waiting: VecDeque<ContainerEvent>,
     /// How often each cgroup's end is among those waiting.
     ends: FxHashMap<CgroupPath, u32>,
 }
 
-impl Line {
-    pub fn push(&mut self, change: Change) {
-        if let Change::Vanished { path, .. } = &change {
+impl ChangeQueue {
+    pub fn push(&mut self, change: ContainerEvent) {
+        if let ContainerEvent::Vanished { path, .. } = &change {
             *self.ends.entry(CgroupPath::clone(path)).or_default() += 1;
         }
         self.waiting.push_back(change);
@@ -27,14 +27,14 @@ impl Line {
         self.waiting.is_empty()
     }
 
-    /// The next one that is worth doing. Beginnings whose end is behind them in the line are not.
-    pub fn next(&mut self) -> Option<Change> {
+    /// The next change to apply. An appearance whose end is queued as well is skipped.
+    pub fn next(&mut self) -> Option<ContainerEvent> {
         loop {
             let change = self.waiting.pop_front()?;
             match &change {
-                Change::Appeared { path, .. } | Change::Identified { path, .. }
+                ContainerEvent::Appeared { path, .. } | ContainerEvent::Identified { path, .. }
                     if self.ends.contains_key(path) => {}
-                Change::Vanished { path, .. } => {
+                ContainerEvent::Vanished { path, .. } => {
                     self.one_end_less(path);
                     return Some(change);
                 }
@@ -57,36 +57,36 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn appeared(path: &str) -> Change {
-        Change::Appeared {
+    fn appeared(path: &str) -> ContainerEvent {
+        ContainerEvent::Appeared {
             path: path.into(),
-            awaiting_runtime: false,
+            identity_pending: false,
         }
     }
 
-    fn vanished(path: &str) -> Change {
-        Change::Vanished {
+    fn vanished(path: &str) -> ContainerEvent {
+        ContainerEvent::Vanished {
             path: path.into(),
             exit_code: None,
         }
     }
 
     #[track_caller]
-    fn check(changes: Vec<Change>, expected: &[&str]) {
-        let mut line = Line::default();
+    fn check(changes: Vec<ContainerEvent>, expected: &[&str]) {
+        let mut queue = ChangeQueue::default();
         for change in changes {
-            line.push(change);
+            queue.push(change);
         }
         let mut left = Vec::new();
-        while let Some(change) = line.next() {
+        while let Some(change) = queue.next() {
             left.push(match change {
-                Change::Appeared { path, .. } => format!("+{path}"),
-                Change::Vanished { path, .. } => format!("-{path}"),
+                ContainerEvent::Appeared { path, .. } => format!("+{path}"),
+                ContainerEvent::Vanished { path, .. } => format!("-{path}"),
                 other => format!("{other:?}"),
             });
         }
         assert_eq!(left, expected);
-        assert!(line.is_empty() && line.ends.is_empty());
+        assert!(queue.is_empty() && queue.ends.is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The kernel's side of discovery: inotify watches and directory listings, nothing remembered.
+//! inotify watches and directory listings. Holds no state about cgroups.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -9,12 +9,12 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-use super::known::{Notice, Place, WatchId};
+use super::tree::{InotifyEvent, TreeDir, WatchId};
 
 /// Room for some hundred notices, or for the entries of a cgroup directory in one go.
 const BUFFER: usize = 32 * 1024;
 
-pub(super) struct Kernel {
+pub(super) struct Inotify {
     trees: Vec<Tree>,
     /// `None` where no inotify instance could be had: everything is then found by rescans.
     inotify: Option<OwnedFd>,
@@ -52,30 +52,30 @@ pub(super) enum Watched {
 pub(super) enum Listed {
     Done,
     Gone,
-    /// Nothing was learnt; what is known of this directory must stand.
+    /// The listing failed; keep what is known of this directory.
     Failed(Errno),
 }
 
-/// How reading notices ended.
+/// How reading events ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drained {
     Empty,
     /// The limit was reached; there may be more.
     More,
-    /// The kernel dropped notices because nobody read them in time.
+    /// The kernel dropped events because they were not read in time.
     Overflowed,
 }
 
-impl std::fmt::Debug for Kernel {
+impl std::fmt::Debug for Inotify {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kernel")
+        f.debug_struct("Inotify")
             .field("trees", &self.trees)
             .field("inotify", &self.inotify)
             .finish()
     }
 }
 
-impl Kernel {
+impl Inotify {
     pub fn new(trees: Vec<PathBuf>) -> (Self, Option<Errno>) {
         let (inotify, error) = match inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) {
             Ok(fd) => (Some(fd), None),
@@ -109,13 +109,13 @@ impl Kernel {
         self.inotify.as_ref().map(AsFd::as_fd)
     }
 
-    fn dir(&self, place: &Place) -> PathBuf {
+    fn dir(&self, place: &TreeDir) -> PathBuf {
         let tree = self.trees.get(usize::from(place.tree));
         let root = tree.map_or(Path::new(""), |tree| &tree.root);
         root.join(place.path.trim_start_matches('/'))
     }
 
-    pub fn watch(&self, place: &Place) -> Watched {
+    pub fn watch(&self, place: &TreeDir) -> Watched {
         let Some(inotify) = &self.inotify else {
             return Watched::NoRoom;
         };
@@ -141,7 +141,7 @@ impl Kernel {
     }
 
     /// The directories inside one.
-    pub fn list(&mut self, place: &Place, names: &mut Vec<String>) -> Listed {
+    pub fn list(&mut self, place: &TreeDir, names: &mut Vec<String>) -> Listed {
         names.clear();
         let path = self.dir(place);
         let tree = self.trees.get(usize::from(place.tree));
@@ -186,7 +186,11 @@ impl Kernel {
     }
 
     /// Hands over up to `most` notices about directories, without waiting for any.
-    pub fn drain(&mut self, most: usize, mut each: impl FnMut(WatchId, Notice<'_>)) -> Drained {
+    pub fn drain(
+        &mut self,
+        most: usize,
+        mut each: impl FnMut(WatchId, InotifyEvent<'_>),
+    ) -> Drained {
         let Some(inotify) = &self.inotify else {
             return Drained::Empty;
         };
@@ -213,15 +217,15 @@ impl Kernel {
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 overflowed = true;
             } else if flags.contains(ReadFlags::IGNORED) {
-                each(event.wd(), Notice::Unwatched);
+                each(event.wd(), InotifyEvent::Unwatched);
             } else if flags.contains(ReadFlags::ISDIR)
                 && let Some(name) = event.file_name()
                 && let Some(name) = self.nameless.sort_out(name)
             {
                 if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
-                    each(event.wd(), Notice::Arrived(name));
+                    each(event.wd(), InotifyEvent::Arrived(name));
                 } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
-                    each(event.wd(), Notice::Left(name));
+                    each(event.wd(), InotifyEvent::Left(name));
                 }
             }
         }
@@ -234,7 +238,7 @@ impl Nameless {
         let Ok(text) = name.to_str() else {
             self.met += 1;
             if !std::mem::replace(&mut self.warned, true) {
-                tracing::warn!(name = %name.to_string_lossy(), "a cgroup's name is not UTF-8: it is left out, as are all such");
+                tracing::warn!(name = %name.to_string_lossy(), "ignoring cgroups whose names are not UTF-8");
             }
             return None;
         };

@@ -1,4 +1,4 @@
-//! Walks through directories taking turns, so that a tree of millions of files does not keep the others waiting.
+//! Directory walks that take turns, so that a tree of millions of files does not delay the others.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use plimsoll_host::fs::{DirWalk, Walk, Walked};
 
-/// How long one tour goes on before the next has its turn.
+/// Time slice of one walk.
 const TURN: Duration = Duration::from_millis(200);
-/// Each that has begun holds a descriptor, and memory for hard links.
+/// Walks under way: each holds a descriptor, and memory for hard links.
 const MOST_BEGUN: usize = 64;
 
 /// Several directories walked one after the other for one purpose.
 #[derive(Debug)]
-struct Tour<T> {
+struct QueuedWalk<T> {
     purpose: T,
     /// The next one last.
     places: Vec<PathBuf>,
@@ -22,7 +22,7 @@ struct Tour<T> {
     spent: Duration,
 }
 
-/// What a tour has found.
+/// The result of a walk.
 #[derive(Debug)]
 pub struct Done<T> {
     pub purpose: T,
@@ -32,14 +32,14 @@ pub struct Done<T> {
 }
 
 #[derive(Debug)]
-pub struct Tours<T> {
+pub struct WalkQueue<T> {
     turn: Duration,
-    waiting: VecDeque<Tour<T>>,
-    /// Each has had a turn and needs more.
-    begun: VecDeque<Tour<T>>,
+    waiting: VecDeque<QueuedWalk<T>>,
+    /// Walks that have had a time slice and need more.
+    begun: VecDeque<QueuedWalk<T>>,
 }
 
-impl<T> Default for Tours<T> {
+impl<T> Default for WalkQueue<T> {
     fn default() -> Self {
         Self {
             turn: TURN,
@@ -49,14 +49,14 @@ impl<T> Default for Tours<T> {
     }
 }
 
-impl<T> Tours<T> {
+impl<T> WalkQueue<T> {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.begun.is_empty()
     }
 
     pub fn add(&mut self, purpose: T, mut places: Vec<PathBuf>) {
         places.reverse();
-        self.waiting.push_back(Tour {
+        self.waiting.push_back(QueuedWalk {
             purpose,
             places,
             walking: None,
@@ -65,8 +65,8 @@ impl<T> Tours<T> {
         });
     }
 
-    /// Gives one tour its turn. Those that have had none come first: most are over within one. `None`: the tour needs
-    /// another turn, or there is none.
+    /// Runs one time slice. New walks come first: most end within one slice. `None`: the walk needs more time, or there
+    /// is none.
     pub fn take_a_turn(&mut self, walk: Walk<'_>) -> Option<Done<T>> {
         let fresh = match self.begun.len() < MOST_BEGUN {
             true => self.waiting.pop_front(),
@@ -88,7 +88,7 @@ impl<T> Tours<T> {
     }
 }
 
-impl<T> Tour<T> {
+impl<T> QueuedWalk<T> {
     /// Whether all places have been walked.
     fn go_on(&mut self, walk: Walk<'_>, turn: Duration) -> bool {
         let began = Instant::now();
@@ -136,13 +136,13 @@ mod tests {
         let big = files(&temp.path().join("big"), 2000);
         let small = |i: usize| files(&temp.path().join(format!("small{i}")), 3);
         // Every turn ends as soon as it may.
-        let mut tours = Tours {
+        let mut queue = WalkQueue {
             turn: Duration::ZERO,
-            ..Tours::default()
+            ..WalkQueue::default()
         };
-        tours.add("big", vec![big]);
+        queue.add("big", vec![big]);
         for i in 0..5 {
-            tours.add("small", vec![small(i), temp.path().join("none")]);
+            queue.add("small", vec![small(i), temp.path().join("none")]);
         }
         let cancel = AtomicBool::new(false);
         let walk = Walk {
@@ -150,11 +150,11 @@ mod tests {
             most_entries: u64::MAX,
         };
         let mut order = Vec::new();
-        while !tours.is_empty() {
-            let Some(done) = tours.take_a_turn(walk) else {
+        while !queue.is_empty() {
+            let Some(done) = queue.take_a_turn(walk) else {
                 // One that comes while the long one is on its way.
                 if order.len() == 5 {
-                    tours.add("late", vec![small(9)]);
+                    queue.add("late", vec![small(9)]);
                 }
                 continue;
             };
@@ -176,12 +176,12 @@ mod tests {
     fn only_so_many_are_on_their_way() {
         let temp = tempfile::tempdir().unwrap();
         let big = files(&temp.path().join("big"), 200);
-        let mut tours = Tours {
+        let mut queue = WalkQueue {
             turn: Duration::ZERO,
-            ..Tours::default()
+            ..WalkQueue::default()
         };
         for i in 0..100 {
-            tours.add(i, vec![big.clone()]);
+            queue.add(i, vec![big.clone()]);
         }
         let cancel = AtomicBool::new(false);
         let walk = Walk {
@@ -189,9 +189,9 @@ mod tests {
             most_entries: u64::MAX,
         };
         let mut done = 0;
-        while !tours.is_empty() {
-            done += usize::from(tours.take_a_turn(walk).is_some());
-            assert!(tours.begun.len() <= MOST_BEGUN);
+        while !queue.is_empty() {
+            done += usize::from(queue.take_a_turn(walk).is_some());
+            assert!(queue.begun.len() <= MOST_BEGUN);
         }
         assert_eq!(done, 100);
     }

@@ -1,5 +1,5 @@
-//! What pods keep on the node besides their containers' layers: volumes that the kubelet made for them, their logs, and
-//! the hosts file. The kubelet's own directory tells, so no API server is asked.
+//! What pods have on the node's disk besides their containers' layers: volumes made by the kubelet, logs, the hosts file.
+//! Found in the kubelet's directory, without the API server.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const KEPT: [(&str, bool); 6] = [
     ("kubernetes.io~secret", false),
 ];
 
-/// One pod's, as last walked.
+/// Disk usage of one pod, as of the last walk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodDisk {
     pub at: Timestamp,
@@ -41,7 +41,7 @@ pub struct Volume {
     pub is_ephemeral: bool,
 }
 
-/// Whose a container is, by the kubelet's labels on it.
+/// The pod of a container, by the kubelet's labels on it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodKey {
     pub namespace: String,
@@ -87,7 +87,7 @@ impl PodDisks {
         Self { root, kubelet }
     }
 
-    /// What there is to walk. `None`: the kubelet has no directory for this pod.
+    /// The directories to walk. `None`: the kubelet has no directory for this pod.
     pub fn plan(&self, pod: &PodKey) -> Option<PodPlan> {
         let dir = self.root.path(self.kubelet.join("pods").join(&pod.uid));
         let plugins = dir.join("volumes");
@@ -116,7 +116,7 @@ impl PodDisks {
     }
 }
 
-/// Where one pod keeps what it keeps.
+/// The directories of one pod that are walked.
 #[derive(Debug)]
 pub struct PodPlan {
     /// Each with its name, and whether it counts as ephemeral storage where it lies on the node's disk.
@@ -128,7 +128,7 @@ pub struct PodPlan {
 }
 
 impl PodPlan {
-    /// What must be walked for [`Self::finish`], in its order.
+    /// The directories that [`Self::finish`] needs, in its order.
     pub fn places(&self) -> Vec<PathBuf> {
         let volumes = self.volumes.iter().map(|(_, _, dir)| dir.clone());
         volumes.chain([self.hosts.clone()]).collect()

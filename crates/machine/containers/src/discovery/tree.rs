@@ -1,4 +1,4 @@
-//! The known cgroups as a pure state machine: listings and notices go in, news come out. It touches no kernel.
+//! The set of known cgroups. Directory listings and inotify events go in, added and removed cgroups come out. Pure.
 //!
 //! A container is one name although v1 keeps a directory for it in many trees: each name carries the set of trees that
 //! have it, appears with the first and vanishes with the last.
@@ -16,20 +16,20 @@ pub(super) type WatchId = i32;
 
 /// One directory: a cgroup in one of the trees.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct TreeDir {
     pub tree: u8,
     pub path: CgroupPath,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum TreeEvent {
     Appeared(CgroupPath),
     Vanished(CgroupPath),
 }
 
 /// What the kernel says happened in a watched directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Notice<'a> {
+pub(super) enum InotifyEvent<'a> {
     /// A directory was made or moved here.
     Arrived(&'a str),
     /// A directory was removed or moved away.
@@ -46,23 +46,23 @@ struct Node {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct CgroupTree {
     /// Ordered, so that everything below a path is one range.
     nodes: BTreeMap<CgroupPath, Node>,
-    watches: FxHashMap<WatchId, Place>,
-    news: Vec<News>,
-    /// Watches whose places are no longer known; the shell gives them back to the kernel.
+    watches: FxHashMap<WatchId, TreeDir>,
+    news: Vec<TreeEvent>,
+    /// Watches of removed directories, to be removed in the kernel.
     freed: Vec<WatchId>,
 }
 
-impl Known {
+impl CgroupTree {
     pub const MOST_TREES: usize = u16::BITS as usize;
 
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub fn watched_places(&self) -> usize {
+    pub fn watched_dirs(&self) -> usize {
         self.watches.len()
     }
 
@@ -71,7 +71,7 @@ impl Known {
         self.nodes.keys()
     }
 
-    pub fn take_news(&mut self) -> Vec<News> {
+    pub fn take_events(&mut self) -> Vec<TreeEvent> {
         std::mem::take(&mut self.news)
     }
 
@@ -79,26 +79,26 @@ impl Known {
         std::mem::take(&mut self.freed)
     }
 
-    pub fn contains(&self, place: &Place) -> bool {
+    pub fn contains(&self, place: &TreeDir) -> bool {
         self.nodes
             .get(&place.path)
             .is_some_and(|node| node.trees & bit(place.tree) != 0)
     }
 
-    pub fn is_watched(&self, place: &Place) -> bool {
+    pub fn is_watched(&self, place: &TreeDir) -> bool {
         self.nodes
             .get(&place.path)
             .is_some_and(|node| node.watches.iter().any(|(tree, _)| *tree == place.tree))
     }
 
     /// A directory exists. Knowing it already is fine.
-    pub fn enter(&mut self, tree: u8, path: &str) -> Place {
+    pub fn enter(&mut self, tree: u8, path: &str) -> TreeDir {
         if let Some((known, _)) = self.nodes.get_key_value(path) {
             let path = CgroupPath::clone(known);
             if let Some(node) = self.nodes.get_mut(&path) {
                 node.trees |= bit(tree);
             }
-            return Place { tree, path };
+            return TreeDir { tree, path };
         }
         let path = CgroupPath::from(path);
         let node = Node {
@@ -106,8 +106,9 @@ impl Known {
             watches: Vec::new(),
         };
         self.nodes.insert(CgroupPath::clone(&path), node);
-        self.news.push(News::Appeared(CgroupPath::clone(&path)));
-        Place { tree, path }
+        self.news
+            .push(TreeEvent::Appeared(CgroupPath::clone(&path)));
+        TreeDir { tree, path }
     }
 
     /// A directory and everything below it has gone from one tree; innermost names vanish first.
@@ -146,12 +147,12 @@ impl Known {
         }
         if node.trees == 0 {
             self.nodes.remove(path);
-            self.news.push(News::Vanished(CgroupPath::clone(path)));
+            self.news.push(TreeEvent::Vanished(CgroupPath::clone(path)));
         }
     }
 
-    /// The kernel watches a place under this id from now on.
-    pub fn watched(&mut self, place: &Place, watch: WatchId) {
+    /// The kernel watches a directory under this id from now on.
+    pub fn watched(&mut self, place: &TreeDir, watch: WatchId) {
         // A directory keeps its watch when it is renamed: the id may still stand for the old name.
         if let Some(before) = self.watches.insert(watch, place.clone())
             && before != *place
@@ -176,7 +177,7 @@ impl Known {
 
     /// Compares what is known with a fresh listing of one directory. Returns the children to look into: the new ones,
     /// or all of them where `deep` asks for a confirmation of the whole subtree.
-    pub fn listed(&mut self, place: &Place, names: &mut Vec<String>, deep: bool) -> Vec<Place> {
+    pub fn listed(&mut self, place: &TreeDir, names: &mut Vec<String>, deep: bool) -> Vec<TreeDir> {
         names.retain(|name| !is_mount(name));
         names.sort_unstable();
         let known = self.children(place);
@@ -199,7 +200,7 @@ impl Known {
     }
 
     /// The known directories directly inside one, in order.
-    fn children(&self, place: &Place) -> Vec<CgroupPath> {
+    fn children(&self, place: &TreeDir) -> Vec<CgroupPath> {
         let prefix = format!("{}/", place.path.trim_end_matches('/'));
         let mut children = Vec::new();
         let mut from = Bound::Excluded(prefix.clone());
@@ -226,19 +227,21 @@ impl Known {
         }
     }
 
-    /// Takes one notice; returns the directory to look into where it names one that has come.
-    pub fn notice(&mut self, watch: WatchId, notice: Notice<'_>) -> Option<Place> {
+    /// Applies one event; returns the directory to list if one was added.
+    pub fn notice(&mut self, watch: WatchId, notice: InotifyEvent<'_>) -> Option<TreeDir> {
         let place = self.watches.get(&watch)?.clone();
         let child = |name: &str| format!("{}/{name}", place.path.trim_end_matches('/'));
         match notice {
             // Looked into even if known: a rename may have put another directory in its place.
-            Notice::Arrived(name) if !is_mount(name) => Some(self.enter(place.tree, &child(name))),
-            Notice::Arrived(_) => None,
-            Notice::Left(name) => {
+            InotifyEvent::Arrived(name) if !is_mount(name) => {
+                Some(self.enter(place.tree, &child(name)))
+            }
+            InotifyEvent::Arrived(_) => None,
+            InotifyEvent::Left(name) => {
                 self.leave(place.tree, &child(name));
                 None
             }
-            Notice::Unwatched => {
+            InotifyEvent::Unwatched => {
                 self.watches.remove(&watch);
                 if let Some(node) = self.nodes.get_mut(&place.path) {
                     node.watches.retain(|(_, other)| *other != watch);
@@ -259,8 +262,8 @@ mod tests {
 
     use super::*;
 
-    fn place(tree: u8, path: &str) -> Place {
-        Place {
+    fn place(tree: u8, path: &str) -> TreeDir {
+        TreeDir {
             tree,
             path: path.into(),
         }
@@ -271,13 +274,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(known: &mut Known, expected: Expect) {
+    fn check(known: &mut CgroupTree, expected: Expect) {
         let lines: Vec<String> = known
-            .take_news()
+            .take_events()
             .into_iter()
             .map(|news| match news {
-                News::Appeared(path) => format!("+{path}"),
-                News::Vanished(path) => format!("-{path}"),
+                TreeEvent::Appeared(path) => format!("+{path}"),
+                TreeEvent::Vanished(path) => format!("-{path}"),
             })
             .collect();
         expected.assert_eq(&lines.join(" "));
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn one_name_in_two_trees() {
-        let mut known = Known::default();
+        let mut known = CgroupTree::default();
         known.enter(0, "/");
         known.enter(1, "/");
         known.listed(&place(0, "/"), &mut listing(&["a"]), false);
@@ -299,12 +302,12 @@ mod tests {
 
     #[test]
     fn a_subtree_leaves_innermost_first_and_alone() {
-        let mut known = Known::default();
+        let mut known = CgroupTree::default();
         for path in ["/", "/a", "/a/x", "/a/x/y", "/a-b", "/a0"] {
             known.enter(0, path);
         }
         known.enter(1, "/a/x");
-        known.take_news();
+        known.take_events();
         known.leave(0, "/a");
         check(&mut known, expect!["-/a/x/y -/a"]);
         let left: Vec<&str> = known.paths().map(|p| &**p).collect();
@@ -313,11 +316,11 @@ mod tests {
 
     #[test]
     fn a_listing_repairs_both_ways_and_swallows_mounts() {
-        let mut known = Known::default();
+        let mut known = CgroupTree::default();
         for path in ["/", "/a", "/a/x", "/a-b", "/a.b", "/c", "/c/d"] {
             known.enter(0, path);
         }
-        known.take_news();
+        known.take_events();
         let visit = known.listed(
             &place(0, "/"),
             &mut listing(&["z.mount", "n", "a-b", "a"]),
@@ -332,29 +335,29 @@ mod tests {
 
     #[test]
     fn notices() {
-        let mut known = Known::default();
+        let mut known = CgroupTree::default();
         let root = known.enter(0, "/");
         known.watched(&root, 1);
-        let a = known.notice(1, Notice::Arrived("a")).unwrap();
+        let a = known.notice(1, InotifyEvent::Arrived("a")).unwrap();
         known.watched(&a, 2);
         assert_eq!(
-            known.notice(2, Notice::Arrived("x")),
+            known.notice(2, InotifyEvent::Arrived("x")),
             Some(place(0, "/a/x"))
         );
-        assert_eq!(known.notice(1, Notice::Arrived("m.mount")), None);
+        assert_eq!(known.notice(1, InotifyEvent::Arrived("m.mount")), None);
         // A notice of a watch that is not ours any more is stale.
-        assert_eq!(known.notice(99, Notice::Arrived("z")), None);
+        assert_eq!(known.notice(99, InotifyEvent::Arrived("z")), None);
         check(&mut known, expect!["+/ +/a +/a/x"]);
-        known.notice(1, Notice::Left("a"));
-        known.notice(2, Notice::Unwatched);
+        known.notice(1, InotifyEvent::Left("a"));
+        known.notice(2, InotifyEvent::Unwatched);
         check(&mut known, expect!["-/a/x -/a"]);
         assert_eq!(known.take_freed(), [2]);
-        assert_eq!(known.watched_places(), 1);
+        assert_eq!(known.watched_dirs(), 1);
     }
 
     #[test]
     fn a_renamed_directory_keeps_its_watch() {
-        let mut known = Known::default();
+        let mut known = CgroupTree::default();
         let old = known.enter(0, "/old");
         known.watched(&old, 7);
         let new = known.enter(0, "/new");
@@ -363,19 +366,19 @@ mod tests {
         assert!(known.take_freed().is_empty());
         assert!(known.is_watched(&new));
         assert_eq!(
-            known.notice(7, Notice::Arrived("x")),
+            known.notice(7, InotifyEvent::Arrived("x")),
             Some(place(0, "/new/x"))
         );
     }
 
     #[test]
     fn a_recreated_directory_drops_the_former_watch() {
-        let mut known = Known::default();
+        let mut known = CgroupTree::default();
         let a = known.enter(0, "/a");
         known.watched(&a, 3);
         known.watched(&a, 4);
         assert_eq!(known.take_freed(), [3]);
-        assert_eq!(known.notice(3, Notice::Left("x")), None);
-        assert_eq!(known.watched_places(), 1);
+        assert_eq!(known.notice(3, InotifyEvent::Left("x")), None);
+        assert_eq!(known.watched_dirs(), 1);
     }
 }

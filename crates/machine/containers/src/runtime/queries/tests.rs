@@ -1,15 +1,15 @@
-//! The books without any runtime: time and answers are what the tests say.
+//! The queries without any runtime: time and answers are what the tests give.
 
 use std::collections::HashSet;
 
-use super::super::{Listing, RuntimeError, Seen};
+use super::super::{InspectResult, ListResult, RuntimeError};
 use super::*;
-use crate::identity::tests::identity;
+use crate::container::tests::identity;
 
 const LAST_QUICK: Duration = Duration::from_millis(50 + 100 + 200 + 400);
 
 struct Rig {
-    desk: Desk,
+    scheduler: QueryScheduler,
     now: Duration,
 }
 
@@ -21,20 +21,20 @@ fn path(n: usize) -> CgroupPath {
     format!("/docker/{}", id(n)).into()
 }
 
-fn known(n: usize) -> Seen {
+fn known(n: usize) -> InspectResult {
     let mut identity = identity(&id(n));
     identity.pid = Some(7);
-    Seen::Known(Box::new(identity))
+    InspectResult::CgroupTree(Box::new(identity))
 }
 
-fn starting(n: usize) -> Seen {
-    Seen::Starting(Box::new(identity(&id(n))))
+fn starting(n: usize) -> InspectResult {
+    InspectResult::Starting(Box::new(identity(&id(n))))
 }
 
 impl Rig {
     fn new(runtimes: usize) -> Self {
         Self {
-            desk: Desk::new(runtimes),
+            scheduler: QueryScheduler::new(runtimes),
             now: Duration::from_secs(1),
         }
     }
@@ -42,62 +42,76 @@ impl Rig {
     fn up(runtimes: usize) -> Self {
         let mut rig = Self::new(runtimes);
         for runtime in 0..runtimes {
-            rig.desk.up(runtime);
-            rig.desk
-                .listed(runtime, Ok(Listing::Full(Vec::new())), rig.now);
+            rig.scheduler.up(runtime);
+            rig.scheduler
+                .listed(runtime, Ok(ListResult::Full(Vec::new())), rig.now);
         }
-        rig.desk.take_calls();
+        rig.scheduler.take_calls();
         rig
     }
 
     fn want(&mut self, n: usize) {
-        let ask = Ask::Name {
+        let query = Query::Name {
             path: path(n),
-            life: n as Life,
+            incarnation: n as Incarnation,
             id: id(n).into(),
         };
-        self.desk.ask(ask, self.now);
+        self.scheduler.query(query, self.now);
     }
 
     fn forget(&mut self, n: usize) {
-        let ask = Ask::Forget {
+        let query = Query::Forget {
             path: path(n),
-            life: n as Life,
+            incarnation: n as Incarnation,
             exit: true,
         };
-        self.desk.ask(ask, self.now);
+        self.scheduler.query(query, self.now);
     }
 
     /// Lets time pass and returns the calls that became due, in words.
     fn after(&mut self, pause: Duration) -> Vec<String> {
         self.now += pause;
-        self.desk.tick(self.now, &|_, _| true);
+        self.scheduler.tick(self.now, &|_, _| true);
         self.calls()
     }
 
     fn calls(&mut self) -> Vec<String> {
         let words = |call| match call {
-            Call::Inspect { runtime, life, .. } => format!("inspect {life} at {runtime}"),
+            Call::Inspect {
+                runtime,
+                incarnation,
+                ..
+            } => format!("inspect {incarnation} at {runtime}"),
             Call::List { runtime } => format!("list at {runtime}"),
-            Call::Exit { runtime, life, .. } => format!("exit {life} at {runtime}"),
+            Call::Exit {
+                runtime,
+                incarnation,
+                ..
+            } => format!("exit {incarnation} at {runtime}"),
         };
-        self.desk.take_calls().into_iter().map(words).collect()
+        self.scheduler.take_calls().into_iter().map(words).collect()
     }
 
-    fn says(&mut self, runtime: usize, n: usize, seen: Result<Seen, RuntimeError>) {
-        self.desk
-            .inspected(runtime, &path(n), n as Life, seen, self.now);
+    fn says(&mut self, runtime: usize, n: usize, seen: Result<InspectResult, RuntimeError>) {
+        self.scheduler
+            .inspected(runtime, &path(n), n as Incarnation, seen, self.now);
     }
 
-    fn answers(&mut self) -> Vec<String> {
+    fn replies(&mut self) -> Vec<String> {
         let words = |answer| match answer {
-            Answer::Named { life, .. } => format!("named {life}"),
-            Answer::Unclaimed { life, .. } => format!("unclaimed {life}"),
-            Answer::Ended {
-                life, exit_code, ..
-            } => format!("ended {life} {exit_code:?}"),
+            Reply::Named { incarnation, .. } => format!("named {incarnation}"),
+            Reply::Unclaimed { incarnation, .. } => format!("unclaimed {incarnation}"),
+            Reply::Ended {
+                incarnation,
+                exit_code,
+                ..
+            } => format!("ended {incarnation} {exit_code:?}"),
         };
-        self.desk.take_answers().into_iter().map(words).collect()
+        self.scheduler
+            .take_replies()
+            .into_iter()
+            .map(words)
+            .collect()
     }
 }
 
@@ -110,10 +124,10 @@ fn every_runtime_is_asked_and_the_first_that_knows_wins() {
         ["inspect 1 at 0", "inspect 1 at 1"]
     );
     rig.says(1, 1, Ok(known(1)));
-    assert_eq!(rig.answers(), ["named 1"]);
-    rig.says(0, 1, Ok(Seen::Unknown));
+    assert_eq!(rig.replies(), ["named 1"]);
+    rig.says(0, 1, Ok(InspectResult::Unknown));
     assert_eq!(rig.after(Duration::from_secs(600)), [""; 0]);
-    assert_eq!(rig.answers(), [""; 0]);
+    assert_eq!(rig.replies(), [""; 0]);
 }
 
 #[test]
@@ -124,18 +138,18 @@ fn rounds_grow_apart_and_never_end() {
     for _ in 0..400_000 {
         if !rig.after(Duration::from_millis(1)).is_empty() {
             asked_at.push(rig.now - Duration::from_secs(1));
-            rig.says(0, 1, Ok(Seen::Unknown));
+            rig.says(0, 1, Ok(InspectResult::Unknown));
         }
     }
     let millis: Vec<u128> = asked_at.iter().map(Duration::as_millis).collect();
     assert_eq!(millis[..6], [1, 51, 151, 351, 751, 1551]);
     let last = &asked_at[asked_at.len() - 2..];
     assert_eq!(last[1] - last[0], LONGEST_PAUSE);
-    assert_eq!(rig.answers(), ["unclaimed 1"]);
+    assert_eq!(rig.replies(), ["unclaimed 1"]);
     // A late answer is still welcome.
     assert_eq!(rig.after(LONGEST_PAUSE).len(), 1);
     rig.says(0, 1, Ok(known(1)));
-    assert_eq!(rig.answers(), ["named 1"]);
+    assert_eq!(rig.replies(), ["named 1"]);
 }
 
 #[test]
@@ -148,10 +162,10 @@ fn a_container_without_a_process_is_waited_for_a_little() {
             rig.says(0, 1, Ok(starting(1)));
         }
     }
-    assert_eq!(rig.answers(), ["named 1"]);
+    assert_eq!(rig.replies(), ["named 1"]);
     assert_eq!(rig.after(Duration::from_secs(1)), ["inspect 1 at 0"]);
     rig.says(0, 1, Ok(known(1)));
-    assert_eq!(rig.answers(), ["named 1"]);
+    assert_eq!(rig.replies(), ["named 1"]);
     assert_eq!(rig.after(Duration::from_secs(600)), [""; 0]);
 }
 
@@ -160,12 +174,12 @@ fn a_silent_runtime_does_not_keep_the_others_from_speaking() {
     let mut rig = Rig::up(2);
     rig.want(1);
     rig.after(Duration::ZERO);
-    rig.says(0, 1, Ok(Seen::Unknown));
-    assert_eq!(rig.answers(), [""; 0]);
+    rig.says(0, 1, Ok(InspectResult::Unknown));
+    assert_eq!(rig.replies(), [""; 0]);
     rig.after(SAY_WITHIN);
-    assert_eq!(rig.answers(), ["unclaimed 1"]);
+    assert_eq!(rig.replies(), ["unclaimed 1"]);
     // It is given up, and the rounds go on with the other alone.
-    rig.desk.down(1, rig.now);
+    rig.scheduler.down(1, rig.now);
     assert_eq!(rig.after(FIRST_PAUSE), ["inspect 1 at 0"]);
 }
 
@@ -174,28 +188,28 @@ fn nothing_to_ask_is_said_at_once() {
     let mut rig = Rig::new(2);
     rig.want(1);
     assert_eq!(rig.after(Duration::ZERO), [""; 0]);
-    rig.desk.down(0, rig.now);
-    assert!(rig.desk.reachable());
-    rig.desk.down(1, rig.now);
-    assert!(!rig.desk.reachable());
-    assert_eq!(rig.answers(), ["unclaimed 1"]);
+    rig.scheduler.down(0, rig.now);
+    assert!(rig.scheduler.reachable());
+    rig.scheduler.down(1, rig.now);
+    assert!(!rig.scheduler.reachable());
+    assert_eq!(rig.replies(), ["unclaimed 1"]);
 }
 
 #[test]
 fn a_runtime_that_comes_is_asked_for_everything_once() {
     let mut rig = Rig::new(1);
-    rig.desk.down(0, rig.now);
+    rig.scheduler.down(0, rig.now);
     (1..=100).for_each(|n| rig.want(n));
     rig.after(Duration::from_secs(1));
-    rig.answers();
-    rig.desk.up(0);
+    rig.replies();
+    rig.scheduler.up(0);
     assert_eq!(rig.after(Duration::ZERO), ["list at 0"]);
-    let listing = Listing::Full(vec![known(3), known(5), starting(6), known(777)]);
-    rig.desk.listed(0, Ok(listing), rig.now);
-    let mut answers = rig.answers();
-    answers.retain(|answer| answer.starts_with("named"));
-    answers.sort();
-    assert_eq!(answers, ["named 3", "named 5"]);
+    let listing = ListResult::Full(vec![known(3), known(5), starting(6), known(777)]);
+    rig.scheduler.listed(0, Ok(listing), rig.now);
+    let mut replies = rig.replies();
+    replies.retain(|answer| answer.starts_with("named"));
+    replies.sort();
+    assert_eq!(replies, ["named 3", "named 5"]);
 }
 
 #[test]
@@ -207,7 +221,7 @@ fn many_at_once_are_one_listing_and_only_the_listed_are_inspected() {
     rig.want(51);
     assert_eq!(rig.after(Duration::ZERO), ["inspect 51 at 0"]);
     let ids: HashSet<String> = [id(2), id(51)].into();
-    rig.desk.listed(0, Ok(Listing::Ids(ids)), rig.now);
+    rig.scheduler.listed(0, Ok(ListResult::Ids(ids)), rig.now);
     assert_eq!(rig.calls(), ["inspect 2 at 0"]);
 }
 
@@ -217,7 +231,7 @@ fn where_listing_fails_questions_go_one_by_one() {
     (1..=50).for_each(|n| rig.want(n));
     assert_eq!(rig.after(Duration::ZERO), ["list at 0"]);
     let too_large = Err(RuntimeError::TooLarge(1));
-    rig.desk.listed(0, too_large, rig.now);
+    rig.scheduler.listed(0, too_large, rig.now);
     assert_eq!(rig.after(FIRST_PAUSE).len(), 50);
 }
 
@@ -227,25 +241,25 @@ fn a_restart_refreshes_the_named_and_says_only_what_changed() {
     rig.want(1);
     rig.after(Duration::ZERO);
     rig.says(0, 1, Ok(known(1)));
-    rig.answers();
-    rig.desk.down(0, rig.now);
-    rig.desk.up(0);
+    rig.replies();
+    rig.scheduler.down(0, rig.now);
+    rig.scheduler.up(0);
     assert_eq!(rig.calls(), ["list at 0"]);
-    rig.desk
-        .listed(0, Ok(Listing::Full(vec![known(1)])), rig.now);
-    assert_eq!(rig.answers(), [""; 0]);
+    rig.scheduler
+        .listed(0, Ok(ListResult::Full(vec![known(1)])), rig.now);
+    assert_eq!(rig.replies(), [""; 0]);
     let mut renamed = identity(&id(1));
     renamed.pid = Some(7);
     renamed.image = "other".to_owned();
-    rig.desk.event(0, Event::Changed(id(1)), rig.now);
+    rig.scheduler.event(0, Event::Changed(id(1)), rig.now);
     assert_eq!(rig.after(Duration::ZERO), ["inspect 1 at 0"]);
-    rig.says(0, 1, Ok(Seen::Known(Box::new(renamed))));
-    assert_eq!(rig.answers(), ["named 1"]);
+    rig.says(0, 1, Ok(InspectResult::CgroupTree(Box::new(renamed))));
+    assert_eq!(rig.replies(), ["named 1"]);
     // Forgotten by its runtime, it keeps its name.
-    rig.desk.event(0, Event::Changed(id(1)), rig.now);
+    rig.scheduler.event(0, Event::Changed(id(1)), rig.now);
     rig.after(Duration::ZERO);
-    rig.says(0, 1, Ok(Seen::Unknown));
-    assert_eq!(rig.answers(), [""; 0]);
+    rig.says(0, 1, Ok(InspectResult::Unknown));
+    assert_eq!(rig.replies(), [""; 0]);
 }
 
 #[test]
@@ -254,9 +268,9 @@ fn an_event_shortens_the_wait() {
     rig.want(1);
     rig.after(Duration::ZERO);
     rig.says(0, 1, Err(RuntimeError::Unsupported));
-    rig.desk.event(0, Event::Changed(id(1)), rig.now);
+    rig.scheduler.event(0, Event::Changed(id(1)), rig.now);
     assert_eq!(rig.after(Duration::ZERO), ["inspect 1 at 0"]);
-    rig.desk.event(0, Event::Changed(id(2)), rig.now);
+    rig.scheduler.event(0, Event::Changed(id(2)), rig.now);
     assert_eq!(rig.after(Duration::ZERO), [""; 0]);
 }
 
@@ -268,26 +282,26 @@ fn exit_codes_by_event_before_after_and_by_question() {
         rig.after(Duration::ZERO);
         rig.says(0, n, Ok(known(n)));
     }
-    rig.answers();
-    rig.desk.event(0, Event::Exited(id(1), 3), rig.now);
+    rig.replies();
+    rig.scheduler.event(0, Event::Exited(id(1), 3), rig.now);
     rig.forget(1);
-    assert_eq!(rig.answers(), ["ended 1 Some(3)"]);
+    assert_eq!(rig.replies(), ["ended 1 Some(3)"]);
 
     rig.forget(2);
     assert_eq!(rig.calls(), ["exit 2 at 0"]);
-    rig.desk.ended(path(2), 2, None);
-    rig.desk.event(0, Event::Exited(id(2), 4), rig.now);
-    assert_eq!(rig.answers(), ["ended 2 Some(4)"]);
+    rig.scheduler.ended(path(2), 2, None);
+    rig.scheduler.event(0, Event::Exited(id(2), 4), rig.now);
+    assert_eq!(rig.replies(), ["ended 2 Some(4)"]);
 
     rig.forget(3);
-    rig.desk.ended(path(3), 3, Some(5));
-    assert_eq!(rig.answers(), ["ended 3 Some(5)"]);
+    rig.scheduler.ended(path(3), 3, Some(5));
+    assert_eq!(rig.replies(), ["ended 3 Some(5)"]);
 
-    rig.desk.down(0, rig.now);
+    rig.scheduler.down(0, rig.now);
     rig.forget(4);
-    assert_eq!(rig.answers(), ["ended 4 None"]);
-    assert!(rig.desk.entries.is_empty() && rig.desk.by_id.is_empty());
-    assert!(rig.desk.timers.is_empty());
+    assert_eq!(rig.replies(), ["ended 4 None"]);
+    assert!(rig.scheduler.entries.is_empty() && rig.scheduler.by_id.is_empty());
+    assert!(rig.scheduler.timers.is_empty());
 }
 
 #[test]
@@ -295,15 +309,15 @@ fn a_former_life_is_not_confused_with_the_present_one() {
     let mut rig = Rig::up(1);
     rig.want(1);
     rig.after(Duration::ZERO);
-    let again = Ask::Name {
+    let again = Query::Name {
         path: path(1),
-        life: 9,
+        incarnation: 9,
         id: id(1).into(),
     };
-    rig.desk.ask(again, rig.now);
+    rig.scheduler.query(again, rig.now);
     rig.says(0, 1, Ok(known(1)));
     rig.forget(1);
-    assert_eq!(rig.answers(), [""; 0]);
-    assert_eq!(rig.desk.entries.len(), 1);
+    assert_eq!(rig.replies(), [""; 0]);
+    assert_eq!(rig.scheduler.entries.len(), 1);
     assert_eq!(rig.after(Duration::ZERO), ["inspect 9 at 0"]);
 }

@@ -1,5 +1,8 @@
-//! What containers have written to their own layers and logs, and pods to their volumes, found by walking directories:
-//! minutes for a big one, so it has a thread to itself.
+//! Disk usage of containers (writable layer, logs) and pods (volumes), found by walking directories. A large walk takes
+//! minutes, so this has its own thread.
+
+mod pod_volumes;
+mod walk_queue;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,22 +18,24 @@ use plimsoll_host::fs::{
 use plimsoll_host::{HostRoot, ReadBuf, Timestamp, read_file};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub use self::pod_volumes::{PodDisk, PodKey, Volume};
+
+use self::pod_volumes::{PodDisks, PodPlan, is_name, log_files};
+use self::walk_queue::{Done, WalkQueue};
 use crate::Symbol;
 use crate::machine::{Layer, MachineState};
-use crate::pod_disks::{PodDisks, PodKey, PodPlan, is_name, log_files};
 use crate::sample::Filesystem;
 use crate::store::Store;
-use crate::tours::{Done, Tours};
 
 /// A writable layer or a pod's volumes are walked this often, or less if walking takes long.
 const EVERY: Duration = Duration::from_secs(60);
 const MOST_ENTRIES: u64 = 5_000_000;
 
-/// Between two turns it is seen whether there is something new to walk, or whether to stop.
+/// Interval of checking for new containers and for the stop signal.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(crate) struct Layers {
+pub(crate) struct DiskUsageCollector {
     root: HostRoot,
     mounts: Arc<MountTable>,
     machine: Arc<MachineState>,
@@ -42,20 +47,20 @@ pub(crate) struct Layers {
     found: FxHashMap<CgroupPath, (u32, PathBuf)>,
     pods: PodDisks,
     /// `None`: being walked.
-    due: FxHashMap<Whose, Option<Instant>>,
-    tours: Tours<Purpose>,
+    due: FxHashMap<WalkTarget, Option<Instant>>,
+    queue: WalkQueue<Purpose>,
     /// Nothing to walk before this time, as long as the containers are those of this generation.
     rest: Option<(Instant, u64)>,
     buf: ReadBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Whose {
+enum WalkTarget {
     Container(CgroupPath),
     Pod(PodKey),
 }
 
-/// What a tour is for, and what is known before it.
+/// What a walk is for, and what is known before it.
 #[derive(Debug)]
 enum Purpose {
     Layer {
@@ -70,7 +75,7 @@ enum Purpose {
     },
 }
 
-impl Layers {
+impl DiskUsageCollector {
     pub fn new(
         root: HostRoot,
         mounts: Arc<MountTable>,
@@ -88,16 +93,16 @@ impl Layers {
             partitions: (None, Partitions::default()),
             found: FxHashMap::default(),
             due: FxHashMap::default(),
-            tours: Tours::default(),
+            queue: WalkQueue::default(),
             rest: None,
             buf: ReadBuf::default(),
         }
     }
 
-    /// Looks for new containers so often, until told to stop.
+    /// Looks for new containers at this interval, until stopped.
     pub fn run(mut self, look_every: Duration, stopped: &Receiver<()>, cancel: &AtomicBool) {
         loop {
-            let pause = match self.tours.is_empty() {
+            let pause = match self.queue.is_empty() {
                 true => look_every,
                 false => Duration::ZERO,
             };
@@ -108,7 +113,7 @@ impl Layers {
         }
     }
 
-    /// Begins walks through the writable layers and the pods' volumes that are due, and goes on with those begun.
+    /// Starts walks of writable layers and pod volumes that are due, and continues those under way.
     fn refresh(&mut self, cancel: &AtomicBool) {
         let generation = self.store.generation();
         let resting = |(until, of)| of == generation && Instant::now() < until;
@@ -120,8 +125,8 @@ impl Layers {
             most_entries: MOST_ENTRIES,
         };
         let began = Instant::now();
-        while !self.tours.is_empty() && began.elapsed() < LOOK_AGAIN {
-            if let Some(done) = self.tours.take_a_turn(walk) {
+        while !self.queue.is_empty() && began.elapsed() < LOOK_AGAIN {
+            if let Some(done) = self.queue.take_a_turn(walk) {
                 self.finish(done);
             }
         }
@@ -134,7 +139,7 @@ impl Layers {
             let Some(identity) = identity else { continue };
             pods.extend(PodKey::of(&identity).filter(|pod| !pod.uid.is_empty()));
             let path = container.path();
-            if self.is_due(&Whose::Container(Arc::clone(path))) {
+            if self.is_due(&WalkTarget::Container(Arc::clone(path))) {
                 self.begin_layer(path, &identity);
             }
         }
@@ -144,11 +149,11 @@ impl Layers {
         self.machine.retain_pod_disks(|uid| uids.contains(uid));
         self.found.retain(|path, _| self.store.get(path).is_some());
         self.due.retain(|whose, _| match whose {
-            Whose::Container(path) => self.store.get(path).is_some(),
-            Whose::Pod(pod) => pods.contains(pod),
+            WalkTarget::Container(path) => self.store.get(path).is_some(),
+            WalkTarget::Pod(pod) => pods.contains(pod),
         });
         for pod in pods {
-            if self.is_due(&Whose::Pod(pod.clone())) {
+            if self.is_due(&WalkTarget::Pod(pod.clone())) {
                 self.begin_pod(pod);
             }
         }
@@ -157,7 +162,7 @@ impl Layers {
         self.rest = Some((next, generation));
     }
 
-    fn is_due(&self, whose: &Whose) -> bool {
+    fn is_due(&self, whose: &WalkTarget) -> bool {
         match self.due.get(whose) {
             Some(Some(due)) => *due <= Instant::now(),
             Some(None) => false,
@@ -165,7 +170,7 @@ impl Layers {
         }
     }
 
-    fn again_in(&mut self, whose: Whose, pause: Duration) {
+    fn reschedule(&mut self, whose: WalkTarget, pause: Duration) {
         let due = Instant::now() + pause;
         // What begins to rest now may be due before all others.
         if let Some((until, _)) = &mut self.rest {
@@ -175,14 +180,14 @@ impl Layers {
     }
 
     fn begin_layer(&mut self, path: &CgroupPath, identity: &Identity) {
-        let whose = Whose::Container(Arc::clone(path));
+        let whose = WalkTarget::Container(Arc::clone(path));
         let dir = match (&identity.writable_layer, identity.pid) {
             (Some(layer), _) => Some(layer.clone()),
             (None, Some(pid)) => self.layer_of(path, pid),
             (None, None) => None,
         };
         let Some(dir) = dir else {
-            return self.again_in(whose, EVERY);
+            return self.reschedule(whose, EVERY);
         };
         let logs = log_dir(identity).map(|dir| self.root.path(dir));
         let places = [Some(self.root.path(&dir)), logs.clone()];
@@ -191,19 +196,19 @@ impl Layers {
             dir,
             logs,
         };
-        self.tours
+        self.queue
             .add(purpose, places.into_iter().flatten().collect());
         self.due.insert(whose, None);
     }
 
     fn begin_pod(&mut self, pod: PodKey) {
-        let whose = Whose::Pod(pod.clone());
+        let whose = WalkTarget::Pod(pod.clone());
         let Some(plan) = self.pods.plan(&pod) else {
-            return self.again_in(whose, EVERY);
+            return self.reschedule(whose, EVERY);
         };
         let places = plan.places();
         let at = self.machine.now();
-        self.tours.add(Purpose::Pod { pod, plan, at }, places);
+        self.queue.add(Purpose::Pod { pod, plan, at }, places);
         self.due.insert(whose, None);
     }
 
@@ -215,15 +220,15 @@ impl Layers {
                     let layer = self.layer(&dir, base, all_logs, logs);
                     self.machine.set_layer(Arc::clone(&path), layer);
                 }
-                Whose::Container(path)
+                WalkTarget::Container(path)
             }
             Purpose::Pod { pod, plan, at } => {
                 let disk = plan.finish(&done.walked, at, &mut self.prober);
                 self.machine.set_pod_disk(pod.uid.clone(), disk);
-                Whose::Pod(pod)
+                WalkTarget::Pod(pod)
             }
         };
-        self.again_in(whose, EVERY.max(done.spent * 10));
+        self.reschedule(whose, EVERY.max(done.spent * 10));
     }
 
     fn layer(
@@ -252,7 +257,7 @@ impl Layers {
         }
     }
 
-    /// What the runtime does not tell, the container's own mount table does.
+    /// From the container's mount table, where the runtime does not report it.
     fn layer_of(&mut self, path: &CgroupPath, pid: u32) -> Option<PathBuf> {
         if let Some((_, dir)) = self.found.get(path).filter(|(of, _)| *of == pid) {
             return Some(dir.clone());
@@ -315,7 +320,7 @@ mod tests {
     use plimsoll_host::machine::MachineInfo;
 
     use super::*;
-    use crate::machine::Fixed;
+    use crate::machine::StaticInfo;
 
     #[test]
     fn where_a_container_writes_is_looked_up_once_for_each_of_its_first_processes() {
@@ -327,8 +332,8 @@ mod tests {
             std::fs::write(root.proc(format!("{pid}/mountinfo")), line).unwrap();
         };
         table(5, "/one");
-        let state = MachineState::new(Clock::Real, Fixed::default(), MachineInfo::default());
-        let mut layers = Layers::new(
+        let state = MachineState::new(Clock::Real, StaticInfo::default(), MachineInfo::default());
+        let mut layers = DiskUsageCollector::new(
             root.clone(),
             Arc::new(MountTable::new(root.clone())),
             Arc::new(state),

@@ -1,4 +1,4 @@
-//! Keeps one runtime connected: tells when it comes and goes, and passes on what it tells unasked.
+//! Keeps one runtime connected, reports the state of the connection, and forwards its events.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,24 +10,24 @@ use tokio::time::timeout;
 use super::resolver::caught;
 use super::{Client, Counters, Endpoint, Event, Options, RuntimeError};
 
-/// A socket that is not there costs one failing system call: it is looked for this often.
+/// Interval of looking for a missing socket: one failing system call each.
 const ABSENT_PAUSE: Duration = Duration::from_millis(500);
-/// A runtime that took our connection and then failed us is left alone for longer and longer.
+/// Pause after a connection that was made and then failed; doubles with each failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Without an event stream a runtime is asked for a sign of life this often, and for everything this often.
+/// Intervals of health check and full refresh for a runtime without an event stream.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const REFRESH_EVERY: Duration = Duration::from_secs(60);
-/// Questions that one runtime gets at the same time.
+/// Concurrent calls to one runtime.
 const PARALLEL: usize = 8;
 
-/// One connection to a runtime, from the moment it answered until it failed.
+/// One connection to a runtime, until it fails.
 #[derive(Debug)]
 pub(super) struct Session {
     pub client: Client,
     pub permits: Semaphore,
-    /// A call took too long: is the runtime still there?
-    pub suspect: Notify,
+    /// A call took too long: check the runtime's health.
+    pub check_health: Notify,
     over: watch::Sender<bool>,
 }
 
@@ -36,12 +36,12 @@ impl Session {
         Self {
             client,
             permits: Semaphore::new(PARALLEL),
-            suspect: Notify::new(),
+            check_health: Notify::new(),
             over: watch::Sender::new(false),
         }
     }
 
-    /// Ends when the runtime is given up, so that nothing goes on waiting for it.
+    /// Ends when the connection is given up, so that nothing goes on waiting for it.
     pub async fn over(&self) {
         let mut over = self.over.subscribe();
         // An error means that the session itself is gone.
@@ -56,7 +56,7 @@ pub(super) enum Report {
     Event(Event),
 }
 
-pub(super) struct Link {
+pub(super) struct Connector {
     pub index: usize,
     pub endpoint: Endpoint,
     pub options: Options,
@@ -64,8 +64,8 @@ pub(super) struct Link {
     pub reports: mpsc::UnboundedSender<(usize, Report)>,
 }
 
-impl Link {
-    /// Runs until the resolver is gone. An answer that makes it panic costs the connection, and a long pause.
+impl Connector {
+    /// Runs until the resolver is gone. After a panic it reconnects, with a long pause.
     pub async fn keep(self) {
         while caught(self.run()).await.is_none() {
             let broken = RuntimeError::Broken("a defect in reading its answer".into());
@@ -92,10 +92,10 @@ impl Link {
                         return;
                     }
                     let started = tokio::time::Instant::now();
-                    let mut attending = std::pin::pin!(self.attend(&session, deadline));
+                    let mut serving = std::pin::pin!(self.serve(&session, deadline));
                     let error = tokio::select! {
-                        error = &mut attending => error,
-                        () = self.note_version(&session, deadline) => attending.await,
+                        error = &mut serving => error,
+                        () = self.note_version(&session, deadline) => serving.await,
                     };
                     session.over.send_replace(true);
                     // A connection that held is no reason to be wary of the next one.
@@ -143,8 +143,8 @@ impl Link {
         self.reports.send((self.index, report)).is_ok()
     }
 
-    /// Follows a connected runtime; returns why it had to be given up.
-    async fn attend(&self, session: &Session, deadline: Duration) -> RuntimeError {
+    /// Serves a connected runtime; returns why the connection was given up.
+    async fn serve(&self, session: &Session, deadline: Duration) -> RuntimeError {
         let events = session.client.follow(|event| {
             self.counters.events.fetch_add(1, Relaxed);
             self.report(Report::Event(event));
@@ -155,13 +155,13 @@ impl Link {
                 Err(error) => error,
                 Ok(()) => RuntimeError::Broken("event stream ended".into()),
             },
-            error = self.watch_suspicion(session, deadline) => error,
+            error = self.watch_health(session, deadline) => error,
         }
     }
 
-    async fn watch_suspicion(&self, session: &Session, deadline: Duration) -> RuntimeError {
+    async fn watch_health(&self, session: &Session, deadline: Duration) -> RuntimeError {
         loop {
-            session.suspect.notified().await;
+            session.check_health.notified().await;
             if let Err(error) = ping(session, deadline).await {
                 return error;
             }
@@ -171,7 +171,7 @@ impl Link {
     async fn attend_by_asking(&self, session: &Session, deadline: Duration) -> RuntimeError {
         let mut since_refresh = Duration::ZERO;
         loop {
-            let _ = timeout(PING_EVERY, session.suspect.notified()).await;
+            let _ = timeout(PING_EVERY, session.check_health.notified()).await;
             if let Err(error) = ping(session, deadline).await {
                 return error;
             }

@@ -1,10 +1,10 @@
-//! Who is waited for and who has been asked, as pure bookkeeping: time, questions and answers come in as arguments.
+//! Schedules inspect and list calls to the runtimes, with retries. Pure: time and answers are arguments.
 //!
-//! An unnamed container is asked for in rounds. A round asks every runtime that is up; if none knows the container the
-//! next round follows after a growing pause, because a cgroup is made well before its runtime says that the container
-//! runs. When a runtime comes (back) everything is asked again in one listing, so no outcome is final.
+//! A container without identity is queried in rounds. A round queries every runtime that is up. If none knows the
+//! container, the next round follows after a growing pause: a cgroup is made well before its runtime reports the
+//! container as running. When a runtime connects, one list call queries everything again, so no outcome is final.
 
-mod hearing;
+mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use std::time::Duration;
 use rustc_hash::FxHashMap;
 
 use super::Event;
-use crate::herald::{Answer, Ask, Life};
+use crate::identity_join::{Incarnation, Query, Reply};
 use crate::{CgroupPath, Identity};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// After this many rounds (three quarters of a second) a container counts as unclaimed, for now.
+/// After this many rounds (three quarters of a second) a container is reported as unclaimed, for now.
 const QUICK_ROUNDS: u32 = 5;
-/// A runtime that has not answered by then is not waited for before saying so.
+/// `Unclaimed` is reported after this time even if a runtime has not answered.
 const SAY_WITHIN: Duration = Duration::from_secs(3);
-/// From so many due questions on, one listing costs a runtime less.
+/// From this many due queries on, one list call is cheaper.
 const BULK: usize = 16;
-/// A container that ended is remembered this long for a late word about its exit code.
+/// How long an ended container is kept for an exit code that comes late.
 const REMEMBERED: Duration = Duration::from_secs(2);
 
-/// A runtime by its place in the configuration.
+/// Index of a runtime in the configuration.
 pub(super) type RuntimeIndex = usize;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) enum Call {
     Inspect {
         runtime: RuntimeIndex,
         path: CgroupPath,
-        life: Life,
+        incarnation: Incarnation,
         id: Box<str>,
     },
     List {
@@ -44,13 +44,13 @@ pub(super) enum Call {
     Exit {
         runtime: RuntimeIndex,
         path: CgroupPath,
-        life: Life,
+        incarnation: Incarnation,
         id: Box<str>,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum Reachability {
     /// Not tried yet.
     Unknown,
     Down,
@@ -59,7 +59,7 @@ enum Reach {
 
 #[derive(Debug)]
 struct Entry {
-    life: Life,
+    incarnation: Incarnation,
     id: Box<str>,
     since: Duration,
     round: u32,
@@ -70,7 +70,7 @@ struct Entry {
     listed: u32,
     identity: Option<Arc<Identity>>,
     owner: Option<RuntimeIndex>,
-    /// Known, but without a process so far.
+    /// Known to a runtime, but without a process so far.
     starting: Option<(RuntimeIndex, Box<Identity>)>,
     unclaimed_said: bool,
     exit_code: Option<i32>,
@@ -79,44 +79,44 @@ struct Entry {
 #[derive(Debug)]
 struct Gone {
     path: CgroupPath,
-    life: Life,
+    incarnation: Incarnation,
     since: Duration,
 }
 
-/// May this runtime own a cgroup of this name?
-pub(super) type MayOwn<'a> = dyn Fn(RuntimeIndex, &str) -> bool + 'a;
+/// Whether this runtime could own a cgroup of this name.
+pub(super) type CouldOwn<'a> = dyn Fn(RuntimeIndex, &str) -> bool + 'a;
 
 #[derive(Debug)]
-pub(super) struct Desk {
-    reach: Vec<Reach>,
+pub(super) struct QueryScheduler {
+    reach: Vec<Reachability>,
     listing: Vec<bool>,
-    /// The last listing failed: perhaps it is too large, so questions go one by one.
+    /// The last list call failed, perhaps because the list is too large: inspect one by one.
     unlistable: Vec<bool>,
     entries: FxHashMap<CgroupPath, Entry>,
     by_id: FxHashMap<Box<str>, Vec<CgroupPath>>,
     timers: BTreeSet<(Duration, CgroupPath)>,
     gone: BTreeMap<Box<str>, Gone>,
-    answers: Vec<Answer>,
+    replies: Vec<Reply>,
     calls: Vec<Call>,
 }
 
-impl Desk {
+impl QueryScheduler {
     pub fn new(runtimes: usize) -> Self {
         Self {
-            reach: vec![Reach::Unknown; runtimes],
+            reach: vec![Reachability::Unknown; runtimes],
             listing: vec![false; runtimes],
             unlistable: vec![false; runtimes],
             entries: FxHashMap::default(),
             by_id: FxHashMap::default(),
             timers: BTreeSet::new(),
             gone: BTreeMap::new(),
-            answers: Vec::new(),
+            replies: Vec::new(),
             calls: Vec::new(),
         }
     }
 
-    pub fn take_answers(&mut self) -> Vec<Answer> {
-        std::mem::take(&mut self.answers)
+    pub fn take_replies(&mut self) -> Vec<Reply> {
+        std::mem::take(&mut self.replies)
     }
 
     pub fn take_calls(&mut self) -> Vec<Call> {
@@ -125,7 +125,7 @@ impl Desk {
 
     /// Some runtime may answer: one is up, or has not been tried yet.
     pub fn reachable(&self) -> bool {
-        self.reach.iter().any(|reach| *reach != Reach::Down)
+        self.reach.iter().any(|reach| *reach != Reachability::Down)
     }
 
     pub fn next_due(&self) -> Option<Duration> {
@@ -137,19 +137,27 @@ impl Desk {
         self.by_id.get(id).cloned().unwrap_or_default()
     }
 
-    pub fn ask(&mut self, ask: Ask, now: Duration) {
-        match ask {
-            Ask::Name { path, life, id } => self.want(path, life, id, now),
-            Ask::Forget { path, life, exit } => self.forget(&path, life, exit, now),
+    pub fn query(&mut self, query: Query, now: Duration) {
+        match query {
+            Query::Name {
+                path,
+                incarnation,
+                id,
+            } => self.want(path, incarnation, id, now),
+            Query::Forget {
+                path,
+                incarnation,
+                exit,
+            } => self.forget(&path, incarnation, exit, now),
         }
     }
 
-    fn want(&mut self, path: CgroupPath, life: Life, id: Box<str>, now: Duration) {
+    fn want(&mut self, path: CgroupPath, incarnation: Incarnation, id: Box<str>, now: Duration) {
         self.drop_entry(&path);
         let paths = self.by_id.entry(id.clone()).or_default();
         paths.push(CgroupPath::clone(&path));
         let entry = Entry {
-            life,
+            incarnation,
             id,
             since: now,
             round: 0,
@@ -184,11 +192,11 @@ impl Desk {
         Some(entry)
     }
 
-    fn forget(&mut self, path: &CgroupPath, life: Life, exit: bool, now: Duration) {
+    fn forget(&mut self, path: &CgroupPath, incarnation: Incarnation, exit: bool, now: Duration) {
         if self
             .entries
             .get(path)
-            .is_none_or(|entry| entry.life != life)
+            .is_none_or(|entry| entry.incarnation != incarnation)
         {
             return;
         }
@@ -198,48 +206,48 @@ impl Desk {
         if !exit {
             return;
         }
-        let owner = entry.owner.filter(|r| self.reach[*r] == Reach::Up);
+        let owner = entry.owner.filter(|r| self.reach[*r] == Reachability::Up);
         match (entry.exit_code, owner) {
             (None, Some(runtime)) => {
                 self.calls.push(Call::Exit {
                     runtime,
                     path: CgroupPath::clone(path),
-                    life,
+                    incarnation,
                     id: entry.id.clone(),
                 });
                 let gone = Gone {
                     path: CgroupPath::clone(path),
-                    life,
+                    incarnation,
                     since: now,
                 };
                 self.gone.retain(|_, gone| now < gone.since + REMEMBERED);
                 self.gone.insert(entry.id, gone);
             }
-            (exit_code, _) => self.answers.push(Answer::Ended {
+            (exit_code, _) => self.replies.push(Reply::Ended {
                 path: CgroupPath::clone(path),
-                life,
+                incarnation,
                 exit_code,
             }),
         }
     }
 
-    /// An exit code was asked for. Unknown is no answer: the event that says it may still be on its way.
-    pub fn ended(&mut self, path: CgroupPath, life: Life, exit_code: Option<i32>) {
+    /// The answer to a query for an exit code. `None` is not final: the event may still be on its way.
+    pub fn ended(&mut self, path: CgroupPath, incarnation: Incarnation, exit_code: Option<i32>) {
         if exit_code.is_some() {
-            self.answers.push(Answer::Ended {
+            self.replies.push(Reply::Ended {
                 path,
-                life,
+                incarnation,
                 exit_code,
             });
         }
     }
 
     pub fn up(&mut self, runtime: RuntimeIndex) {
-        self.reach[runtime] = Reach::Up;
+        self.reach[runtime] = Reachability::Up;
         self.list(runtime);
     }
 
-    /// Asks a runtime for everything, about everyone it could concern.
+    /// Lists all containers of a runtime, for every cgroup that it could own.
     fn list(&mut self, runtime: RuntimeIndex) {
         for entry in self.entries.values_mut() {
             if entry.identity.is_none() || entry.owner == Some(runtime) {
@@ -251,9 +259,9 @@ impl Desk {
         }
     }
 
-    /// Nothing more will come of the questions that are under way there.
+    /// Calls under way at this runtime will not be answered.
     pub fn down(&mut self, runtime: RuntimeIndex, now: Duration) {
-        self.reach[runtime] = Reach::Down;
+        self.reach[runtime] = Reachability::Down;
         self.listing[runtime] = false;
         // With the last one gone nobody is left to wait for.
         let last = !self.reachable();
@@ -286,7 +294,7 @@ impl Desk {
                     }
                 }
                 if let Some(gone) = self.gone.remove(id.as_str()) {
-                    self.ended(gone.path, gone.life, Some(code));
+                    self.ended(gone.path, gone.incarnation, Some(code));
                 }
             }
         }
@@ -303,7 +311,7 @@ impl Desk {
     }
 
     /// Starts the rounds that are due.
-    pub fn tick(&mut self, now: Duration, may_own: &MayOwn<'_>) {
+    pub fn tick(&mut self, now: Duration, could_own: &CouldOwn<'_>) {
         let mut due = Vec::new();
         while let Some((at, _)) = self.timers.first() {
             if *at > now {
@@ -320,15 +328,15 @@ impl Desk {
                 due.push(CgroupPath::clone(&path));
             }
             if now >= entry.since + SAY_WITHIN {
-                self.say_unclaimed(&path);
+                self.report_unclaimed(&path);
             }
         }
         for runtime in 0..self.reach.len() {
-            if self.reach[runtime] == Reach::Up {
-                self.ask_runtime(runtime, &due, may_own);
+            if self.reach[runtime] == Reachability::Up {
+                self.ask_runtime(runtime, &due, could_own);
             }
         }
-        // Nobody to ask: either someone may come, who will be given the whole list, or that is the answer.
+        // There is nobody to query: either a runtime may still connect, which then lists everything, or this is final.
         for path in &due {
             let entry = self.entries.get(path);
             if entry.is_some_and(|e| e.asked | e.listed == 0) && !self.undecided() {
@@ -338,17 +346,17 @@ impl Desk {
     }
 
     fn undecided(&self) -> bool {
-        self.reach.contains(&Reach::Unknown)
+        self.reach.contains(&Reachability::Unknown)
     }
 
-    fn ask_runtime(&mut self, runtime: RuntimeIndex, due: &[CgroupPath], may_own: &MayOwn<'_>) {
+    fn ask_runtime(&mut self, runtime: RuntimeIndex, due: &[CgroupPath], could_own: &CouldOwn<'_>) {
         let wanted: Vec<&CgroupPath> = due
             .iter()
             .filter(|path| {
                 self.entries.get(*path).is_some_and(|entry| {
                     entry.owner.is_none_or(|owner| owner == runtime)
                         && (entry.asked | entry.listed) & bit(runtime) == 0
-                        && may_own(runtime, path)
+                        && could_own(runtime, path)
                 })
             })
             .collect();
@@ -369,7 +377,7 @@ impl Desk {
             self.calls.push(Call::Inspect {
                 runtime,
                 path: CgroupPath::clone(path),
-                life: entry.life,
+                incarnation: entry.incarnation,
                 id: entry.id.clone(),
             });
         }

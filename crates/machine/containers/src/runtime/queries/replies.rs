@@ -1,39 +1,39 @@
-//! The desk's other half: what is made of the answers.
+//! Handles the runtimes' answers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::super::{Listing, RuntimeError, Seen};
-use super::{Call, Desk, FIRST_PAUSE, LONGEST_PAUSE, QUICK_ROUNDS, RuntimeIndex, bit};
-use crate::herald::{Answer, Life};
+use super::super::{InspectResult, ListResult, RuntimeError};
+use super::{Call, FIRST_PAUSE, LONGEST_PAUSE, QUICK_ROUNDS, QueryScheduler, RuntimeIndex, bit};
+use crate::identity_join::{Incarnation, Reply};
 use crate::{CgroupPath, Identity};
 
-impl Desk {
+impl QueryScheduler {
     pub fn inspected(
         &mut self,
         runtime: RuntimeIndex,
         path: &CgroupPath,
-        life: Life,
-        seen: Result<Seen, RuntimeError>,
+        incarnation: Incarnation,
+        seen: Result<InspectResult, RuntimeError>,
         now: Duration,
     ) {
         let Some(entry) = self.entries.get_mut(path) else {
             return;
         };
-        if entry.life != life || entry.asked & bit(runtime) == 0 {
+        if entry.incarnation != incarnation || entry.asked & bit(runtime) == 0 {
             return;
         }
         entry.asked &= !bit(runtime);
-        // An error is no say; the next round asks again.
-        self.take(runtime, path, seen.unwrap_or(Seen::Unknown), now);
+        // An error is not an answer; the next round queries again.
+        self.take(runtime, path, seen.unwrap_or(InspectResult::Unknown), now);
     }
 
     pub fn listed(
         &mut self,
         runtime: RuntimeIndex,
-        listing: Result<Listing, RuntimeError>,
+        listing: Result<ListResult, RuntimeError>,
         now: Duration,
     ) {
         self.listing[runtime] = false;
@@ -48,36 +48,36 @@ impl Desk {
             })
             .collect();
         match listing {
-            Ok(Listing::Full(seen)) => {
-                let mut seen: FxHashMap<String, Seen> = seen
+            Ok(ListResult::Full(seen)) => {
+                let mut seen: FxHashMap<String, InspectResult> = seen
                     .into_iter()
                     .filter_map(|seen| match &seen {
-                        Seen::Known(found) | Seen::Starting(found) => {
+                        InspectResult::CgroupTree(found) | InspectResult::Starting(found) => {
                             Some((found.id.clone(), seen))
                         }
-                        Seen::Unknown => None,
+                        InspectResult::Unknown => None,
                     })
                     .collect();
                 for path in waiting {
                     let id = self.entries.get(&path).map(|entry| entry.id.clone());
                     // Cloned, because a container may have two cgroups.
                     let found = id.and_then(|id| seen.get_mut(&*id)).cloned();
-                    self.take(runtime, &path, found.unwrap_or(Seen::Unknown), now);
+                    self.take(runtime, &path, found.unwrap_or(InspectResult::Unknown), now);
                 }
             }
-            Ok(Listing::Ids(ids)) => {
+            Ok(ListResult::Ids(ids)) => {
                 for path in waiting {
                     let Some(entry) = self.entries.get_mut(&path) else {
                         continue;
                     };
                     if !ids.contains(&*entry.id) {
-                        self.take(runtime, &path, Seen::Unknown, now);
+                        self.take(runtime, &path, InspectResult::Unknown, now);
                     } else if entry.asked & bit(runtime) == 0 {
                         entry.asked |= bit(runtime);
                         self.calls.push(Call::Inspect {
                             runtime,
                             path,
-                            life: entry.life,
+                            incarnation: entry.incarnation,
                             id: entry.id.clone(),
                         });
                     }
@@ -85,29 +85,35 @@ impl Desk {
             }
             Err(_) => {
                 for path in waiting {
-                    self.take(runtime, &path, Seen::Unknown, now);
+                    self.take(runtime, &path, InspectResult::Unknown, now);
                 }
             }
         }
     }
 
-    /// Takes one runtime's word about one container.
-    fn take(&mut self, runtime: RuntimeIndex, path: &CgroupPath, seen: Seen, now: Duration) {
+    /// Handles one runtime's answer about one container.
+    fn take(
+        &mut self,
+        runtime: RuntimeIndex,
+        path: &CgroupPath,
+        seen: InspectResult,
+        now: Duration,
+    ) {
         let Some(entry) = self.entries.get_mut(path) else {
             return;
         };
         match seen {
-            Seen::Known(identity) => {
+            InspectResult::CgroupTree(identity) => {
                 entry.starting = None;
                 self.name(runtime, path, identity);
             }
-            Seen::Starting(identity) => {
+            InspectResult::Starting(identity) => {
                 if entry.identity.is_none() {
                     entry.starting = Some((runtime, identity));
                 }
                 self.round_over(path, now);
             }
-            Seen::Unknown => self.round_over(path, now),
+            InspectResult::Unknown => self.round_over(path, now),
         }
     }
 
@@ -125,14 +131,14 @@ impl Desk {
         }
         let identity = Arc::<Identity>::from(identity);
         entry.identity = Some(Arc::clone(&identity));
-        self.answers.push(Answer::Named {
+        self.replies.push(Reply::Named {
             path: CgroupPath::clone(path),
-            life: entry.life,
+            incarnation: entry.incarnation,
             identity,
         });
     }
 
-    /// If all have been heard and none knows the container, it is asked for again later.
+    /// If all have answered and none knows the container, schedules the next round.
     pub(super) fn round_over(&mut self, path: &CgroupPath, now: Duration) {
         let Some(entry) = self.entries.get_mut(path) else {
             return;
@@ -150,12 +156,12 @@ impl Desk {
             self.schedule(path, now + pause);
         }
         if give_up || !self.reachable() {
-            self.say_unclaimed(path);
+            self.report_unclaimed(path);
         }
     }
 
-    /// Says what can be said now: a name without a process, or that there is none.
-    pub(super) fn say_unclaimed(&mut self, path: &CgroupPath) {
+    /// Reports what is known by now: an identity without a process, or that there is none.
+    pub(super) fn report_unclaimed(&mut self, path: &CgroupPath) {
         let Some(entry) = self.entries.get_mut(path) else {
             return;
         };
@@ -163,9 +169,9 @@ impl Desk {
             self.name(runtime, path, identity);
         } else if entry.identity.is_none() && !entry.unclaimed_said {
             entry.unclaimed_said = true;
-            self.answers.push(Answer::Unclaimed {
+            self.replies.push(Reply::Unclaimed {
                 path: CgroupPath::clone(path),
-                life: entry.life,
+                incarnation: entry.incarnation,
             });
         }
     }

@@ -1,4 +1,4 @@
-//! The last minutes of one container, packed.
+//! The last minutes of samples of one container, compressed.
 //!
 //! Most figures of most containers do not change from one second to the next. Each sample is stored as its
 //! differences from the one before, as zig-zag varints with runs of zeros folded into one byte, in chunks that can be
@@ -11,11 +11,11 @@ use plimsoll_host::Timestamp;
 
 use crate::sample::{Fields, Sample, Walk};
 
-/// Samples a chunk: the unit of forgetting, and the cost of starting to decode in the middle.
+/// Samples in a chunk. Whole chunks are dropped, and decoding starts at a chunk.
 const CHUNK: usize = 32;
 
 #[derive(Debug)]
-pub struct History {
+pub struct TimedStore {
     keep: Duration,
     chunks: VecDeque<Chunk>,
     /// The numbers of the newest sample, against which the next is encoded.
@@ -29,7 +29,7 @@ struct Chunk {
     last: Timestamp,
 }
 
-impl History {
+impl TimedStore {
     pub fn new(keep: Duration) -> Self {
         Self {
             keep,
@@ -310,7 +310,7 @@ mod tests {
 
         #[test]
         fn what_goes_in_comes_out(seeds in prop::collection::vec(any::<u64>(), 1..70)) {
-            let mut history = History::new(Duration::from_secs(1000));
+            let mut history = TimedStore::new(Duration::from_secs(1000));
             let mut expected: Vec<Sample> = seeds.iter().enumerate().map(|(i, s)| sample(i as i64, *s)).collect();
             for s in &mut expected {
                 history.push(s);
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn old_samples_go_and_quiet_ones_are_small() {
-        let mut history = History::new(Duration::from_secs(120));
+        let mut history = TimedStore::new(Duration::from_secs(120));
         for second in 0..1000 {
             let mut quiet = sample(second, 4);
             quiet.groups = GroupSet::of(&[Group::Cpu, Group::Memory]);

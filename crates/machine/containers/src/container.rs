@@ -1,4 +1,4 @@
-//! The types that the rest of the house sees.
+//! Public types: container events and identities.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use plimsoll_host::Timestamp;
 
-/// A cgroup's path below the hierarchy root, `/` for the root itself. The name of a container in this house.
+/// A cgroup's path below the hierarchy root, `/` for the root itself. It identifies a container in this program.
 pub type CgroupPath = Arc<str>;
 
 /// What discovery and the runtimes report, in order, on one channel.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
-    /// A cgroup exists that was not there before. `awaiting_runtime` is set where its name looks like a runtime's
-    /// container id and a runtime is reachable, so an [`Change::Identified`] is likely to follow at once.
+pub enum ContainerEvent {
+    /// A cgroup exists that was not there before. `identity_pending` is set where its name looks like a runtime's
+    /// container id and a runtime is reachable, so an [`ContainerEvent::Identified`] is likely to follow at once.
     Appeared {
         path: CgroupPath,
-        awaiting_runtime: bool,
+        identity_pending: bool,
     },
-    /// The runtimes have had their say about an awaited container: none of them knows it (now).
-    Unclaimed { path: CgroupPath },
-    /// A runtime named this container, or named it anew (restart counts, health, a late answer).
+    /// No runtime knows this container (now), although `identity_pending` was set.
+    NoRuntime { path: CgroupPath },
+    /// A runtime identified this container, or its identity has changed (restart count, health, a late answer).
     Identified {
         path: CgroupPath,
         identity: Arc<Identity>,
     },
-    /// The cgroup is gone from every hierarchy. The exit code is known where the runtime still knew it.
+    /// The cgroup is gone from every hierarchy. The exit code is set if the runtime still knew it.
     Vanished {
         path: CgroupPath,
         exit_code: Option<i32>,
