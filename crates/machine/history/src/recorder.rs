@@ -11,8 +11,8 @@ use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::fs::{LocalStorage, MountTable};
 use plimsoll_host::machine::{CpuFacts, NumaFacts};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
-use plimsoll_observe::Observer;
 use plimsoll_observe::MonitorWrites;
+use plimsoll_observe::Observer;
 use plimsoll_observe::collect::cold_pages::enable as enable_cold_pages;
 use plimsoll_observe::collect::cpi::Kernel;
 #[cfg(feature = "gpu")]
