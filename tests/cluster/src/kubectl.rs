@@ -105,10 +105,33 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// A real server repairs addresses of services in the background. When it is busy, its own cache lags behind, and it
+/// writes an event about a service that needs no repair.
+const REPAIR: &str = "ipallocator-repair-controller";
+const REPAIR_REASON: &str = "ClusterIPNotAllocated";
+
+/// Without events of such repairs, and without the head of a table that has no other rows.
+fn without_repairs(lines: Vec<String>) -> Vec<String> {
+    let is_repair = |line: &String| line.contains(REPAIR) || line.contains(REPAIR_REASON);
+    if !lines.iter().any(is_repair) {
+        return lines;
+    }
+    let mut kept: Vec<String> = lines.into_iter().filter(|line| !is_repair(line)).collect();
+    let head = kept.iter().position(|line| line == "Events:");
+    if let Some(head) = head
+        && kept.len() == head + 3
+    {
+        kept.truncate(head);
+        kept.push("Events: <none>".to_owned());
+    }
+    kept
+}
+
 /// Lines whose columns do not depend on how long an age is, and ages that are the same in every run.
 fn readable(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
-    text.lines()
+    let lines = text
+        .lines()
         .map(|line| {
             let indent = line.len() - line.trim_start().len();
             let words: Vec<&str> = line
@@ -117,7 +140,8 @@ fn readable(bytes: &[u8]) -> Vec<String> {
                 .collect();
             format!("{}{}", " ".repeat(indent), without_date(&words.join(" ")))
         })
-        .collect()
+        .collect();
+    without_repairs(lines)
 }
 
 fn is_age(word: &str) -> bool {
@@ -159,6 +183,18 @@ mod tests {
             words("get pods  -o 'a b' ''"),
             ["get", "pods", "-o", "a b", ""]
         );
+    }
+
+    #[test]
+    fn repairs_of_addresses_are_left_out() {
+        let repair = "  Warning  ClusterIPNotAllocated  3s  ipallocator-repair-controller  Cluster IP [IPv4]: 10.0.0.1 is not allocated; repairing";
+        let table = "Name: svc\nEvents:\n  Type  Reason  Age  From  Message\n  ----  ------  ----  ----  -------\n";
+        let seen = readable(format!("{table}{repair}\n").as_bytes());
+        assert_eq!(seen, ["Name: svc", "Events: <none>"]);
+        let other = "  Normal  Made  3s  somebody  x";
+        let seen = readable(format!("{table}{repair}\n{other}\n").as_bytes());
+        assert_eq!(seen.last().unwrap(), "  Normal Made (age) somebody x");
+        assert_eq!(seen.len(), 5);
     }
 
     #[test]

@@ -87,22 +87,22 @@ impl Collector {
         };
         if self.wanted.cpu {
             let time = reader.cpu_time(buf, &mut cpu);
-            // What has not run since has allocated nothing and was not held back either.
-            let ran = !matches!(time, Ok(true)) || cpu.total_ns != before.cpu_ns;
+            // Without a quota there are no periods. That it has got one is seen by the next reading of everything.
+            let throttled = match before.cfs.periods > 0 || !before.whole {
+                true => reader.throttling(buf, &mut cpu),
+                false => Ok(()),
+            };
+            // What has neither run since nor wanted to has allocated nothing.
+            let known = matches!((&time, &throttled), (Ok(true), Ok(())));
+            let ran = !known || (cpu.total_ns, cpu.cfs) != (before.cpu_ns, before.cfs);
             let young = now.saturating_sub(tracked.lists_read) < LISTS_OLDEST;
             if !ran && young && before.whole && !pressure {
                 self.sample.cpu.per_cpu_ns = cpu.per_cpu_ns;
                 self.usage = scratch;
                 self.counters.usage.fetch_add(1, Ordering::Relaxed);
-                let mut state = tracked.container.lock();
-                (state.usage.at, state.usage.cfs) = (at, cpu.cfs);
+                tracked.container.lock().usage.at = at;
                 return;
             }
-            // Without a quota there are no periods. That it has got one is seen by the next reading of everything.
-            let throttled = match ran && (before.cfs.periods > 0 || !before.whole) {
-                true => reader.throttling(buf, &mut cpu),
-                false => Ok(()),
-            };
             note(Group::Cpu, throttled.and(time));
         }
         (scratch.cpu_ns, scratch.cfs) = (cpu.total_ns, cpu.cfs);
