@@ -47,6 +47,9 @@ fn cluster() -> Known {
         containers: [Container {
             name: "main".into(),
             id: Some(ID.into()),
+            sidecar: false,
+            running: true,
+            actual: None,
             full_id: Some(format!("containerd://{ID}").into()),
             requests: quantities(&[("kubernetes.io/batch-cpu", "500")]),
             limits: quantities(&[]),
