@@ -425,14 +425,14 @@ fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {
     if path.subresource.is_empty() && matches!(path.name.as_str(), "." | "..") {
         return Err(Failure::bad_request(format!(
             "Name parameter invalid: {}: may not be '{}'",
-            crate::field::quote(&path.name),
+            plimsoll_golang::strconv::quote(&path.name),
             path.name
         )));
     }
     if matches!(path.namespace.as_str(), "." | "..") {
         return Err(Failure::server_error(format!(
             "invalid key: {}",
-            crate::field::quote(&format!("/{}/{}", path.resource, path.namespace))
+            plimsoll_golang::strconv::quote(&format!("/{}/{}", path.resource, path.namespace))
         )));
     }
     Ok(())

@@ -12,7 +12,6 @@ pub mod health;
 pub mod leader;
 pub mod metrics;
 pub mod objects;
-pub mod percent;
 pub mod rate;
 pub mod reflect;
 pub mod rest;

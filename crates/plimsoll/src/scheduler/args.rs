@@ -126,13 +126,13 @@ struct ElectionArgs {
     leader_elect: Option<bool>,
     /// How long others wait before they take over [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true)]
-    leader_elect_lease_duration: Option<go::Span>,
+    leader_elect_lease_duration: Option<GoDuration>,
     /// How long a leader tries to renew before it gives up [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true)]
-    leader_elect_renew_deadline: Option<go::Span>,
+    leader_elect_renew_deadline: Option<GoDuration>,
     /// Between two tries [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true)]
-    leader_elect_retry_period: Option<go::Span>,
+    leader_elect_retry_period: Option<GoDuration>,
     /// Kind of the lock; there are only leases
     #[arg(long, value_name = "KIND")]
     leader_elect_resource_lock: Option<String>,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use plimsoll_golang::url;
 use plimsoll_ground::clients::{Clients, Traffic};
 use plimsoll_ground::events::{self, Recorder, Recording};
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::leader::{self, Leadership};
 use plimsoll_ground::metrics::Page;
-use plimsoll_ground::percent;
 use plimsoll_ground::reflect::{Gate, NotSynced};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use plimsoll_sched::model::Names;
@@ -663,8 +663,8 @@ impl Shared {
         loop {
             let path = format!(
                 "/api/v1/pods?limit={PODS_AT_ONCE}&continue={}&fieldSelector={}",
-                percent::encoded(&token),
-                percent::encoded(LIVING)
+                url::query_escape(&token),
+                url::query_escape(LIVING)
             );
             let answer = actions::get(&self.client, &path).await?;
             let list: PodList =

@@ -31,11 +31,11 @@ pub use plimsoll_ground::auth::{MASTERS, UserInfo as User};
 pub use reviews::{Review, user_info};
 pub use rules::Rule;
 
-use crate::field::quote;
 use crate::kinds::Lookup;
 use crate::request::{RequestInfo, ResourcePath};
 use crate::status::{Failure, Subject};
 use crate::store::Store;
+use plimsoll_golang::strconv::quote;
 use rbac::PolicyCache;
 use rules::{Action, Target};
 use tokens::{StaticTokens, Tokens};

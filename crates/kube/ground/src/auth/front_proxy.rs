@@ -7,8 +7,8 @@ use http::HeaderMap;
 use http::header::HeaderName;
 
 use super::user::UserInfo;
-use crate::percent::decoded;
 use crate::serve::Trust;
+use plimsoll_golang::url::unescape;
 
 /// The headers everybody uses; they are taken away even where others are agreed on.
 const USUAL: [&str; 3] = ["x-remote-user", "x-remote-uid", "x-remote-group"];
@@ -108,7 +108,7 @@ fn strip_prefix<'a>(name: &'a HeaderName, prefix: &str) -> Option<&'a str> {
 
 /// Keys may hold what header names cannot; what is not well escaped is taken as it is.
 fn unescaped(key: &str) -> String {
-    decoded(key, false).unwrap_or_else(|| key.to_owned())
+    unescape(key, false).unwrap_or_else(|| key.to_owned())
 }
 
 /// The front proxy as it is known at the moment. Clones are the same.

@@ -16,9 +16,9 @@ use super::review::ReviewError;
 use super::user::UserInfo;
 use crate::health::{Class, is_health_check};
 use crate::metrics::{Histograms, Page};
-use crate::rest::field::quote;
 use crate::rest::status::Failure;
 use crate::serve::{LastOnHttp2, Lasting, TooMuch, Visit};
+use plimsoll_golang::strconv::quote;
 
 /// Lets through whoever may pass, and says why others may not.
 #[derive(Debug, Clone)]

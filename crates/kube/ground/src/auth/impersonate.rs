@@ -18,8 +18,9 @@ use super::account;
 use super::authorize::Access;
 use super::user::{ANONYMOUS, MASTERS, UNAUTHENTICATED, UserInfo};
 use crate::metrics::{Counters, Histograms, Page};
-use crate::percent::decoded;
-use crate::rest::field::{FieldError, Path, quote, summary};
+use crate::rest::field::{FieldError, Path, summary};
+use plimsoll_golang::strconv::quote;
+use plimsoll_golang::url::unescape;
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -223,7 +224,7 @@ impl Impersonation {
         };
         for (name, value) in headers {
             if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-                let key = decoded(key, false).unwrap_or_else(|| key.to_owned());
+                let key = unescape(key, false).unwrap_or_else(|| key.to_owned());
                 let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
                 wanted.extra.entry(key).or_default().push(value);
             }

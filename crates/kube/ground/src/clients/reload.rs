@@ -15,6 +15,7 @@ use http::{Request, Response, StatusCode};
 use hyper::body::Body as _;
 use kube::client::Body;
 use parking_lot::Mutex;
+use plimsoll_golang::platform::own_goarch;
 use tower::{BoxError, Service};
 
 use super::fence::{self, Permit};
@@ -193,11 +194,7 @@ impl Clients {
             "plimsoll/{} ({}/{}) {agent}",
             env!("CARGO_PKG_VERSION"),
             std::env::consts::OS,
-            match std::env::consts::ARCH {
-                "x86_64" => "amd64",
-                "aarch64" => "arm64",
-                other => other,
-            }
+            own_goarch()
         );
         self.traffic.shared();
         let service = Current {

@@ -12,8 +12,8 @@ use plimsoll_waiting::Repeated;
 
 use super::text;
 use crate::metrics::Page;
-use crate::percent::decoded;
 use crate::shutdown::Shutdown;
+use plimsoll_golang::url::unescape;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
@@ -205,7 +205,7 @@ fn all<'a>(
     };
     let excluded = pairs().filter(|(key, _)| *key == "exclude");
     let mut excluded: BTreeSet<String> = excluded
-        .filter_map(|(_, name)| decoded(name, true))
+        .filter_map(|(_, name)| unescape(name, true))
         .collect();
     let name = endpoint.name();
     let mut lines = String::new();

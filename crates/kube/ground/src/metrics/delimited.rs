@@ -4,7 +4,7 @@
 //! Made from the text, so that both always say the same: counters, gauges and histograms; anything else goes as untyped.
 //! Series of a histogram follow each other and end with their count, as [`super::Page`] writes them.
 
-use crate::rest::protobuf::{Message, varint};
+use plimsoll_golang::protowire::{Message, varint};
 
 /// Fields by the numbers that their messages give them.
 pub mod field {

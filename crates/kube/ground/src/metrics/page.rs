@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Histogram;
-use crate::rest::field::go_float;
+use plimsoll_golang::strconv::format_float;
 
 #[derive(Debug, Default)]
 pub struct Page {
@@ -25,7 +25,7 @@ impl Page {
     pub fn histogram(&mut self, name: &str, labels: Labels<'_>, histogram: &Histogram) {
         let bucket = format!("{name}_bucket");
         for (bound, count) in histogram.cumulative() {
-            self.line(&bucket, labels, Some(&go_float(bound)), count as f64);
+            self.line(&bucket, labels, Some(&format_float(bound)), count as f64);
         }
         let count = histogram.count() as f64;
         self.line(&bucket, labels, Some("+Inf"), count);
@@ -50,7 +50,7 @@ impl Page {
         if separator == ',' {
             self.text.push('}');
         }
-        let _ = writeln!(self.text, " {}", go_float(value));
+        let _ = writeln!(self.text, " {}", format_float(value));
     }
 
     /// Puts another's text at the end of this.

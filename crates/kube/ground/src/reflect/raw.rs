@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
+use plimsoll_golang::url;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
@@ -130,12 +131,7 @@ impl RawReflector {
 
     /// Only objects with these fields.
     pub fn fields(mut self, selector: &str) -> Self {
-        self.selector = Some(
-            selector
-                .replace('!', "%21")
-                .replace('=', "%3D")
-                .replace(',', "%2C"),
-        );
+        self.selector = Some(url::escape(selector, |byte| !b"!=,".contains(&byte)));
         self
     }
 

@@ -8,12 +8,12 @@ use http::{Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use plimsoll_golang::yaml;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::accept::{self, Clause};
 use super::status::Failure;
-use super::yaml;
 
 /// What another server sends may break off.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;

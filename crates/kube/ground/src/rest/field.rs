@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
+use plimsoll_golang::strconv::{format_float, quote};
 use serde_json::{Value, json};
 
 /// Where in an object: `spec.containers[0].name`, `metadata.labels[app]`.
@@ -280,52 +281,11 @@ fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quote(text),
         Value::Null => "null".to_owned(),
-        Value::Number(number) if number.is_f64() => go_float(number.as_f64().unwrap_or_default()),
+        Value::Number(number) if number.is_f64() => {
+            format_float(number.as_f64().unwrap_or_default())
+        }
         other => other.to_string(),
     }
-}
-
-/// A float as Go's `%v` writes it: with an exponent from a million on.
-pub fn go_float(value: f64) -> String {
-    let text = format!("{value:e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    match exponent.parse::<i32>().unwrap_or_default() {
-        -4..6 => value.to_string(),
-        exponent if exponent < 0 => format!("{digits}e-{:02}", -exponent),
-        exponent => format!("{digits}e+{exponent:02}"),
-    }
-}
-
-/// A string as Go's `%q` writes it.
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{b}' => out.push_str("\\v"),
-            '\u{c}' => out.push_str("\\f"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            // What cannot be seen is told by its number.
-            c if !c.is_ascii() && c.escape_debug().len() > 1 => {
-                let _ = match c as u32 {
-                    number @ ..=0xffff => write!(out, "\\u{number:04x}"),
-                    number => write!(out, "\\U{number:08x}"),
-                };
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]
@@ -366,18 +326,6 @@ mod tests {
         let many = vec![FieldError::required(&Path::new("a"), ""); 5000];
         assert_eq!(told(&many).len(), MOST_TOLD);
         assert_eq!(told(&[]), []);
-    }
-
-    #[test]
-    fn what_cannot_be_seen() {
-        for (text, expected) in [
-            ("a\"\n\0", r#""a\"\n\x00""#),
-            ("\u{e9}\u{4e16}", "\"\u{e9}\u{4e16}\""),
-            ("\u{200b}\u{85}\u{a0}", r#""\u200b\u0085\u00a0""#),
-            ("\u{e0001}", r#""\U000e0001""#),
-        ] {
-            assert_eq!(quote(text), expected);
-        }
     }
 
     #[test]

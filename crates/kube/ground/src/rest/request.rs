@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::selector::{Selector, parse_fields};
-use crate::percent;
+use plimsoll_golang::url;
 
 /// A request, as authorization and routing see it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -157,7 +157,7 @@ impl Query {
             pairs
                 .filter_map(|pair| {
                     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    Some((percent::decoded(key, true)?, percent::decoded(value, true)?))
+                    Some((url::unescape(key, true)?, url::unescape(value, true)?))
                 })
                 .collect(),
         )
@@ -190,12 +190,12 @@ impl Query {
 
 /// What is malformed stays as it is.
 fn decoded(part: &str) -> String {
-    percent::decoded(part, false).unwrap_or_else(|| part.to_owned())
+    url::unescape(part, false).unwrap_or_else(|| part.to_owned())
 }
 
 /// Whether every escape in it is one.
 pub fn is_percent_encoded(path: &str) -> bool {
-    percent::decoded(path, false).is_some()
+    url::unescape(path, false).is_some()
 }
 
 /// A path as it was meant.

@@ -1,6 +1,6 @@
 //! Label and field selectors: `app in (a,b),!legacy`, `spec.nodeName=n1`.
 
-use super::field;
+use plimsoll_golang::strconv::quote;
 
 /// All requirements must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -253,7 +253,7 @@ impl LabelParser {
         if value.parse::<i64>().is_err() {
             return Err(format!(
                 "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
-                field::quote(&value)
+                quote(&value)
             ));
         }
         Ok(value)
@@ -356,10 +356,7 @@ pub fn name_problem(key: &str) -> Option<String> {
 
 fn bad_key(key: &str) -> Option<String> {
     let rule = name_problem(key)?;
-    Some(format!(
-        "<nil>: Invalid value: {}: {rule}",
-        field::quote(key)
-    ))
+    Some(format!("<nil>: Invalid value: {}: {rule}", quote(key)))
 }
 
 fn check_value(key: &str, index: usize, value: &str) -> Result<(), SelectorError> {
@@ -375,7 +372,7 @@ fn check_value(key: &str, index: usize, value: &str) -> Result<(), SelectorError
     }
     Err(format!(
         "values[{index}][{key}]: Invalid value: {}: {}",
-        field::quote(value),
+        quote(value),
         problems.join("; ")
     ))
 }

@@ -5,7 +5,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::field::{self, FieldError};
-use super::protobuf::{Message, enveloped};
+use super::protobuf::enveloped;
+use plimsoll_golang::protowire::Message;
+use plimsoll_golang::strconv::quote;
 
 /// A request's failure, to be answered as a `Status`.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,7 +114,7 @@ impl Failure {
         Self::new(
             StatusCode::NOT_FOUND,
             "NotFound",
-            format!("{} {} not found", subject.qualified(), field::quote(name)),
+            format!("{} {} not found", subject.qualified(), quote(name)),
         )
         .with_details(subject.details(name))
     }
@@ -121,11 +123,7 @@ impl Failure {
         Self::new(
             StatusCode::CONFLICT,
             "AlreadyExists",
-            format!(
-                "{} {} already exists",
-                subject.qualified(),
-                field::quote(name)
-            ),
+            format!("{} {} already exists", subject.qualified(), quote(name)),
         )
         .with_details(subject.details(name))
     }
@@ -137,7 +135,7 @@ impl Failure {
             format!(
                 "Operation cannot be fulfilled on {} {}: {why}",
                 subject.qualified(),
-                field::quote(name)
+                quote(name)
             ),
         )
         .with_details(subject.details(name))
@@ -150,7 +148,7 @@ impl Failure {
             (false, false) => format!(
                 "{} {} is forbidden: {why}",
                 subject.qualified(),
-                field::quote(name)
+                quote(name)
             ),
         };
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with_details(subject.details(name))
@@ -170,7 +168,7 @@ impl Failure {
             format!(
                 "{} {} is invalid: {}",
                 subject.qualified(),
-                field::quote(name),
+                quote(name),
                 field::summary(errors)
             ),
         )

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use plimsoll_containers::Namespace;
 
-use super::text::quote;
 use crate::store::{Container, Store};
+use plimsoll_golang::strconv::quote;
 
 /// How a container is named in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::json::Time;
-use super::text::quote;
 use crate::machine::Storage;
+use plimsoll_golang::strconv::quote;
 
 #[derive(Debug, PartialEq, Serialize)]
 pub struct FsInfo<'a> {

@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
+use plimsoll_golang::protowire::{Message, bytes_size, varint};
 use plimsoll_ground::metrics::{MetricType, delimited, field, unescape};
-use plimsoll_ground::rest::protobuf::{Message, bytes_size, varint};
 use plimsoll_observe::exposition::{Family, Kind, LabelNames, Labels, Line, Rendered, Writer};
 
 const HANDFUL: usize = 16 << 10;

@@ -8,7 +8,6 @@ mod api;
 mod auth;
 mod body;
 mod counters;
-mod duration;
 mod htpasswd;
 mod messages;
 mod negotiate;
@@ -25,7 +24,6 @@ mod tests;
 
 pub use auth::{AuthError, BasicConfig};
 pub use counters::Counters;
-pub use duration::parse as parse_duration;
 pub use server::{BindError, Config, Running, Server, Shown, TlsFiles};
 pub use service::Limits;
 pub use surface::{Half, Surface};

@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use plimsoll_golang::GoDuration;
 use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::serve::{Panicked, caught};
 use plimsoll_ground::shutdown::Shutdown;
@@ -291,7 +292,7 @@ where
             StatusCode::NOT_FOUND,
             format!(
                 "unknown static resource {}",
-                plimsoll_observe::rest::quote(&path)
+                plimsoll_golang::strconv::quote(&path)
             ),
         )),
         Route::Redirect { to, permanent } => Ok(reply::redirect(&head.method, &to, permanent)),
@@ -509,7 +510,7 @@ async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
     let asked = container.clone();
     let found = blocking(move || shared.surface.sources(&asked)).await?;
     let Some(paths) = found else {
-        let name = plimsoll_observe::rest::quote(&container);
+        let name = plimsoll_golang::strconv::quote(&container);
         return Err(Failure::new(
             StatusCode::NOT_FOUND,
             format!("unknown container {name}"),
@@ -527,8 +528,9 @@ async fn remembered(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure>
         .to_owned();
     let window = match query.filled("window") {
         None => Duration::from_secs(300),
-        Some(text) => super::parse_duration(text)
-            .map_err(|said| Failure::new(StatusCode::BAD_REQUEST, said))?,
+        Some(text) => GoDuration::parse(text)
+            .map_err(|error| Failure::new(StatusCode::BAD_REQUEST, error.to_string()))?
+            .duration(),
     };
     let found = blocking(move || shared.surface.remembered(&metric, window)).await?;
     let nothing = || {

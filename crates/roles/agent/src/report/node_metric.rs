@@ -14,7 +14,6 @@ use plimsoll_predict::Amount;
 use serde_json::{Value, json};
 
 use super::figures::Figures;
-use crate::http::parse_duration;
 use crate::memory::catalogue::{
     HOST_APPLICATION_CPU_USAGE, HOST_APPLICATION_MEMORY_USAGE,
     HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE, HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE,
@@ -26,6 +25,7 @@ use crate::memory::catalogue::{
 };
 use crate::memory::{Metric, Series, Summary};
 use crate::states::Known;
+use plimsoll_golang::GoDuration;
 
 /// What plain figures are averages over, unless the manager says otherwise, and the least it can say.
 const AGGREGATE: Duration = Duration::from_secs(300);
@@ -272,7 +272,7 @@ fn durations(collect: &CollectPolicy) -> Vec<(String, Duration)> {
     texts
         .into_iter()
         .filter_map(|text| {
-            let duration = parse_duration(&text).ok()?;
+            let duration = GoDuration::parse(&text).ok()?.duration();
             (!duration.is_zero()).then_some((text, duration))
         })
         .collect()

@@ -1,8 +1,9 @@
 //! What the server says about its resources.
 
 use http::StatusCode;
+use plimsoll_golang::protowire::Message;
 use plimsoll_ground::rest::answer::{self, Answer, Encoding, Format, full};
-use plimsoll_ground::rest::protobuf::{Message, enveloped};
+use plimsoll_ground::rest::protobuf::enveloped;
 use serde::Serialize;
 
 use super::past;

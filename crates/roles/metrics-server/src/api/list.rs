@@ -8,9 +8,9 @@ use flate2::write::GzEncoder;
 use futures::stream;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, StatusCode};
+use plimsoll_golang::yaml;
 use plimsoll_ground::rest::answer::{self, Answer, Encoding, Format, Transform, full};
 use plimsoll_ground::rest::selector::Selector;
-use plimsoll_ground::rest::yaml;
 use serde_json::Value;
 use tokio::task::JoinSet;
 

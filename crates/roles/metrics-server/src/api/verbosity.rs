@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{self, HeaderValue};
+use plimsoll_golang::strconv::quote;
 use plimsoll_ground::rest::answer::{self, Answer};
-use plimsoll_ground::rest::field::quote;
 use plimsoll_ground::serve::{self, Sent};
 
 /// Longer than any number.

@@ -5,10 +5,10 @@
 mod v2;
 mod v3;
 
+use plimsoll_golang::yaml;
 use serde_json::{Map, Value, json};
 
-use super::protobuf::Message;
-use super::yaml;
+use plimsoll_golang::protowire::Message;
 
 /// A document of version 2 as protobuf.
 pub fn v2_to_protobuf(document: &Value) -> Vec<u8> {

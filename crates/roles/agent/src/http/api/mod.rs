@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use plimsoll_containers::CgroupPath;
-use plimsoll_observe::rest::{Surroundings, quote};
+use plimsoll_golang::strconv::quote;
+use plimsoll_observe::rest::Surroundings;
 use plimsoll_observe::store::Container;
 use plimsoll_observe::{GroupSet, Observer, PassRequest};
 use tokio::sync::oneshot;

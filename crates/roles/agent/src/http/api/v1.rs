@@ -4,9 +4,10 @@ use std::io::Write;
 use std::sync::Arc;
 
 use plimsoll_containers::Namespace;
+use plimsoll_golang::strconv::quote;
 use plimsoll_observe::rest::{
     MachineInfo, Missing, Range, Snapshot, Surroundings, by_alias, by_path, by_prefix,
-    json as text, quote, v1,
+    json as text, v1,
 };
 use plimsoll_observe::store::Container;
 

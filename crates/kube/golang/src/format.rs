@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::{Number, Value};
 
+use crate::strconv::format_float;
+
 /// A decoded JSON value as `%v` shows it: `map[a:1 b:[x <nil>]]`.
 pub fn shown(value: &Value) -> String {
     let mut out = String::new();
@@ -59,21 +61,9 @@ fn write_list(out: &mut String, values: &[Value]) {
 pub fn number_text(number: &Number) -> String {
     match (number.as_i64(), number.as_f64()) {
         (Some(whole), _) => whole.to_string(),
-        (None, Some(float)) => float_text(float),
+        (None, Some(float)) => format_float(float),
         (None, None) => number.to_string(),
     }
-}
-
-/// The shortest text that reads back, with an exponent from a million and below a ten-thousandth (`%v` of a float64).
-fn float_text(float: f64) -> String {
-    let scientific = format!("{float:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&exponent) {
-        return format!("{float}");
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
 /// The Go type that a JSON value is decoded to, as `%s` shows the type.
