@@ -10,9 +10,9 @@ use plimsoll_ground::clients::{Clients, Traffic};
 use plimsoll_ground::events::{self, Recorder, Recording};
 use plimsoll_ground::files::{LOOK_EVERY, Watcher};
 use plimsoll_ground::leader::{self, Leadership};
-use plimsoll_ground::metrics::Page;
 use plimsoll_ground::reflect::{Gate, NotSynced};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_metrics::Exposition;
 use plimsoll_sched::model::Names;
 use plimsoll_sched::queue::QueueConfig;
 use plimsoll_sched::{Config as CoreConfig, Scheduler};
@@ -632,7 +632,7 @@ impl Shared {
         let figures: Option<CoreFigures> = tokio::time::timeout(ANSWER_WITHIN, figures)
             .await
             .unwrap_or_default();
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         if let Some(traffic) = &self.traffic {
             traffic.write(&mut page);
         }

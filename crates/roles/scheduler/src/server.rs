@@ -12,10 +12,11 @@ use http_body_util::Full;
 use plimsoll_ground::auth::{Access, Gate};
 use plimsoll_ground::front::Front;
 use plimsoll_ground::health::{Endpoint, Health};
-use plimsoll_ground::metrics::{Page, process};
+use plimsoll_ground::metrics::process;
 use plimsoll_ground::rest::answer::not_to_be_kept;
 use plimsoll_ground::serve::{self, Respond, Responder, Sent};
 use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_metrics::Exposition;
 use serde_json::json;
 
 use crate::live::Shared;
@@ -151,7 +152,7 @@ impl Surface {
                 text(StatusCode::OK, METRICS, page)
             }
             "/metrics/slis" => {
-                let mut page = Page::default();
+                let mut page = Exposition::default();
                 self.health.write(&mut page);
                 if let Some(started) = process::started() {
                     let name = "process_start_time_seconds";

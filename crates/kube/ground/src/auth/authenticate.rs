@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use super::certificate::{common_name, seconds_left, user_of_certificate};
 use super::front_proxy::{FrontProxy, FrontProxyRules};
 use super::user::UserInfo;
-use crate::metrics::{Histogram, Page};
 use crate::serve::{Peer, Trust};
+use plimsoll_metrics::{Exposition, Histogram};
 
 /// Half an hour to a year.
 const LEFT: [f64; 14] = [
@@ -38,7 +38,7 @@ pub trait Tokens: fmt::Debug + Send + Sync {
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<Option<UserInfo>, TokenError>>;
 
     /// What is counted of it, where something is.
-    fn write(&self, _: &mut Page) {}
+    fn write(&self, _: &mut Exposition) {}
 }
 
 /// The question could not be answered, which is no reason to let anybody in.
@@ -82,7 +82,7 @@ impl Expirations {
         }
     }
 
-    fn write(&self, page: &mut Page) {
+    fn write(&self, page: &mut Exposition) {
         let name = "apiserver_client_certificate_expiration_seconds";
         page.family(
             name,
@@ -95,7 +95,7 @@ impl Expirations {
 
 impl Authenticator {
     /// What is counted of it.
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut Exposition) {
         self.expirations.write(page);
         if let Some(tokens) = &self.tokens {
             tokens.write(page);

@@ -14,7 +14,7 @@ use plimsoll_waiting::Repeated;
 
 use super::review::{Answers, Attempts, ReviewError, persistently};
 use super::user::{MASTERS, UserInfo};
-use crate::metrics::Page;
+use plimsoll_metrics::Exposition;
 
 const REMEMBERED: usize = 8192;
 /// Longer questions are not remembered: their length is in the hands of whoever asks.
@@ -126,7 +126,7 @@ impl Authorizer {
     }
 
     /// How the API server was asked.
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut Exposition) {
         self.attempts.write(page, "authz");
     }
 

@@ -15,10 +15,10 @@ use super::impersonate::{Habits, Impersonation, Judge};
 use super::review::ReviewError;
 use super::user::UserInfo;
 use crate::health::{Class, is_health_check};
-use crate::metrics::{Histograms, Page};
 use crate::rest::status::Failure;
 use crate::serve::{LastOnHttp2, Lasting, TooMuch, Visit};
 use plimsoll_golang::strconv::quote;
+use plimsoll_metrics::{Exposition, HistogramVec};
 
 /// Lets through whoever may pass, and says why others may not.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct Gate {
 
 /// How long requests were held up on their way in, by what. Clones count the same.
 #[derive(Debug, Clone)]
-pub struct Filters(Arc<Histograms<1>>);
+pub struct Filters(Arc<HistogramVec<1>>);
 
 /// From a tenth of a millisecond.
 const FILTER_BOUNDS: [f64; 13] = [
@@ -40,7 +40,7 @@ const FILTER_BOUNDS: [f64; 13] = [
 
 impl Default for Filters {
     fn default() -> Self {
-        Self(Arc::new(Histograms::new(["filter"], FILTER_BOUNDS)))
+        Self(Arc::new(HistogramVec::new(["filter"], FILTER_BOUNDS)))
     }
 }
 
@@ -75,7 +75,7 @@ pub enum Refusal {
 
 impl Gate {
     /// What is counted of those who ask, and of asking about them.
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         self.authenticator.write(page);
         self.authorizer.write(page);
         self.habits.write(page);

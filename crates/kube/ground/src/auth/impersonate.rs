@@ -17,10 +17,10 @@ use parking_lot::Mutex;
 use super::account;
 use super::authorize::Access;
 use super::user::{ANONYMOUS, MASTERS, UNAUTHENTICATED, UserInfo};
-use crate::metrics::{Counters, Histograms, Page};
 use crate::rest::field::{FieldError, Path, summary};
 use plimsoll_golang::strconv::quote;
 use plimsoll_golang::url::unescape;
+use plimsoll_metrics::{CounterVec, Exposition, HistogramVec};
 
 const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
@@ -63,8 +63,8 @@ struct Remembered {
 /// How often, and how long it took, by what came of it and the way.
 #[derive(Debug)]
 struct Tally {
-    total: Counters<2>,
-    took: Histograms<2>,
+    total: CounterVec<2>,
+    took: HistogramVec<2>,
 }
 
 impl Default for Tally {
@@ -73,8 +73,8 @@ impl Default for Tally {
         // Doubling from a millisecond to 16 seconds.
         let bounds: Vec<f64> = (0..15).map(|power| 0.001 * f64::from(1 << power)).collect();
         Self {
-            total: Counters::new(labels),
-            took: Histograms::new(labels, bounds),
+            total: CounterVec::new(labels),
+            took: HistogramVec::new(labels, bounds),
         }
     }
 }
@@ -86,7 +86,7 @@ impl Tally {
         self.took.observe([decision, mode], took.as_secs_f64());
     }
 
-    fn write(&self, page: &mut Page, what: &str) {
+    fn write(&self, page: &mut Exposition, what: &str) {
         self.took.write(
             page,
             &format!("apiserver_impersonation_{what}_duration_seconds"),
@@ -102,7 +102,7 @@ impl Tally {
 
 impl Habits {
     /// How impersonation goes.
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut Exposition) {
         self.0.attempts.write(page, "attempts");
         self.0.checks.write(page, "authorization_attempts");
     }

@@ -14,7 +14,7 @@ use ring::rand::SystemRandom;
 
 use crate::cache::Expiring;
 use crate::clients::explain;
-use crate::metrics::{Counters, Histograms, Page};
+use plimsoll_metrics::{CounterVec, Exposition, HistogramVec};
 
 /// Seconds.
 const REVIEW_TIMES: [f64; 8] = [0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0];
@@ -65,15 +65,15 @@ fn in_its_words(error: &kube::Error) -> String {
 /// Questions to the API server, by how they were answered.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    total: Counters<1>,
-    took: Histograms<1>,
+    total: CounterVec<1>,
+    took: HistogramVec<1>,
 }
 
 impl Default for Attempts {
     fn default() -> Self {
         Self {
-            total: Counters::new(["code"]),
-            took: Histograms::new(["code"], REVIEW_TIMES),
+            total: CounterVec::new(["code"]),
+            took: HistogramVec::new(["code"], REVIEW_TIMES),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Attempts {
     }
 
     /// `what` is `authn` or `authz`.
-    pub fn write(&self, page: &mut Page, what: &str) {
+    pub fn write(&self, page: &mut Exposition, what: &str) {
         self.took.write(
             page,
             &format!("apiserver_delegated_{what}_request_duration_seconds"),
@@ -257,9 +257,9 @@ impl<V: Clone + Send + Sync + 'static> Answers<V> {
 /// How much remembering helps.
 #[derive(Debug)]
 pub(super) struct CacheUsage {
-    requests: Counters<1>,
-    took: Histograms<1>,
-    fetches: Counters<1>,
+    requests: CounterVec<1>,
+    took: HistogramVec<1>,
+    fetches: CounterVec<1>,
     in_flight: AtomicI64,
     blocked: AtomicI64,
 }
@@ -267,9 +267,9 @@ pub(super) struct CacheUsage {
 impl Default for CacheUsage {
     fn default() -> Self {
         Self {
-            requests: Counters::new(["status"]),
-            took: Histograms::new(["status"], CACHE_TIMES),
-            fetches: Counters::new(["status"]),
+            requests: CounterVec::new(["status"]),
+            took: HistogramVec::new(["status"], CACHE_TIMES),
+            fetches: CounterVec::new(["status"]),
             in_flight: AtomicI64::new(0),
             blocked: AtomicI64::new(0),
         }
@@ -283,7 +283,7 @@ impl CacheUsage {
         self.took.observe([status], took);
     }
 
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         let name = "authentication_token_cache_active_fetch_count";
         page.family(
             name,

@@ -13,7 +13,7 @@ use plimsoll_waiting::Repeated;
 use super::authenticate::{TokenError, Tokens};
 use super::review::{Answers, Attempts, persistently};
 use super::user::UserInfo;
-use crate::metrics::Page;
+use plimsoll_metrics::Exposition;
 
 /// Tokens come from outside: whoever sends many must not fill our memory.
 const REMEMBERED: usize = 4096;
@@ -133,7 +133,7 @@ impl Tokens for TokenReviewer {
         self.review(token).boxed()
     }
 
-    fn write(&self, page: &mut Page) {
+    fn write(&self, page: &mut Exposition) {
         self.attempts.write(page, "authn");
         self.answers.usage.write(page);
     }

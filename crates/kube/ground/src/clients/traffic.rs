@@ -11,7 +11,7 @@ use http::Method;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use kube::client::Body;
 
-use crate::metrics::{Counters, Histograms, Page};
+use plimsoll_metrics::{CounterVec, Exposition, HistogramVec};
 
 /// Seconds.
 const TIMES: [f64; 12] = [
@@ -39,11 +39,11 @@ pub struct Traffic(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
-    requests: Counters<3>,
-    durations: Histograms<2>,
-    sent: Histograms<2>,
-    received: Histograms<2>,
-    held_back: Histograms<2>,
+    requests: CounterVec<3>,
+    durations: HistogramVec<2>,
+    sent: HistogramVec<2>,
+    received: HistogramVec<2>,
+    held_back: HistogramVec<2>,
     /// Clients with connections of their own, and those that share them.
     transports: [AtomicU64; 2],
 }
@@ -51,18 +51,18 @@ struct Counts {
 impl Default for Traffic {
     fn default() -> Self {
         Self(Arc::new(Counts {
-            requests: Counters::new(["code", "host", "method"]),
-            durations: Histograms::new(BY_HOST_AND_VERB, TIMES),
-            sent: Histograms::new(BY_HOST_AND_VERB, SIZES),
-            received: Histograms::new(BY_HOST_AND_VERB, SIZES),
-            held_back: Histograms::new(BY_HOST_AND_VERB, TIMES),
+            requests: CounterVec::new(["code", "host", "method"]),
+            durations: HistogramVec::new(BY_HOST_AND_VERB, TIMES),
+            sent: HistogramVec::new(BY_HOST_AND_VERB, SIZES),
+            received: HistogramVec::new(BY_HOST_AND_VERB, SIZES),
+            held_back: HistogramVec::new(BY_HOST_AND_VERB, TIMES),
             transports: Default::default(),
         }))
     }
 }
 
 impl Traffic {
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         let counts = &*self.0;
         counts.held_back.write(
             page,

@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use plimsoll_waiting::Repeated;
 
 use super::text;
-use crate::metrics::Page;
 use crate::shutdown::Shutdown;
 use plimsoll_golang::url::unescape;
+use plimsoll_metrics::Exposition;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
@@ -115,7 +115,7 @@ impl Health {
     }
 
     /// How checks ended, for `/metrics/slis`.
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         let tally = self.tally.lock();
         if tally.is_empty() {
             return;
@@ -352,7 +352,7 @@ mod tests {
         ask(&health, "/readyz", "exclude=informer-sync").await;
         // One alone is for whoever looks for the reason.
         ask(&health, "/readyz/ping", "").await;
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         health.clone().write(&mut page);
         let page = page.finish();
         for line in [

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use super::Page;
+use plimsoll_metrics::Exposition;
 
 /// Without what the kernel does not tell.
-pub fn write(page: &mut Page) {
+pub fn write(page: &mut Exposition) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = Fields::of(&stat);
     let ticks = rustix::param::clock_ticks_per_second() as f64;
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn this_process_has_figures() {
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         write(&mut page);
         let page = page.finish();
         for name in ["cpu_seconds_total", "resident_memory_bytes", "open_fds"] {

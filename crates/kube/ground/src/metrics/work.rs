@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use super::{Histogram, Page};
+use plimsoll_metrics::{Exposition, Histogram};
 
 /// Ten nanoseconds to ten seconds, as Go's arithmetic has them.
 const BOUNDS: [f64; 10] = [
@@ -72,7 +72,7 @@ impl Work {
     }
 
     /// All of them, family by family.
-    pub fn write_all(works: &[Self], page: &mut Page) {
+    pub fn write_all(works: &[Self], page: &mut Exposition) {
         let mut gauge = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Counts) -> f64| {
             page.family(name, kind, help);
             for Self(counts) in works {
@@ -143,7 +143,7 @@ mod tests {
         let work = Work::new("w");
         work.run(|| Ok::<_, ()>(())).unwrap();
         work.run(|| Err::<(), _>(())).unwrap_err();
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         Work::write_all(&[work], &mut page);
         let page = page.finish();
         for line in [

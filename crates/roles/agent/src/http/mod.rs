@@ -10,7 +10,6 @@ mod body;
 mod counters;
 mod htpasswd;
 mod messages;
-mod negotiate;
 mod pages;
 mod reply;
 mod route;

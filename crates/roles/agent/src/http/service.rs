@@ -25,13 +25,13 @@ use super::auth::{Auth, Verdict};
 use super::body::{Body, made};
 use super::counters::Counters;
 use super::messages::MessageWriter;
-use super::negotiate::{Form, Format};
 use super::pages;
 use super::reply::{self, Failure, Reply};
 use super::route::{Places, Route, route};
 use super::server::Shown;
 use super::surface::{Half, Surface};
 use super::target::Query;
+use plimsoll_metrics::negotiate::{Form, Format};
 
 const STREAMS: usize = 256;
 /// Who asks a port of metrics for something else.

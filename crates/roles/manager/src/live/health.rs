@@ -7,9 +7,9 @@ use http::{Response, StatusCode, request};
 use http_body_util::Full;
 use plimsoll_ground::health::{Endpoint, Health};
 use plimsoll_ground::leader::Leadership;
-use plimsoll_ground::metrics::Page;
 use plimsoll_ground::reflect::Gate;
 use plimsoll_ground::serve::{self, BindError, Respond, Responder, Sent};
+use plimsoll_metrics::Exposition;
 
 pub use plimsoll_ground::serve::Serving;
 
@@ -50,7 +50,7 @@ impl Respond for Probed {
         }
         let (status, text) = match path {
             "/metrics" => {
-                let mut page = Page::default();
+                let mut page = Exposition::default();
                 self.0.write(&mut page);
                 (StatusCode::OK, page.finish())
             }

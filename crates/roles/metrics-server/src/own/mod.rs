@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use plimsoll_ground::auth::Gate;
 use plimsoll_ground::clients::Traffic;
-use plimsoll_ground::metrics::{Page, Work, process};
+use plimsoll_ground::metrics::{Work, process};
 use plimsoll_ground::serve::Counters;
+use plimsoll_metrics::Exposition;
 
 use crate::api::freshness::Freshness;
 use crate::audit::Audit;
@@ -35,7 +36,7 @@ pub struct OwnMetrics {
 
 impl OwnMetrics {
     pub fn render(&self) -> String {
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         self.requests.write(&mut page);
         let name = "apiserver_tls_handshake_errors_total";
         page.family(
@@ -60,7 +61,7 @@ impl OwnMetrics {
     }
 
     /// Those that metrics-server has.
-    fn original(&self, page: &mut Page) {
+    fn original(&self, page: &mut Exposition) {
         if let Some(seen) = self.freshness.seen() {
             let name = "metrics_server_api_metric_freshness_seconds";
             page.family(
@@ -70,8 +71,8 @@ impl OwnMetrics {
             );
             page.histogram(name, &[], &seen);
         }
-        let mut last = Page::default();
-        let mut durations = Page::default();
+        let mut last = Exposition::default();
+        let mut durations = Exposition::default();
         let last_name = "metrics_server_kubelet_last_request_time_seconds";
         let durations_name = "metrics_server_kubelet_request_duration_seconds";
         let mut any = false;
@@ -118,7 +119,7 @@ impl OwnMetrics {
     }
 
     /// Those that it lacks.
-    fn further(&self, page: &mut Page) {
+    fn further(&self, page: &mut Exposition) {
         let name = "plimsoll_metrics_server_scrape_failures_total";
         page.family(name, "counter", "Scrapes that came to nothing, by reason.");
         for (reason, count) in self.telemetry.failures() {

@@ -11,7 +11,7 @@ use super::http::HttpError;
 use super::identity::NoToken;
 use super::target::NoAddress;
 use super::telemetry::Reason;
-use crate::exposition::SyntaxError;
+use plimsoll_metrics::parser::SyntaxError;
 
 #[derive(Debug, Error)]
 pub(super) enum Fault {

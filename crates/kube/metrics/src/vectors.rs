@@ -1,10 +1,10 @@
-//! Counters and histograms by the values of their labels.
+//! CounterVec and histograms by the values of their labels.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Histogram, Page};
+use super::{Exposition, Histogram};
 
 /// Series that differ in the values of `N` labels. There are few of each family, so looking is as good as hashing.
 #[derive(Debug)]
@@ -38,9 +38,9 @@ impl<const N: usize, T> Series<N, T> {
     /// In the order of the values; says nothing of families without series.
     fn write(
         &self,
-        page: &mut Page,
+        page: &mut Exposition,
         head: Head<'_>,
-        mut show: impl FnMut(&mut Page, Pairs<'_>, &T),
+        mut show: impl FnMut(&mut Exposition, Pairs<'_>, &T),
     ) {
         let mut all = self.all.lock();
         if all.is_empty() {
@@ -67,9 +67,9 @@ type Pairs<'a> = &'a [(&'a str, &'a str)];
 struct Head<'a>(&'a str, &'a str, &'a str);
 
 #[derive(Debug)]
-pub struct Counters<const N: usize>(Series<N, u64>);
+pub struct CounterVec<const N: usize>(Series<N, u64>);
 
-impl<const N: usize> Counters<N> {
+impl<const N: usize> CounterVec<N> {
     pub fn new(labels: [&'static str; N]) -> Self {
         Self(Series::new(labels))
     }
@@ -78,7 +78,7 @@ impl<const N: usize> Counters<N> {
         self.0.with(values, || 0, |count| *count += 1);
     }
 
-    pub fn write(&self, page: &mut Page, name: &str, help: &str) {
+    pub fn write(&self, page: &mut Exposition, name: &str, help: &str) {
         let head = Head(name, "counter", help);
         self.0.write(page, head, |page, pairs, count| {
             page.sample(name, pairs, *count as f64);
@@ -87,12 +87,12 @@ impl<const N: usize> Counters<N> {
 }
 
 #[derive(Debug)]
-pub struct Histograms<const N: usize> {
+pub struct HistogramVec<const N: usize> {
     series: Series<N, Histogram>,
     bounds: Arc<[f64]>,
 }
 
-impl<const N: usize> Histograms<N> {
+impl<const N: usize> HistogramVec<N> {
     pub fn new(labels: [&'static str; N], bounds: impl Into<Arc<[f64]>>) -> Self {
         Self {
             series: Series::new(labels),
@@ -105,7 +105,7 @@ impl<const N: usize> Histograms<N> {
         self.series.with(values, new, |one| one.observe(value));
     }
 
-    pub fn write(&self, page: &mut Page, name: &str, help: &str) {
+    pub fn write(&self, page: &mut Exposition, name: &str, help: &str) {
         let head = Head(name, "histogram", help);
         self.series.write(page, head, |page, pairs, histogram| {
             page.histogram(name, pairs, histogram);
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn series_in_order() {
-        let counters = Counters::new(["code", "host"]);
-        let mut page = Page::default();
+        let counters = CounterVec::new(["code", "host"]);
+        let mut page = Exposition::default();
         counters.write(&mut page, "c", "how many");
         for values in [["500", "a"], ["200", "b"], ["200", "a"], ["200", "b"]] {
             counters.count(values);
         }
         counters.write(&mut page, "c", "how many");
-        let histograms = Histograms::new(["verb"], [0.5]);
+        let histograms = HistogramVec::new(["verb"], [0.5]);
         histograms.observe(["GET"], 0.1);
         histograms.write(&mut page, "h", "how long");
         assert_eq!(

@@ -421,5 +421,5 @@ fn read_numbers(rest: &str) -> Result<(f64, Option<i64>), Fault> {
 }
 
 #[cfg(test)]
-#[path = "exposition_tests.rs"]
+#[path = "parser_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 //! `io.prometheus.client.MetricFamily`, each behind its length.
 //!
 //! Made from the text, so that both always say the same: counters, gauges and histograms; anything else goes as untyped.
-//! Series of a histogram follow each other and end with their count, as [`super::Page`] writes them.
+//! Series of a histogram follow each other and end with their count, as [`super::Exposition`] writes them.
 
 use plimsoll_golang::protowire::{Message, varint};
 
@@ -66,7 +66,7 @@ impl MetricType {
 }
 
 /// `page` is a whole text page. Lines that make no sense are left out.
-pub fn delimited(page: &[u8]) -> Vec<u8> {
+pub fn to_delimited_protobuf(page: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(page.len());
     let mut family = Family::default();
     for line in page.split(|&byte| byte == b'\n') {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn families(page: &str) -> Vec<MetricFamily> {
-        let stream = delimited(page.as_bytes());
+        let stream = to_delimited_protobuf(page.as_bytes());
         let mut rest = &stream[..];
         let mut found = Vec::new();
         while !rest.is_empty() {
@@ -428,7 +428,7 @@ mod tests {
             "1c0a016d12014818012212 0a050a0161 1200 1209 09000000000000f03f",
             "2a0a076e5f746f74616c12014e1800221a 0a060a0162120163 1a09 090000000000000440 3089c0dab99e34",
         );
-        let hex: String = delimited(page.as_bytes())
+        let hex: String = to_delimited_protobuf(page.as_bytes())
             .iter()
             .map(|byte| format!("{byte:02x}"))
             .collect();
@@ -447,7 +447,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_panics(page in r#"([abc_# {}"=,\\0-9n\n]|# TYPE |# HELP |gauge|histogram|_bucket|_count|le=){0,60}"#) {
-            let stream = delimited(page.as_bytes());
+            let stream = to_delimited_protobuf(page.as_bytes());
             let mut rest = &stream[..];
             while !rest.is_empty() {
                 prop_assert!(MetricFamily::decode_length_delimited(&mut rest).is_ok());

@@ -6,14 +6,14 @@ use super::Histogram;
 use plimsoll_golang::strconv::format_float;
 
 #[derive(Debug, Default)]
-pub struct Page {
+pub struct Exposition {
     text: String,
 }
 
 /// Names and values.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-impl Page {
+impl Exposition {
     pub fn family(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn families_in_order() {
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         for name in ["b", "a_c", "a"] {
             page.family(name, "gauge", "x");
             page.sample(name, &[], 1.0);
@@ -112,12 +112,12 @@ mod tests {
             text,
             "# HELP a x\n# TYPE a gauge\na 1\n# HELP a_c x\n# TYPE a_c gauge\na_c 1\n# HELP b x\n# TYPE b gauge\nb 1\n"
         );
-        assert_eq!(Page::default().sorted().finish(), "");
+        assert_eq!(Exposition::default().sorted().finish(), "");
     }
 
     #[test]
     fn a_page() {
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         page.family("a", "gauge", "[ALPHA] what it is");
         page.sample("a", &[("x", "1\"2")], 1_794_801_119.5);
         page.sample("a", &[], 0.0);
