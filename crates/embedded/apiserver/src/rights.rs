@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_ground::auth::organizations_of_request;
+use plimsoll_serving::auth::organizations_of_request;
 use serde_json::Value;
 
 use crate::auth::{MASTERS, User, service_account};

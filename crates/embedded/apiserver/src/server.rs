@@ -13,12 +13,13 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
-use plimsoll_ground::health::is_health_check;
-use plimsoll_ground::rest::timeout::timeout;
-use plimsoll_ground::serve::{
+use plimsoll_apimachinery::timeout::timeout;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_serving::health::is_health_check;
+use plimsoll_serving::{
     ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught, flow_of,
 };
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 use tokio::sync::Mutex;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll_ground::reflect::Rounds;
+use plimsoll_client::reflector::Rounds;
 use plimsoll_host::proc::net::parse_ip_octets;
 use plimsoll_host::proc::stat::SelfUsage;
 use plimsoll_host::{ReadBuf, Timestamp, parse_file};

@@ -6,8 +6,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use plimsoll_client::reflector::Rounds;
 use plimsoll_containers::Namespace;
-use plimsoll_ground::reflect::Rounds;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Descriptors, Timestamp};

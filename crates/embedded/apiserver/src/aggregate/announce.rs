@@ -2,7 +2,7 @@
 //! whose certificates count.
 
 use jiff::Timestamp;
-use plimsoll_ground::serve::{KeyPairError, certified_key};
+use plimsoll_serving::{KeyPairError, certified_key};
 use serde_json::{Map, Value, json};
 
 use super::Remotes;

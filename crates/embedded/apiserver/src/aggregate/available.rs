@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

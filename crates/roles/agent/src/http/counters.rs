@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use plimsoll_ground::serve;
+
 use plimsoll_observe::exposition::number::Number;
 use plimsoll_observe::exposition::{Kind, Text};
 
@@ -16,7 +16,7 @@ pub struct Counters {
     bytes: AtomicU64,
     streams_dropped: AtomicU64,
     /// What the server's sockets count.
-    pub sockets: Arc<serve::Counters>,
+    pub sockets: Arc<plimsoll_serving::Counters>,
 }
 
 /// Counts as long as it lives.
@@ -33,7 +33,7 @@ impl Drop for Gauge {
 }
 
 impl Counters {
-    pub fn new(sockets: Arc<serve::Counters>) -> Self {
+    pub fn new(sockets: Arc<plimsoll_serving::Counters>) -> Self {
         Self {
             sockets,
             ..Self::default()

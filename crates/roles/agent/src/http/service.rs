@@ -11,13 +11,13 @@ use http::{HeaderMap, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_golang::GoDuration;
-use plimsoll_ground::auth::{Access, Gate};
-use plimsoll_ground::serve::{Panicked, caught};
-use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_observe::exposition::{Dialect, Gathered, TextWriter};
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
+use plimsoll_serving::auth::{Access, Gate};
+use plimsoll_serving::{Panicked, caught};
 use tokio::sync::Semaphore;
 
 use super::api::{self, Hub, Options, blocking, fresh};

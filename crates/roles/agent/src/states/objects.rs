@@ -7,13 +7,13 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::node_metric::{self, NodeMetricSpec};
 use plimsoll_api::node_topology;
 use plimsoll_api::pod::{Amounts, Spec, amounts};
-use plimsoll_ground::found_at;
-use plimsoll_ground::reflect::slim;
+use plimsoll_client::found_at;
+use plimsoll_client::reflector::object_meta;
 use serde::Deserialize;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Spec,
@@ -47,7 +47,7 @@ pub struct PodList {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Node {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub status: NodeStatus,
@@ -83,7 +83,7 @@ pub struct Endpoint {
 /// What is asked of us, not what we reported.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeMetric {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: NodeMetricSpec,
@@ -92,13 +92,13 @@ pub struct NodeMetric {
 /// That it is there.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Topology {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Claim {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: ClaimSpec,

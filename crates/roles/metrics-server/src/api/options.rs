@@ -1,10 +1,10 @@
 //! What a list may be asked for, and the words in which the rest is refused.
 
+use plimsoll_apimachinery::field::{FieldError, Path};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_apimachinery::selector::{Selector, parse_fields, parse_labels};
+use plimsoll_apimachinery::status::{Failure, Subject};
 use plimsoll_golang::strconv::quote;
-use plimsoll_ground::rest::field::{FieldError, Path};
-use plimsoll_ground::rest::request::Query;
-use plimsoll_ground::rest::selector::{Selector, parse_fields, parse_labels};
-use plimsoll_ground::rest::status::{Failure, Subject};
 
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 

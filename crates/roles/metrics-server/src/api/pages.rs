@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
-use plimsoll_ground::health::Health;
-use plimsoll_ground::rest::accept;
-use plimsoll_ground::rest::answer::{self, Answer, full};
-use plimsoll_ground::rest::request::Query;
+use plimsoll_apimachinery::accept;
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, full};
+use plimsoll_apimachinery::request::Query;
 use plimsoll_metrics::negotiate;
 use plimsoll_metrics::to_delimited_protobuf;
+use plimsoll_serving::health::Health;
 use serde_json::json;
 
 use super::about;

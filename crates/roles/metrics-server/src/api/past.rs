@@ -5,12 +5,12 @@
 //! container what it used over all pods, step by step: `{"begins", "samples", "cpu": {"min", "mean", "p95", "max"},
 //! "memory": {…}}`, oldest first.
 
+use plimsoll_apimachinery::answer::{Answer, Encoding, Format};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_apimachinery::selector::Selector;
+use plimsoll_apimachinery::status::{Failure, Subject};
 use plimsoll_golang::GoDuration;
 use plimsoll_golang::yaml;
-use plimsoll_ground::rest::answer::{Answer, Encoding, Format};
-use plimsoll_ground::rest::request::Query;
-use plimsoll_ground::rest::selector::Selector;
-use plimsoll_ground::rest::status::{Failure, Subject};
 use serde_json::Value;
 
 use super::figures;

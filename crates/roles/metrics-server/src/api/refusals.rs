@@ -1,10 +1,10 @@
 //! What cannot be had, and in which form the rest is shown.
 
 use http::StatusCode;
+use plimsoll_apimachinery::answer::{Format, Transform};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_apimachinery::status::{Failure, Subject};
 use plimsoll_golang::strconv::quote;
-use plimsoll_ground::rest::answer::{Format, Transform};
-use plimsoll_ground::rest::request::Query;
-use plimsoll_ground::rest::status::{Failure, Subject};
 
 use super::row::Kind;
 use super::sheet::{Form, Include};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::auth::Refusal;
+use plimsoll_serving::auth::Refusal;
 
 use plimsoll_metrics::{Exposition, Histogram};
 

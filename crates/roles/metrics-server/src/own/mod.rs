@@ -6,11 +6,12 @@ pub mod requests;
 
 use std::sync::Arc;
 
-use plimsoll_ground::auth::Gate;
-use plimsoll_ground::clients::Traffic;
-use plimsoll_ground::metrics::{Work, process};
-use plimsoll_ground::serve::Counters;
+use plimsoll_client::Traffic;
+use plimsoll_client::workqueue_metrics::WorkqueueMetrics;
 use plimsoll_metrics::Exposition;
+use plimsoll_serving::Counters;
+use plimsoll_serving::auth::Gate;
+use plimsoll_serving::process_metrics;
 
 use crate::api::freshness::Freshness;
 use crate::audit::Audit;
@@ -31,7 +32,7 @@ pub struct OwnMetrics {
     pub gate: Gate,
     pub traffic: Traffic,
     pub audit: Option<Audit>,
-    pub work: Vec<Work>,
+    pub work: Vec<WorkqueueMetrics>,
 }
 
 impl OwnMetrics {
@@ -49,9 +50,9 @@ impl OwnMetrics {
         self.gate.write(&mut page);
         self.traffic.write(&mut page);
         Audit::write(self.audit.as_ref(), &mut page);
-        Work::write_all(&self.work, &mut page);
+        WorkqueueMetrics::write_all(&self.work, &mut page);
         idle::write(&mut page);
-        process::write(&mut page);
+        process_metrics::write(&mut page);
         idle::count_families(&mut page);
         // The original sorts these, and puts its own behind them.
         let mut page = page.sorted();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::rest::kept::Keepsake;
+use plimsoll_apimachinery::kept::Keepsake;
 use plimsoll_metrics::{Exposition, Histogram};
 
 const BOUNDS: [f64; 23] = [

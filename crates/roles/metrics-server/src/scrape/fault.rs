@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use plimsoll_ground::clients::chain;
+use plimsoll_client::chain;
 use thiserror::Error;
 
 use super::connection::ConnectError;

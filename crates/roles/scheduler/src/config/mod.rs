@@ -7,8 +7,8 @@ mod schema;
 mod types;
 mod validate;
 
+use plimsoll_apimachinery::field;
 use plimsoll_golang::yaml;
-use plimsoll_ground::rest::field;
 use plimsoll_sched::extender::Rule;
 use plimsoll_sched::framework::Profile;
 use plimsoll_sched::model::Names;

@@ -1,6 +1,6 @@
 //! From a configuration to the core's profiles.
 
-use plimsoll_ground::rest::field;
+use plimsoll_apimachinery::field;
 use plimsoll_sched::extender::Rule;
 use plimsoll_sched::framework::profile as core;
 use plimsoll_sched::framework::{Plugin, Profile};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_ground::leader::Leadership;
-use plimsoll_ground::metrics::process;
+use plimsoll_client::leader_election::Leadership;
 use plimsoll_metrics::{Exposition, Histogram};
+use plimsoll_serving::process_metrics;
 
 use super::{CoreFigures, Counts, Metrics};
 
@@ -63,7 +63,7 @@ impl Metrics {
             );
             page.sample(name, &labels, leadership.slow_paths() as f64);
         }
-        process::write(&mut page);
+        process_metrics::write(&mut page);
         page.finish()
     }
 }
