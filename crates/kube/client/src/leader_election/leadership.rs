@@ -11,10 +11,9 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use kube::client::Body;
 use parking_lot::Mutex;
+use plimsoll_clock::BootInstant;
 use plimsoll_waiting::Waiting;
-use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tower::{BoxError, Service};
 
 use super::config::Config;
@@ -27,7 +26,7 @@ pub struct Leadership(pub(super) Arc<Shared>);
 pub(super) struct Shared {
     name: String,
     lease_duration: Duration,
-    clock: Clock,
+    started: BootInstant,
     seen: watch::Sender<Seen>,
     pub holder: watch::Sender<String>,
     slow_paths: AtomicU64,
@@ -75,7 +74,7 @@ impl Leadership {
         Self(Arc::new(Shared {
             name: config.name.clone(),
             lease_duration: config.lease_duration,
-            clock: Clock::start(),
+            started: BootInstant::now(),
             seen: watch::channel(Seen::default()).0,
             holder: watch::channel(String::new()).0,
             slow_paths: AtomicU64::new(0),
@@ -196,7 +195,7 @@ impl Leadership {
 
     /// Since the election began, by a clock that stops for nothing.
     pub(super) fn now(&self) -> Duration {
-        self.0.clock.elapsed()
+        self.0.started.elapsed()
     }
 
     pub(super) fn saw(&self, seen: Seen) {
@@ -240,38 +239,5 @@ impl Service<Request<Body>> for Guarded {
             Ok(answer?)
         }
         .boxed()
-    }
-}
-
-/// Time since it was started. The monotonic clock goes on while a process is stopped, but not while the machine sleeps:
-/// that is added.
-#[derive(Debug)]
-struct Clock {
-    began: Instant,
-    slept_before: Duration,
-}
-
-impl Clock {
-    fn start() -> Self {
-        Self {
-            began: Instant::now(),
-            slept_before: slept(),
-        }
-    }
-
-    fn elapsed(&self) -> Duration {
-        self.began.elapsed() + slept().saturating_sub(self.slept_before)
-    }
-}
-
-/// How long the machine has slept since it was started.
-fn slept() -> Duration {
-    let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
-    let awake = read(ClockId::Monotonic);
-    let slept = read(ClockId::Boottime).saturating_sub(awake);
-    // The two are not read at the same moment.
-    match slept < Duration::from_millis(100) {
-        true => Duration::ZERO,
-        false => slept,
     }
 }

@@ -1,4 +1,4 @@
-//! Time as the house uses it: wall-clock nanoseconds for what people see, a monotonic reading for intervals.
+//! [`Clock`], [`Timestamp`]: wall-clock nanoseconds for what people see, a monotonic reading for intervals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
