@@ -1,5 +1,7 @@
 //! The workspace's own tools: `cargo xtask test`, `bench`, `cases` and `kube`.
 
+#[cfg(test)]
+mod architecture;
 mod attack;
 mod bench;
 mod cluster;

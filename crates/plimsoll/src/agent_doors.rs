@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use plimsoll_cadvisor::http::{self, Shown};
-use plimsoll_ground::auth::DelegationConfig;
-use plimsoll_ground::clients;
-use plimsoll_ground::front::{self, Front};
-use plimsoll_ground::serve::KeyPairFiles;
+use plimsoll_serving::KeyPairFiles;
+use plimsoll_serving::auth::DelegationConfig;
+use plimsoll_serving::secure_serving;
+use plimsoll_serving::secure_serving::Front;
 
 /// Of the port for those whom the cluster lets in, where the first one has metrics only.
 pub const SECURE_PORT: u16 = 9121;
@@ -101,10 +101,10 @@ pub async fn front(
     listen: SocketAddr,
     http: &http::Config,
     node: Option<&str>,
-    source: clients::Config,
+    source: plimsoll_client::Config,
 ) -> Result<Front> {
     let clients = source.build().await.context("the cluster")?;
-    let mut config = front::Config::new(listen);
+    let mut config = secure_serving::Config::new(listen);
     let serving = &mut config.serving;
     serving.certificate = http.tls.as_ref().map(|files| KeyPairFiles {
         cert: files.cert.clone(),

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::select_all;
 use plimsoll_agent::states::{Access, AddressType, PodSource, READ_ONLY_PORT};
 use plimsoll_agent::{Membership, View, World, report, states};
-use plimsoll_ground::{clients, shutdown};
+use plimsoll_client::shutdown;
 
 use crate::{Called, go};
 
@@ -106,11 +106,11 @@ pub fn is_in_pod() -> bool {
 
 impl ClusterArgs {
     /// `None`: there is no cluster to follow.
-    pub fn source(&self, called: Called) -> Option<clients::Config> {
+    pub fn source(&self, called: Called) -> Option<plimsoll_client::Config> {
         let inside = called == Called::Koordlet && is_in_pod();
         let wanted = self.kubeconfig.is_some() || self.in_cluster || inside;
         wanted.then(|| {
-            let mut config = clients::Config::from_flag(self.kubeconfig.clone());
+            let mut config = plimsoll_client::Config::from_flag(self.kubeconfig.clone());
             config.rate = Some((self.kube_api_qps, self.kube_api_burst));
             config.user_agent = "koordlet".to_owned();
             config
@@ -118,10 +118,10 @@ impl ClusterArgs {
     }
 
     /// Whom to ask who may look: the cluster that is followed, or that of the pod this runs in.
-    pub fn judge(&self, called: Called) -> Option<clients::Config> {
+    pub fn judge(&self, called: Called) -> Option<plimsoll_client::Config> {
         let inside = is_in_pod() && Path::new(TOKEN).exists();
         self.source(called)
-            .or_else(|| inside.then(|| clients::Config::from_flag(None)))
+            .or_else(|| inside.then(|| plimsoll_client::Config::from_flag(None)))
     }
 
     /// What is no type of address is taken for the default, as koordlet does.
@@ -149,7 +149,12 @@ impl ClusterArgs {
         Ok(())
     }
 
-    pub fn states(&self, name: &str, gates: Gates, clients: &clients::Clients) -> states::Config {
+    pub fn states(
+        &self,
+        name: &str,
+        gates: Gates,
+        clients: &plimsoll_client::Clients,
+    ) -> states::Config {
         let access = Access {
             clients: clients.clone(),
             plain_port: self
@@ -245,7 +250,7 @@ impl Member {
     /// By flags; `None`: there is no cluster.
     pub async fn by_flags(
         args: &ClusterArgs,
-        source: clients::Config,
+        source: plimsoll_client::Config,
         name: &str,
         gates: Gates,
         view: &View,

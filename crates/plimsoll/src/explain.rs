@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
-use plimsoll_ground::clients;
+
 use plimsoll_scheduler::config::{self, Configuration};
 use plimsoll_scheduler::live::Options;
 
@@ -75,11 +75,11 @@ pub fn run(args: &ExplainArgs) -> Result<(), Failure> {
 }
 
 impl PodArgs {
-    fn clients(&self) -> clients::Config {
+    fn clients(&self) -> plimsoll_client::Config {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let standard = home.map(|home| home.join(".kube/config"));
         let kubeconfig = self.kubeconfig.clone();
-        clients::Config::from_flag(kubeconfig.or(standard.filter(|path| path.exists())))
+        plimsoll_client::Config::from_flag(kubeconfig.or(standard.filter(|path| path.exists())))
     }
 
     fn configuration(&self) -> Result<Configuration> {
@@ -101,7 +101,7 @@ async fn asked(args: &PodArgs, url: &str, namespace: &str, name: &str) -> Result
     let mut config = (*clients.config()).clone();
     config.cluster_url = url.parse().context("--scheduler")?;
     // It makes its certificate itself, most often.
-    clients::trust_anybody(&mut config);
+    plimsoll_client::trust_anybody(&mut config);
     let client = kube::Client::try_from(config)?;
     let format = match args.output.as_str() {
         "text" => "?output=text",
@@ -110,7 +110,7 @@ async fn asked(args: &PodArgs, url: &str, namespace: &str, name: &str) -> Result
     let path = format!("/explain/pods/{namespace}/{name}{format}");
     let request = http::Request::get(path).body(Vec::new())?;
     let answer = client.request_text(request).await;
-    answer.map_err(|error| anyhow!("{url}: {}", clients::explain(&error)))
+    answer.map_err(|error| anyhow!("{url}: {}", plimsoll_client::explain(&error)))
 }
 
 /// By a scheduler of our own, which decides nothing.
@@ -121,7 +121,7 @@ async fn looked_up(args: &PodArgs, namespace: &str, name: &str) -> Result<String
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     let request = http::Request::get(path).body(Vec::new())?;
     let there = clients.client().request_text(request).await;
-    there.map_err(|error| anyhow!("read the pod: {}", clients::explain(&error)))?;
+    there.map_err(|error| anyhow!("read the pod: {}", plimsoll_client::explain(&error)))?;
     let report = Options::new(configuration)
         .explain(clients.client(), namespace, name, READ_WITHIN)
         .await

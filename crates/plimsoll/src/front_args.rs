@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use plimsoll_ground::auth::{AuthorizerConfig, DelegationConfig, FrontProxyFiles, FrontProxyRules};
-use plimsoll_ground::front::{Authentication, Authorization, Serving};
-use plimsoll_ground::serve::{KeyPairFiles, NamedFiles, Suites};
+use plimsoll_serving::auth::{
+    AuthorizerConfig, DelegationConfig, FrontProxyFiles, FrontProxyRules,
+};
+use plimsoll_serving::secure_serving::{Authentication, Authorization, Serving};
+use plimsoll_serving::{KeyPairFiles, NamedFiles, Suites};
 
 use crate::go;
 use crate::metrics_server::sni;

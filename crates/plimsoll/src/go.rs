@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_cadvisor::http::parse_duration;
+use plimsoll_golang::GoDuration;
 
 /// A Go duration: `300ms`, `1.5h`, `2h45m`, `0`. What a flag sets is never negative.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -12,40 +12,13 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     if text.starts_with('-') {
         return Err(format!("{text:?} is less than nothing; {hint}"));
     }
-    parse_duration(text).map_err(|error| format!("{error}; {hint}"))
+    let parsed = GoDuration::parse(text).map_err(|error| format!("{error}; {hint}"))?;
+    Ok(parsed.duration())
 }
 
 /// A duration that may be negative: whether that makes sense is said later, in the original's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(i64);
-
-impl Span {
-    pub fn nanos(self) -> i64 {
-        self.0
-    }
-
-    /// `None`: it is less than nothing.
-    pub fn positive(self) -> Option<Duration> {
-        u64::try_from(self.0).ok().map(Duration::from_nanos)
-    }
-}
-
-impl std::fmt::Display for Span {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sign = if self.0 < 0 { "-" } else { "" };
-        let span =
-            plimsoll_metrics_server::api::duration(Duration::from_nanos(self.0.unsigned_abs()));
-        write!(f, "{sign}{span}")
-    }
-}
-
-pub fn signed_duration(text: &str) -> Result<Span, String> {
-    let (unsigned, sign) = match text.strip_prefix('-') {
-        Some(rest) => (rest, -1),
-        None => (text, 1),
-    };
-    let nanos = i64::try_from(duration(unsigned)?.as_nanos()).unwrap_or(i64::MAX);
-    Ok(Span(sign * nanos))
+pub fn signed_duration(text: &str) -> Result<GoDuration, String> {
+    GoDuration::parse(text).map_err(|error| format!("{error}; write it like 10s, 500ms or 1m30s"))
 }
 
 /// A flag whose empty value means that it is not given.

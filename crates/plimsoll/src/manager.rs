@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use plimsoll_ground::{clients, leader, shutdown};
+use plimsoll_client::{leader_election, shutdown};
 use plimsoll_manager::live;
 
 use crate::front_args::all_addresses;
@@ -74,13 +74,17 @@ pub fn run(args: &ManagerArgs) -> Result<(), Failure> {
     let runtime = runtime(2).map_err(Failure::Run)?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::listen()?;
-        let clients = clients::Config::from_flag(args.kubeconfig.clone())
+        let clients = plimsoll_client::Config::from_flag(args.kubeconfig.clone())
             .build()
             .await?;
         let (stopper, shutdown) = shutdown::channel();
         clients.spawn_reload(shutdown);
         let election = args.enable_leader_election.then(|| {
-            leader::Config::new(&args.config_namespace, live::LEASE, leader::new_identity())
+            leader_election::Config::new(
+                &args.config_namespace,
+                live::LEASE,
+                leader_election::new_identity(),
+            )
         });
         let config = live::Config {
             namespace: args.config_namespace.clone(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use plimsoll_ground::clients;
-use plimsoll_ground::rest::selector::Selector;
+
+use plimsoll_apimachinery::selector::Selector;
 use plimsoll_metrics_server::collector::Config;
 use plimsoll_metrics_server::scrape::Trust;
 
@@ -15,7 +15,7 @@ use crate::kubelets::PORT;
 
 /// Says when every node has figures, then scrapes on until it is ended.
 pub async fn run(options: &Options, kubeconfig: &Path) -> Result<()> {
-    let clients = clients::Config::from_flag(Some(kubeconfig.to_owned()))
+    let clients = plimsoll_client::Config::from_flag(Some(kubeconfig.to_owned()))
         .build()
         .await?;
     let mut config = Config {

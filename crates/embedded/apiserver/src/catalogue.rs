@@ -85,8 +85,8 @@ impl Catalogue {
         match found {
             None => format!(
                 "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                crate::field::quote(kind),
-                crate::field::quote(version)
+                plimsoll_golang::strconv::quote(kind),
+                plimsoll_golang::strconv::quote(version)
             ),
             Some(id) => format!(
                 "converting ({}) to ({}.{own_kind}): unknown conversion",

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 
 use crate::aggregate::available;
 use crate::catalogue::Catalogue;
-use crate::codec::time::show_seconds;
 use crate::hooks;
 use crate::rest::delete::mark_container;
 use crate::rest::{finalizers, is_being_deleted};
 use crate::server::Server;
 use crate::store::{Expect, Stored};
+use plimsoll_golang::time::show_seconds;
 
 /// How long changes are gathered before they are looked at together.
 const SETTLE: Duration = Duration::from_millis(20);

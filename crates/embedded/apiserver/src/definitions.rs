@@ -12,7 +12,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
 
 use crate::catalogue::Catalogue;
-use crate::codec::time::show_seconds;
 use crate::controllers::{self, Removal};
 use crate::crd::{Definition, names};
 use crate::custom::DEFINITIONS;
@@ -24,6 +23,7 @@ use crate::schema::{Shape, Types};
 use crate::served::Served;
 use crate::server::Server;
 use crate::store::Expect;
+use plimsoll_golang::time::show_seconds;
 
 /// What is known of all definitions.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use plimsoll_ground::rest::fingerprint::quoted_fingerprint;
+use plimsoll_apimachinery::fingerprint::quoted_fingerprint;
 use serde_json::{Map, Value, json};
 
 use crate::aggregate::local::priorities;

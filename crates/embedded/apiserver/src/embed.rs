@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_ground::serve::{self, Certificate, Clients, Tls, Trust};
+use plimsoll_serving::{Certificate, Clients, Tls, Trust};
 
 use crate::auth::{self, Authority, User};
 use crate::controllers::{self, Which};
@@ -34,7 +34,7 @@ pub struct Options {
     /// Whether a damaged store may be opened without what nobody can vouch for.
     pub restore: bool,
     /// What clients may have of the server.
-    pub limits: serve::Limits,
+    pub limits: plimsoll_serving::Limits,
 }
 
 impl Default for Options {
@@ -44,9 +44,9 @@ impl Default for Options {
             event_ttl: Duration::from_secs(3600),
             clock: Timestamp::now,
             restore: false,
-            limits: serve::Limits {
+            limits: plimsoll_serving::Limits {
                 streams: STREAMS,
-                ..serve::Limits::default()
+                ..plimsoll_serving::Limits::default()
             },
         }
     }
@@ -65,27 +65,27 @@ pub enum BuildError {
         source: std::io::Error,
     },
     #[error("use the server's certificate")]
-    Certificate(#[from] serve::KeyPairError),
+    Certificate(#[from] plimsoll_serving::KeyPairError),
     #[error("use the certificate authority")]
-    Trust(#[from] serve::TrustError),
+    Trust(#[from] plimsoll_serving::TrustError),
     #[error("use the key for service accounts' tokens")]
     TokenKey(#[from] auth::KeyError),
     #[error(transparent)]
-    Bind(#[from] serve::BindError),
+    Bind(#[from] plimsoll_serving::BindError),
 }
 
 /// Bound and checked; nothing runs yet.
 #[derive(Debug)]
 pub struct ControlPlane {
     server: Server,
-    bound: serve::Bound,
+    bound: plimsoll_serving::Bound,
     credentials: Credentials,
 }
 
 #[derive(Debug)]
 pub struct Running {
     server: Server,
-    serving: serve::Serving,
+    serving: plimsoll_serving::Serving,
     credentials: Credentials,
 }
 
@@ -141,9 +141,9 @@ impl Config {
         let credentials = Credentials::obtain(pki.as_deref(), &names, &addresses)?;
         let clients = Trust::from_pem(credentials.authority.as_bytes())?;
         let front_proxy = Trust::from_pem(credentials.front_proxy_authority.as_bytes())?;
-        let mut config = serve::Config::new(self.listen);
+        let mut config = plimsoll_serving::Config::new(self.listen);
         config.limits = limits;
-        let mut tls = Tls::new(Certificate::Given(serve::certified_key(
+        let mut tls = Tls::new(Certificate::Given(plimsoll_serving::certified_key(
             credentials.server.chain.as_bytes(),
             credentials.server.key.as_bytes(),
         )?));

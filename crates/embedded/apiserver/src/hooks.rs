@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use crate::aggregate::API_SERVICES;
 use crate::auth::{User, bootstrap, user_info};
-use crate::codec::time::show_seconds;
 use crate::custom::DEFINITIONS;
 use crate::rest::Call;
 use crate::rest::track::forget_what_it_is;
@@ -13,6 +12,7 @@ use crate::server::Server;
 use crate::services;
 use crate::status::{Failure, Subject};
 use crate::store::Expect;
+use plimsoll_golang::time::show_seconds;
 
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 /// Namespaces that a cluster cannot be without.

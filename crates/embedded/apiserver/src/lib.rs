@@ -36,4 +36,4 @@ mod services;
 pub mod store;
 pub mod table;
 
-use plimsoll_ground::rest::{answer, depth, field, golang, request, selector, status};
+use plimsoll_apimachinery::{answer, depth, field, request, selector, status};

@@ -2,6 +2,7 @@
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
+use plimsoll_golang::platform::own_goarch;
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer, Format, Offer, full};
@@ -443,14 +444,6 @@ fn version() -> Value {
         "buildDate": "2026-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+        "platform": format!("{}/{}", std::env::consts::OS, own_goarch()),
     })
-}
-
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_ground::auth::organizations_of_request;
+use plimsoll_serving::auth::organizations_of_request;
 use serde_json::Value;
 
 use crate::auth::{MASTERS, User, service_account};
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
 use crate::kinds::{Lookup, signing};
 use crate::request::{RequestInfo, ResourcePath};
 use crate::rest::{Call, meta};
 use crate::status::Failure;
+use plimsoll_golang::strconv::quote;
 
 const REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";

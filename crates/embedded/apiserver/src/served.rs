@@ -393,7 +393,7 @@ impl Served {
             || !selectable_fields(&self.shelf).is_empty()
             || matches!(self.resource.kind.as_str(), "Namespace" | "Node" | "Pod");
         if self.shelf.as_ref() == "jobs.batch" {
-            let field = crate::field::quote(field);
+            let field = plimsoll_golang::strconv::quote(field);
             format!("field label {field} not supported for Job")
         } else if self.shelf.as_ref() == "resourceslices.resource.k8s.io" {
             let version = self.resource.api_version();
@@ -403,7 +403,7 @@ impl Served {
         } else {
             format!(
                 "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-                crate::field::quote(field)
+                plimsoll_golang::strconv::quote(field)
             )
         }
     }

@@ -13,12 +13,13 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
-use plimsoll_ground::health::is_health_check;
-use plimsoll_ground::rest::timeout::timeout;
-use plimsoll_ground::serve::{
+use plimsoll_apimachinery::timeout::timeout;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_serving::health::is_health_check;
+use plimsoll_serving::{
     ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught, flow_of,
 };
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -425,14 +426,14 @@ fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {
     if path.subresource.is_empty() && matches!(path.name.as_str(), "." | "..") {
         return Err(Failure::bad_request(format!(
             "Name parameter invalid: {}: may not be '{}'",
-            crate::field::quote(&path.name),
+            plimsoll_golang::strconv::quote(&path.name),
             path.name
         )));
     }
     if matches!(path.namespace.as_str(), "." | "..") {
         return Err(Failure::server_error(format!(
             "invalid key: {}",
-            crate::field::quote(&format!("/{}/{}", path.resource, path.namespace))
+            plimsoll_golang::strconv::quote(&format!("/{}/{}", path.resource, path.namespace))
         )));
     }
     Ok(())

@@ -6,11 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
-use crate::codec::time::show_seconds;
 use crate::kinds::service::{Addresses, allocate, held};
 use crate::server::Server;
 use crate::status::Failure;
 use crate::store::Expect;
+use plimsoll_golang::time::show_seconds;
 
 /// As a real server's default is; the first address is the API server's own.
 const FIRST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);

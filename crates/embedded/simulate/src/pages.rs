@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use plimsoll_api::node_metric::NodeMetricStatus;
 use plimsoll_api::priority::{PriorityClass, QosClass};
-use plimsoll_ground::reflect::Key;
-use plimsoll_ground::serve;
+use plimsoll_client::reflector::Key;
+
 use rustc_hash::FxHashMap;
 
 use crate::nodes;
@@ -68,8 +68,10 @@ struct Runs {
 
 impl Pages {
     /// Takes a free port.
-    pub async fn bind(clock: fn() -> Timestamp) -> Result<(Self, serve::Bound), serve::BindError> {
-        let bound = serve::Config::loopback().bind().await?;
+    pub async fn bind(
+        clock: fn() -> Timestamp,
+    ) -> Result<(Self, plimsoll_serving::Bound), plimsoll_serving::BindError> {
+        let bound = plimsoll_serving::Config::loopback().bind().await?;
         let pages = Self {
             port: bound.local_addr().port(),
             clock,
@@ -82,7 +84,7 @@ impl Pages {
         self.port
     }
 
-    pub fn spawn(&self, bound: serve::Bound) -> serve::Serving {
+    pub fn spawn(&self, bound: plimsoll_serving::Bound) -> plimsoll_serving::Serving {
         let pages = self.clone();
         bound.spawn(tower::service_fn(move |request: Request<_>| {
             let answer = pages.answer(&request);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_ground::backoff::Backoff;
-use plimsoll_ground::clients::explain;
-use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
+use plimsoll_client::backoff::Backoff;
+use plimsoll_client::explain;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue};
+use plimsoll_golang::GoDuration;
 
 use crate::check::Complaint;
 use crate::types::Type;
@@ -53,7 +54,7 @@ pub fn check(
             });
             if let Some((at, text)) = text {
                 let fine = match (call.func_name.as_str(), &call.target) {
-                    ("duration", None) => crate::time::duration(text).is_some(),
+                    ("duration", None) => GoDuration::parse(text).is_ok(),
                     ("timestamp", None) => crate::time::timestamp(text).is_some(),
                     ("matches", _) => regex_syntax::parse(text).is_ok(),
                     _ => true,

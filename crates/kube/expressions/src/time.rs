@@ -1,59 +1,8 @@
-//! Durations and moments.
+//! Points in time and zones.
 
 use jiff::civil::Date;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{Timestamp, Zoned};
-
-const SECOND: i128 = 1_000_000_000;
-
-/// Nanoseconds of `1h30m`, as Go reads durations.
-pub fn duration(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
-        Some(rest) => (text.starts_with('-'), rest),
-        None => (false, text),
-    };
-    if rest == "0" {
-        return Some(0);
-    }
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total: i128 = 0;
-    while !rest.is_empty() {
-        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let (number, after) = rest.split_at(end);
-        let unit_end = after
-            .find(|letter: char| letter.is_ascii_digit() || letter == '.')
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_end);
-        let unit: i128 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => SECOND,
-            "m" => 60 * SECOND,
-            "h" => 3_600 * SECOND,
-            _ => return None,
-        };
-        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && part.is_empty() || part.contains('.') {
-            return None;
-        }
-        let whole: i128 = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().ok()?
-        };
-        total = total.checked_add(whole.checked_mul(unit)?)?;
-        let mut place = unit;
-        for digit in part.bytes() {
-            place /= 10;
-            total += i128::from(digit - b'0') * place;
-        }
-        rest = after;
-    }
-    i64::try_from(if negative { -total } else { total }).ok()
-}
 
 /// The moment that RFC 3339 text names.
 pub fn timestamp(text: &str) -> Option<Timestamp> {
@@ -98,24 +47,6 @@ fn offset(text: &str) -> Option<Offset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_are_read_as_go_reads_them() {
-        for (text, expected) in [
-            ("10s", Some(10_000_000_000)),
-            ("1h30m", Some(5_400_000_000_000)),
-            ("-1.5h", Some(-5_400_000_000_000)),
-            ("0", Some(0)),
-            (".5s", Some(500_000_000)),
-            ("1ms2us3ns", Some(1_002_003)),
-            ("5", None),
-            ("", None),
-            ("1d", None),
-            ("s", None),
-        ] {
-            assert_eq!(duration(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn moments_need_a_time_and_a_zone() {

@@ -24,11 +24,10 @@ pub mod psi_trigger;
 mod read;
 pub mod resctrl;
 mod root;
-pub mod time;
 mod wake;
 
 pub use error::{HostError, Result};
+pub use plimsoll_clock::{Clock, Timestamp};
 pub use read::{Descriptors, ReadBuf, Source, list_dir, parse_file, read_file, read_text};
 pub use root::HostRoot;
-pub use time::{Clock, Timestamp};
 pub use wake::Waker;

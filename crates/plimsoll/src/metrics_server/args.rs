@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use plimsoll_golang::GoDuration;
 use plimsoll_metrics_server::api::Announced;
 use plimsoll_metrics_server::config::Config;
 
@@ -71,7 +72,7 @@ pub struct FigureArgs {
     /// CPU usage is an average over about this time. Kubelets measure every 10 to 15 seconds themselves, so asking more
     /// often than every 15s mostly brings the same figures again.
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s")]
-    pub metric_resolution: go::Span,
+    pub metric_resolution: GoDuration,
     /// Kubeconfig for the API server and the kubelets; inside a cluster it goes without
     #[arg(
         long,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use http::HeaderValue;
+use plimsoll_golang::GoDuration;
 use plimsoll_metrics_server::api::Browsers;
 use regex::Regex;
 
@@ -34,7 +35,7 @@ pub struct GenericArgs {
     pub max_mutating_requests_inflight: i64,
     /// How long to go on serving after a signal to stop, while it says that it is not ready
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s")]
-    pub shutdown_delay_duration: go::Span,
+    pub shutdown_delay_duration: GoDuration,
     /// Share of requests, at most 0.02, after which HTTP/2 clients are asked to connect anew
     #[arg(
         long,
@@ -51,7 +52,7 @@ pub struct GenericArgs {
     strict_transport_security_directives: Vec<String>,
     /// Longest time for a request; clients may ask for less
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s")]
-    request_timeout: go::Span,
+    request_timeout: GoDuration,
     #[arg(
         long,
         value_name = "SECONDS",
@@ -61,11 +62,11 @@ pub struct GenericArgs {
     )]
     min_request_timeout: i64,
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s", hide = true)]
-    livez_grace_period: go::Span,
+    livez_grace_period: GoDuration,
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "1m0s", hide = true)]
-    storage_initialization_timeout: go::Span,
+    storage_initialization_timeout: GoDuration,
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "0s", hide = true)]
-    shutdown_watch_termination_grace_period: go::Span,
+    shutdown_watch_termination_grace_period: GoDuration,
 }
 
 /// A page's origin is `https://host` or `https://host:port`: a pattern that is open at either end of the host would let

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use plimsoll_golang::GoDuration;
 
 use crate::go;
 
@@ -24,7 +25,7 @@ pub struct KubeletArgs {
     pub kubelet_preferred_address_types: Vec<String>,
     /// How long one kubelet may take to answer
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true, default_value = "10s")]
-    pub kubelet_request_timeout: go::Span,
+    pub kubelet_request_timeout: GoDuration,
     /// Do not check kubelets' certificates
     ///
     /// For clusters whose kubelets sign their own. Whoever gets between the server and a kubelet can then read the

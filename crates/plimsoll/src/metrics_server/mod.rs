@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use plimsoll_ground::clients;
-use plimsoll_ground::reflect::Gate;
-use plimsoll_ground::rest::selector::parse_labels;
-use plimsoll_ground::shutdown;
+
+use plimsoll_apimachinery::selector::parse_labels;
+use plimsoll_client::reflector::Gate;
+use plimsoll_client::shutdown;
 use plimsoll_metrics_server::api::Verbosity;
 use plimsoll_metrics_server::collector::{self, Collector};
 use plimsoll_metrics_server::config::Config;
@@ -87,7 +87,7 @@ pub fn run(args: &MetricsServerArgs, log: Log) -> Result<(), Failure> {
     let mut config = args.config().map_err(Failure::Usage)?;
     config.verbosity = Some(Verbosity::new(move |level| log.set_verbosity(level)));
     let collector = args.collector().map_err(Failure::Usage)?;
-    let clients = clients::Config::from_flag(args.kubeconfig());
+    let clients = plimsoll_client::Config::from_flag(args.kubeconfig());
     raise_descriptor_limit();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = runtime(cpus.min(4)).map_err(Failure::Run)?;
@@ -119,7 +119,7 @@ impl Roles {
     pub async fn start(
         config: Config,
         collector: collector::Config,
-        clients: clients::Config,
+        clients: plimsoll_client::Config,
     ) -> Result<Self> {
         let clients = clients.build().await?;
         let identity = clients.clone();

@@ -1,6 +1,6 @@
 //! `--tls-sni-cert-key CERT,KEY:NAMES`.
 
-use plimsoll_ground::serve::{KeyPairFiles, NamedFiles};
+use plimsoll_serving::{KeyPairFiles, NamedFiles};
 
 pub fn parse(text: &str) -> Result<NamedFiles, String> {
     // Names come after the last colon; paths may have colons, too.

@@ -344,7 +344,7 @@ impl Demo {
     }
 
     fn plan(&mut self, now: Now, usage: &UsageSnapshot) {
-        let mut kernel = Kernel {
+        let kernel = Kernel {
             capabilities: self.capabilities,
             below_best_effort: Some(vec![self.pods[1].cgroup.clone()]),
             ..Kernel::default()
@@ -371,15 +371,17 @@ impl Demo {
             }),
             kernel,
         };
-        let wanted = self.planner.reads(&input(&kernel));
-        let values = wanted.into_iter();
-        kernel.values = values
-            .filter_map(|target| {
-                let value = self.actuator.read(&target)?;
-                Some((target, value))
-            })
-            .collect();
-        let planned = self.planner.plan(&input(&kernel));
+        let wanted = self.planner.reads(&input(&kernel)).into_iter();
+        let with_values = Kernel {
+            values: wanted
+                .filter_map(|target| {
+                    let value = self.actuator.read(&target)?;
+                    Some((target, value))
+                })
+                .collect(),
+            ..kernel.clone()
+        };
+        let planned = self.planner.plan(&input(&with_values));
         for plan in planned.plans {
             self.actuator.submit(plan);
         }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::Args;
-use plimsoll_ground::clients;
-use plimsoll_ground::front;
+
 use plimsoll_scheduler::config::{self, Configuration, GoDuration};
 use plimsoll_scheduler::gates::Gates;
 use plimsoll_scheduler::live::Options;
+use plimsoll_serving::secure_serving;
 
 use super::inert::InertArgs;
 use crate::front_args::{AuthenticationArgs, AuthorizationArgs, ServingArgs};
@@ -126,13 +126,13 @@ struct ElectionArgs {
     leader_elect: Option<bool>,
     /// How long others wait before they take over [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true)]
-    leader_elect_lease_duration: Option<go::Span>,
+    leader_elect_lease_duration: Option<GoDuration>,
     /// How long a leader tries to renew before it gives up [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true)]
-    leader_elect_renew_deadline: Option<go::Span>,
+    leader_elect_renew_deadline: Option<GoDuration>,
     /// Between two tries [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = go::signed_duration, allow_hyphen_values = true)]
-    leader_elect_retry_period: Option<go::Span>,
+    leader_elect_retry_period: Option<GoDuration>,
     /// Kind of the lock; there are only leases
     #[arg(long, value_name = "KIND")]
     leader_elect_resource_lock: Option<String>,
@@ -211,15 +211,15 @@ impl SchedulerArgs {
         (asked && connection.qps > 0.0).then(|| (f64::from(connection.qps), burst))
     }
 
-    pub fn clients(&self, configuration: &Configuration) -> clients::Config {
+    pub fn clients(&self, configuration: &Configuration) -> plimsoll_client::Config {
         let kubeconfig = go::path(&configuration.client_connection.kubeconfig);
         let mut config = match (&kubeconfig, &self.misc.master) {
             // Nobody says who we are: whoever listens there has to be content with that.
             (None, Some(server)) => {
                 let given = kube::Config::new(server.clone());
-                clients::Config::new(clients::Source::Given(Box::new(given)))
+                plimsoll_client::Config::new(plimsoll_client::Source::Given(Box::new(given)))
             }
-            _ => clients::Config::from_flag(kubeconfig),
+            _ => plimsoll_client::Config::from_flag(kubeconfig),
         };
         config.server.clone_from(&self.misc.master);
         config.user_agent = "scheduler".to_owned();
@@ -228,12 +228,12 @@ impl SchedulerArgs {
     }
 
     /// `None`: nothing is served.
-    pub fn front(&self) -> Result<Option<front::Config>> {
+    pub fn front(&self) -> Result<Option<secure_serving::Config>> {
         if self.serving.port() == Some(0) {
             return Ok(None);
         }
         let serving = self.serving.config(PORT, None)?;
-        let mut front = front::Config::new(serving.listen);
+        let mut front = secure_serving::Config::new(serving.listen);
         front.serving = serving;
         front.authentication = self.authentication.config(true);
         front.authorization = self.authorization.config();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use plimsoll_ground::shutdown;
+use plimsoll_client::shutdown;
 use plimsoll_sched::model::Names;
 use plimsoll_scheduler::live::{self, Connections, Running};
 use plimsoll_scheduler::server::{self, Serving};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use plimsoll_ground::clients;
+
 use plimsoll_sched::Features;
 use plimsoll_sched::model::Names;
 use plimsoll_scheduler::config::Configuration;
@@ -21,7 +21,7 @@ pub fn read(kubeconfig: &Path, configurations: &[Configuration]) -> Result<Vec<V
         profiles.extend(configuration.build(&mut Names::default())?.0);
     }
     runtime(2)?.block_on(async {
-        let clients = clients::Config::from_flag(Some(kubeconfig.to_owned()))
+        let clients = plimsoll_client::Config::from_flag(Some(kubeconfig.to_owned()))
             .build()
             .await?;
         let features = Features::default();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Api, Patch, PatchParams};
-use plimsoll_ground::clients;
+
 use plimsoll_metrics_server::collector;
 use plimsoll_metrics_server::config::Config;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ impl MetricsServer {
         collector.scrape.trust.nothing = true;
         collector.scrape.rules.use_status_port = true;
         collector.scrape.rules.address_types = vec!["InternalDNS".to_owned()];
-        let clients = clients::Config::from_flag(Some(kubeconfig));
+        let clients = plimsoll_client::Config::from_flag(Some(kubeconfig));
         let roles = Roles::start(config, collector, clients).await?;
         let address = roles.serving.local_addr();
         let authority = roles

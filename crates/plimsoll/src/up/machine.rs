@@ -7,7 +7,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use plimsoll_agent::{World, node, report, states};
 use plimsoll_cadvisor::http;
-use plimsoll_ground::serve;
 use plimsoll_host::{Clock, HostRoot};
 
 use super::supervise::Role;
@@ -147,6 +146,6 @@ impl Agent {
 }
 
 fn is_taken(error: &http::BindError) -> bool {
-    matches!(error, http::BindError::Bind(serve::BindError::Listen { source, .. })
+    matches!(error, http::BindError::Bind(plimsoll_serving::BindError::Listen { source, .. })
         if source.kind() == std::io::ErrorKind::AddrInUse)
 }

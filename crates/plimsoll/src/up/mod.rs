@@ -20,7 +20,7 @@ use futures::future::{BoxFuture, join_all};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use plimsoll_apiserver::store::{Rescue, Store};
 use plimsoll_apiserver::{credentials, embed};
-use plimsoll_ground::serve;
+
 use plimsoll_simulate as simulate;
 
 pub use args::UpArgs;
@@ -75,7 +75,7 @@ struct Up {
     /// In the order in which they are stopped.
     roles: Vec<Supervised>,
     /// What simulated nodes use.
-    pages: Option<serve::Serving>,
+    pages: Option<plimsoll_serving::Serving>,
     /// Ends when all nodes are Ready.
     nodes_ready: BoxFuture<'static, ()>,
     told: Told,
@@ -329,7 +329,8 @@ fn say(line: &str) {
 
 /// What went wrong, and what to do about it.
 fn advise(error: embed::BuildError) -> anyhow::Error {
-    let embed::BuildError::Bind(serve::BindError::Listen { address, source }) = &error else {
+    let embed::BuildError::Bind(plimsoll_serving::BindError::Listen { address, source }) = &error
+    else {
         return error.into();
     };
     let advice = match source.kind() {

@@ -10,11 +10,11 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
-use plimsoll_ground::clients;
-use plimsoll_ground::front;
+
 use plimsoll_scheduler::config::Configuration;
 use plimsoll_scheduler::live::{Connections, Options, Running};
 use plimsoll_scheduler::server::{self, Serving};
+use plimsoll_serving::secure_serving;
 use tokio::task::JoinHandle;
 
 use super::supervise::Role;
@@ -37,8 +37,8 @@ impl Scheduler {
         configuration.leader_election.leader_elect = false;
         configuration.check()?;
         let ready = Options::new(configuration).build(Connections::one(client.clone()))?;
-        let clients = clients::Config::from_flag(Some(kubeconfig));
-        let mut front = front::Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let clients = plimsoll_client::Config::from_flag(Some(kubeconfig));
+        let mut front = secure_serving::Config::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         front.authentication.delegation.tolerate_lookup_failure = true;
         let front = front.build(&clients.build().await?).await?;
         let serving = server::spawn(front, ready.shared(), BTreeMap::new());

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use parking_lot::Mutex;
-use plimsoll_ground::backoff::Backoff;
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_client::backoff::Backoff;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Shutdown, Stopper};
 use tokio::task::JoinHandle;
 
 /// A part of `up` that can fail without the others.

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_cadvisor::exposition::Exporter;
+use plimsoll_client::shutdown::{Cause, Failure};
 use plimsoll_containers::{ContainerEvent, Containers, names};
-use plimsoll_ground::shutdown::{Cause, Failure};
 use plimsoll_host::cgroup::{Controller, Hierarchies};
 use plimsoll_host::fs::MountTable;
 use plimsoll_host::machine::{MachineInfo, kernel_version, os_version};

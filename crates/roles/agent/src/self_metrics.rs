@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_cadvisor::exposition::Kind::{Counter, Gauge};
 use plimsoll_cadvisor::exposition::Text;
 use plimsoll_cadvisor::exposition::number::Number::{self, Float, Whole};
-use plimsoll_ground::reflect::Rounds;
+use plimsoll_client::reflector::Rounds;
 use plimsoll_host::proc::net::parse_ip_octets;
 use plimsoll_host::proc::stat::SelfUsage;
 use plimsoll_host::{ReadBuf, Timestamp, parse_file};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_cadvisor::exposition::{Dialect, Gathered};
-use plimsoll_cadvisor::http::{Backend, ExtraPage, ExtraRoute, Failure, Query, parse_duration};
+use plimsoll_cadvisor::http::{Backend, ExtraPage, ExtraRoute, Failure, Query};
 use plimsoll_cadvisor::rest::Versions;
 use plimsoll_cadvisor::validate::{ManagedContainer, ValidateInput};
 use plimsoll_cadvisor::version;
 use plimsoll_containers::Namespace;
 use plimsoll_containers::runtime::cri::ImageFs;
 use plimsoll_containers::runtime::docker::Status;
+use plimsoll_golang::GoDuration;
 use plimsoll_host::cgroup::{Controller, Mode};
 use plimsoll_observe::Observer;
 use plimsoll_observe::needs::ReadPlan;
@@ -183,7 +184,7 @@ impl View {
         let metric = query.filled("metric").unwrap_or("node_cpu_usage");
         let window = match query.filled("window") {
             None => Duration::from_secs(300),
-            Some(text) => parse_duration(text).map_err(Failure::bad)?,
+            Some(text) => GoDuration::parse(text).map_err(Failure::bad)?.duration(),
         };
         let Some(history) = self.history() else {
             let said = "usage history is off; set --collect-res-used-interval";

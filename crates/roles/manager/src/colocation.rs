@@ -7,6 +7,7 @@ use plimsoll_api::names;
 use plimsoll_api::node_metric::{
     AggregatePolicy, CollectPolicy, MemoryCollectPolicy, NodeMetricSpec,
 };
+use plimsoll_golang::GoDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -273,22 +274,10 @@ fn checked(value: &Value) -> Result<Strategy, String> {
     }
 }
 
-/// More than nothing, in the units that Go has, and spelled as Go does: agents and schedulers compare the texts.
+/// A duration above zero, as Go writes it: agents and schedulers compare the texts.
 fn duration(text: &str) -> Option<String> {
-    let letters = text.chars().all(|letter| {
-        letter.is_ascii_digit() || matches!(letter, '.' | 'h' | 'm' | 's' | 'u' | 'µ' | 'n')
-    });
-    let parsed = text.parse::<jiff::SignedDuration>().ok()?;
-    if !letters || !parsed.is_positive() {
-        return None;
-    }
-    let (seconds, nanos) = (parsed.as_secs(), parsed.subsec_nanos());
-    Some(match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        _ if nanos != 0 => text.to_owned(),
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds}s"),
-        (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
-    })
+    let parsed = GoDuration::parse(text).ok()?;
+    (parsed.nanos() > 0).then(|| parsed.to_string())
 }
 
 impl Strategy {

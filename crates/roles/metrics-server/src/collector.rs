@@ -3,9 +3,10 @@
 use std::time::Duration;
 use std::{io, thread};
 
-use plimsoll_ground::reflect::{Gate, Rounds};
-use plimsoll_ground::rest::selector::Requirement;
-use plimsoll_ground::shutdown::{self, Failure, Stopper};
+use plimsoll_apimachinery::selector::Requirement;
+use plimsoll_client::reflector::{Gate, Rounds};
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Failure, Stopper};
 use tokio::runtime;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;

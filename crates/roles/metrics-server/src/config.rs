@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use plimsoll_ground::front;
+use plimsoll_serving::secure_serving;
 
 use crate::api::{Announced, Browsers, Verbosity};
 use crate::audit::Audit;
@@ -11,7 +11,7 @@ use crate::audit::Audit;
 /// How the API is served, and to whom.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub front: front::Config,
+    pub front: secure_serving::Config,
     pub browsers: Browsers,
     pub announced: Announced,
     /// Requests at once, reading and changing; zero: any number.
@@ -29,7 +29,7 @@ pub struct Config {
 impl Config {
     /// On this address, with the defaults of the original.
     pub fn new(listen: SocketAddr) -> Self {
-        let mut front = front::Config::new(listen);
+        let mut front = secure_serving::Config::new(listen);
         front.serving.cert_dir = Some("apiserver.local.config/certificates".into());
         Self {
             front,

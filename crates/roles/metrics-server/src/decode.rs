@@ -1,7 +1,7 @@
 //! From a kubelet's page to points.
 
-use crate::exposition::{Label, Parser, Sample, SyntaxError};
 use crate::points::Point;
+use plimsoll_metrics::parser::{Label, Parser, Sample, SyntaxError};
 
 /// What one page says of a node and its containers.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::metadata::PartialObjectMeta;
 use kube::runtime::watcher;
-use plimsoll_ground::reflect::{Gate, Reflector, Rounds, Sink};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::reflector::{Gate, Reflector, Rounds, Sink};
+use plimsoll_client::shutdown::Shutdown;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
 

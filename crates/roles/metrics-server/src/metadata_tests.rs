@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_ground::rest::selector::parse_labels;
+use plimsoll_apimachinery::selector::parse_labels;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 

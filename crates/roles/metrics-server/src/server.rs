@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use plimsoll_ground::clients::Clients;
-use plimsoll_ground::front::{BuildError, Front};
-use plimsoll_ground::health::{Endpoint, Health, InFlight};
-use plimsoll_ground::reflect;
-use plimsoll_ground::serve::{self, Responder};
-use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
+use plimsoll_client::Clients;
+use plimsoll_client::reflector;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
+use plimsoll_serving::Responder;
+use plimsoll_serving::health::{Endpoint, Health, InFlight};
+use plimsoll_serving::secure_serving::{BuildError, Front};
 use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
@@ -33,7 +34,7 @@ pub struct Figures {
     pub history: Option<History>,
     pub telemetry: Telemetry,
     /// Opens when all nodes and pods are known.
-    pub known: reflect::Gate,
+    pub known: reflector::Gate,
 }
 
 /// Bound and checked; nothing is served yet.
@@ -47,7 +48,7 @@ pub struct Server {
 
 #[derive(Debug)]
 pub struct Running {
-    serving: serve::Serving,
+    serving: plimsoll_serving::Serving,
     certificate: Option<Arc<CertifiedKey>>,
     stopper: Stopper,
     shutdown_delay: Duration,
@@ -141,7 +142,7 @@ fn health(figures: &Figures, shutdown: Shutdown) -> Health {
         .with_shutdown(shutdown)
 }
 
-fn all_known(known: &reflect::Gate) -> Result<(), String> {
+fn all_known(known: &reflector::Gate) -> Result<(), String> {
     match known.is_open() {
         true => Ok(()),
         false => Err(format!("not known yet: {}", known.missing().join(", "))),

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use plimsoll_ground::rest::selector::Selector;
+use plimsoll_apimachinery::selector::Selector;
 
 use crate::labels::Labels;
 use crate::rows::{NodeRow, PodRow};

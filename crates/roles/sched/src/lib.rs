@@ -6,7 +6,6 @@
 
 pub mod action;
 pub mod cluster;
-pub mod duration;
 pub mod explain;
 pub mod extender;
 mod features;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_ground::reflect::Gate;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::reflector::Gate;
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_sched::action::{Action, ActionId, ActionKind, ActionResult};
 use plimsoll_sched::extender::{About, Answer, Question};
 use plimsoll_sched::framework::stopwatch::Point;

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::clients::{Clients, Traffic};
-use plimsoll_ground::events::{self, Recorder, Recording};
-use plimsoll_ground::files::{LOOK_EVERY, Watcher};
-use plimsoll_ground::leader::{self, Leadership};
-use plimsoll_ground::metrics::Page;
-use plimsoll_ground::percent;
-use plimsoll_ground::reflect::{Gate, NotSynced};
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_client::events;
+use plimsoll_client::events::{Recorder, Recording};
+use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
+use plimsoll_client::leader_election;
+use plimsoll_client::leader_election::Leadership;
+use plimsoll_client::reflector::{Gate, NotSynced};
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_client::{Clients, Traffic};
+use plimsoll_golang::url;
+use plimsoll_metrics::Exposition;
 use plimsoll_sched::model::Names;
 use plimsoll_sched::queue::QueueConfig;
 use plimsoll_sched::{Config as CoreConfig, Scheduler};
@@ -130,7 +133,7 @@ pub enum BuildError {
     #[error(transparent)]
     Extender(#[from] ExtenderError),
     #[error(transparent)]
-    Election(#[from] leader::ConfigError),
+    Election(#[from] leader_election::ConfigError),
 }
 
 /// Why nothing can be said about a pod.
@@ -157,7 +160,7 @@ pub enum Failure {
 pub struct Ready {
     options: Options,
     connections: Connections,
-    candidate: Option<leader::Candidate>,
+    candidate: Option<leader_election::Candidate>,
     recorders: FxHashMap<Box<str>, Recorder>,
     /// For decisions, and for events about them.
     writers: (kube::Client, kube::Client),
@@ -217,14 +220,14 @@ impl Options {
         let candidate = match election.leader_elect {
             false => None,
             true => {
-                let config = leader::Config {
+                let config = leader_election::Config {
                     lease_duration: election.lease_duration.duration(),
                     renew_deadline: election.renew_deadline.duration(),
                     retry_period: election.retry_period.duration(),
-                    ..leader::Config::new(
+                    ..leader_election::Config::new(
                         &election.resource_namespace,
                         &election.resource_name,
-                        leader::new_identity(),
+                        leader_election::new_identity(),
                     )
                 };
                 let style = events::Style::Core;
@@ -234,7 +237,9 @@ impl Options {
                 Some(config.build(connections.election.clone(), Some(recorder))?)
             }
         };
-        let leadership = candidate.as_ref().map(leader::Candidate::leadership);
+        let leadership = candidate
+            .as_ref()
+            .map(leader_election::Candidate::leadership);
         let (writer, event_writer) = connections.writers(leadership.as_ref());
         let mut recorders = FxHashMap::default();
         let mut work_events = Vec::new();
@@ -385,9 +390,9 @@ impl Ready {
                     is_done,
                 };
                 match candidate.run(shutdown, move |stop| duty.lead(stop)).await {
-                    leader::Ended::Lost => Err(Failure::Lost),
-                    leader::Ended::Crashed => Err(Failure::Crashed),
-                    leader::Ended::NeverLed | leader::Ended::Stopped => Ok(()),
+                    leader_election::Ended::Lost => Err(Failure::Lost),
+                    leader_election::Ended::Crashed => Err(Failure::Crashed),
+                    leader_election::Ended::NeverLed | leader_election::Ended::Stopped => Ok(()),
                 }
             }
         };
@@ -632,7 +637,7 @@ impl Shared {
         let figures: Option<CoreFigures> = tokio::time::timeout(ANSWER_WITHIN, figures)
             .await
             .unwrap_or_default();
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         if let Some(traffic) = &self.traffic {
             traffic.write(&mut page);
         }
@@ -663,8 +668,8 @@ impl Shared {
         loop {
             let path = format!(
                 "/api/v1/pods?limit={PODS_AT_ONCE}&continue={}&fieldSelector={}",
-                percent::encoded(&token),
-                percent::encoded(LIVING)
+                url::query_escape(&token),
+                url::query_escape(LIVING)
             );
             let answer = actions::get(&self.client, &path).await?;
             let list: PodList =

@@ -9,13 +9,15 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode, request};
 use http_body_util::Full;
-use plimsoll_ground::auth::{Access, Gate};
-use plimsoll_ground::front::Front;
-use plimsoll_ground::health::{Endpoint, Health};
-use plimsoll_ground::metrics::{Page, process};
-use plimsoll_ground::rest::answer::not_to_be_kept;
-use plimsoll_ground::serve::{self, Respond, Responder, Sent};
-use plimsoll_ground::shutdown::{self, Shutdown, Stopper};
+use plimsoll_apimachinery::answer::not_to_be_kept;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_metrics::Exposition;
+use plimsoll_serving::auth::{Access, Gate};
+use plimsoll_serving::health::{Endpoint, Health};
+use plimsoll_serving::process_metrics;
+use plimsoll_serving::secure_serving::Front;
+use plimsoll_serving::{Respond, Responder, Sent};
 use serde_json::json;
 
 use crate::live::Shared;
@@ -44,7 +46,7 @@ pub struct Surface {
 
 #[derive(Debug)]
 pub struct Serving {
-    serving: serve::Serving,
+    serving: plimsoll_serving::Serving,
     stopper: Stopper,
 }
 
@@ -151,9 +153,9 @@ impl Surface {
                 text(StatusCode::OK, METRICS, page)
             }
             "/metrics/slis" => {
-                let mut page = Page::default();
+                let mut page = Exposition::default();
                 self.health.write(&mut page);
-                if let Some(started) = process::started() {
+                if let Some(started) = process_metrics::started() {
                     let name = "process_start_time_seconds";
                     page.family(name, "gauge", "[ALPHA] When the process started.");
                     page.sample(name, &[], started);

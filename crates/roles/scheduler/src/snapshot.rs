@@ -1,6 +1,6 @@
 //! Everything of a running cluster that scheduling looks at, listed once: the same kinds that are watched.
 
-use plimsoll_ground::percent;
+use plimsoll_golang::url;
 use plimsoll_sched::Features;
 use plimsoll_sched::framework::Profile;
 use serde_json::Value;
@@ -67,7 +67,7 @@ async fn list(
 ) -> Result<(), kube::Error> {
     let mut next = String::new();
     loop {
-        let token = percent::encoded(&next);
+        let token = url::query_escape(&next);
         let request = http::Request::get(format!("{path}?limit={PAGE}&continue={token}"))
             .body(Vec::new())
             .map_err(kube::Error::HttpError)?;

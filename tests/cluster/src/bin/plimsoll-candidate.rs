@@ -12,9 +12,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use plimsoll_ground::leader::{self, Ended, Leadership};
-use plimsoll_ground::shutdown::{self, Shutdown};
-use plimsoll_ground::{clients, events};
+use plimsoll_client::events;
+use plimsoll_client::leader_election;
+use plimsoll_client::leader_election::{Ended, Leadership};
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_test_support::clock;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -60,7 +62,7 @@ async fn main() -> ExitCode {
 }
 
 async fn stand(arguments: Arguments) -> Result<Ended> {
-    let mut config = leader::Config::new(
+    let mut config = leader_election::Config::new(
         arguments.namespace,
         arguments.lease,
         arguments.identity.clone(),
@@ -69,7 +71,7 @@ async fn stand(arguments: Arguments) -> Result<Ended> {
     config.renew_deadline = Duration::from_millis(arguments.renew_milliseconds);
     config.retry_period = Duration::from_millis(arguments.retry_milliseconds);
 
-    let clients = clients::Config::from_flag(Some(arguments.kubeconfig))
+    let clients = plimsoll_client::Config::from_flag(Some(arguments.kubeconfig))
         .build()
         .await?;
     let events = events::Config::new(events::Style::Core, "candidate");

@@ -2,18 +2,18 @@
 //! whose certificates count.
 
 use jiff::Timestamp;
-use plimsoll_ground::serve::{KeyPairError, certified_key};
+use plimsoll_serving::{KeyPairError, certified_key};
 use serde_json::{Map, Value, json};
 
 use super::Remotes;
 use crate::auth::bootstrap::authentication_config;
-use crate::codec::time::show_seconds;
 use crate::credentials::{Credentials, FRONT_PROXY_NAME};
 use crate::managed::{Reset, Tracking};
 use crate::rest::track::forget_what_it_is;
 use crate::served::Served;
 use crate::server::Server;
 use crate::store::{Expect, WriteError};
+use plimsoll_golang::time::show_seconds;
 
 /// Who set the fields that this server writes.
 const MANAGER: &str = "kube-apiserver";

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,10 +19,10 @@ use super::announce::note_own;
 use super::learn::{self, Said};
 use super::resolve::{Address, Nowhere};
 use super::{API_SERVICES, GROUP, RemoteSpec};
-use crate::codec::time::show_seconds;
 use crate::kinds::Lookup;
 use crate::server::Server;
 use crate::store::{Expect, Tail, WriteError};
+use plimsoll_golang::time::show_seconds;
 
 /// What decides where a service is served.
 const FOLLOWED: [&str; 4] = [

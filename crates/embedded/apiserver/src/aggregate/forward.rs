@@ -10,10 +10,10 @@ use http::request::Parts;
 use http::{Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::{Body as HttpBody, Incoming};
-use plimsoll_ground::auth::Impersonation;
-use plimsoll_ground::rest::answer::not_to_be_kept;
-use plimsoll_ground::serve::Peer;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_apimachinery::answer::not_to_be_kept;
+use plimsoll_client::shutdown::Shutdown;
+use plimsoll_serving::Peer;
+use plimsoll_serving::auth::Impersonation;
 
 use super::Remote;
 use super::backend::{BoxError, ReachError};

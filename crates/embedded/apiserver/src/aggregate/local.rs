@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::announce::note_own;
 use super::{API_SERVICES, GROUP};
-use crate::codec::time::show_seconds;
 use crate::kinds;
 use crate::server::Server;
 use crate::store::{Expect, Stored};
+use plimsoll_golang::time::show_seconds;
 
 /// On the APIServices that are made here: `onstart` for those that are put right when the server starts, `true` for
 /// those that are kept as they should be.

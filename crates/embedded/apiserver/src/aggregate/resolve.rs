@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::field::quote;
 use crate::kinds::Lookup;
+use plimsoll_golang::strconv::quote;
 
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use jiff::Timestamp;
-use plimsoll_ground::auth::user_of_certificate;
+use plimsoll_serving::auth::user_of_certificate;
 
 use super::User;
 use super::tokens::{TokenError, Tokens};

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::codec::time::show_seconds;
 use crate::resource;
+use plimsoll_golang::time::show_seconds;
 
 const OBJECTS: &str = include_str!("../../data/bootstrap.jsonl");
 

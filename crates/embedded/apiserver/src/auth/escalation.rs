@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::rbac::{self, Policy, RoleError, RoleRef};
 use super::rules::{Action, Rule, Target};
 use super::{MASTERS, User, coverage};
-use crate::field::quote;
 use crate::request::ResourcePath;
 use crate::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 /// For a create, update or patch of a role or binding, on the object as it would be stored, before its validation.
 /// Any other resource passes. `old` is `None` on creation.

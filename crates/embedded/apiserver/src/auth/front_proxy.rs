@@ -1,6 +1,7 @@
 //! Telling aggregated API servers who asks, in headers that they believe from us; and nobody else may send them.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+use plimsoll_golang::url;
 
 use super::User;
 
@@ -52,15 +53,9 @@ fn value(text: &str) -> HeaderValue {
 
 /// Keys may hold what header names cannot.
 fn escaped(key: &str) -> String {
-    let mut out = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
-            out.push(byte as char);
-        } else {
-            out += &format!("%{byte:02X}");
-        }
-    }
-    out
+    url::escape(key, |byte| {
+        byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte)
+    })
 }
 
 #[cfg(test)]

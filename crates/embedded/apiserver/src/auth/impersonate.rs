@@ -1,9 +1,9 @@
-//! Acting as somebody else: which ways there are to be allowed to is for `ground` to say, who is allowed for us.
+//! Impersonation. `plimsoll_serving` knows the ways to be allowed to impersonate; here RBAC says who is allowed.
 
 use futures::FutureExt;
 use http::HeaderMap;
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, ResourceAttributes};
-use plimsoll_ground::auth::{Access, Habits, Impersonation, Judge};
+use plimsoll_serving::auth::{Access, Habits, Impersonation, Judge};
 
 use super::rules::{Action, Target};
 use super::{Authority, User, forbidden};

@@ -22,20 +22,21 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use jiff::Timestamp;
-use plimsoll_ground::auth::Habits;
+use plimsoll_serving::auth::Habits;
 use serde_json::Value;
 
 pub use authenticate::ignored_token_warning;
 pub use jwt::{KeyError, SigningKey};
-pub use plimsoll_ground::auth::{MASTERS, UserInfo as User};
+pub use plimsoll_serving::auth::MASTERS;
+pub use plimsoll_serving::auth::UserInfo as User;
 pub use reviews::{Review, user_info};
 pub use rules::Rule;
 
-use crate::field::quote;
 use crate::kinds::Lookup;
 use crate::request::{RequestInfo, ResourcePath};
 use crate::status::{Failure, Subject};
 use crate::store::Store;
+use plimsoll_golang::strconv::quote;
 use rbac::PolicyCache;
 use rules::{Action, Target};
 use tokens::{StaticTokens, Tokens};
@@ -94,7 +95,7 @@ impl Authority {
     }
 
     /// The user as whom `request` is to be made: `user`, unless the headers name another and that is permitted. The
-    /// headers are then to be taken away ([`plimsoll_ground::auth::Impersonation::strip`]).
+    /// headers are then to be taken away ([`plimsoll_serving::auth::Impersonation::strip`]).
     pub fn impersonate(
         &self,
         user: User,

@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::aggregate::{self, ClusterRole};
 use super::rules::{Action, Rule, Target};
 use super::{User, service_account};
-use crate::field::quote;
 use crate::store::{Follower, News, Store};
+use plimsoll_golang::strconv::quote;
 
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";

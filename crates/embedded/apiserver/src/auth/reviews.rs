@@ -6,11 +6,11 @@ use super::authenticate::authenticate_token;
 use super::review_validation as validation;
 use super::rules::{Action, Rule, Target};
 use super::{Authority, User};
-use crate::codec::time::show_seconds;
 use crate::field::FieldError;
 use crate::kinds::Lookup;
 use crate::request::ResourcePath;
 use crate::status::{Failure, Subject};
+use plimsoll_golang::time::show_seconds;
 
 /// Who has more rules than fit is told so many bytes of them.
 const RULES_BYTES: usize = 2 << 20;

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::service_account;
 use super::tokens::{Bound, Claims, Reference, Tokens};
-use crate::codec::time::show_seconds;
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
 use crate::kinds::Lookup;
 use crate::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
+use plimsoll_golang::time::show_seconds;
 
 const DEFAULT_SECONDS: i64 = 3600;
 const MIN_SECONDS: i64 = 600;

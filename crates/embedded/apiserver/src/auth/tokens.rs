@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::jwt::{self, JwtError, SigningKey};
 use super::rules::quoted_list;
 use super::{User, service_account};
-use crate::field::quote;
 use crate::kinds::Lookup;
+use plimsoll_golang::strconv::quote;
 
 /// Clocks may differ by so much, and what was deleted may be used for so long.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(60);

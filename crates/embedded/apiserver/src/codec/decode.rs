@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::json::{Node, number};
 use super::objections::Objections;
-use super::time;
 use crate::met::Met;
 use crate::schema::{Field, Omit, Shape, Struct, TypeId, Types};
+use plimsoll_golang::time;
 
 /// A decoded object and what a strict reader objects to, in document order.
 #[derive(Debug)]

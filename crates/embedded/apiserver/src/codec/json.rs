@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use plimsoll_golang::strconv::quote_char;
 use serde_json::Value;
 
 use super::objections::Objections;
@@ -24,24 +25,13 @@ pub enum Node<'a> {
 pub enum SyntaxError {
     #[error("unexpected end of JSON input")]
     End,
-    #[error("invalid character {} {context}", shown(*.found))]
+    #[error("invalid character {} {context}", quote_char(*.found))]
     Character {
         found: char,
         context: Cow<'static, str>,
     },
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
-}
-
-fn shown(c: char) -> String {
-    match c {
-        '\'' => "'\\''".to_owned(),
-        '"' => "'\"'".to_owned(),
-        other => {
-            let quoted = crate::field::quote(&other.to_string());
-            format!("'{}'", &quoted[1..quoted.len() - 1])
-        }
-    }
 }
 
 impl<'a> Node<'a> {

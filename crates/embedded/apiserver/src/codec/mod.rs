@@ -6,5 +6,4 @@ pub mod json;
 pub mod kept;
 pub mod objections;
 pub mod protobuf;
-pub mod time;
 pub mod yaml;

@@ -3,10 +3,11 @@
 use base64::Engine;
 
 use super::json::{Node, SyntaxError};
-use super::time;
 use crate::depth::{MAX_DEPTH, TooDeep};
 use crate::resource::builtin_type;
 use crate::schema::{Field, Shape, TypeId, Types};
+use plimsoll_golang::GoDuration;
+use plimsoll_golang::time;
 
 /// What every body begins with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -294,7 +295,7 @@ impl Reader {
                         nanos = value.cast_signed();
                     }
                 }
-                Node::Text(format!("{}s", nanos as f64 / 1e9).into())
+                Node::Text(GoDuration(nanos).to_string().into())
             }
             (Shape::IntOrString, Wire::Bytes(bytes)) => int_or_string(bytes)?,
             (Shape::Any, Wire::Bytes(bytes)) => {

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::codec::time::show_seconds;
-use crate::field::quote;
+use plimsoll_golang::strconv::quote;
+use plimsoll_golang::time::show_seconds;
 
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 

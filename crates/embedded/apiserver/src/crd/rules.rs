@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::declared::{declared, variables};
 use super::schema::{Additional, Schema};
 use super::visible::convert;
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
+use plimsoll_golang::strconv::quote;
 
 /// One rule. It is compiled when it is first checked: a definition may have hundreds, and few of them ever see a value.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
 use crate::status::Failure;
+use plimsoll_golang::strconv::quote;
 
 /// Where in the object the numbers are, as the definition writes it: `.spec.replicas`.
 #[derive(Debug, Clone, PartialEq, Eq)]

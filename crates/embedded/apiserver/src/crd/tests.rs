@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::codec::json::Node;
-use crate::field::{FieldError, quote};
+use crate::field::FieldError;
+use plimsoll_golang::strconv::quote;
 
 /// Ours of the same form as what was recorded.
 fn answer(definition: &Definition, case: &Value) -> Value {

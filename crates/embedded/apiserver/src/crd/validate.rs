@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::findings::{Findings, Kind};
 use super::formats::Format;
 use super::schema::{Additional, Schema, Type};
-use crate::field::{FieldError, Path, extend_path, go_float, quote};
+use crate::field::{FieldError, Path, extend_path};
+use plimsoll_golang::strconv::{format_float, quote};
 
 /// Of values that are told with the problems they have.
 const MOST_BYTES: usize = 1 << 20;
@@ -205,7 +206,7 @@ fn check_number(out: &mut Findings, schema: &Schema, value: &Value, name: &str) 
     // Whole numbers are compared with bounds made whole.
     let shown = |bound: f64| match value.as_i64() {
         Some(_) => (bound as i64).to_string(),
-        None => go_float(bound),
+        None => format_float(bound),
     };
     let bound = |bound: f64| match value.as_i64() {
         Some(_) => bound.trunc(),

@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::{Version, lists, rules, shape, validate};
 use crate::codec::decode::{Decoded, TypeError};
 use crate::codec::json::Node;
-use crate::field::{FieldError, Path, Problem, quote};
+use crate::field::{FieldError, Path, Problem};
 use crate::met::Met;
+use plimsoll_golang::strconv::quote;
 
 impl Version {
     /// Reads a document: metadata put in order, defaults filled in, unknown fields dropped and told of.

@@ -7,6 +7,7 @@ use cel::Value as Cel;
 use cel::objects::{Key, Map};
 use plimsoll_expressions::time;
 use plimsoll_expressions::values::{Moment, Span};
+use plimsoll_golang::GoDuration;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
@@ -37,9 +38,9 @@ pub fn convert(schema: &Schema, value: &Value, root: bool) -> Cel {
                 let decoded = base64::engine::general_purpose::STANDARD.decode(text);
                 Cel::Bytes(Arc::new(decoded.unwrap_or_default()))
             }
-            Some((format, _)) if format == "duration" => match time::duration(text) {
-                Some(nanos) => Span(nanos).value(),
-                None => Cel::Null,
+            Some((format, _)) if format == "duration" => match GoDuration::parse(text) {
+                Ok(duration) => Span(duration.nanos()).value(),
+                Err(_) => Cel::Null,
             },
             Some((format, _)) if matches!(format.as_str(), "date" | "date-time") => {
                 match time::of_field(format, text) {

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::aggregate::resolve::{Nowhere, ServiceRef};
-use crate::field::quote;
 use crate::kinds::Lookup;
+use plimsoll_golang::strconv::quote;
 
 /// What a webhook that is not called is said to fail with.
 const NOT_CALLED: &str = "this server calls no conversion webhooks";

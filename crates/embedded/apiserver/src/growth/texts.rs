@@ -147,7 +147,7 @@ fn yaml_is_read() {
 
 /// A field with bytes.
 fn field(number: u64, inner: &[u8]) -> Vec<u8> {
-    let mut out = plimsoll_ground::rest::protobuf::Message::default();
+    let mut out = plimsoll_golang::protowire::Message::default();
     out.bytes(number, inner);
     out.0
 }

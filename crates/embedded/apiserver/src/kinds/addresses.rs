@@ -1,7 +1,7 @@
 //! Addresses and networks: what is wrong with one, in Kubernetes' words.
 
 use super::names::one;
-use crate::field::quote;
+use plimsoll_golang::strconv::quote;
 
 /// An address.
 pub fn ip(text: &str) -> Vec<String> {

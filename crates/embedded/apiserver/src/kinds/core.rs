@@ -261,7 +261,7 @@ fn docker_config(config: &At<'_>, errors: &mut Errors) {
         Ok(other) => format!(
             "json: cannot unmarshal {} into Go value of type {}",
             other.type_name(),
-            crate::golang::MAP
+            plimsoll_golang::format::MAP
         ),
         Err(error) => error.to_string(),
     };

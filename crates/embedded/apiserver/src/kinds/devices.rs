@@ -13,8 +13,9 @@ use super::rules::Rules;
 use super::storage::volumes::csi_driver_name;
 use super::{Lookup, diff, metadata};
 use crate::expressions;
-use crate::field::{FieldError, quote};
+use crate::field::FieldError;
 use crate::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 pub(super) static KINDS: &[&Rules] = &[
     &DEVICE_CLASS,

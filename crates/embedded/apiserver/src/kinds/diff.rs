@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
+use plimsoll_golang::json::escape_html;
 use serde_json::{Value, json};
 
 use crate::kinds::at::field;
@@ -60,10 +61,7 @@ fn layout(kind: &str) -> &'static [Field] {
 fn laid_out(kind: &str, value: &Value) -> Vec<String> {
     let mut text = String::new();
     write_value(&mut text, kind, value, &Value::Null, 0);
-    for (plain, escaped) in [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")] {
-        text = text.replace(plain, escaped);
-    }
-    text.lines().map(str::to_owned).collect()
+    escape_html(&text).lines().map(str::to_owned).collect()
 }
 
 fn write_value(out: &mut String, shape: &str, value: &Value, parent: &Value, depth: usize) {

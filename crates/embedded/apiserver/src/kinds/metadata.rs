@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::at::{At, Errors, IMMUTABLE};
 use super::names::{self, NameRule};
 use super::shown;
-use crate::field::{FieldError, quote};
+use crate::field::FieldError;
 use crate::met::Met;
+use plimsoll_golang::strconv::quote;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const ORPHAN: &str = "orphan";

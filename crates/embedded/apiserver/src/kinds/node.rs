@@ -127,7 +127,7 @@ fn features(features: &At<'_>, errors: &mut Errors) {
     let mut previous: Option<&str> = None;
     for feature in features.items() {
         let name = feature.text();
-        let shown = crate::field::quote(name);
+        let shown = plimsoll_golang::strconv::quote(name);
         if name.len() > 253 {
             let detail =
                 format!("invalid feature name {shown}: must be no more than 253 characters");

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::at::{At, Errors};
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use crate::codec::time::show_seconds;
-use crate::field::quote;
 use crate::met::Met;
+use plimsoll_golang::strconv::quote;
+use plimsoll_golang::time::show_seconds;
 
 pub(super) static KINDS: &[&Rules] = &[&SIGNING_REQUEST];
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use plimsoll_golang::json::escape_html;
 use serde_json::Value;
 
 use super::Tracking;
@@ -394,11 +395,8 @@ fn update_last_applied(object: &mut Value, applied: &Value) {
     {
         given.remove(LAST_APPLIED);
     }
-    let mut text = applied.to_string();
     // As Go writes JSON: harmless within HTML, and with a line's end.
-    for (plain, escaped) in [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")] {
-        text = text.replace(plain, escaped);
-    }
+    let mut text = escape_html(&applied.to_string());
     text.push('\n');
     annotations.insert(LAST_APPLIED.to_owned(), text.into());
     let total: usize = annotations

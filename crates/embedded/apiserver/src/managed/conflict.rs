@@ -6,8 +6,8 @@ use serde_json::{Map, json};
 use super::entries::Entry;
 use super::fieldset::FieldSet;
 use super::path::display_path;
-use crate::field::quote;
 use crate::status::Failure;
+use plimsoll_golang::strconv::quote;
 
 /// What one other manager owns of it.
 #[derive(Debug, Clone, PartialEq)]

@@ -61,7 +61,7 @@ impl Entry {
             other => {
                 return Err(format!(
                     "invalid fieldsType {} in managed fields entry {index}",
-                    crate::field::quote(other)
+                    plimsoll_golang::strconv::quote(other)
                 ));
             }
         }

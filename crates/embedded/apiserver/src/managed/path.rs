@@ -6,8 +6,8 @@ use std::fmt::{self, Write};
 use serde_json::{Number, Value};
 
 use crate::depth;
-use crate::field::quote;
-use crate::golang;
+use plimsoll_golang::format;
+use plimsoll_golang::strconv::quote;
 
 #[derive(Debug, Clone)]
 pub enum Step {
@@ -133,7 +133,7 @@ fn shown(value: &Value) -> String {
             .iter()
             .map(|(name, value)| format!("{name}={}", self::shown(value)))
             .collect(),
-        other => golang::shown(other),
+        other => format::shown(other),
     }
 }
 

@@ -260,7 +260,10 @@ impl List<'_> {
             }
         }
         if parts.is_empty() {
-            let names: Vec<String> = keys.iter().map(|name| crate::field::quote(name)).collect();
+            let names: Vec<String> = keys
+                .iter()
+                .map(|name| plimsoll_golang::strconv::quote(name))
+                .collect();
             return Err(format!(
                 "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
                 names.join(" ")

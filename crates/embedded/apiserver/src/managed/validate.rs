@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::path::Step;
 use super::typed::{Atom, List, Scalar, Type};
-use crate::field::quote;
-use crate::golang;
+use plimsoll_golang::format;
+use plimsoll_golang::strconv::quote;
 
 /// The complaints as one text; `None` where there are none.
 pub fn validate(value: &Value, of: Type<'_>) -> Option<String> {
@@ -31,7 +31,7 @@ fn check(value: &Value, of: Type<'_>, path: &str, complaints: &mut Vec<String>) 
             check_elements(values, list, path, complaints);
             return;
         }
-        (Atom::List(_), other) => Some(format!("expected list, got &{{{}}}", golang::shown(other))),
+        (Atom::List(_), other) => Some(format!("expected list, got &{{{}}}", format::shown(other))),
         (Atom::Map(fields), Value::Object(values)) => {
             for (name, value) in values {
                 let path = format!("{path}.{name}");
@@ -45,7 +45,7 @@ fn check(value: &Value, of: Type<'_>, path: &str, complaints: &mut Vec<String>) 
             }
             return;
         }
-        (Atom::Map(_), other) => Some(format!("expected map, got &{{{}}}", golang::shown(other))),
+        (Atom::Map(_), other) => Some(format!("expected map, got &{{{}}}", format::shown(other))),
     };
     complaints.extend(complaint.map(|what| said(path, &what)));
 }
@@ -84,7 +84,7 @@ fn wrong_scalar(kind: Scalar, value: &Value) -> Option<String> {
     match kind {
         Scalar::Number if !value.is_number() => Some(format!(
             "expected numeric (int or float), got {}",
-            golang::type_name(value)
+            format::type_name(value)
         )),
         Scalar::Text if !value.is_string() => Some(format!(
             "expected string, got &value.valueUnstructured{{Value:{}}}",
@@ -92,11 +92,11 @@ fn wrong_scalar(kind: Scalar, value: &Value) -> Option<String> {
         )),
         Scalar::Bool if !value.is_boolean() => Some(format!(
             "expected boolean, got &{{{}}}",
-            golang::shown(value)
+            format::shown(value)
         )),
         Scalar::Any if value.is_array() || value.is_object() => Some(format!(
             "expected any scalar, got &{{{}}}",
-            golang::shown(value)
+            format::shown(value)
         )),
         _ => None,
     }
@@ -109,15 +109,15 @@ fn in_go_syntax(value: &Value) -> String {
         Value::String(text) => quote(text),
         Value::Array(values) => {
             let shown: Vec<String> = values.iter().map(in_go_syntax).collect();
-            format!("{}{{{}}}", golang::LIST, shown.join(", "))
+            format!("{}{{{}}}", format::LIST, shown.join(", "))
         }
         Value::Object(fields) => {
             let shown: Vec<String> = fields
                 .iter()
                 .map(|(name, value)| format!("{}:{}", quote(name), in_go_syntax(value)))
                 .collect();
-            format!("{}{{{}}}", golang::MAP, shown.join(", "))
+            format!("{}{{{}}}", format::MAP, shown.join(", "))
         }
-        other => golang::shown(other),
+        other => format::shown(other),
     }
 }

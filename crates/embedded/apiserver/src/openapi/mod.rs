@@ -18,8 +18,8 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use parking_lot::Mutex;
-use plimsoll_ground::rest::fingerprint::hex;
-use plimsoll_ground::rest::openapi::v2_to_protobuf;
+use plimsoll_apimachinery::fingerprint::hex;
+use plimsoll_apimachinery::openapi::v2_to_protobuf;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value, json};
 

@@ -9,8 +9,8 @@ use super::{Evidence, Patched, does_not_apply};
 use crate::codec::document::Document;
 use crate::codec::objections::Objections;
 use crate::depth::{MAX_DEPTH, TooDeep};
-use crate::golang;
 use crate::status::Failure;
+use plimsoll_golang::format;
 
 const MAX_OPERATIONS: usize = 10_000;
 /// `copy` operations may add this many bytes in total, lest a short patch grow an object without end.
@@ -138,7 +138,7 @@ fn parse(body: &[u8], strict: bool) -> Result<(Vec<Operation>, Vec<String>), Fai
     let wrong_type = |value: &Value, wanted: &str| {
         malformed(format!(
             "json: cannot unmarshal {} into Go {wanted}",
-            golang::json_kind(value)
+            format::json_kind(value)
         ))
     };
     let mut document = Document::parse(body).map_err(malformed)?;

@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 
 use crate::codec::document::Document;
 use crate::field::{FieldError, Path};
-use crate::golang;
 use crate::schema::{Shape, Types};
 use crate::status::{Failure, Subject};
+use plimsoll_golang::format;
 use shown::Touched;
 
 /// Which way of patching a request's content type asks for. Server-side apply is another thing: see `managed`.
@@ -60,7 +60,7 @@ impl Patched {
     /// The refusal of a patched object that cannot be decoded, or that strict field validation does not accept.
     pub fn refuse(&self, types: &Types, shape: &Shape, why: &str) -> Failure {
         let shown = match &self.evidence {
-            Evidence::Patch(patch) => golang::shown(patch),
+            Evidence::Patch(patch) => format::shown(patch),
             Evidence::Object(touched) => shown::shown(types, shape, &self.object, touched),
         };
         let nothing = Subject {
@@ -107,8 +107,8 @@ fn parse_object(body: &[u8]) -> Result<(Option<Map<String, Value>>, Document), S
         Value::Object(fields) => Ok((Some(fields), document)),
         other => Err(format!(
             "json: cannot unmarshal {} into Go value of type {}",
-            golang::json_kind(&other),
-            golang::MAP
+            format::json_kind(&other),
+            format::MAP
         )),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::strategic::scope::Problem;
-use crate::golang;
+use plimsoll_golang::format;
 
 /// What identifies an element: one of its fields, or itself.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,7 @@ impl<'a> Identity<'a> {
         let Self::Key(key) = self else { return Ok(()) };
         for element in list {
             let Value::Object(_) = element else {
-                return Err(Problem::wrong_type(golang::MAP, element));
+                return Err(Problem::wrong_type(format::MAP, element));
             };
             if element.get(key).is_none() {
                 return Err(Problem::no_merge_key(element, key));
@@ -127,7 +127,7 @@ pub(super) fn check_requested(
     if key.is_some()
         && let Some(odd) = patch.iter().find(|one| !one.is_object())
     {
-        return Err(Problem::wrong_type(golang::MAP, odd));
+        return Err(Problem::wrong_type(format::MAP, odd));
     }
     let identity = Identity::by(key);
     let mut wanted = requested.iter();

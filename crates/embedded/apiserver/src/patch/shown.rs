@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use plimsoll_golang::json::escape_html;
 use serde_json::{Map, Value};
 
 use crate::depth::MAX_DEPTH;
@@ -60,11 +61,7 @@ pub(super) fn shown(types: &Types, shape: &Shape, value: &Value, touched: &Touch
     };
     writer.value(value, Some(shape), Some(touched));
     // As Go writes JSON: harmless within HTML.
-    let mut text = writer.out;
-    for (plain, escaped) in [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")] {
-        text = text.replace(plain, escaped);
-    }
-    text
+    escape_html(&writer.out)
 }
 
 struct Writer<'a> {

@@ -12,9 +12,9 @@ use scope::{Problem, Scope};
 use super::merge::drop_nulls;
 use super::order::{Identity, arrange, check_requested};
 use super::{Evidence, Patched, parse_object};
-use crate::golang;
 use crate::schema::{Shape, Types};
 use crate::status::Failure;
+use plimsoll_golang::format;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -112,7 +112,7 @@ fn merge_ordered_lists(
             Some(Value::Array(requested)) => requested,
             other => {
                 return Err(Problem::wrong_type(
-                    golang::LIST,
+                    format::LIST,
                     &other.unwrap_or_default(),
                 ));
             }
@@ -146,7 +146,7 @@ fn merge_ordered_lists(
 fn as_list(value: &Value) -> Result<&[Value], Problem> {
     match value {
         Value::Array(values) => Ok(values),
-        other => Err(Problem::wrong_type(golang::LIST, other)),
+        other => Err(Problem::wrong_type(format::LIST, other)),
     }
 }
 
@@ -338,11 +338,11 @@ fn element_type<'a>(live: &'a [Value], patch: &'a [Value]) -> Result<&'a Value, 
         }
         _ => {}
     }
-    if all.any(|one| golang::type_name(one) != golang::type_name(first)) {
+    if all.any(|one| format::type_name(one) != format::type_name(first)) {
         return Err(Problem::Other(format!(
             "list element types are not identical: [{} {}]",
-            golang::shown_list(live),
-            golang::shown_list(patch)
+            format::shown_list(live),
+            format::shown_list(patch)
         )));
     }
     Ok(first)

@@ -10,12 +10,12 @@ use super::{Call, is_being_deleted, meta};
 use crate::answer::{self, Answer, Format, Transform};
 use crate::auth::Review;
 use crate::codec::decode::decode;
-use crate::codec::time::show_seconds;
-use crate::field::quote;
 use crate::resource::builtin_type;
 use crate::schema::Types;
 use crate::status::{Failure, Subject};
 use crate::store::WriteError;
+use plimsoll_golang::strconv::quote;
+use plimsoll_golang::time::show_seconds;
 
 /// A kind that is not the resource's own.
 #[derive(Debug, Clone, Copy)]

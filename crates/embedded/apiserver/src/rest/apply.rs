@@ -13,9 +13,9 @@ use super::write::metadata_of;
 use super::{meta, update};
 use crate::answer::Answer;
 use crate::codec::json::Node;
-use crate::codec::time::show_seconds;
 use crate::codec::yaml;
 use crate::status::Failure;
+use plimsoll_golang::time::show_seconds;
 
 pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     let options = write_options(call.query, "PatchOptions", true)?;
@@ -85,7 +85,7 @@ pub fn parse_applied(body: &[u8]) -> Result<yaml::Parsed, Failure> {
         return Err(refuse(format!(
             "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type {}",
             parsed.node.type_name(),
-            crate::golang::MAP
+            plimsoll_golang::format::MAP
         )));
     }
     Ok(parsed)

@@ -9,8 +9,9 @@ use super::Call;
 use super::options::{FieldValidation, WriteOptions};
 use crate::codec::json::Node;
 use crate::codec::{protobuf, yaml};
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
 use crate::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 /// The largest body that is read.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;

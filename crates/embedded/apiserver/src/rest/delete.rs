@@ -11,11 +11,11 @@ use super::{Call, finalizers, is_being_deleted, meta};
 use crate::answer::{self, Answer};
 use crate::codec::decode::decode;
 use crate::codec::json::Node;
-use crate::codec::time::show_seconds;
 use crate::field::{FieldError, Path};
 use crate::schema::Types;
 use crate::status::{Failure, Subject};
 use crate::store::{Expect, WriteError};
+use plimsoll_golang::time::show_seconds;
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -7,10 +7,10 @@ use super::delete::{DeleteOptions, delete_object};
 use super::options::write_options;
 use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
-use crate::codec::time::show_seconds;
 use crate::kinds::Lookup;
 use crate::kinds::policy::budget_covers;
 use crate::status::Failure;
+use plimsoll_golang::time::show_seconds;
 
 const EVICTION: BodyKind = BodyKind {
     group: "policy",

@@ -102,7 +102,7 @@ pub fn integer(query: &Query, key: &str) -> Result<Option<i64>, Failure> {
         };
         Failure::bad_request(format!(
             "strconv.ParseInt: parsing {}: {why}",
-            crate::field::quote(text)
+            plimsoll_golang::strconv::quote(text)
         ))
     })
 }
@@ -112,7 +112,7 @@ pub fn revision(text: &str) -> Result<u64, String> {
     // Go's unsigned numbers have no sign at all.
     let unsigned = text.parse::<u64>().ok().filter(|_| !text.starts_with('+'));
     unsigned.ok_or_else(|| {
-        let quoted = crate::field::quote(text);
+        let quoted = plimsoll_golang::strconv::quote(text);
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let why = if digits {
             "value out of range"

@@ -10,11 +10,12 @@ use super::{Call, meta};
 use crate::answer::Answer;
 use crate::codec::decode::decode;
 use crate::codec::json::Node;
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
 use crate::patch::{self, PatchKind, Patched};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, Types};
 use crate::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 pub const APPLY: &str = "application/apply-patch+yaml";
 

@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::track::forget_what_it_is;
 use super::write::RETRIES;
 use super::{Call, meta};
-use crate::codec::time::show_seconds;
 use crate::kinds::{Lookup, quota};
 use crate::managed::{Reset, Tracking};
 use crate::resource::builtin_type;
@@ -13,6 +12,7 @@ use crate::schema::{Shape, Types};
 use crate::server::Server;
 use crate::status::Failure;
 use crate::store::{Expect, Stored, WriteError};
+use plimsoll_golang::time::show_seconds;
 
 const QUOTAS: &str = "resourcequotas";
 /// Who is said to have counted.

@@ -14,7 +14,6 @@ use super::{Call, meta};
 use crate::answer::Answer;
 use crate::codec::decode::{convert, decode};
 use crate::codec::json::Node;
-use crate::codec::time::show_seconds;
 use crate::crd::scale::{self, Scale};
 use crate::field::{FieldError, Path};
 use crate::managed::{Reset, ScaleDoor, Tracking};
@@ -23,6 +22,7 @@ use crate::resource::builtin_type;
 use crate::schema::{Shape, TypeId, Types};
 use crate::status::{Failure, Subject};
 use crate::table;
+use plimsoll_golang::time::show_seconds;
 
 const SCALE: BodyKind = BodyKind {
     group: "autoscaling",

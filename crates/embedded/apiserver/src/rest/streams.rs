@@ -175,7 +175,7 @@ fn name_and_port(call: &Call<'_>, kind: &str) -> Result<(String, String), Failur
         }
         _ => Err(Failure::bad_request(format!(
             "invalid {kind} request {}",
-            crate::field::quote(&call.path.name)
+            plimsoll_golang::strconv::quote(&call.path.name)
         ))),
     }
 }
@@ -193,7 +193,7 @@ fn pod_proxy(call: &Call<'_>) -> Result<Answer, Failure> {
 
 fn service_proxy(call: &Call<'_>) -> Result<Answer, Failure> {
     let (name, port) = name_and_port(call, "service")?;
-    let quoted = crate::field::quote(&name);
+    let quoted = plimsoll_golang::strconv::quote(&name);
     if let Ok(number) = port.parse::<i64>() {
         let subject = call.served.resource.as_subject();
         let service = call.server.get("services", &call.path.namespace, &name);

@@ -5,11 +5,11 @@ use serde_json::Value;
 use super::Call;
 use super::actions::BodyKind;
 use crate::codec::kept;
-use crate::codec::time::show_seconds;
 use crate::kinds::carry;
 use crate::managed::{Reset, Tracking};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, Types};
+use plimsoll_golang::time::show_seconds;
 
 impl Call<'_> {
     /// Notes the fields of a new object as set by this request.

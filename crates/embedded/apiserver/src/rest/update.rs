@@ -299,7 +299,7 @@ fn note_phase(call: &Call<'_>, new: &mut Value, old: &Value) {
         && now["phase"] != then["phase"]
         && !is_told
     {
-        new["status"][SINCE] = crate::codec::time::show_seconds(call.now).into();
+        new["status"][SINCE] = plimsoll_golang::time::show_seconds(call.now).into();
     }
 }
 
@@ -311,10 +311,12 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
     }
     let refuse =
         |why: String| Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why);
-    let node = call
-        .server
-        .get("nodes", "", name)
-        .ok_or_else(|| refuse(format!("node {} not found", crate::field::quote(name))))?;
+    let node = call.server.get("nodes", "", name).ok_or_else(|| {
+        refuse(format!(
+            "node {} not found",
+            plimsoll_golang::strconv::quote(name)
+        ))
+    })?;
     for (resource, (wanted, _)) in pod::resources::pod_total(&pod["spec"], "requests") {
         let room = node["status"]["allocatable"][resource].as_str();
         if matches!(resource, "cpu" | "memory")

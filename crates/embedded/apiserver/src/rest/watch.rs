@@ -55,7 +55,7 @@ struct Follower {
     has_ended: bool,
     /// The revision up to which the client knows everything.
     reached: u64,
-    shutdown: plimsoll_ground::shutdown::Shutdown,
+    shutdown: plimsoll_client::shutdown::Shutdown,
     /// Not before the store has got here.
     wait_for: Option<u64>,
 }

@@ -286,7 +286,7 @@ impl Call<'_> {
         meta.insert("uid".into(), uuid::Uuid::new_v4().to_string().into());
         meta.insert(
             "creationTimestamp".into(),
-            crate::codec::time::show_seconds(self.now).into(),
+            plimsoll_golang::time::show_seconds(self.now).into(),
         );
         for field in [
             "deletionTimestamp",

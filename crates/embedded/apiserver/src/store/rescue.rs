@@ -10,7 +10,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 
-use plimsoll_ground::shutdown::panic_text;
+use plimsoll_client::shutdown::panic_text;
 use redb::Database;
 
 use super::overlay::Overlay;

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::jsonpath::JsonPath;
 use super::view::View;
-use super::{human, words};
-use crate::field::go_float;
+use super::words;
 use crate::resource::Column;
+use plimsoll_golang::human_duration;
+use plimsoll_golang::strconv::format_float;
 
 /// Where a column of a custom resource comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,7 +90,7 @@ fn cell(kind: &str, value: &Value, view: View<'_>) -> Value {
         ("string", Value::String(_)) => value.clone(),
         ("string", Value::Null) => "<no value>".into(),
         ("string", Value::Number(number)) if number.is_f64() => {
-            go_float(number.as_f64().unwrap_or_default()).into()
+            format_float(number.as_f64().unwrap_or_default()).into()
         }
         ("string", other) => go_json(other).into(),
         ("integer", Value::Number(number)) => match number.as_i64() {
@@ -102,7 +103,7 @@ fn cell(kind: &str, value: &Value, view: View<'_>) -> Value {
         },
         ("boolean", Value::Bool(_)) => value.clone(),
         ("date", Value::String(text)) => match text.parse::<jiff::Timestamp>() {
-            Ok(then) => human::between(then, view.now).into(),
+            Ok(then) => human_duration::between(then, view.now).into(),
             Err(_) if text.is_empty() => "<unknown>".into(),
             Err(_) => "<invalid>".into(),
         },

@@ -2,7 +2,6 @@
 
 mod core;
 mod custom;
-pub mod human;
 pub mod jsonpath;
 mod others;
 mod pods;
@@ -39,7 +38,7 @@ impl Include {
                 return Err(Failure::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: {}: \
                      must be 'Metadata', 'Object', 'None', or empty",
-                    crate::field::quote(other)
+                    plimsoll_golang::strconv::quote(other)
                 )));
             }
         })

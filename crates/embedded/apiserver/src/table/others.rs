@@ -1,9 +1,9 @@
 //! Rows of the remaining built-in groups.
 
+use plimsoll_golang::human_duration;
 use serde_json::Value;
 
 use super::core::load_balancer;
-use super::human;
 use super::view::{View, selector_or_none};
 
 pub fn row(group: &str, plural: &str, view: View<'_>) -> Option<Vec<Value>> {
@@ -101,7 +101,7 @@ fn signing_request(view: View<'_>) -> Vec<Value> {
         status.push_str(",Issued");
     }
     let requested = if view.has("/spec/expirationSeconds") {
-        human::duration(view.int("/spec/expirationSeconds"))
+        human_duration::duration(view.int("/spec/expirationSeconds"))
     } else {
         "<none>".to_owned()
     };

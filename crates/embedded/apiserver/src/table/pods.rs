@@ -1,16 +1,20 @@
 //! What a pod's row says.
 
 use jiff::Timestamp;
+use plimsoll_golang::human_duration;
 use serde_json::{Value, json};
 
-use super::human;
 use super::view::View;
 
 pub fn row(pod: View<'_>) -> Vec<Value> {
     let state = State::of(pod);
     let restarts = match state.last_restart {
         Some(last) if state.restarts != 0 => {
-            format!("{} ({} ago)", state.restarts, human::between(last, pod.now))
+            format!(
+                "{} ({} ago)",
+                state.restarts,
+                human_duration::between(last, pod.now)
+            )
         }
         _ => state.restarts.to_string(),
     };

@@ -1,9 +1,8 @@
 //! Reading objects for display: whatever is absent or of another type reads as empty.
 
 use jiff::Timestamp;
+use plimsoll_golang::human_duration;
 use serde_json::{Map, Value};
-
-use super::human;
 
 /// An object, or a part of one, at the moment it is shown. Paths are JSON pointers.
 #[derive(Clone, Copy)]
@@ -92,7 +91,7 @@ impl<'a> View<'a> {
     }
 
     pub fn since(self, path: &str) -> String {
-        human::since(self.opt_text(path), self.now)
+        human_duration::since(self.opt_text(path), self.now)
     }
 
     pub fn age(self) -> String {

@@ -1,8 +1,8 @@
 //! Rows of the groups that run pods: apps, batch, autoscaling, policy.
 
+use plimsoll_golang::human_duration;
 use serde_json::Value;
 
-use super::human;
 use super::view::{View, containers, labels, selector, selector_or_none};
 
 pub fn apps(plural: &str, view: View<'_>) -> Option<Vec<Value>> {
@@ -104,7 +104,7 @@ fn job(view: View<'_>) -> Vec<Value> {
         view.time("/status/completionTime"),
     ) {
         (None, _) => String::new(),
-        (Some(start), end) => human::between(start, end.unwrap_or(view.now)),
+        (Some(start), end) => human_duration::between(start, end.unwrap_or(view.now)),
     };
     let is = |kind: &str| {
         view.condition("/status/conditions", kind)

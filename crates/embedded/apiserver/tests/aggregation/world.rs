@@ -21,11 +21,11 @@ use plimsoll_apiserver::aggregate::resolve::ServiceRef;
 use plimsoll_apiserver::auth::{MASTERS, User};
 use plimsoll_apiserver::embed::{Config, Running};
 use plimsoll_apiserver::server::Trusted;
-use plimsoll_ground::auth::{
+use plimsoll_serving::auth::{
     Access, Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
     Filters, Gate, Habits, TokenReviewer,
 };
-use plimsoll_ground::serve::{self, Arriving, Certificate, Clients, Serving, Tls, certified_key};
+use plimsoll_serving::{Arriving, Certificate, Clients, Serving, Tls, certified_key};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -281,7 +281,7 @@ impl Aggregated {
             },
             authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
         };
-        let mut config = serve::Config::loopback();
+        let mut config = plimsoll_serving::Config::loopback();
         let mut tls = Tls::new(Certificate::Given(authority.key(name)));
         tls.clients = Clients::Requested(vec![delegation.front_proxy.trust, delegation.client_ca]);
         config.tls = Some(tls);

@@ -2,6 +2,7 @@
 
 use cel::{ExecutionError, Value};
 use jiff::{SignedDuration, Timestamp, Zoned};
+use plimsoll_golang::GoDuration;
 
 use super::{Call, Found, error, string, text, unfit};
 use crate::time;
@@ -14,7 +15,9 @@ pub const FUNCTIONS: &[(&str, Call)] = &[
     ("duration", |args| match args.first() {
         Some(value) if Span::of(value).is_some() => Ok(value.clone()),
         Some(Value::Int(nanos)) => Ok(Span(*nanos).value()),
-        _ => time::duration(text(args, 0)?)
+        _ => GoDuration::parse(text(args, 0)?)
+            .ok()
+            .map(GoDuration::nanos)
             .map(|nanos| Span(nanos).value())
             .ok_or_else(|| unconvertible("Duration")),
     }),

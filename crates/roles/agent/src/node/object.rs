@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use plimsoll_api::quantity::{Notation, Quantity};
+use plimsoll_golang::platform::goarch;
 
 use super::facts::Facts;
 
@@ -49,7 +50,7 @@ pub fn node(name: &str, facts: &Facts, life: Life, now: Timestamp) -> Node {
 }
 
 pub fn labels(name: &str) -> BTreeMap<String, String> {
-    let arch = architecture(std::env::consts::ARCH);
+    let arch = goarch(std::env::consts::ARCH);
     [
         (HOSTNAME, name),
         ("kubernetes.io/os", "linux"),
@@ -155,22 +156,10 @@ fn info(facts: &Facts) -> NodeSystemInfo {
         kubelet_version: KUBELET_VERSION.to_owned(),
         kube_proxy_version: String::new(),
         operating_system: "linux".to_owned(),
-        architecture: architecture(std::env::consts::ARCH).to_owned(),
+        architecture: goarch(std::env::consts::ARCH).to_owned(),
         swap: (facts.swap > 0).then(|| NodeSwapStatus {
             capacity: i64::try_from(facts.swap).ok(),
         }),
-    }
-}
-
-/// Go's names, which images and selectors use.
-fn architecture(ours: &str) -> &str {
-    match ours {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "x86" => "386",
-        "powerpc64" => "ppc64le",
-        "loongarch64" => "loong64",
-        same => same,
     }
 }
 

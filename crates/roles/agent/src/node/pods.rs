@@ -5,10 +5,10 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PartialObjectMeta, Preconditions};
 use kube::runtime::watcher;
-use plimsoll_ground::backoff::Backoff;
-use plimsoll_ground::clients::explain;
-use plimsoll_ground::reflect;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::backoff::Backoff;
+use plimsoll_client::explain;
+use plimsoll_client::reflector;
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_waiting::Repeated;
 
 /// Lets deleted pods of the node go, until told to stop.
@@ -30,7 +30,7 @@ pub async fn let_go(client: kube::Client, node: String, shutdown: Shutdown) {
             // A list is asked for; it may not come.
             Some(Ok(watcher::Event::Init)) => continue,
             Some(Ok(_)) => Ok(()),
-            Some(Err(error)) => Err(reflect::explain(&error)),
+            Some(Err(error)) => Err(reflector::explain(&error)),
             None => return,
         };
         let Err(trouble) = outcome else {

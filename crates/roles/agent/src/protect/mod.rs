@@ -22,7 +22,7 @@ pub use thread::{Handle, Protection, Shown};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use plimsoll_ground::shutdown;
+use plimsoll_client::shutdown;
 use plimsoll_host::Clock;
 use plimsoll_plan::Eviction;
 use plimsoll_qos::EvictBy;

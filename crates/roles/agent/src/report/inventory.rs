@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::core::DynamicObject;
-use plimsoll_ground::clients::explain;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::explain;
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
 use plimsoll_host::machine::{RdmaCard, rdma_cards};
 use plimsoll_waiting::Waiting;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_ground::reflect::Absence;
-use plimsoll_ground::shutdown::{self, Failure, Stopper};
+use plimsoll_client::reflector::Absence;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Failure, Stopper};
 use plimsoll_host::{Clock, HostRoot};
 use plimsoll_waiting::Waiting;
 use tokio::task::JoinSet;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::figures::Figures;
 use crate::states::Known;
-use plimsoll_cadvisor::http::parse_duration;
+use plimsoll_golang::GoDuration;
 use plimsoll_history::metrics::{
     HOST_APPLICATION_CPU_USAGE, HOST_APPLICATION_MEMORY_USAGE,
     HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE, HOST_APPLICATION_MEMORY_WITH_HOT_PAGE_USAGE,
@@ -272,7 +272,7 @@ fn durations(collect: &CollectPolicy) -> Vec<(String, Duration)> {
     texts
         .into_iter()
         .filter_map(|text| {
-            let duration = parse_duration(&text).ok()?;
+            let duration = GoDuration::parse(&text).ok()?.duration();
             (!duration.is_zero()).then_some((text, duration))
         })
         .collect()

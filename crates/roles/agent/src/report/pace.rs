@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_api::node_metric::CollectPolicy;
-use plimsoll_ground::rate::Bucket;
+use plimsoll_client::rate_limiter::Bucket;
 use plimsoll_predict::Amount;
 use tokio::time::Instant;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::metrics::{Histogram, Page};
+use plimsoll_metrics::{Exposition, Histogram};
 
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -50,7 +50,7 @@ impl Requests {
     /// Koordinator's family of it; empty where nothing was asked.
     pub fn page(&self) -> String {
         let requests = self.0.lock();
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         if !requests.is_empty() {
             let name = "koordlet_kubelet_request_duration_seconds";
             page.family(name, "histogram", "How long the kubelet took to answer.");

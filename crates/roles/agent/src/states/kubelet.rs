@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
-use plimsoll_ground::clients::{Clients, chain, explain_way_to, trust_anybody};
+use plimsoll_client::{Clients, chain, explain_way_to, trust_anybody};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -205,13 +205,12 @@ fn url(access: &Access, node: Option<&Node>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_ground::clients;
 
     async fn access(plain_port: Option<u16>) -> Access {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let source = clients::Source::Given(Box::new(config));
+        let source = plimsoll_client::Source::Given(Box::new(config));
         Access {
-            clients: clients::Config::new(source).build().await.unwrap(),
+            clients: plimsoll_client::Config::new(source).build().await.unwrap(),
             plain_port,
             address: None,
             address_type: AddressType::default(),

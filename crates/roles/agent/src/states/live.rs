@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::watcher;
-use plimsoll_ground::objects::NodeSlo as NodeSloObject;
-use plimsoll_ground::reflect::{Absence, Change, Gate, Reflector, Rounds};
-use plimsoll_ground::shutdown::{self, Failure, Shutdown, Stopper};
+use plimsoll_client::node_slo::NodeSlo as NodeSloObject;
+use plimsoll_client::reflector::{Absence, Change, Gate, Reflector, Rounds};
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
 use plimsoll_waiting::Repeated;
 use tokio::task::JoinSet;
 

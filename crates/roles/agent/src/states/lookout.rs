@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::reflect::{Absence, Gate, Rounds};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::reflector::{Absence, Gate, Rounds};
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_waiting::Waiting;
 use tokio::time::Instant;
 

@@ -7,14 +7,14 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::node_metric::{self, NodeMetricSpec};
 use plimsoll_api::node_topology;
 use plimsoll_api::pod::{Amounts, Resources, Spec, amounts};
-use plimsoll_ground::found_at;
-use plimsoll_ground::reflect::slim;
+use plimsoll_client::found_at;
+use plimsoll_client::reflector::object_meta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Spec,
@@ -56,7 +56,7 @@ pub struct PodList {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Node {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub status: NodeStatus,
@@ -92,7 +92,7 @@ pub struct Endpoint {
 /// What is asked of us, not what we reported.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeMetric {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: NodeMetricSpec,
@@ -101,13 +101,13 @@ pub struct NodeMetric {
 /// That it is there.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Topology {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Claim {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: ClaimSpec,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_ground::rate::Bucket;
-use plimsoll_ground::reflect::{Key, Sink};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::rate_limiter::Bucket;
+use plimsoll_client::reflector::{Key, Sink};
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_waiting::Repeated;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Api;
-use plimsoll_ground::clients::explain;
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::explain;
+use plimsoll_client::shutdown::Shutdown;
 use tokio::sync::watch;
 
 use super::counters::Counters;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use plimsoll_agent::states::{Access, AddressType, Board, Config, PodSource};
-use plimsoll_ground::clients;
+
 use serde_json::json;
 
 use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, seen};
@@ -155,7 +155,7 @@ pub async fn by_kubelet(
     api: &str,
 ) -> (Config, kube::Client) {
     let source = kube::Config::new(api.parse().unwrap());
-    let clients = clients::Config::new(clients::Source::Given(Box::new(source)));
+    let clients = plimsoll_client::Config::new(plimsoll_client::Source::Given(Box::new(source)));
     let clients = clients.build().await.unwrap();
     let client = clients.client();
     let access = Access {

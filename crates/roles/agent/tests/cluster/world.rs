@@ -16,7 +16,7 @@ use kube::discovery::ApiResource;
 use parking_lot::Mutex;
 use plimsoll_agent::states::{Board, Known};
 use plimsoll_apiserver::embed;
-use plimsoll_ground::serve;
+
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 
@@ -128,7 +128,7 @@ impl Place {
 pub struct FakeKubelet {
     pub pods: Arc<Mutex<Option<Value>>>,
     pub asked: Arc<Mutex<u64>>,
-    serving: serve::Serving,
+    serving: plimsoll_serving::Serving,
 }
 
 impl FakeKubelet {
@@ -142,7 +142,7 @@ impl FakeKubelet {
     }
 
     async fn on(listen: SocketAddr) -> Self {
-        let bound = serve::Config::new(listen).bind().await.unwrap();
+        let bound = plimsoll_serving::Config::new(listen).bind().await.unwrap();
         let pods = Arc::new(Mutex::new(None::<Value>));
         let asked = Arc::new(Mutex::new(0));
         let (told, counted) = (Arc::clone(&pods), Arc::clone(&asked));

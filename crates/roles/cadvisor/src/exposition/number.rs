@@ -2,6 +2,9 @@
 //!
 //! Shortest digits that read back as the same `f64`; exponent form from 1e+06 up and below 1e-04.
 
+pub use plimsoll_golang::strconv::write_float as float;
+use plimsoll_golang::strconv::{trim_zeros, write_digits};
+
 /// A figure with the unit it was kept in; on the page everything is in base units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
@@ -59,89 +62,7 @@ fn scaled(value: u64, decimals: i32, out: &mut Vec<u8>) {
     let mut buffer = itoa::Buffer::new();
     let text = buffer.format(value).as_bytes();
     let exponent = text.len() as i32 - 1 - decimals;
-    digits(trim_zeros(text), exponent, out);
-}
-
-fn trim_zeros(text: &[u8]) -> &[u8] {
-    let zeros = text.iter().rev().take_while(|&&b| b == b'0').count();
-    &text[..text.len() - zeros]
-}
-
-pub fn float(value: f64, out: &mut Vec<u8>) {
-    if value == 0.0 {
-        out.extend_from_slice(if value.is_sign_negative() {
-            b"-0"
-        } else {
-            b"0"
-        });
-        return;
-    }
-    if !value.is_finite() {
-        let text: &[u8] = if value.is_nan() {
-            b"NaN"
-        } else if value > 0.0 {
-            b"+Inf"
-        } else {
-            b"-Inf"
-        };
-        out.extend_from_slice(text);
-        return;
-    }
-    if value < 0.0 {
-        out.push(b'-');
-    }
-    // The shortest digits, in whatever layout the formatter likes; only the digits and the scale are taken from it.
-    let mut buffer = zmij::Buffer::new();
-    let text = buffer.format_finite(value.abs());
-    let (mantissa, written) = text
-        .split_once(['e', 'E'])
-        .map_or((text, 0), |(m, e)| (m, e.parse::<i32>().unwrap_or(0)));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let mut all = [0u8; 40];
-    let mut len = 0;
-    for &byte in whole.as_bytes().iter().chain(fraction.as_bytes()) {
-        all[len] = byte;
-        len += 1;
-    }
-    let leading = all[..len].iter().take_while(|&&b| b == b'0').count();
-    let exponent = whole.len() as i32 - 1 + written - leading as i32;
-    digits(trim_zeros(&all[leading..len]), exponent, out);
-}
-
-/// `d.ddd × 10^exponent` in `%g` layout. `digits` has no zeros at either end.
-fn digits(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
-    if !(-4..6).contains(&exponent) {
-        exponent_form(digits, exponent, out);
-    } else if exponent < 0 {
-        out.extend_from_slice(b"0.");
-        out.extend(std::iter::repeat_n(b'0', (-exponent - 1) as usize));
-        out.extend_from_slice(digits);
-    } else {
-        let whole = exponent as usize + 1;
-        if digits.len() <= whole {
-            out.extend_from_slice(digits);
-            out.extend(std::iter::repeat_n(b'0', whole - digits.len()));
-        } else {
-            out.extend_from_slice(&digits[..whole]);
-            out.push(b'.');
-            out.extend_from_slice(&digits[whole..]);
-        }
-    }
-}
-
-fn exponent_form(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
-    out.push(digits.first().copied().unwrap_or(b'0'));
-    if digits.len() > 1 {
-        out.push(b'.');
-        out.extend_from_slice(&digits[1..]);
-    }
-    out.push(b'e');
-    out.push(if exponent < 0 { b'-' } else { b'+' });
-    let magnitude = exponent.unsigned_abs();
-    if magnitude < 10 {
-        out.push(b'0');
-    }
-    out.extend_from_slice(itoa::Buffer::new().format(magnitude).as_bytes());
+    write_digits(trim_zeros(text), exponent, out);
 }
 
 #[cfg(test)]

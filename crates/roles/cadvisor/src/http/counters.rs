@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::exposition::number::Number;
 use crate::exposition::{Kind, Text};
 use parking_lot::Mutex;
-use plimsoll_ground::serve;
 
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -16,7 +15,7 @@ pub struct Counters {
     bytes: AtomicU64,
     streams_dropped: AtomicU64,
     /// What the server's sockets count.
-    pub sockets: Arc<serve::Counters>,
+    pub sockets: Arc<plimsoll_serving::Counters>,
 }
 
 /// Counts as long as it lives.
@@ -33,7 +32,7 @@ impl Drop for Gauge {
 }
 
 impl Counters {
-    pub fn new(sockets: Arc<serve::Counters>) -> Self {
+    pub fn new(sockets: Arc<plimsoll_serving::Counters>) -> Self {
         Self {
             sockets,
             ..Self::default()

@@ -6,8 +6,8 @@
 use std::io::{self, Write};
 
 use crate::exposition::{Family, Kind, LabelNames, Labels, Line, Rendered, Writer};
-use plimsoll_ground::metrics::{MetricType, delimited, field, unescape};
-use plimsoll_ground::rest::protobuf::{Message, bytes_size, varint};
+use plimsoll_golang::protowire::{Message, bytes_size, varint};
+use plimsoll_metrics::{MetricType, field, to_delimited_protobuf, unescape};
 
 const HANDFUL: usize = 16 << 10;
 
@@ -136,7 +136,7 @@ impl<W: Write> Writer for MessageWriter<W> {
     fn written(&mut self, text: &[u8]) -> io::Result<()> {
         self.out.write_all(&self.buffer.0)?;
         self.buffer.0.clear();
-        self.out.write_all(&delimited(text))
+        self.out.write_all(&to_delimited_protobuf(text))
     }
 
     fn family(&mut self, family: &Family<'_>) -> io::Result<()> {

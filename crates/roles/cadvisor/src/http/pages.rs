@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::rest::{Range, Snapshot, by_alias, by_path, cpu_inst, quote};
+use crate::rest::{Range, Snapshot, by_alias, by_path, cpu_inst};
 use http::StatusCode;
 use plimsoll_containers::Namespace;
+use plimsoll_golang::strconv::quote;
+use plimsoll_golang::url;
 use plimsoll_observe::store::{Container, Store};
 use plimsoll_observe::{Observer, Sample};
 
@@ -137,17 +139,7 @@ fn row(out: &mut String, name: &str, value: &str) {
 
 /// A link to a container's page. Cgroup names may hold anything but a slash and a zero byte.
 fn link(path: &str, to_top: &str) -> String {
-    let mut href = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                href.push(char::from(byte));
-            }
-            byte => {
-                let _ = write!(href, "%{byte:02X}");
-            }
-        }
-    }
+    let href = url::escape(path, |byte| byte == b'/' || url::is_unreserved(byte));
     format!(
         "<a href=\"{to_top}containers{href}\">{}</a>",
         escape_html(path)

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::body::Body;
-use super::negotiate::Format;
+use plimsoll_metrics::negotiate::Format;
 
 pub type Reply = Response<Body>;
 

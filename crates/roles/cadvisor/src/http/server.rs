@@ -1,4 +1,4 @@
-//! The agent's server: what the kit of `ground` serves, with the agent's limits and secrets.
+//! The agent's server: what `plimsoll_serving` serves, with the agent's limits and secrets.
 //!
 //! A server is bound by [`Config::bind`], or put behind the cluster's authentication and authorization by
 //! [`Config::behind`]. An agent may have one of each.
@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Request;
-use plimsoll_ground::files::{LOOK_EVERY, Watcher};
-use plimsoll_ground::front::Front;
-use plimsoll_ground::serve::{self as kit, Bound, Certificate, Clients, KeyPairFiles, Serving};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
+use plimsoll_client::shutdown::Shutdown;
+use plimsoll_serving as kit;
+use plimsoll_serving::secure_serving::Front;
+use plimsoll_serving::{Bound, Certificate, Clients, KeyPairFiles, Serving};
 use tower::service_fn;
 
 use super::auth::{Auth, AuthError, BasicConfig};

@@ -14,10 +14,10 @@ use http::{HeaderMap, Method, Request, StatusCode, request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as HttpBody, Bytes};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use plimsoll_ground::auth::{Access, Gate};
-use plimsoll_ground::serve::{Panicked, caught};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_observe::{Group, GroupSet};
+use plimsoll_serving::auth::{Access, Gate};
+use plimsoll_serving::{Panicked, caught};
 use tokio::sync::Semaphore;
 
 use super::api::{self, Hub, Options, blocking, fresh};
@@ -27,12 +27,12 @@ use super::body::{Body, made};
 use super::counters::Counters;
 use super::extra::{ExtraPage, ExtraRoute};
 use super::messages::MessageWriter;
-use super::negotiate::{Form, Format};
 use super::pages;
 use super::response::{self, Failure, Reply};
 use super::route::{Places, Route, route};
 use super::server::Shown;
 use super::url::Query;
+use plimsoll_metrics::negotiate::{Form, Format};
 
 const STREAMS: usize = 256;
 /// Who asks a port of metrics for something else.
@@ -292,7 +292,10 @@ where
         Route::RuntimePage(namespace, rest) => pages::runtime(shared, namespace, rest).await,
         Route::Static(path) => Err(Failure::new(
             StatusCode::NOT_FOUND,
-            format!("unknown static resource {}", crate::rest::quote(&path)),
+            format!(
+                "unknown static resource {}",
+                plimsoll_golang::strconv::quote(&path)
+            ),
         )),
         Route::Redirect { to, permanent } => Ok(response::redirect(&head.method, &to, permanent)),
         Route::NoStats => Ok(response::bare(StatusCode::NOT_FOUND, "404: Page Not Found")),
@@ -501,7 +504,7 @@ async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
     let asked = container.clone();
     let found = blocking(move || shared.backend.sources(&asked)).await?;
     let Some(paths) = found else {
-        let name = crate::rest::quote(&container);
+        let name = plimsoll_golang::strconv::quote(&container);
         return Err(Failure::new(
             StatusCode::NOT_FOUND,
             format!("unknown container {name}"),

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use plimsoll_golang::url;
+
 /// A path without `.`, `..` and doubled slashes; a slash at the end stays. Works on the path as it was sent: an escaped
 /// dot is a name, not a way up.
 pub fn clean(path: &str) -> Cow<'_, str> {
@@ -31,31 +33,7 @@ pub fn clean(path: &str) -> Cow<'_, str> {
 /// Undoes percent escapes; `None` where one is broken. What is not UTF-8 afterwards comes out marked: no container is
 /// named so.
 pub fn decode(text: &str) -> Option<String> {
-    let bytes = unescape(text.as_bytes(), false)?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// `None`: a percent sign without two hexadecimal digits.
-fn unescape(text: &[u8], plus_is_blank: bool) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'%' => {
-                let digits = rest.get(..2)?;
-                out.push(hex(digits[0])? << 4 | hex(digits[1])?);
-                rest = &rest[2..];
-            }
-            b'+' if plus_is_blank => out.push(b' '),
-            byte => out.push(byte),
-        }
-    }
-    Some(out)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
+    url::unescape(text, false)
 }
 
 /// The options of a request. A repeated option counts once: the first.
@@ -70,10 +48,7 @@ impl Query {
                 return None;
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let text = |part: &str| {
-                let bytes = unescape(part.as_bytes(), true)?;
-                Some(String::from_utf8_lossy(&bytes).into_owned())
-            };
+            let text = |part: &str| url::unescape(part, true);
             Some((text(key)?, text(value)?))
         });
         Self(pairs.collect())

@@ -18,7 +18,6 @@ mod snapshot;
 mod spec;
 mod stats;
 pub mod storage;
-mod text;
 pub mod v1;
 pub mod v2;
 
@@ -33,4 +32,3 @@ pub use snapshot::{Range, RenderContext, Snapshot};
 pub use spec::write_v2 as write_spec;
 pub use stats::{CpuInst, CpuInstUsage, PsiPair, cpu_inst, psi};
 pub use storage::{FsInfo, StorageError};
-pub use text::quote;

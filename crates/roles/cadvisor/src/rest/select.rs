@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_containers::Namespace;
 
-use super::text::quote;
+use plimsoll_golang::strconv::quote;
 use plimsoll_observe::store::{Container, Store};
 
 /// How a container is named in a request.

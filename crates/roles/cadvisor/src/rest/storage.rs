@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::json::Time;
-use super::text::quote;
+use plimsoll_golang::strconv::quote;
 use plimsoll_observe::machine::Storage;
 
 #[derive(Debug, PartialEq, Serialize)]

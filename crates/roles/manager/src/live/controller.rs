@@ -12,12 +12,12 @@ use kube::discovery::ApiResource;
 use kube::runtime::watcher;
 use parking_lot::Mutex;
 use plimsoll_api::{node_metric, node_slo, node_topology};
-use plimsoll_ground::clients::explain;
-use plimsoll_ground::events::{Recorder, Reference};
-use plimsoll_ground::leader::NotLeading;
-use plimsoll_ground::objects::NodeSlo;
-use plimsoll_ground::reflect::{Change, Gate, Reader, Reflector};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::events::{Recorder, Reference};
+use plimsoll_client::explain;
+use plimsoll_client::leader_election::NotLeading;
+use plimsoll_client::node_slo::NodeSlo;
+use plimsoll_client::reflector::{Change, Gate, Reader, Reflector};
+use plimsoll_client::shutdown::Shutdown;
 use serde_json::{Value, json};
 
 use super::failures::Failures;

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use http::{Response, StatusCode, request};
 use http_body_util::Full;
-use plimsoll_ground::health::{Endpoint, Health};
-use plimsoll_ground::leader::Leadership;
-use plimsoll_ground::metrics::Page;
-use plimsoll_ground::reflect::Gate;
-use plimsoll_ground::serve::{self, BindError, Respond, Responder, Sent};
+use plimsoll_client::leader_election::Leadership;
+use plimsoll_client::reflector::Gate;
+use plimsoll_metrics::Exposition;
+use plimsoll_serving::health::{Endpoint, Health};
+use plimsoll_serving::{BindError, Respond, Responder, Sent};
 
-pub use plimsoll_ground::serve::Serving;
+pub use plimsoll_serving::Serving;
 
 /// Ready is who is at work with everything known, or stands by for one that is.
 pub(super) fn checks(leadership: Option<Leadership>, gate: Gate) -> Health {
@@ -31,7 +31,7 @@ pub(super) fn checks(leadership: Option<Leadership>, gate: Gate) -> Health {
 
 /// Plain HTTP, for the kubelet: nothing is told but how it is.
 pub async fn serve(health: Health, listen: SocketAddr) -> Result<Serving, BindError> {
-    let bound = serve::Config::new(listen).bind().await?;
+    let bound = plimsoll_serving::Config::new(listen).bind().await?;
     let address = bound.local_addr();
     tracing::info!(%address, "serving health checks");
     Ok(bound.spawn(Responder(Probed(health))))
@@ -50,7 +50,7 @@ impl Respond for Probed {
         }
         let (status, text) = match path {
             "/metrics" => {
-                let mut page = Page::default();
+                let mut page = Exposition::default();
                 self.0.write(&mut page);
                 (StatusCode::OK, page.finish())
             }

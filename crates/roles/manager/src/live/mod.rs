@@ -15,12 +15,14 @@ mod zones;
 use std::time::Duration;
 
 use plimsoll_api::names;
-use plimsoll_ground::clients::Clients;
-use plimsoll_ground::events;
-use plimsoll_ground::health::Health;
-use plimsoll_ground::leader::{self, Candidate};
-use plimsoll_ground::reflect::Gate;
-use plimsoll_ground::shutdown::{self, Stopper};
+use plimsoll_client::Clients;
+use plimsoll_client::events;
+use plimsoll_client::leader_election;
+use plimsoll_client::leader_election::Candidate;
+use plimsoll_client::reflector::Gate;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::Stopper;
+use plimsoll_serving::health::Health;
 use tokio::task::JoinHandle;
 
 use controller::Controller;
@@ -38,7 +40,7 @@ pub struct Config {
     pub namespace: String,
     pub config_map: String,
     /// `None`: it is the only one.
-    pub election: Option<leader::Config>,
+    pub election: Option<leader_election::Config>,
 }
 
 impl Default for Config {
@@ -79,12 +81,12 @@ pub struct Running {
 
 impl Config {
     /// By one client for everything.
-    pub fn build(self, client: kube::Client) -> Result<Manager, leader::ConfigError> {
+    pub fn build(self, client: kube::Client) -> Result<Manager, leader_election::ConfigError> {
         self.put_together(client, None)
     }
 
     /// What it writes goes by connections that are closed when it leads no more.
-    pub fn build_with(self, clients: &Clients) -> Result<Manager, leader::ConfigError> {
+    pub fn build_with(self, clients: &Clients) -> Result<Manager, leader_election::ConfigError> {
         self.put_together(clients.client(), Some(clients))
     }
 
@@ -92,7 +94,7 @@ impl Config {
         self,
         client: kube::Client,
         clients: Option<&Clients>,
-    ) -> Result<Manager, leader::ConfigError> {
+    ) -> Result<Manager, leader_election::ConfigError> {
         let events = || events::Config::new(events::Style::Core, COMPONENT);
         // That it leads no more is said by who does not lead any more.
         let (of_election, election_events) = events().build(client.clone());
@@ -177,9 +179,9 @@ async fn elected(
         })
         .await;
     match ended {
-        leader::Ended::Lost => Err(leadership.why_lost()),
-        leader::Ended::Crashed => Err("the work ended in a panic, see the log".to_owned()),
-        leader::Ended::NeverLed | leader::Ended::Stopped => Ok(()),
+        leader_election::Ended::Lost => Err(leadership.why_lost()),
+        leader_election::Ended::Crashed => Err("the work ended in a panic, see the log".to_owned()),
+        leader_election::Ended::NeverLed | leader_election::Ended::Stopped => Ok(()),
     }
 }
 

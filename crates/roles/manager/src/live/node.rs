@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::names;
 use plimsoll_api::quantity::{Notation, Quantity};
-use plimsoll_ground::objects::NodeSlo;
+use plimsoll_client::node_slo::NodeSlo;
 use serde_json::{Map, Value, json};
 
 use super::objects::{Node, NodeMetric, Pod, Topology, notation, spelled};

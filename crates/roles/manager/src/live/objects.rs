@@ -9,8 +9,8 @@ use plimsoll_api::node_metric::{self, NodeMetricStatus};
 use plimsoll_api::node_topology::{self, Zone};
 use plimsoll_api::pod::{Classes, Spec};
 use plimsoll_api::quantity::{Notation, Quantity};
-use plimsoll_ground::found_at;
-use plimsoll_ground::reflect::slim;
+use plimsoll_client::found_at;
+use plimsoll_client::reflector::object_meta;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use crate::amount::Amount;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Node {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub status: NodeStatus,
@@ -33,7 +33,7 @@ pub struct NodeStatus {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct Pod {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Spec,
@@ -50,7 +50,7 @@ pub struct PodStatus {
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeMetric {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
@@ -61,7 +61,7 @@ pub struct NodeMetric {
 /// A node's NUMA nodes, as its agent tells them.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Topology {
-    #[serde(deserialize_with = "slim::metadata")]
+    #[serde(deserialize_with = "object_meta::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub zones: Vec<Zone>,

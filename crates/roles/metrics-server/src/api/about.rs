@@ -1,5 +1,6 @@
 //! Which program this is.
 
+use plimsoll_golang::platform::own_goarch;
 use serde::Serialize;
 
 /// The release that this one behaves like.
@@ -42,20 +43,11 @@ pub fn about() -> About {
         build_date: "1970-01-01T00:00:00Z",
         go_version: "",
         compiler: "rustc",
-        platform: format!("linux/{}", architecture()),
+        platform: format!("linux/{}", own_goarch()),
     }
 }
 
 /// `1.36`
 pub fn release() -> String {
     format!("1.{MINOR}")
-}
-
-/// As Go calls it.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }

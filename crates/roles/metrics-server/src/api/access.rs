@@ -7,9 +7,9 @@ use k8s_openapi::api::authorization::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     FieldSelectorRequirement, LabelSelectorRequirement,
 };
-use plimsoll_ground::auth::Access;
-use plimsoll_ground::rest::request::{Query, RequestInfo};
-use plimsoll_ground::rest::selector::{Operator, parse_fields, parse_labels};
+use plimsoll_apimachinery::request::{Query, RequestInfo};
+use plimsoll_apimachinery::selector::{Operator, parse_fields, parse_labels};
+use plimsoll_serving::auth::Access;
 
 /// Resources with everything that narrows a request down, selectors included; anything else by its path.
 pub fn access(method: &Method, info: &RequestInfo, query: &Query) -> Access {

@@ -2,10 +2,11 @@
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
-use plimsoll_ground::rest::accept;
-use plimsoll_ground::rest::answer::{Answer, Encoding, Format, full};
-use plimsoll_ground::rest::fingerprint::quoted_fingerprint;
-use plimsoll_ground::rest::protobuf::{Message, enveloped};
+use plimsoll_apimachinery::accept;
+use plimsoll_apimachinery::answer::{Answer, Encoding, Format, full};
+use plimsoll_apimachinery::fingerprint::quoted_fingerprint;
+use plimsoll_apimachinery::protobuf::enveloped;
+use plimsoll_golang::protowire::Message;
 use serde::Serialize;
 
 use super::discovery::{Document, VERBS, answer_with};

@@ -3,7 +3,7 @@
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
-use plimsoll_ground::rest::answer::{Answer, full};
+use plimsoll_apimachinery::answer::{Answer, full};
 use regex::Regex;
 
 #[derive(Debug, Clone, Default)]

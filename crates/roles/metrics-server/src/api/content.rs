@@ -7,7 +7,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use plimsoll_ground::rest::answer::{self, Answer, full};
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, full};
 
 /// A document, and what tells whether a client has it already.
 #[derive(Debug)]

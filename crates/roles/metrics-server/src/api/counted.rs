@@ -2,7 +2,7 @@
 
 use http::Method;
 use http::request::Parts;
-use plimsoll_ground::rest::request::{Query, RequestInfo};
+use plimsoll_apimachinery::request::{Query, RequestInfo};
 
 use super::aggregated::wants_aggregated;
 use super::route::Route;

@@ -1,8 +1,10 @@
 //! What the server says about its resources.
 
 use http::StatusCode;
-use plimsoll_ground::rest::answer::{self, Answer, Encoding, Format, full};
-use plimsoll_ground::rest::protobuf::{Message, enveloped};
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, Encoding, Format, full};
+use plimsoll_apimachinery::protobuf::enveloped;
+use plimsoll_golang::protowire::Message;
 use serde::Serialize;
 
 use super::past;

@@ -1,7 +1,6 @@
 //! Amounts, times and spans as Kubernetes writes them, straight into a buffer: a list has hundreds of thousands.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -143,62 +142,12 @@ fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + next, month, day_of_month)
 }
 
-/// A span as Go writes it: `1m0.5s`, `980ms`.
+/// Nanoseconds as Go writes a duration: `1m0.5s`, `980ms`.
 pub fn span(nanos: i64) -> Short {
     let mut out = Short::new();
-    if nanos < 0 {
-        let _ = out.write_str("-");
-    }
-    write_span(&mut out, nanos.unsigned_abs());
+    // The longest has 26 letters.
+    let _ = plimsoll_golang::duration::write(&mut out, nanos);
     out
-}
-
-/// The same of a duration that cannot be negative.
-pub fn duration(duration: Duration) -> String {
-    let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    span(nanos).as_str().to_owned()
-}
-
-fn write_span(out: &mut Short, nanos: u64) {
-    let (unit, name) = match nanos {
-        0 => {
-            let _ = out.write_str("0s");
-            return;
-        }
-        1..1_000 => (1, "ns"),
-        1_000..1_000_000 => (1_000, "µs"),
-        1_000_000..1_000_000_000 => (1_000_000, "ms"),
-        _ => {
-            let all = nanos / SECOND as u64;
-            let (hours, minutes) = (all / 3600, all / 60 % 60);
-            if hours > 0 {
-                let _ = write!(out, "{hours}h");
-            }
-            if all >= 60 {
-                let _ = write!(out, "{minutes}m");
-            }
-            let rest = nanos - all / 60 * 60 * SECOND as u64;
-            return write_fraction(out, rest, SECOND as u64, "s");
-        }
-    };
-    write_fraction(out, nanos, unit, name);
-}
-
-/// `nanos / unit` with as many digits as it takes.
-fn write_fraction(out: &mut Short, nanos: u64, unit: u64, name: &str) {
-    let mut digits = itoa::Buffer::new();
-    let _ = out.write_str(digits.format(nanos / unit));
-    let mut rest = nanos % unit;
-    if rest > 0 {
-        let _ = out.write_str(".");
-        let mut place = unit / 10;
-        while rest > 0 {
-            let _ = out.write_str(digits.format(rest / place));
-            rest %= place;
-            place /= 10;
-        }
-    }
-    let _ = out.write_str(name);
 }
 
 #[cfg(test)]

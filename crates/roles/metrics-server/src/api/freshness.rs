@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use plimsoll_ground::metrics::Histogram;
+use plimsoll_metrics::Histogram;
 
 /// Clones count the same.
 #[derive(Debug, Clone)]

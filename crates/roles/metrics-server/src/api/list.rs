@@ -8,9 +8,10 @@ use flate2::write::GzEncoder;
 use futures::stream;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{HeaderName, StatusCode};
-use plimsoll_ground::rest::answer::{self, Answer, Encoding, Format, Transform, full};
-use plimsoll_ground::rest::selector::Selector;
-use plimsoll_ground::rest::yaml;
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, Encoding, Format, Transform, full};
+use plimsoll_apimachinery::selector::Selector;
+use plimsoll_golang::yaml;
 use serde_json::Value;
 use tokio::task::JoinSet;
 

@@ -29,7 +29,6 @@ mod version;
 
 pub use about::VERSION;
 pub use browsers::Browsers;
-pub use figures::duration;
 pub use surface::{Rooms, Surface};
 pub use verbosity::Verbosity;
 pub use version::Announced;

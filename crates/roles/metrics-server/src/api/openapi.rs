@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use plimsoll_ground::rest::fingerprint::fingerprint;
-use plimsoll_ground::rest::openapi::{v2_to_protobuf, v3_to_protobuf};
+use plimsoll_apimachinery::fingerprint::fingerprint;
+use plimsoll_apimachinery::openapi::{v2_to_protobuf, v3_to_protobuf};
 use serde_json::{Map, Value, json};
 
 use super::row::Kind;

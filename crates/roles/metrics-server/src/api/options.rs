@@ -1,9 +1,10 @@
 //! What a list may be asked for, and the words in which the rest is refused.
 
-use plimsoll_ground::rest::field::{self, FieldError, Path};
-use plimsoll_ground::rest::request::Query;
-use plimsoll_ground::rest::selector::{Selector, parse_fields, parse_labels};
-use plimsoll_ground::rest::status::{Failure, Subject};
+use plimsoll_apimachinery::field::{FieldError, Path};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_apimachinery::selector::{Selector, parse_fields, parse_labels};
+use plimsoll_apimachinery::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
@@ -35,7 +36,7 @@ pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
     {
         return Err(Failure::bad_request(format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-            field::quote(&term.field)
+            quote(&term.field)
         )));
     }
     consistent(query, watched)?;
@@ -67,7 +68,7 @@ fn numbers(query: &Query) -> Result<(), Failure> {
         };
         return Err(Failure::bad_request(format!(
             "strconv.ParseInt: parsing {}: {why}",
-            field::quote(text)
+            quote(text)
         )));
     }
     Ok(())

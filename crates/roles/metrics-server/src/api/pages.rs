@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
-use plimsoll_ground::health::Health;
-use plimsoll_ground::metrics::delimited;
-use plimsoll_ground::rest::accept;
-use plimsoll_ground::rest::answer::{self, Answer, full};
-use plimsoll_ground::rest::request::Query;
+use plimsoll_apimachinery::accept;
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, full};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_metrics::negotiate;
+use plimsoll_metrics::to_delimited_protobuf;
+use plimsoll_serving::health::Health;
 use serde_json::json;
 
 use super::about;
@@ -219,43 +221,14 @@ fn moved(part: &str, hash: &str, kind: &'static str) -> Answer {
     response
 }
 
-const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
-const PROMETHEUS_MESSAGES: &str =
-    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
-
-/// The format, and how names that are not plain would be written: there are none, but Prometheus wants to hear it.
-fn wanted_metrics(headers: &HeaderMap) -> (&'static str, &'static str) {
-    let mut escaping = "underscores";
-    for clause in accept::clauses(accept::header(headers)) {
-        let known = ["allow-utf-8", "underscores", "dots", "values"];
-        let said = clause.parameter("escaping");
-        escaping = known
-            .into_iter()
-            .find(|one| *one == said)
-            .unwrap_or(escaping);
-        let is = |media: &str| {
-            let by_name = !clause.takes("text/-") && !clause.takes("application/-");
-            by_name && clause.takes(media)
-        };
-        let messages = clause.parameter("proto") == "io.prometheus.client.MetricFamily"
-            && clause.parameter("encoding") == "delimited";
-        if messages && is("application/vnd.google.protobuf") {
-            return (PROMETHEUS_MESSAGES, escaping);
-        }
-        if matches!(clause.parameter("version"), "" | "0.0.4") && is("text/plain") {
-            break;
-        }
-    }
-    (PROMETHEUS_TEXT, escaping)
-}
-
 /// Its own metrics. They are compressed whatever their size.
 pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answer {
-    let (kind, escaping) = wanted_metrics(headers);
-    let body = match kind {
-        PROMETHEUS_MESSAGES => delimited(text.as_bytes()),
-        _ => text.into_bytes(),
+    let format = negotiate::Format::wanted(headers);
+    let body = match format.form {
+        negotiate::Form::Delimited => to_delimited_protobuf(text.as_bytes()),
+        negotiate::Form::Text => text.into_bytes(),
     };
+    let kind = "text/plain";
     let mut response = if accepts_gzip(headers) {
         let mut response = answer::answer(StatusCode::OK, kind, full(packed(&body)));
         mark_compressed(response.headers_mut());
@@ -264,7 +237,7 @@ pub fn metrics(text: String, started: Option<f64>, headers: &HeaderMap) -> Answe
     } else {
         answer::answer(StatusCode::OK, kind, full(body))
     };
-    if let Ok(kind) = HeaderValue::from_str(&format!("{kind}; escaping={escaping}")) {
+    if let Ok(kind) = HeaderValue::from_str(&format.content_type()) {
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
     }
     if let Some(started) = started {
@@ -330,28 +303,6 @@ mod tests {
             let query = Query::parse("");
             let response = openapi_3_of(&openapi, "x", &query, &Method::GET, &headers);
             assert_eq!(response.status(), expected, "{accept}");
-        }
-    }
-
-    #[test]
-    fn how_metrics_are_wanted() {
-        let proto = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-        let both = format!("{proto};q=0.4,text/plain;version=0.0.4;escaping=allow-utf-8;q=0.5");
-        for (said, expected) in [
-            ("", (PROMETHEUS_TEXT, "underscores")),
-            ("text/html", (PROMETHEUS_TEXT, "underscores")),
-            (proto, (PROMETHEUS_MESSAGES, "underscores")),
-            (&both, (PROMETHEUS_TEXT, "allow-utf-8")),
-            ("*/*;escaping=dots", (PROMETHEUS_TEXT, "dots")),
-            ("text/plain;escaping=x", (PROMETHEUS_TEXT, "underscores")),
-            (
-                "application/openmetrics-text;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2",
-                (PROMETHEUS_TEXT, "allow-utf-8"),
-            ),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, said.parse().unwrap());
-            assert_eq!(wanted_metrics(&headers), expected, "{said}");
         }
     }
 }

@@ -5,11 +5,12 @@
 //! container what it used over all pods, step by step: `{"begins", "samples", "cpu": {"min", "mean", "p95", "max"},
 //! "memory": {…}}`, oldest first.
 
-use plimsoll_ground::rest::answer::{Answer, Encoding, Format};
-use plimsoll_ground::rest::request::Query;
-use plimsoll_ground::rest::selector::Selector;
-use plimsoll_ground::rest::status::{Failure, Subject};
-use plimsoll_ground::rest::yaml;
+use plimsoll_apimachinery::answer::{Answer, Encoding, Format};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_apimachinery::selector::Selector;
+use plimsoll_apimachinery::status::{Failure, Subject};
+use plimsoll_golang::GoDuration;
+use plimsoll_golang::yaml;
 use serde_json::Value;
 
 use super::figures;
@@ -111,7 +112,7 @@ impl Writer {
     fn new(history: &History, json: Json) -> Self {
         Self {
             json,
-            step: figures::duration(history.config().step),
+            step: GoDuration::from(history.config().step).to_string(),
             current: None,
         }
     }

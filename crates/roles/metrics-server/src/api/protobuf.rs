@@ -1,6 +1,6 @@
 //! The same in Kubernetes' protobuf. Like the original it writes empty texts out, too.
 
-use plimsoll_ground::rest::protobuf::{LENGTH_DELIMITED, VARINT, bytes_size, varint, varint_size};
+use plimsoll_golang::protowire::{LENGTH_DELIMITED, VARINT, bytes_size, varint, varint_size};
 
 use super::figures;
 use super::objects::Common;

@@ -1,10 +1,10 @@
 //! What cannot be had, and in which form the rest is shown.
 
 use http::StatusCode;
-use plimsoll_ground::rest::answer::{Format, Transform};
-use plimsoll_ground::rest::field;
-use plimsoll_ground::rest::request::Query;
-use plimsoll_ground::rest::status::{Failure, Subject};
+use plimsoll_apimachinery::answer::{Format, Transform};
+use plimsoll_apimachinery::request::Query;
+use plimsoll_apimachinery::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 use super::row::Kind;
 use super::sheet::{Form, Include};
@@ -49,7 +49,7 @@ pub fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Fail
                 other => {
                     return Err(Failure::bad_request(format!(
                         "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
-                        field::quote(other)
+                        quote(other)
                     )));
                 }
             };

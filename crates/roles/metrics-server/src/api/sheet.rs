@@ -1,6 +1,6 @@
 //! Rows in, bytes out: objects and lists in every form, written as the rows come.
 
-use plimsoll_ground::rest::protobuf::envelope;
+use plimsoll_apimachinery::protobuf::envelope;
 
 use super::figures;
 use super::json::Json;

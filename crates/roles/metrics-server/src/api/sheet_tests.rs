@@ -1,4 +1,4 @@
-use plimsoll_ground::rest::answer::{Encoding, Format};
+use plimsoll_apimachinery::answer::{Encoding, Format};
 use serde_json::Value;
 
 use super::*;

@@ -2,9 +2,11 @@
 
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
-use plimsoll_ground::rest::accept::{self, Clause};
-use plimsoll_ground::rest::answer::{self, Answer, Encoding, Format, full};
-use plimsoll_ground::rest::status::Failure;
+use plimsoll_apimachinery::accept;
+use plimsoll_apimachinery::accept::Clause;
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, Encoding, Format, full};
+use plimsoll_apimachinery::status::Failure;
 use serde::Serialize;
 
 use super::about;

@@ -7,16 +7,17 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
-use plimsoll_ground::auth::{Access, Gate, Refusal, UserInfo};
-use plimsoll_ground::health::{Class, Health, InFlight};
-use plimsoll_ground::metrics::process;
-use plimsoll_ground::reflect;
-use plimsoll_ground::rest::answer::{self, Answer, Format, Offer};
-use plimsoll_ground::rest::kept::{Held, keeping};
-use plimsoll_ground::rest::request::{Query, RequestInfo, is_percent_encoded, percent_decoded};
-use plimsoll_ground::rest::status::Failure;
-use plimsoll_ground::rest::timeout::timeout;
-use plimsoll_ground::serve::{LastOnHttp2, Respond, Sent};
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::{Answer, Format, Offer};
+use plimsoll_apimachinery::kept::{Held, keeping};
+use plimsoll_apimachinery::request::{Query, RequestInfo, is_percent_encoded, percent_decoded};
+use plimsoll_apimachinery::status::Failure;
+use plimsoll_apimachinery::timeout::timeout;
+use plimsoll_client::reflector;
+use plimsoll_serving::auth::{Access, Gate, Refusal, UserInfo};
+use plimsoll_serving::health::{Class, Health, InFlight};
+use plimsoll_serving::process_metrics;
+use plimsoll_serving::{LastOnHttp2, Respond, Sent};
 
 use super::access::access;
 use super::browsers::Browsers;
@@ -55,7 +56,7 @@ pub struct Rooms {
     /// `None`: nothing is remembered.
     pub history: Option<History>,
     /// Opens when all nodes and pods are known; lists would lack some before that.
-    pub known: reflect::Gate,
+    pub known: reflector::Gate,
     pub gate: Gate,
     pub in_flight: InFlight,
     /// The longest that a request may take.
@@ -163,7 +164,7 @@ impl Surface {
             openapi: OpenApi::new(parts.announced),
             paths: pages::paths(parts.announced, &parts.health),
             started: jiff::Timestamp::now(),
-            process_started: process::started(),
+            process_started: process_metrics::started(),
             parts,
         }))
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::{self, HeaderValue};
-use plimsoll_ground::rest::answer::{self, Answer};
-use plimsoll_ground::rest::field::quote;
-use plimsoll_ground::serve::{self, Sent};
+use plimsoll_apimachinery::answer;
+use plimsoll_apimachinery::answer::Answer;
+use plimsoll_golang::strconv::quote;
+use plimsoll_serving::Sent;
 
 /// Longer than any number.
 const LONGEST: usize = 1024;
@@ -29,7 +30,7 @@ impl fmt::Debug for Verbosity {
 }
 
 pub async fn set(verbosity: Option<&Verbosity>, sent: Sent) -> Answer {
-    let text = match serve::read(sent, LONGEST).await {
+    let text = match plimsoll_serving::read(sent, LONGEST).await {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
             let text = format!("error reading request body: {error}");

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::header::{AUTHORIZATION, HeaderMap, USER_AGENT};
 use http::request::Parts;
 use parking_lot::Mutex;
-use plimsoll_ground::auth::{ActsFor, UserInfo};
-use plimsoll_ground::metrics::Page;
-use plimsoll_ground::rest::kept::Keepsake;
-use plimsoll_ground::rest::request::RequestInfo;
-use plimsoll_ground::rest::status::Failure;
-use plimsoll_ground::serve::Peer;
+use plimsoll_apimachinery::kept::Keepsake;
+use plimsoll_apimachinery::request::RequestInfo;
+use plimsoll_apimachinery::status::Failure;
+use plimsoll_metrics::Exposition;
+use plimsoll_serving::Peer;
+use plimsoll_serving::auth::{ActsFor, UserInfo};
 use plimsoll_waiting::Repeated;
 use serde_json::{Map, Value, json};
 
@@ -59,7 +59,7 @@ impl Audit {
     }
 
     /// What is counted.
-    pub fn write(audit: Option<&Self>, page: &mut Page) {
+    pub fn write(audit: Option<&Self>, page: &mut Exposition) {
         let count = |of: fn(&Shared) -> &AtomicU64| {
             audit.map_or(0, |audit| of(&audit.0).load(Ordering::Relaxed)) as f64
         };

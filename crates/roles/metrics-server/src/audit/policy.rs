@@ -1,7 +1,7 @@
 //! What is to be audited, and in how much detail: `audit.k8s.io/v1`, kind `Policy`.
 
-use plimsoll_ground::auth::UserInfo;
-use plimsoll_ground::rest::request::{RequestInfo, ResourcePath};
+use plimsoll_apimachinery::request::{RequestInfo, ResourcePath};
+use plimsoll_serving::auth::UserInfo;
 use serde::{Deserialize, Serialize};
 
 /// How much of a request is written down. Of a request that only reads, `Request` says no more than `Metadata`.
@@ -177,7 +177,7 @@ impl GroupResources {
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use plimsoll_ground::rest::request::Query;
+    use plimsoll_apimachinery::request::Query;
 
     use super::*;
 

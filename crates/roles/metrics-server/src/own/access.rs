@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::auth::Refusal;
+use plimsoll_serving::auth::Refusal;
 
-use plimsoll_ground::metrics::{Histogram, Page};
+use plimsoll_metrics::{Exposition, Histogram};
 
 /// Doubling from a millisecond to 16 seconds.
 const BOUNDS: [f64; 15] = [
@@ -52,7 +52,7 @@ impl AccessCounts {
         observe(&mut counts.authorization, result, took);
     }
 
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         let counts = self.0.lock();
         if !counts.users.is_empty() {
             let name = "authenticated_user_requests";
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_is_counted() {
         let counts = AccessCounts::default();
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         counts.write(&mut page);
         assert_eq!(page.finish(), "");
         counts.identified(Ok("admin"), Duration::from_millis(3));
@@ -134,7 +134,7 @@ mod tests {
         counts.identified(Err(&refusal), Duration::ZERO);
         counts.judged(Ok(()), Duration::from_secs(20));
         counts.judged(Err(&refusal), Duration::ZERO);
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         counts.write(&mut page);
         let page = page.finish();
         for line in [

@@ -1,7 +1,7 @@
 //! Families of the original's server library about what does not happen here, by our nature: nothing is stored, so nothing
 //! is encrypted or validated; nobody is called back; there are no peers. They say so, with the true number.
 
-use plimsoll_ground::metrics::{Histogram, Page};
+use plimsoll_metrics::{Exposition, Histogram};
 
 /// Counters of what never happened.
 const NEVER: [(&str, &str); 15] = [
@@ -78,7 +78,7 @@ const VALIDATED_WITHIN: [f64; 21] = [
     30.0, 45.0, 60.0,
 ];
 
-pub fn write(page: &mut Page) {
+pub fn write(page: &mut Exposition) {
     for (name, help) in NEVER {
         page.family(name, "counter", help);
         page.sample(name, &[], 0.0);
@@ -129,7 +129,7 @@ pub fn write(page: &mut Page) {
 }
 
 /// How many families there are, by how stable they are: what the page says so far, and itself.
-pub fn count_families(page: &mut Page) {
+pub fn count_families(page: &mut Exposition) {
     let name = "registered_metrics_total";
     let level = |help: &str| {
         let levels = ["[ALPHA]", "[BETA]", "[INTERNAL]", "[STABLE]"];

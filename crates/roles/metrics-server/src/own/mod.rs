@@ -6,10 +6,12 @@ pub mod requests;
 
 use std::sync::Arc;
 
-use plimsoll_ground::auth::Gate;
-use plimsoll_ground::clients::Traffic;
-use plimsoll_ground::metrics::{Page, Work, process};
-use plimsoll_ground::serve::Counters;
+use plimsoll_client::Traffic;
+use plimsoll_client::workqueue_metrics::WorkqueueMetrics;
+use plimsoll_metrics::Exposition;
+use plimsoll_serving::Counters;
+use plimsoll_serving::auth::Gate;
+use plimsoll_serving::process_metrics;
 
 use crate::api::freshness::Freshness;
 use crate::audit::Audit;
@@ -30,12 +32,12 @@ pub struct OwnMetrics {
     pub gate: Gate,
     pub traffic: Traffic,
     pub audit: Option<Audit>,
-    pub work: Vec<Work>,
+    pub work: Vec<WorkqueueMetrics>,
 }
 
 impl OwnMetrics {
     pub fn render(&self) -> String {
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         self.requests.write(&mut page);
         let name = "apiserver_tls_handshake_errors_total";
         page.family(
@@ -48,9 +50,9 @@ impl OwnMetrics {
         self.gate.write(&mut page);
         self.traffic.write(&mut page);
         Audit::write(self.audit.as_ref(), &mut page);
-        Work::write_all(&self.work, &mut page);
+        WorkqueueMetrics::write_all(&self.work, &mut page);
         idle::write(&mut page);
-        process::write(&mut page);
+        process_metrics::write(&mut page);
         idle::count_families(&mut page);
         // The original sorts these, and puts its own behind them.
         let mut page = page.sorted();
@@ -60,7 +62,7 @@ impl OwnMetrics {
     }
 
     /// Those that metrics-server has.
-    fn original(&self, page: &mut Page) {
+    fn original(&self, page: &mut Exposition) {
         if let Some(seen) = self.freshness.seen() {
             let name = "metrics_server_api_metric_freshness_seconds";
             page.family(
@@ -70,8 +72,8 @@ impl OwnMetrics {
             );
             page.histogram(name, &[], &seen);
         }
-        let mut last = Page::default();
-        let mut durations = Page::default();
+        let mut last = Exposition::default();
+        let mut durations = Exposition::default();
         let last_name = "metrics_server_kubelet_last_request_time_seconds";
         let durations_name = "metrics_server_kubelet_request_duration_seconds";
         let mut any = false;
@@ -118,7 +120,7 @@ impl OwnMetrics {
     }
 
     /// Those that it lacks.
-    fn further(&self, page: &mut Page) {
+    fn further(&self, page: &mut Exposition) {
         let name = "plimsoll_metrics_server_scrape_failures_total";
         page.family(name, "counter", "Scrapes that came to nothing, by reason.");
         for (reason, count) in self.telemetry.failures() {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::metrics::{Histogram, Page};
-use plimsoll_ground::rest::kept::Keepsake;
+use plimsoll_apimachinery::kept::Keepsake;
+use plimsoll_metrics::{Exposition, Histogram};
 
 const BOUNDS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0,
@@ -138,7 +138,7 @@ impl Requests {
         *answered.terminated.entry((labels, code)).or_default() += 1;
     }
 
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         let name = "apiserver_current_inflight_requests";
         page.family(name, "gauge", "[STABLE] Requests that are being answered.");
         for (kind, mutating) in [("mutating", true), ("readOnly", false)] {
@@ -207,7 +207,13 @@ impl Requests {
     }
 }
 
-fn write_by_code(page: &mut Page, name: &str, code: u16, labels: &[(&str, &str)], count: u64) {
+fn write_by_code(
+    page: &mut Exposition,
+    name: &str,
+    code: u16,
+    labels: &[(&str, &str)],
+    count: u64,
+) {
     let code = code.to_string();
     let mut pairs = vec![("code", code.as_str())];
     pairs.extend_from_slice(labels);
@@ -261,7 +267,7 @@ mod tests {
         let mut under_way = requests.begin(false);
         requests.answered(labels, 200, Duration::from_millis(3));
         requests.answered(labels, 404, Duration::from_secs(70));
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         requests.write(&mut page);
         let page = page.finish();
         for line in [
@@ -288,7 +294,7 @@ mod tests {
         under_way.is(labels);
         under_way.ends(2500);
         drop(under_way);
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         requests.write(&mut page);
         let page = page.finish();
         for line in [

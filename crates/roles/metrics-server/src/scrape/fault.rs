@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use plimsoll_ground::clients::chain;
+use plimsoll_client::chain;
 use thiserror::Error;
 
 use super::connection::ConnectError;
@@ -11,7 +11,7 @@ use super::http::HttpError;
 use super::identity::NoToken;
 use super::target::NoAddress;
 use super::telemetry::Reason;
-use crate::exposition::SyntaxError;
+use plimsoll_metrics::parser::SyntaxError;
 
 #[derive(Debug, Error)]
 pub(super) enum Fault {

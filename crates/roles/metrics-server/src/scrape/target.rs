@@ -1,5 +1,6 @@
 //! Where a node's page is.
 
+use plimsoll_golang::url;
 use thiserror::Error;
 
 use crate::metadata::NodeInfo;
@@ -69,19 +70,9 @@ impl Target {
 
 /// A path that can be sent, whatever somebody wrote into an annotation.
 fn escape(path: &str) -> String {
-    let mut text = String::with_capacity(path.len() + 1);
-    if !path.starts_with('/') {
-        text.push('/');
-    }
-    for byte in path.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => text.push(byte.into()),
-            b'-' | b'.' | b'_' | b'~' | b'/' | b'$' | b'&' | b'+' | b',' | b':' | b';' | b'='
-            | b'@' | b'!' | b'\'' | b'(' | b')' | b'*' => text.push(byte.into()),
-            _ => text.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    text
+    let kept = |byte| url::is_unreserved(byte) || b"/$&+,:;=@!'()*".contains(&byte);
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    format!("{slash}{}", url::escape(path, kept))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::metrics::Histogram;
+use plimsoll_metrics::Histogram;
 use tokio::time::Instant;
 
 /// Seconds; what Prometheus' clients have by default.

@@ -12,8 +12,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use plimsoll_apiserver::embed;
-use plimsoll_ground::clients::{self, Clients};
-use plimsoll_ground::serve::KeyPairFiles;
+use plimsoll_client::Clients;
+use plimsoll_serving::KeyPairFiles;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -109,7 +109,7 @@ impl World {
             .credentials()
             .kubeconfig(&format!("https://{}", way.address));
         std::fs::write(&kubeconfig, text).unwrap();
-        let clients = clients::Config::from_flag(Some(kubeconfig));
+        let clients = plimsoll_client::Config::from_flag(Some(kubeconfig));
         let clients = clients.build().await.unwrap();
 
         let authority = Authority::new();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard};
-use plimsoll_ground::rest::selector::Requirement;
+use plimsoll_apimachinery::selector::Requirement;
 use tokio::time::Instant;
 
 use crate::decode::{Page, Reading};

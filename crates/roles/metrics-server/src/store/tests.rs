@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
-use plimsoll_ground::rest::selector::{Selector, parse_labels};
+use plimsoll_apimachinery::selector::{Selector, parse_labels};
 
 use super::*;
 use crate::decode::ContainerPoint;

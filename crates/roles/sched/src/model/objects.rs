@@ -3,8 +3,8 @@
 use super::migration::InTree;
 use super::selector::{Labels, NodeSelector, NodeTerm, Selector};
 use super::symbol::Symbol;
-use crate::duration::GoDuration;
 use crate::time::Time;
+use plimsoll_golang::GoDuration;
 
 /// Namespace and name.
 pub type Key = (Symbol, Box<str>);

@@ -6,13 +6,13 @@ use plimsoll_api::quantity::Quantity;
 use serde_json::Value;
 
 use crate::cluster::NodeId;
-use crate::duration::GoDuration;
 use crate::framework::events::{Action, Change, ClusterEvent, Resource};
 use crate::framework::score::MAX_SCORE;
 use crate::framework::state::Context;
 use crate::framework::status::{Refusal, Verdict};
 use crate::model::{ControllerKind, Names, NodeMetric, Pod, ResourceId};
 use crate::time::Time;
+use plimsoll_golang::GoDuration;
 
 pub const EVENTS: &[ClusterEvent] = &[
     ClusterEvent::new(Resource::NodeMetric, Action::ALL),

@@ -7,7 +7,6 @@ use super::failure::Nominating;
 use super::{GivenUp, Scheduler, UnderWay};
 use crate::action::{Action, ActionKind, ActionResult, EventRecord, EventType, NominatedNode};
 use crate::cluster::PodId;
-use crate::duration::GoDuration;
 use crate::framework::diagnosis::Diagnosis;
 use crate::framework::events::{Change, ClusterEvent};
 use crate::framework::plugin::{Plugin, PluginSet};
@@ -20,6 +19,7 @@ use crate::plugins::dynamic_resources::{self, ClaimPlan, ExtendedClaim};
 use crate::plugins::gang_scheduling;
 use crate::plugins::volume_binding::{self, VolumePlan};
 use crate::time::Time;
+use plimsoll_golang::GoDuration;
 
 /// No plugin may have a pod wait for longer than that.
 const LONGEST_PERMIT: Duration = Duration::from_secs(15 * 60);

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_ground::events::{Kind, Note, Recorder, Reference};
-use plimsoll_ground::leader::Leadership;
+use plimsoll_client::events::{Kind, Note, Recorder, Reference};
+use plimsoll_client::leader_election::Leadership;
 use plimsoll_sched::action::{
     Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef,
 };

@@ -7,7 +7,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use plimsoll_ground::clients::chain;
+use plimsoll_client::chain;
 use serde::Deserialize;
 use serde_json::Value;
 

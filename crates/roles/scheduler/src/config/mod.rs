@@ -7,13 +7,14 @@ mod schema;
 mod types;
 mod validate;
 
-use plimsoll_ground::rest::{field, yaml};
+use plimsoll_apimachinery::field;
+use plimsoll_golang::yaml;
 use plimsoll_sched::extender::Rule;
 use plimsoll_sched::framework::Profile;
 use plimsoll_sched::model::Names;
 use serde_json::{Value, json};
 
-pub use plimsoll_sched::duration::GoDuration;
+pub use plimsoll_golang::GoDuration;
 pub use types::{
     ClientConnection, Configuration, ExtenderConfig, ExtenderTls, LeaderElection, ManagedResource,
     ProfileConfig,

@@ -1,6 +1,6 @@
 //! From a configuration to the core's profiles.
 
-use plimsoll_ground::rest::field;
+use plimsoll_apimachinery::field;
 use plimsoll_sched::extender::Rule;
 use plimsoll_sched::framework::profile as core;
 use plimsoll_sched::framework::{Plugin, Profile};
@@ -231,7 +231,7 @@ fn load_args(args: &Value) -> LoadArgs {
     let mut load = LoadArgs::default();
     let pair = |value: &Value| [value["cpu"].as_i64(), value["memory"].as_i64()];
     let window = |value: &Value| {
-        let window = value.as_str().and_then(GoDuration::parse);
+        let window = value.as_str().and_then(|text| GoDuration::parse(text).ok());
         window.unwrap_or_default().max(GoDuration::default())
     };
     if args["usageThresholds"].is_object() {

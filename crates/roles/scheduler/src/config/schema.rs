@@ -85,10 +85,9 @@ impl Type {
             Self::Int64 if value.as_i64().is_none() => wrong("int64"),
             Self::Duration => match value.as_str() {
                 None => wrong("string"),
-                Some(text) if super::GoDuration::parse(text).is_none() => {
-                    Err(format!("time: invalid duration {text:?}"))
-                }
-                Some(_) => Ok(()),
+                Some(text) => super::GoDuration::parse(text)
+                    .map(drop)
+                    .map_err(|error| error.to_string()),
             },
             Self::Object(schema) => match value.is_object() {
                 true => schema.walk(value, path, unknown),

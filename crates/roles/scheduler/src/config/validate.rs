@@ -1,7 +1,7 @@
 //! What is wrong with a configuration, in the original's words.
 
-use plimsoll_ground::rest::field::{FieldError, Path, Problem};
-use plimsoll_ground::rest::selector::name_problem;
+use plimsoll_apimachinery::field::{FieldError, Path, Problem};
+use plimsoll_apimachinery::selector::name_problem;
 use serde_json::Value;
 
 use super::args;

@@ -9,7 +9,7 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use plimsoll_ground::clients::{chain, trust_anybody};
+use plimsoll_client::{chain, trust_anybody};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Serialize;

@@ -7,8 +7,8 @@ mod kinds;
 mod unread;
 
 use bytes::Bytes;
-use plimsoll_ground::reflect::{Gate, RawChange, RawReflector};
-use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_client::reflector::{Gate, RawChange, RawReflector};
+use plimsoll_client::shutdown::Shutdown;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::Names;
 use plimsoll_sched::{Features, Observation, Scheduler, Time};

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_ground::metrics::{Histogram, Page};
+use plimsoll_metrics::{Exposition, Histogram};
 
 use super::exponential;
 
@@ -57,7 +57,7 @@ impl Batches {
             .observe(0.0);
     }
 
-    pub fn write(&self, page: &mut Page) {
+    pub fn write(&self, page: &mut Exposition) {
         let name = "scheduler_batch_attempts_total";
         page.family(name, "counter", "[ALPHA] Hints looked for, by result.");
         for (profile, histogram) in &self.looked {

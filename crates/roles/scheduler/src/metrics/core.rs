@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_ground::metrics::Page;
+use plimsoll_metrics::Exposition;
 use plimsoll_sched::Scheduler;
 use plimsoll_sched::queue::Lengths;
 
@@ -59,7 +59,7 @@ impl CoreFigures {
         }
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut Exposition) {
         let name = "scheduler_pending_pods";
         page.family(name, "gauge", "[STABLE] Pods that wait, by queue.");
         for (queue, number) in [

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_ground::metrics::Histogram;
+use plimsoll_metrics::Histogram;
 use plimsoll_sched::framework::stopwatch::{Ending, Measured, Point};
 use plimsoll_sched::framework::{ClusterEvent, Plugin, Profile, score};
 use plimsoll_sched::plugins;

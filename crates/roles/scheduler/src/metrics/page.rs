@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_ground::leader::Leadership;
-use plimsoll_ground::metrics::{Histogram, Page, process};
+use plimsoll_client::leader_election::Leadership;
+use plimsoll_metrics::{Exposition, Histogram};
+use plimsoll_serving::process_metrics;
 
 use super::{CoreFigures, Counts, Metrics};
 
 impl Metrics {
     pub fn render(&self, core: Option<&CoreFigures>, leadership: Option<&Leadership>) -> String {
-        let mut page = Page::default();
+        let mut page = Exposition::default();
         {
             let counts = self.0.counts.lock();
             counts.attempts(&mut page);
@@ -62,23 +63,23 @@ impl Metrics {
             );
             page.sample(name, &labels, leadership.slow_paths() as f64);
         }
-        process::write(&mut page);
+        process_metrics::write(&mut page);
         page.finish()
     }
 }
 
-fn counter(page: &mut Page, name: &str, help: &str, number: u64) {
+fn counter(page: &mut Exposition, name: &str, help: &str, number: u64) {
     page.family(name, "counter", help);
     page.sample(name, &[], number as f64);
 }
 
-fn histogram(page: &mut Page, name: &str, help: &str, histogram: &Histogram) {
+fn histogram(page: &mut Exposition, name: &str, help: &str, histogram: &Histogram) {
     page.family(name, "histogram", help);
     page.histogram(name, &[], histogram);
 }
 
 impl Counts {
-    fn attempts(&self, page: &mut Page) {
+    fn attempts(&self, page: &mut Exposition) {
         let name = "scheduler_schedule_attempts_total";
         page.family(
             name,
@@ -135,7 +136,7 @@ impl Counts {
         );
     }
 
-    fn preemption(&self, page: &mut Page) {
+    fn preemption(&self, page: &mut Exposition) {
         counter(
             page,
             "scheduler_preemption_attempts_total",
@@ -168,7 +169,7 @@ impl Counts {
         }
     }
 
-    fn framework(&self, page: &mut Page) {
+    fn framework(&self, page: &mut Exposition) {
         let name = "scheduler_framework_extension_point_duration_seconds";
         page.family(
             name,
@@ -213,7 +214,7 @@ impl Counts {
         }
     }
 
-    fn events(&self, page: &mut Page) {
+    fn events(&self, page: &mut Exposition) {
         let name = "scheduler_event_handling_duration_seconds";
         page.family(
             name,
@@ -244,7 +245,7 @@ impl Counts {
         }
     }
 
-    fn volumes_and_claims(&self, page: &mut Page) {
+    fn volumes_and_claims(&self, page: &mut Exposition) {
         let name = "scheduler_resourceclaim_creates_total";
         page.family(
             name,

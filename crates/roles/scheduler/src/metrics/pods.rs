@@ -230,7 +230,7 @@ fn line(text: &mut String, name: &str, pod: &Pod, resource: &str, amount: f64) {
         pod.metadata.name,
         pod.spec.scheduler_name,
         unit(resource),
-        plimsoll_ground::rest::field::go_float(amount)
+        plimsoll_golang::strconv::format_float(amount)
     );
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use parking_lot::Mutex;
-use plimsoll_ground::serve::{self, Arriving};
 use plimsoll_scheduler::config::{Configuration, ExtenderConfig};
+use plimsoll_serving::Arriving;
 use serde_json::{Value, json};
 
 use crate::support::{Cluster, pod};
@@ -15,7 +15,7 @@ use crate::support::{Cluster, pod};
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// Answers by what it is asked, and writes down what that was. `None`: with an error.
-async fn extender(answer: fn(&str, &Value) -> Option<Value>) -> (serve::Serving, Asked) {
+async fn extender(answer: fn(&str, &Value) -> Option<Value>) -> (plimsoll_serving::Serving, Asked) {
     let asked = Asked::default();
     let book = Arc::clone(&asked);
     let service = tower::service_fn(move |request: Request<Arriving>| {
@@ -34,11 +34,14 @@ async fn extender(answer: fn(&str, &Value) -> Option<Value>) -> (serve::Serving,
             Ok::<_, Infallible>(response)
         }
     });
-    let bound = serve::Config::loopback().bind().await.unwrap();
+    let bound = plimsoll_serving::Config::loopback().bind().await.unwrap();
     (bound.spawn(service), asked)
 }
 
-fn config(serving: &serve::Serving, more: impl FnOnce(&mut ExtenderConfig)) -> Configuration {
+fn config(
+    serving: &plimsoll_serving::Serving,
+    more: impl FnOnce(&mut ExtenderConfig),
+) -> Configuration {
     let mut extender = ExtenderConfig {
         url_prefix: format!("http://{}/ext", serving.local_addr()),
         ..ExtenderConfig::default()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use plimsoll_apiserver::embed;
-use plimsoll_ground::clients;
+
 use plimsoll_scheduler::config::Configuration;
 use plimsoll_scheduler::live::{Connections, Options};
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ async fn the_api_server_is_away_for_a_while() {
     let address = api.local_addr();
     let kubeconfig = folder.path().join("kubeconfig");
     std::fs::write(&kubeconfig, api.kubeconfig()).unwrap();
-    let clients = clients::Config::from_flag(Some(kubeconfig))
+    let clients = plimsoll_client::Config::from_flag(Some(kubeconfig))
         .build()
         .await
         .unwrap();

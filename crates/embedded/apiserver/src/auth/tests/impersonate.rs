@@ -152,7 +152,7 @@ fn everything_told_is_taken() {
     assert_eq!(user.extra["a.b/scopes"], ["x", "y"]);
     assert_eq!(user.extra["odd%zz"], ["z"]);
     let mut left = headers(&said);
-    plimsoll_ground::auth::Impersonation::strip(&mut left);
+    plimsoll_serving::auth::Impersonation::strip(&mut left);
     assert!(left.is_empty());
 }
 

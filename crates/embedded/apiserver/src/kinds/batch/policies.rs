@@ -1,10 +1,11 @@
 //! When a job has failed or succeeded.
 
 use super::status;
-use crate::field::{FieldError, Problem, quote};
+use crate::field::{FieldError, Problem};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
 use crate::met::Met;
+use plimsoll_golang::strconv::quote;
 
 pub(super) const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 

@@ -1,5 +1,7 @@
 //! Schedules of cron jobs: what is wrong with one.
 
+use plimsoll_golang::GoDuration;
+
 /// Lowest and highest value of a field, and names for its values.
 struct Bounds {
     low: u32,
@@ -61,11 +63,10 @@ fn check(schedule: &str) -> Result<(), String> {
             return Ok(());
         }
         return match schedule.strip_prefix("@every ") {
-            Some(duration) if is_duration(duration) => Ok(()),
-            Some(duration) => Err(format!(
-                "failed to parse duration {schedule}: time: invalid duration {}",
-                crate::field::quote(duration)
-            )),
+            Some(duration) => match GoDuration::parse(duration) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("failed to parse duration {schedule}: {error}")),
+            },
             None => Err(format!("unrecognized descriptor: {schedule}")),
         };
     }
@@ -83,30 +84,6 @@ fn check(schedule: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// As Go writes durations: `1h30m`, `-1.5s`.
-fn is_duration(text: &str) -> bool {
-    let text = text.trim_start_matches(['+', '-']);
-    let mut rest = text;
-    if rest == "0" {
-        return true;
-    }
-    while !rest.is_empty() {
-        let number = rest
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(rest.len());
-        let (digits, tail) = rest.split_at(number);
-        let unit = tail
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit);
-        if digits.is_empty() || !["ns", "us", "µs", "ms", "s", "m", "h"].contains(&unit) {
-            return false;
-        }
-        rest = tail;
-    }
-    !text.is_empty()
 }
 
 fn range(expression: &str, bounds: &Bounds) -> Result<(), String> {
@@ -168,7 +145,7 @@ fn number(text: &str) -> Result<u32, String> {
     let parsed: i64 = text.parse().map_err(|_| {
         format!(
             "failed to parse int from {text}: strconv.Atoi: parsing {}: invalid syntax",
-            crate::field::quote(text)
+            plimsoll_golang::strconv::quote(text)
         )
     })?;
     u32::try_from(parsed).map_err(|_| format!("negative number ({parsed}) not allowed: {text}"))

@@ -158,7 +158,7 @@ pub fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
         return Ok(0);
     }
     let index = |text: &str| -> Result<i64, String> {
-        let shown = crate::field::quote(text);
+        let shown = plimsoll_golang::strconv::quote(text);
         let index: i64 = text
             .parse()
             .map_err(|_| format!("cannot convert string to integer for index: {shown}"))?;
@@ -179,7 +179,7 @@ pub fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
             _ => {
                 return Err(format!(
                     "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
-                    crate::field::quote(interval)
+                    plimsoll_golang::strconv::quote(interval)
                 ));
             }
         };

@@ -62,7 +62,12 @@ static DEFINITION: Rules = Rules {
         formats.retain(|format| !known.contains(&format));
         formats
             .iter()
-            .map(|format| format!("unrecognized format {}", crate::field::quote(format)))
+            .map(|format| {
+                format!(
+                    "unrecognized format {}",
+                    plimsoll_golang::strconv::quote(format)
+                )
+            })
             .collect()
     },
     ..Rules::cluster("apiextensions.k8s.io")

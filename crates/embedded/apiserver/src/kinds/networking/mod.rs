@@ -65,7 +65,7 @@ static INGRESS: Rules = Rules {
         if old.is_none() && annotation.get(CLASS).is_set() {
             return vec![format!(
                 "annotation {} is deprecated, please use 'spec.ingressClassName' instead",
-                crate::field::quote(CLASS)
+                plimsoll_golang::strconv::quote(CLASS)
             )];
         }
         Vec::new()

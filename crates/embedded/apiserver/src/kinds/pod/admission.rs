@@ -145,7 +145,7 @@ fn no_runtime_class(pod: &Value, name: &str) -> Failure {
     if name.is_empty() {
         return Failure::server_error("resource name may not be empty");
     }
-    let shown = crate::field::quote(name);
+    let shown = plimsoll_golang::strconv::quote(name);
     let complaints = NameRule::PathSegment.complaints(name, false);
     if complaints.is_empty() {
         return forbidden(

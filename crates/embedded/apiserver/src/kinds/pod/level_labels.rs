@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::admission::forbidden;
 use super::levels::violations;
-use crate::field::{FieldError, Path, quote};
+use crate::field::{FieldError, Path};
 use crate::kinds::Lookup;
 use crate::kinds::at::{At, field, text};
 use crate::status::{Failure, Subject};
+use plimsoll_golang::strconv::quote;
 
 /// From lax to strict.
 const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];

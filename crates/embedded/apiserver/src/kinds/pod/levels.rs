@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::all_containers;
-use crate::field::quote;
 use crate::kinds::at::At;
+use plimsoll_golang::strconv::quote;
 
 /// Capabilities that containers have anyway.
 const USUAL_CAPABILITIES: &[&str] = &[

@@ -177,7 +177,7 @@ fn annotations(annotations: &At<'_>, spec: &At<'_>, errors: &mut Errors) {
         if !known && !profile.starts_with("localhost/") {
             let detail = format!(
                 "invalid AppArmor profile name: {}",
-                crate::field::quote(profile)
+                plimsoll_golang::strconv::quote(profile)
             );
             errors.invalid(&value, profile, detail);
         }

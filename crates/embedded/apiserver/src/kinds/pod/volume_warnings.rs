@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::field::quote;
 use crate::kinds::at::At;
+use plimsoll_golang::strconv::quote;
 
 /// A path within a volume, and what it comes from where a volume has several sources.
 struct Target<'v> {

@@ -7,11 +7,11 @@ use super::{
 };
 use std::collections::HashMap;
 
-use crate::field::quote;
 use crate::kinds::at::At;
 use crate::kinds::quantity::Quantity;
 use crate::kinds::{addresses, names};
 use crate::met::Met;
+use plimsoll_golang::strconv::quote;
 
 const DEPRECATED_ANNOTATIONS: &[(&str, &str)] = &[
     (

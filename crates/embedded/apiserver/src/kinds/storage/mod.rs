@@ -123,7 +123,7 @@ pub(super) fn size_warnings(spec: &At<'_>) -> Vec<String> {
             format!(
                 "{}: fractional byte value {} is invalid, must be an integer",
                 amount.path(),
-                crate::field::quote(amount.text())
+                plimsoll_golang::strconv::quote(amount.text())
             )
         })
         .collect()

@@ -1,8 +1,9 @@
 //! How updates roll out: counts and shares of pods.
 
-use crate::field::{FieldError, Problem, quote};
+use crate::field::{FieldError, Problem};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::{names, shown};
+use plimsoll_golang::strconv::quote;
 
 /// Kubernetes shows a strategy in its internal form.
 pub(super) fn bad_strategy(strategy: &At<'_>, allowed: &[&str], errors: &mut Errors) {

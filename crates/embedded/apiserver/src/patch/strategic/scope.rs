@@ -4,11 +4,11 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{ELEMENT_ORDER, Fields};
-use crate::field::quote;
-use crate::golang;
 use crate::patch::does_not_apply;
 use crate::schema::{Field, Shape, Struct, Types};
 use crate::status::Failure;
+use plimsoll_golang::format;
+use plimsoll_golang::strconv::quote;
 
 /// Why a patch cannot be merged.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,12 +38,12 @@ impl Problem {
         Self::Malformed("invalid patch format of retainKeys");
 
     pub(in crate::patch) fn wrong_type(expected: &str, actual: &Value) -> Self {
-        let actual = golang::type_name(actual);
+        let actual = format::type_name(actual);
         Self::Other(format!("expected a {expected}, but received a {actual}"))
     }
 
     pub(in crate::patch) fn no_merge_key(element: &Value, key: &str) -> Self {
-        let shown = golang::shown(element);
+        let shown = format::shown(element);
         Self::Other(format!(
             "map: {shown} does not contain declared merge key: {key}"
         ))
@@ -52,17 +52,17 @@ impl Problem {
     pub(in crate::patch) fn order_mismatch(patch: &[Value], requested: &[Value]) -> Self {
         Self::Other(format!(
             "The order in patch list:\n{}\n doesn't match {ELEMENT_ORDER} list:\n{}\n",
-            golang::shown_list(patch),
-            golang::shown_list(requested)
+            format::shown_list(patch),
+            format::shown_list(requested)
         ))
     }
 
     pub(in crate::patch) fn unknown_directive(directive: &Value, map: &Fields) -> Self {
         let directive = match directive {
             Value::String(text) => text.clone(),
-            other => format!("%!s({}={})", golang::type_name(other), golang::shown(other)),
+            other => format!("%!s({}={})", format::type_name(other), format::shown(other)),
         };
-        let shown = golang::shown(&Value::Object(map.clone()));
+        let shown = format::shown(&Value::Object(map.clone()));
         Self::Other(format!("unknown patch type: {directive} in map: {shown}"))
     }
 }

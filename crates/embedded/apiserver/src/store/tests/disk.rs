@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use parking_lot::{Condvar, Mutex};
-use plimsoll_ground::serve::Trust;
+use plimsoll_serving::Trust;
 use redb::backends::FileBackend;
 use redb::{BackendError, Database, StorageBackend};
 

@@ -11,9 +11,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rest::{RenderContext, quote};
+use crate::rest::RenderContext;
 use hyper::body::Bytes;
 use plimsoll_containers::CgroupPath;
+use plimsoll_golang::strconv::quote;
 use plimsoll_observe::store::Container;
 use plimsoll_observe::{GroupSet, Observer, SampleRequest};
 use tokio::sync::oneshot;

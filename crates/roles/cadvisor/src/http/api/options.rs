@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::rest::{By, Range, quote};
-use plimsoll_containers::Namespace;
-
-use crate::http::duration;
 use crate::http::url::Query;
+use crate::rest::{By, Range};
+use plimsoll_containers::Namespace;
+use plimsoll_golang::GoDuration;
+use plimsoll_golang::strconv::quote;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
@@ -33,8 +33,10 @@ impl Options {
         let max_age = match query.filled("max_age") {
             None => None,
             Some(text) => {
-                let age = duration::parse(text);
-                Some(age.map_err(|error| format!("failed to parse 'max_age' option: {error}"))?)
+                let age = GoDuration::parse(text);
+                let age =
+                    age.map_err(|error| format!("failed to parse 'max_age' option: {error}"))?;
+                Some(age.duration())
             }
         };
         Ok(Self {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::rest::Range;
-use plimsoll_ground::rest::moment::{self, Layout};
+use plimsoll_golang::time::{self, Layout};
 use plimsoll_host::Timestamp;
 use serde::Deserializer as _;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
@@ -161,7 +161,7 @@ fn time(value: &RawValue, out: &mut Option<Timestamp>) -> Result<(), String> {
 
 /// A moment beyond what 64 bits of nanoseconds can tell is the end of what they can tell.
 pub fn moment(text: &str) -> Result<Timestamp, String> {
-    let at = moment::parse(text, Layout::Seconds)?;
+    let at = time::parse(text, Layout::Seconds)?;
     let nanos = at
         .as_nanosecond()
         .clamp(i128::from(i64::MIN), i128::from(i64::MAX));

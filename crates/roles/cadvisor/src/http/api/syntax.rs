@@ -1,6 +1,7 @@
 //! Where a JSON text stops being one, in the words that clients of the original read.
 
 use Doing::*;
+use plimsoll_golang::strconv::quote_char;
 
 /// What comes next while the text is gone through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,15 +188,8 @@ fn deeper(within: &mut Vec<Within>, what: Within, doing: Doing) -> Result<Doing,
 
 /// The original takes a byte for a character, whatever it belongs to.
 fn bad(byte: u8, place: &str) -> String {
-    let shown = match byte {
-        b'\'' => r"\'".to_owned(),
-        b'\n' => r"\n".to_owned(),
-        b'\r' => r"\r".to_owned(),
-        b'\t' => r"\t".to_owned(),
-        0..0x20 | 0x7f => format!("\\x{byte:02x}"),
-        byte => char::from(byte).to_string(),
-    };
-    format!("invalid character '{shown}' {place}")
+    let shown = quote_char(char::from(byte));
+    format!("invalid character {shown} {place}")
 }
 
 #[cfg(test)]

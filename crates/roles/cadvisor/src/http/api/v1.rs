@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crate::rest::{
     MachineInfo, Missing, Range, RenderContext, Snapshot, by_alias, by_path, by_prefix,
-    json as text, quote, v1,
+    json as text, v1,
 };
 use plimsoll_containers::Namespace;
+use plimsoll_golang::strconv::quote;
 use plimsoll_observe::store::Container;
 
 use super::{Answer, Call, events, json, kinds, render_context, request, unknown_kind};

@@ -6,8 +6,8 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use plimsoll_apiserver::embed;
-use plimsoll_ground::auth::DelegationConfig;
-use plimsoll_ground::{clients, front};
+use plimsoll_serving::auth::DelegationConfig;
+use plimsoll_serving::secure_serving;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -57,10 +57,10 @@ async fn the_cluster_says_who_may() {
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
     std::fs::write(&kubeconfig, api.kubeconfig()).unwrap();
-    let clients = clients::Config::from_flag(Some(kubeconfig));
+    let clients = plimsoll_client::Config::from_flag(Some(kubeconfig));
     let clients = clients.build().await.unwrap();
     let authority = Authority::new();
-    let mut front = front::Config::new(LOOPBACK.parse().unwrap());
+    let mut front = secure_serving::Config::new(LOOPBACK.parse().unwrap());
     let files = authority.issue(dir.path(), "server");
     front.serving.certificate = Some(kit::KeyPairFiles {
         cert: files.cert,

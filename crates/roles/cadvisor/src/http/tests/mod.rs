@@ -15,9 +15,9 @@ use crate::rest::Versions;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::Stopper;
 use plimsoll_containers::{Health, Identity, Namespace};
-use plimsoll_ground::serve as kit;
-use plimsoll_ground::shutdown::{self, Stopper};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
 use plimsoll_observe::events::{Detail, Event, EventStore};
@@ -27,6 +27,7 @@ use plimsoll_observe::oom::OomCounters;
 use plimsoll_observe::sampler;
 use plimsoll_observe::store::Store;
 use plimsoll_observe::{Group, GroupSet, Observer, OnDemandSampler, Sample, events};
+use plimsoll_serving as kit;
 
 use super::auth::Auth;
 use super::backend::Backend;
@@ -206,7 +207,7 @@ impl Backend for Machine {
 
     fn extra_routes(self: Arc<Self>) -> Vec<ExtraRoute> {
         let json = |query: &Query| match query.get("metric") {
-            Some(metric) => Ok(format!("[{}]", crate::rest::quote(metric))),
+            Some(metric) => Ok(format!("[{}]", plimsoll_golang::strconv::quote(metric))),
             None => Err(Failure::bad("which metric?")),
         };
         vec![

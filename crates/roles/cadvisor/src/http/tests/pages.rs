@@ -51,7 +51,7 @@ use crate::exposition::number::Number;
 use crate::exposition::{Exporter, Kind, LabelPolicy, Text, TextWriter};
 use crate::http::body::{Body, PIECE};
 use crate::http::messages::MessageWriter;
-use plimsoll_ground::metrics::delimited;
+use plimsoll_metrics::to_delimited_protobuf;
 
 const MESSAGES: (&str, &str) = (
     "accept",
@@ -93,7 +93,7 @@ async fn every_format_comes_in_small_pieces() {
     let whole = text.concat();
     assert_eq!(whole.len(), "# Cadvisor None\n".len() + 4 * MANY);
     let messages = pieces(ask(&rig, "/metrics", &[MESSAGES]).await).await;
-    assert_eq!(messages.concat(), delimited(&whole));
+    assert_eq!(messages.concat(), to_delimited_protobuf(&whole));
     let zipped = pieces(ask(&rig, "/metrics", &[ZIPPED]).await).await;
     let mut unzipped = Vec::new();
     let zip = zipped.concat();
@@ -220,6 +220,6 @@ fn messages_and_text_are_the_same_page() {
         page.write(&mut writer).unwrap();
         writer.finish().unwrap();
         assert!(text.len() > 10_000);
-        assert_eq!(messages, delimited(&text), "{dialect:?}");
+        assert_eq!(messages, to_delimited_protobuf(&text), "{dialect:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Clients that dawdle, send rubbish, or do not read, on connections without sockets and a clock that jumps.
 
 use super::*;
-use plimsoll_ground::serve::{House, Peer, Protocol, serve_connection};
+use plimsoll_serving::{House, Peer, Protocol, serve_connection};
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

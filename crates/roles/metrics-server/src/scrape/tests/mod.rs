@@ -7,8 +7,9 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_ground::rest::selector::Selector;
-use plimsoll_ground::shutdown::{self, Stopper};
+use plimsoll_apimachinery::selector::Selector;
+use plimsoll_client::shutdown;
+use plimsoll_client::shutdown::Stopper;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;

@@ -5,12 +5,12 @@ use serde::Deserialize;
 
 use super::meta::{Amount, Meta, Place, ResourceList, labels, symbols};
 use super::{Result, parse};
-use crate::duration::GoDuration;
 use crate::model::node::Node;
 use crate::model::objects::{NodeMetric, PodUsage, UsageAggregate};
 use crate::model::pod::{Effect, Taint};
 use crate::model::symbol::Names;
 use crate::time::Time;
+use plimsoll_golang::GoDuration;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -217,9 +217,9 @@ pub fn node_metric(json: &[u8], names: &mut Names) -> Result<NodeMetric> {
         let window = match aggregate.duration.as_str() {
             "" => GoDuration::default(),
             text => match GoDuration::parse(text) {
-                Some(window) => window,
+                Ok(window) => window,
                 // Nobody can ask for a window that cannot be read.
-                None => continue,
+                Err(_) => continue,
             },
         };
         let mut kinds = Vec::new();

@@ -1,7 +1,7 @@
 //! What is wrong with arguments, in the original's words.
 
-use plimsoll_ground::rest::field::{FieldError, Path};
-use plimsoll_ground::rest::selector::name_problem;
+use plimsoll_apimachinery::field::{FieldError, Path};
+use plimsoll_apimachinery::selector::name_problem;
 use serde_json::{Value, json};
 
 use super::{
@@ -205,7 +205,7 @@ fn volume_binding(args: &VolumeBindingArgs, given: &Value, path: &Path) -> Vec<F
             })
             .collect();
         errors.push(FieldError::with_shown(
-            plimsoll_ground::rest::field::Problem::Invalid,
+            plimsoll_apimachinery::field::Problem::Invalid,
             &path.child("shape"),
             &format!("[{}]", shown.join(",")),
             "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
