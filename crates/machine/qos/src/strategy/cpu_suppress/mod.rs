@@ -129,8 +129,10 @@ impl State {
             self.cpus = Some(chosen);
         }
         self.recover_quota(input, node, plan);
-        // Too few CPUs for what may be used: the last choice stands.
-        let cpus = self.cpus.clone()?;
+        // Too few CPUs for what may be used: the last choice stands, less what has become somebody's own since.
+        let mut cpus = self.cpus.clone()?;
+        let allowed = allowed(node, input.all_pods());
+        cpus.0.retain(|cpu| allowed.0.contains(cpu));
         let dirs = Dirs::of(input, node, false);
         if node.static_cpu_manager {
             // The kubelet writes tiers and pods itself; only containers are held back.

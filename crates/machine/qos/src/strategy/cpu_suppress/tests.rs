@@ -132,6 +132,31 @@ fn too_much_without_lsr_pods_changes_nothing() {
 }
 
 #[test]
+fn the_last_choice_gives_way_to_a_pod_that_shares_with_nobody() {
+    let mut world =
+        world(8, json!({"cpuSuppressThresholdPercent": 0})).has(BE, Knob::Cpuset, cpus("0-7"));
+    let mut state = State::default();
+    assert_eq!(
+        wanted(&plan(&mut state, &world), BE, Knob::Cpuset),
+        Some(cpus("0,4"))
+    );
+    // Of the one CPU that is free there are too few.
+    world.node.reserved_cpus = "1-3,5-7".parse().unwrap();
+    world = world.pod(
+        "lse",
+        "LSE",
+        "Guaranteed",
+        json!({"metadata": {"annotations": {
+            "scheduling.koordinator.sh/resource-status": "{\"cpuset\":\"4\"}",
+        }}}),
+    );
+    assert_eq!(
+        wanted(&plan(&mut state, &world), BE, Knob::Cpuset),
+        Some(cpus("0"))
+    );
+}
+
+#[test]
 fn the_static_policy_holds_back_containers_only() {
     let mut world = world(8, json!({})).has(BE, Knob::Cpuset, cpus("0-7"));
     world.node.static_cpu_manager = true;
