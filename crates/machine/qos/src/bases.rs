@@ -128,10 +128,11 @@ impl Bases for KubeletBases {
                     Some(Value::Bytes(None))
                 }
                 IoKnob::Weight => Some(Value::Line("default".into())),
-                IoKnob::CostQos | IoKnob::CostModel => None,
+                _ => None,
             },
             Knob::NetClass => Some(Value::Number(0)),
-            Knob::MemoryReclaim => None,
+            // An action has no base.
+            _ => None,
         }
     }
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_api::names::BATCH_CPU;
+
 use crate::input::Input;
 
 /// An hour of seconds; longer windows are cut.
@@ -78,8 +80,9 @@ impl Windows {
         push(&mut self.be_real_limit, usage.best_effort_real_limit);
         if input.pods.is_some() {
             let be = input.all_pods().iter().filter(|pod| pod.is_be());
-            let requests = be.map(|pod| pod.lent(plimsoll_api::names::BATCH_CPU));
-            let requests = requests.fold(0_i64, i64::saturating_add);
+            let main = be.flat_map(|pod| pod.main_containers());
+            let requests = main.filter_map(|one| one.requests.get(BATCH_CPU));
+            let requests = requests.fold(0_i64, |sum, one| sum.saturating_add(one.value().max(0)));
             push(&mut self.be_request, Some(requests as f64));
         }
         for uid in usage.pods.keys() {

@@ -157,7 +157,9 @@ impl State {
                 victims,
             });
         }
-        let selection = Selection::new(&tasks);
+        let selection = Selection::new(&tasks, |task, pod| {
+            victims::releases(task.feature, input, pod, &task.need)
+        });
         let standing = |pod: &PodView| self.standing(pod, settings);
         let mut chosen = match settings.smallest_set {
             true => selection.smallest(standing),

@@ -39,17 +39,26 @@ pub struct Selection<'t, 'a> {
 }
 
 impl<'t, 'a> Selection<'t, 'a> {
-    pub fn new(tasks: &'t [Task<'a>]) -> Self {
+    /// `releases`: what a pod's end releases of what a task is after, whether the task could choose it or not.
+    pub fn new(
+        tasks: &'t [Task<'a>],
+        releases: impl Fn(&Task<'a>, &'a PodView) -> Amounts,
+    ) -> Self {
         let mut by_pod: BTreeMap<&str, Released> = BTreeMap::new();
-        for task in tasks {
-            for victim in &task.victims {
-                let pod = by_pod.entry(&*victim.pod.uid).or_default();
-                let amounts = pod.entry(task.feature.aim()).or_default();
-                for (resource, amount) in &victim.releases {
-                    let most = amounts.entry(*resource).or_default();
-                    *most = (*most).max(*amount);
+        for victim in tasks.iter().flat_map(|task| &task.victims) {
+            let pod = victim.pod;
+            if by_pod.contains_key(&*pod.uid) {
+                continue;
+            }
+            let mut released = Released::new();
+            for task in tasks {
+                let amounts = released.entry(task.feature.aim()).or_default();
+                for (resource, amount) in releases(task, pod) {
+                    let most = amounts.entry(resource).or_default();
+                    *most = (*most).max(amount);
                 }
             }
+            by_pod.insert(&pod.uid, released);
         }
         Self { tasks, by_pod }
     }

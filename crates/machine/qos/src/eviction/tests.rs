@@ -378,6 +378,59 @@ fn what_one_feature_releases_counts_for_the_next() {
     );
 }
 
+/// As koordlet 1.8.0 chose them.
+#[test]
+fn victims_are_those_of_the_original() {
+    let mut rows = 0;
+    for line in include_str!("../../testdata/evict.jsonl").lines() {
+        let row: Json = serde_json::from_str(line).unwrap();
+        let sizes: Vec<[i64; 2]> = serde_json::from_value(row["sizes"].clone()).unwrap();
+        let mut world = World::new(1);
+        for number in 0..sizes.len() {
+            world = batch(world, &format!("p{number}"), 5500, 0, 0.0);
+        }
+        let tasks = row["tasks"].as_array().unwrap().iter().map(|task| {
+            let kind = task["kind"].as_u64().unwrap() as usize;
+            let (feature, resource) = match kind {
+                0 => (Feature::BeMemory, Resource::Memory),
+                _ => (Feature::MemoryAllocatable, Resource::BatchMemory),
+            };
+            let order: Vec<usize> =
+                serde_json::from_value(task["order"].clone()).unwrap_or_default();
+            let victims = order.into_iter().map(|number| victims::Victim {
+                pod: &world.pods[number],
+                releases: [(resource, sizes[number][kind])].into(),
+            });
+            let amounts = [(resource, task["need"].as_i64().unwrap())].into();
+            let why = plimsoll_plan::Reason::new("test");
+            Task {
+                feature,
+                need: needs::Need { amounts, why },
+                victims: victims.collect(),
+            }
+        });
+        let tasks: Vec<Task<'_>> = tasks.collect();
+        let size = |task: &Task<'_>, pod: &PodView| {
+            let number = world
+                .pods
+                .iter()
+                .position(|one| one.uid == pod.uid)
+                .unwrap();
+            let (resource, kind) = match task.feature {
+                Feature::BeMemory => (Resource::Memory, 0),
+                _ => (Resource::BatchMemory, 1),
+            };
+            [(resource, sizes[number][kind])].into()
+        };
+        let chosen = Selection::new(&tasks, size).like_koordlet(|_| Standing::Candidate);
+        let found: Vec<&str> = chosen.iter().map(|one| &*one.pod.name).collect();
+        let expected: Vec<String> = serde_json::from_value(row["got"].clone()).unwrap_or_default();
+        assert_eq!(found, expected, "{row}");
+        rows += 1;
+    }
+    assert!(rows >= 100);
+}
+
 fn any_world() -> impl Strategy<Value = World> {
     let pod = (
         0..4_u8,
@@ -484,7 +537,11 @@ proptest! {
             let why = plimsoll_plan::Reason::new("test");
             Task { feature, need: needs::Need { amounts: [(resource, *amount)].into(), why }, victims: victims.collect() }
         }).collect();
-        let chosen = Selection::new(&tasks).smallest(|_| Standing::Candidate);
+        let own = |task: &Task<'_>, pod: &PodView| {
+            let victim = task.victims.iter().find(|one| one.pod.uid == pod.uid);
+            victim.map(|one| one.releases.clone()).unwrap_or_default()
+        };
+        let chosen = Selection::new(&tasks, own).smallest(|_| Standing::Candidate);
         let gone: BTreeSet<&str> = chosen.iter().map(|one| &*one.pod.uid).collect();
         prop_assert_eq!(gone.len(), chosen.len());
         let unmet = |gone: &BTreeSet<&str>| -> Vec<Amounts> {

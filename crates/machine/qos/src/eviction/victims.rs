@@ -116,6 +116,12 @@ fn by_priority<'a>(feature: Feature, input: &Input<'a>, need: &Need) -> Vec<Vict
     victims.collect()
 }
 
+/// What a pod's end releases of what a feature is after.
+pub fn releases(feature: Feature, input: &Input<'_>, pod: &PodView, need: &Need) -> Amounts {
+    let used = used(pod, input, feature.scope()).unwrap_or(0);
+    released(feature, pod, used, need)
+}
+
 fn released(feature: Feature, pod: &PodView, used: i64, need: &Need) -> Amounts {
     let (resource, amount) = match feature {
         Feature::BeCpu => (Resource::BatchCpu, pod.lent(names::BATCH_CPU)),

@@ -5,6 +5,7 @@
 mod annotations;
 mod kernel;
 mod node;
+mod parts;
 mod pod;
 mod usage;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 pub use annotations::{Annotations, Parsed, ResourceStatus};
 pub use kernel::{Capabilities, Kernel, Resctrl};
 pub use node::{Cpu, NodeView, Storage};
+pub use parts::{PodParts, StatusParts};
 pub use pod::{ContainerKind, ContainerView, Origin, Phase, PodView, Volume, VolumeSource};
 pub(crate) use usage::finite;
 pub use usage::{ContainerUsage, PodUsage, UsageSnapshot};

@@ -107,6 +107,27 @@ mod tests {
         assert_eq!(limiter.tokens, 300);
     }
 
+    /// As koordlet 1.8.0 counted them.
+    #[test]
+    fn tokens_are_those_of_the_original() {
+        let mut rows = 0;
+        for line in include_str!("../../../testdata/burst.jsonl").lines() {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            let number = |field: &str| row[field].as_i64().unwrap();
+            let mut limiter = Limiter::new("a", number("period"), number("top"), at(0));
+            limiter.tokens = number("start");
+            let steps: Vec<[i64; 3]> = serde_json::from_value(row["steps"].clone()).unwrap();
+            let mut now = 0;
+            for [seconds, used, tokens] in steps {
+                now += seconds as u64;
+                assert_eq!(limiter.allows(at(now), used), tokens > 0, "{row}");
+                assert_eq!(limiter.tokens, tokens, "{row}");
+            }
+            rows += 1;
+        }
+        assert!(rows >= 100);
+    }
+
     proptest! {
         #[test]
         fn it_begins_less_than_half_full_and_stays_within_bounds(

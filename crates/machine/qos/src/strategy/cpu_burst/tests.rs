@@ -67,6 +67,25 @@ fn bursts() {
     check_burst(Some(i64::MAX), "auto", i64::MAX, i64::MAX);
 }
 
+/// As koordlet 1.8.0 computed them.
+#[test]
+fn bursts_are_those_of_the_original() {
+    let mut rows = 0;
+    for line in include_str!("../../../testdata/burst.jsonl").lines() {
+        let row: Json = serde_json::from_str(line).unwrap();
+        let number = |field: &str| row[field].as_i64().unwrap();
+        let policy = row["policy"].as_str().unwrap();
+        check_burst(
+            Some(number("limit")),
+            policy,
+            number("percent"),
+            number("burst"),
+        );
+        rows += 1;
+    }
+    assert!(rows >= 100);
+}
+
 #[test]
 fn a_burst_is_no_more_than_the_quota_where_the_kernel_says_so() {
     let mut world = world(json!({"policy": "cpuBurstOnly"}), 100_000);

@@ -3,13 +3,13 @@
 //! Room for best effort is a share of the node, less what other pods, programs of the host and the system use. With the policy
 //! `cpuset` it becomes a number of CPUs, with `cfsQuota` a quota of the tier. Room grows in steps, and shrinks at once.
 
+mod dirs;
 mod pick;
+mod room;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use plimsoll_api::cpus::CpuSet;
-use plimsoll_api::kubelet_cgroups::Place;
-use plimsoll_api::node_slo::HostApplication;
 use plimsoll_api::priority::{KubeQos, QosClass};
 use plimsoll_plan::{Asker, CgroupPath, Knob, Plan, Reason, Target, Value};
 
@@ -17,6 +17,9 @@ use crate::input::{Cpu, Input, NodeView, PodView};
 use crate::metrics::Metrics;
 use crate::settings::Gates;
 use crate::strategy::Outcome;
+
+use dirs::Dirs;
+use room::Room;
 
 const LEAST_CPUS: i64 = 2;
 const LEAST_QUOTA_US: i64 = 2000;
@@ -26,7 +29,6 @@ const MOST_GROWTH: f64 = 0.1;
 /// Of the whole node: a smaller change of the quota is not worth a write.
 const LEAST_CHANGE: f64 = 0.01;
 
-const POLICY: &str = "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent";
 const SWITCH: &str = "resourceUsedThresholdWithBE.enable";
 
 #[derive(Debug, Clone, Default)]
@@ -127,8 +129,10 @@ impl State {
             self.cpus = Some(chosen);
         }
         self.recover_quota(input, node, plan);
-        // Too few CPUs for what may be used: the last choice stands.
-        let cpus = self.cpus.clone()?;
+        // Too few CPUs for what may be used: the last choice stands, less what has become somebody's own since.
+        let mut cpus = self.cpus.clone()?;
+        let allowed = allowed(node, input.all_pods());
+        cpus.0.retain(|cpu| allowed.0.contains(cpu));
         let dirs = Dirs::of(input, node, false);
         if node.static_cpu_manager {
             // The kubelet writes tiers and pods itself; only containers are held back.
@@ -250,94 +254,6 @@ fn limited(quota_us: i64) -> Value {
     }
 }
 
-/// Room for best effort.
-#[derive(Debug, Clone, Copy)]
-struct Room {
-    milli: i64,
-    percent: i64,
-    ls_cores: f64,
-    node_cores: f64,
-}
-
-impl Room {
-    fn why(&self) -> Reason {
-        Reason::new("be_cpu_suppress")
-            .by(POLICY)
-            .with("room_cores", self.milli as f64 / 1000.0)
-            .with("threshold_percent", self.percent as f64)
-            .with("ls_cores", self.ls_cores)
-            .with("node_cores", self.node_cores)
-    }
-
-    /// `None`: the node's usage is not known, or the policy has no threshold.
-    fn of(input: &Input<'_>, node: &NodeView) -> Option<Self> {
-        let usage = input.usage?.value;
-        let node_cores = crate::input::finite(usage.node_cpu)?;
-        let threshold = &input.policy.threshold;
-        let percent = threshold.cpu_suppress_percent?;
-        let pods: BTreeMap<&str, &PodView> = input
-            .all_pods()
-            .iter()
-            .map(|pod| (&*pod.uid, pod))
-            .collect();
-        let (mut all, mut ls) = (0.0, 0.0);
-        for uid in usage.pods.keys() {
-            let Some(cores) = usage.pod_cpu(uid) else {
-                continue;
-            };
-            all += cores;
-            // A pod that nobody has told of is taken for one that matters.
-            if pods.get(&**uid).is_none_or(|pod| !is_best_effort(pod)) {
-                ls += cores;
-            }
-        }
-        let (mut host_all, mut host_ls) = (0.0, 0.0);
-        for application in &input.policy.host_applications {
-            let name = application.name.as_deref().unwrap_or_default();
-            let used = usage.host_applications.get(name).copied();
-            let Some(cores) = crate::input::finite(used) else {
-                continue;
-            };
-            host_all += cores;
-            if !is_best_effort_application(application) {
-                host_ls += cores;
-            }
-        }
-        let kept = node.kept_milli() as f64 / 1000.0;
-        let system = (node_cores - all - host_all).max(0.0).max(kept);
-        let capacity = node.cpu_milli();
-        let share = |percent: i64| capacity.saturating_mul(percent) / 100;
-        let mut milli = share(percent)
-            .saturating_sub(milli(ls))
-            .saturating_sub(milli(host_ls))
-            .saturating_sub(milli(system));
-        if let Some(least) = threshold.cpu_suppress_min_percent {
-            milli = milli.max(share(least));
-        }
-        Some(Self {
-            milli,
-            percent,
-            ls_cores: ls,
-            node_cores,
-        })
-    }
-}
-
-fn milli(cores: f64) -> i64 {
-    (cores * 1000.0) as i64
-}
-
-fn is_best_effort(pod: &PodView) -> bool {
-    pod.classes.qos == QosClass::Be || pod.classes.kube_qos == KubeQos::BestEffort
-}
-
-/// It is held back only where it is below the best-effort tier.
-fn is_best_effort_application(application: &HostApplication) -> bool {
-    let base = application.cgroup.as_ref();
-    let base = base.and_then(|cgroup| cgroup.base.as_deref());
-    application.class() == QosClass::Be && base == Some("KubepodsBesteffort")
-}
-
 /// CPUs that best-effort pods may have at all: those that nobody has for himself.
 fn allowed(node: &NodeView, pods: &[PodView]) -> CpuSet {
     let mut gone = node.reserved_cpus.clone();
@@ -405,74 +321,6 @@ fn quota(milli: i64, now: i64, cores: i64) -> i64 {
         return now.saturating_add(step as i64);
     }
     wanted
-}
-
-/// Cgroups below the best-effort tier that are ours to write.
-#[derive(Default)]
-struct Dirs {
-    pods: BTreeSet<CgroupPath>,
-    containers: BTreeSet<CgroupPath>,
-    /// CPUs that some of the pods have for themselves.
-    own_cpus: CpuSet,
-}
-
-impl Dirs {
-    /// Pods with CPUs of their own are the allocator's. Where it manages all best-effort CPUs, it writes containers that have a
-    /// place on the node, and leaves pods to us.
-    fn of(input: &Input<'_>, node: &NodeView, manager: bool) -> Self {
-        let mut dirs = Self::default();
-        let mut skipped: BTreeSet<&str> = BTreeSet::new();
-        for pod in input.all_pods() {
-            if pod.classes.kube_qos != KubeQos::BestEffort {
-                continue;
-            }
-            if let Some(cpus) = pod.own_cpus() {
-                dirs.own_cpus.add(cpus);
-                skipped.insert(&pod.uid);
-            } else if manager {
-                let status = pod.annotations.resource_status.given();
-                if status.is_some_and(|status| status.is_placed()) {
-                    skipped.insert(&pod.uid);
-                }
-            }
-        }
-        let mut add = |path: &CgroupPath, uid: &str, is_pod: bool| {
-            let skipped = skipped.contains(uid);
-            match is_pod {
-                true if manager || !skipped => drop(dirs.pods.insert(path.clone())),
-                false if !skipped => drop(dirs.containers.insert(path.clone())),
-                _ => {}
-            }
-        };
-        let Some(found) = &input.kernel.below_best_effort else {
-            let pods = input.all_pods().iter();
-            for pod in pods.filter(|pod| pod.classes.kube_qos == KubeQos::BestEffort) {
-                if pod.is_active() {
-                    add(&pod.cgroup, &pod.uid, true);
-                    let containers = pod.containers.iter().filter_map(|one| one.cgroup.as_ref());
-                    for path in containers.chain(pod.sandbox.as_ref()) {
-                        add(path, &pod.uid, false);
-                    }
-                }
-            }
-            return dirs;
-        };
-        let tier = node.layout.tier(KubeQos::BestEffort);
-        for path in found {
-            let uid = match node.layout.parse(path) {
-                Some(Place::Pod { uid, .. } | Place::Container { uid, .. }) => uid,
-                // Programs of the host may be there, too.
-                Some(Place::Tier(_)) | None => String::new(),
-            };
-            let below = path.strip_prefix(&*tier).unwrap_or_default();
-            match below.matches('/').count() {
-                1 => add(path, &uid, true),
-                2 => add(path, &uid, false),
-                _ => {}
-            }
-        }
-        dirs
-    }
 }
 
 #[cfg(test)]

@@ -115,6 +115,33 @@ mod tests {
         check(&pool, 2, &[2, 1]);
     }
 
+    /// As koordlet 1.8.0 chose them.
+    #[test]
+    fn choices_are_those_of_the_original() {
+        let mut rows = 0;
+        for line in include_str!("../../../testdata/pick.jsonl").lines() {
+            let row: serde_json::Value = serde_json::from_str(line).unwrap();
+            let cpus: Vec<[u32; 4]> =
+                serde_json::from_value(row["cpus"].clone()).unwrap_or_default();
+            let pool: Vec<Cpu> = cpus
+                .into_iter()
+                .map(|[id, core, socket, node]| Cpu {
+                    id,
+                    core,
+                    socket,
+                    node,
+                })
+                .collect();
+            let wanted = row["want"].as_u64().unwrap() as usize;
+            let mut found = pick(&pool, wanted).unwrap_or_default();
+            found.sort_unstable();
+            let expected: Vec<u32> = serde_json::from_value(row["got"].clone()).unwrap_or_default();
+            assert_eq!(found, expected, "{row}");
+            rows += 1;
+        }
+        assert!(rows >= 100);
+    }
+
     proptest! {
         #[test]
         fn as_many_as_wanted_and_each_once(

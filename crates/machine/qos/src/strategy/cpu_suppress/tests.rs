@@ -123,12 +123,84 @@ fn cpus_of_others_are_left_alone() {
     assert_eq!(found(&world), Some(cpus("2,4-5")));
 }
 
+/// As koordlet 1.8.0 chose them, of CPUs of each owner.
+#[test]
+fn choices_are_those_of_the_original() {
+    let mut rows = 0;
+    for line in include_str!("../../../testdata/choose.jsonl").lines() {
+        let row: Json = serde_json::from_str(line).unwrap();
+        let number = |field: &str| row[field].as_i64().unwrap();
+        let owners = row["owners"].as_array().unwrap();
+        let (cores, all) = (
+            number("cores") as u32,
+            (number("nodes") * number("cores")) as u32,
+        );
+        let mut world = World::new(1);
+        world.node.cpus = (0..owners.len() as u32)
+            .map(|id| Cpu {
+                id,
+                core: id % all,
+                socket: id % all / cores,
+                node: id % all / cores,
+            })
+            .collect();
+        for (id, owner) in owners.iter().enumerate() {
+            match owner.as_str().unwrap() {
+                "" => {}
+                "reserved" => drop(world.node.reserved_cpus.0.insert(id as u32)),
+                qos => {
+                    let status = json!({"cpuset": id.to_string()}).to_string();
+                    let annotations = json!({"scheduling.koordinator.sh/resource-status": status});
+                    let rest = json!({"metadata": {"annotations": annotations}});
+                    world = world.pod(&format!("p{id}"), qos, "Guaranteed", rest);
+                }
+            }
+        }
+        let old = number("old") as usize;
+        let found = choose(&world.node, &world.pods, number("milli"), old);
+        let expected: CpuSet = row["got"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|id| id.as_u64().unwrap() as u32)
+            .collect();
+        assert_eq!(found.unwrap_or_default(), expected, "{row}");
+        rows += 1;
+    }
+    assert!(rows >= 100);
+}
+
 #[test]
 fn too_much_without_lsr_pods_changes_nothing() {
     let world =
         world(8, json!({"cpuSuppressThresholdPercent": 150})).has(BE, Knob::Cpuset, cpus("0-7"));
     let plan = plan(&mut State::default(), &world);
     assert_eq!(wanted(&plan, BE, Knob::Cpuset), None);
+}
+
+#[test]
+fn the_last_choice_gives_way_to_a_pod_that_shares_with_nobody() {
+    let mut world =
+        world(8, json!({"cpuSuppressThresholdPercent": 0})).has(BE, Knob::Cpuset, cpus("0-7"));
+    let mut state = State::default();
+    assert_eq!(
+        wanted(&plan(&mut state, &world), BE, Knob::Cpuset),
+        Some(cpus("0,4"))
+    );
+    // Of the one CPU that is free there are too few.
+    world.node.reserved_cpus = "1-3,5-7".parse().unwrap();
+    world = world.pod(
+        "lse",
+        "LSE",
+        "Guaranteed",
+        json!({"metadata": {"annotations": {
+            "scheduling.koordinator.sh/resource-status": "{\"cpuset\":\"4\"}",
+        }}}),
+    );
+    assert_eq!(
+        wanted(&plan(&mut state, &world), BE, Knob::Cpuset),
+        Some(cpus("0"))
+    );
 }
 
 #[test]
