@@ -607,6 +607,26 @@ fn the_loser_is_told_once_and_wins_when_the_winner_lets_go() {
 }
 
 #[test]
+fn a_status_reads_back_as_written() {
+    let mut rig = Rig::new(Form::V2, &["/a"]);
+    rig.plan(
+        Asker::CpuBurst,
+        &[
+            ("/a", CpuQuota, quota(5000)),
+            ("/a", Knob::WmarkRatio, Value::Number(1)),
+        ],
+    );
+    rig.turn();
+    let now = rig.now();
+    rig.actuator.hold("/a", None, now);
+    let status = rig.actuator.status(&());
+    let text = serde_json::to_string(&status).unwrap();
+    assert!(text.contains(r#""state":"applied""#), "{text}");
+    let back: crate::Status = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, status);
+}
+
+#[test]
 fn an_order_is_kept_on_v1() {
     let tree = ["/a", "/a/b"];
     let mut rig = Rig::new(Form::V1, &tree);
