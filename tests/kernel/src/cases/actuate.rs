@@ -90,7 +90,11 @@ impl Scene {
     fn files(&self) -> Result<Vec<String>> {
         let mut files = Vec::new();
         for (level, group) in self.groups.iter().enumerate() {
-            files.push(self.cpus(level)?);
+            // A cpuset that was empty cannot be emptied again while there are tasks; what counts is what they may use.
+            files.push(match self.v1() {
+                true => self.cpus(level)?,
+                false => group.read("cpuset", "cpuset.cpus.effective")?,
+            });
             let (quota, burst) = self.bandwidth(level)?;
             files.extend([quota, burst]);
             files.push(match self.v1() {

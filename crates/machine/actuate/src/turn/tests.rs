@@ -606,6 +606,21 @@ fn the_loser_is_told_once_and_wins_when_the_winner_lets_go() {
     rig.has(&[("/a/cpuset.cpus", "0-1")]);
 }
 
+/// The kernel refuses to empty the cpuset of a cgroup with tasks; it gets what it would inherit.
+#[test]
+fn a_cpuset_that_was_empty_is_given_back_in_other_words() {
+    let mut rig = Rig::new(Form::V2, &["/a"]);
+    rig.sim.populate();
+    rig.sim.set("/cpuset.cpus.effective", "0-7");
+    rig.plan(Asker::CpuSuppress, &[("/a", Cpuset, cpus("0-1"))]);
+    rig.turn();
+    rig.plan(Asker::CpuSuppress, &[]);
+    let applied = rig.turn();
+    assert_eq!((applied.refused, applied.restored), (0, 1));
+    rig.has(&[("/a/cpuset.cpus", "0-7")]);
+    assert!(rig.actuator.status(&()).targets.is_empty());
+}
+
 #[test]
 fn a_status_reads_back_as_written() {
     let mut rig = Rig::new(Form::V2, &["/a"]);
