@@ -199,9 +199,9 @@ fn order(mounts: &Mounts) -> Result<String> {
         let applied = apply(&mut actuator, plan(&[sets, quotas].concat()))?;
         nothing_refused(&actuator, &applied)?;
         writes += applied.writes;
-        for level in 0..3 {
+        for (level, limit) in limits.iter().enumerate() {
             let found = (scene.cpus(level)?, scene.bandwidth(level)?.0);
-            let wanted = (cpu.to_string(), limits[level].to_string());
+            let wanted = (cpu.to_string(), limit.to_string());
             ensure!(
                 found == wanted,
                 "level {level}: {found:?}, wanted {wanted:?}"
