@@ -66,7 +66,9 @@ impl MachineFiles {
         if let Some(top) = tops.get(&file.top) {
             return Ok(top.clone());
         }
-        let top = Arc::new(Beneath::open(&file.top)?);
+        // The machine's own links, such as `cpu` to `cpu,cpuacct`, lead where they should.
+        let path = std::fs::canonicalize(&file.top)?;
+        let top = Arc::new(Beneath::open(&path)?);
         tops.insert(file.top.clone(), top.clone());
         Ok(top)
     }
@@ -215,6 +217,9 @@ mod tests {
         assert!(is_gone(&files.write(&file("a/new"), "2").unwrap_err()));
         assert!(files.inode(&file("a")).unwrap().is_some());
         assert_eq!(files.inode(&file("b")).unwrap(), None);
+        std::os::unix::fs::symlink(path("top"), path("link")).unwrap();
+        let by_link = KernelFile::new(&path("link"), "a/cpu.max");
+        assert!(files.read(&by_link).unwrap().is_some());
         files.make_dir(&file("a/c")).unwrap();
         files.make_dir(&file("a/c")).unwrap();
         files.remove_dir(&file("a/c")).unwrap();

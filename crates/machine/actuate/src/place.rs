@@ -49,7 +49,12 @@ pub struct Machine {
 impl Machine {
     pub fn new(root: HostRoot, hierarchies: Hierarchies) -> Self {
         let resctrl = root.sys("fs/resctrl");
-        let net_cls = root.sys("fs/cgroup/net_cls");
+        // Beside the others; nobody who only reads looks for it.
+        let beside = hierarchies.mount(Controller::Cpu).and_then(Path::parent);
+        let net_cls = match beside {
+            Some(dir) => dir.join("net_cls"),
+            None => root.sys("fs/cgroup/net_cls"),
+        };
         Self {
             root,
             hierarchies,

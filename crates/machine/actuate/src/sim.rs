@@ -32,6 +32,8 @@ struct State {
     /// The process is killed before it writes once more.
     writes_left: Option<usize>,
     journal: Option<PathBuf>,
+    /// There are tasks in every cgroup.
+    populated: bool,
 }
 
 /// One write that the kernel took.
@@ -174,6 +176,10 @@ impl Sim {
         state.journal = journal.map(|dir| dir.join("protection.journal"));
     }
 
+    pub fn populate(&self) {
+        self.state.lock().unwrap().populated = true;
+    }
+
     /// All files with what they have.
     pub fn files(&self) -> BTreeMap<PathBuf, String> {
         self.state.lock().unwrap().files.clone()
@@ -263,10 +269,10 @@ impl State {
                 if cpus.0.iter().any(|cpu| *cpu >= CPUS) {
                     return Err(Errno::INVAL);
                 }
+                if cpus.is_empty() && (form == Form::V1 || self.populated) {
+                    return Err(Errno::NOSPC);
+                }
                 if form == Form::V1 {
-                    if cpus.is_empty() {
-                        return Err(Errno::NOSPC);
-                    }
                     let above = dir
                         .parent()
                         .and_then(|dir| self.cpus(&dir.join("cpuset.cpus")));

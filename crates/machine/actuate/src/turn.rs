@@ -34,6 +34,13 @@ struct Settled {
     second_agent: bool,
 }
 
+impl Settled {
+    fn is_news(&self) -> bool {
+        let told = self.overruled_news || self.drift_news || self.held_news || self.second_agent;
+        told || !self.unfit.is_empty()
+    }
+}
+
 impl Actuator {
     pub(crate) fn run(&mut self, now: Now, bases: &dyn Bases, force: bool) -> Applied {
         let mut applied = Applied::default();
@@ -209,9 +216,11 @@ impl Actuator {
         }
         let entry = self.entries.get(target)?;
         let computed = self.computed(target, entry, bases);
-        let held = self.is_held(target, entry.file().as_deref());
+        let held = !self.holds.is_empty() && self.is_held(target, entry.file().as_deref());
         let settled = self.settle(target, computed.as_ref(), held, now)?;
-        self.tell_settled(target, &settled, now, applied);
+        if settled.is_news() {
+            self.tell_settled(target, &settled, now, applied);
+        }
         let entry = self.entries.get_mut(target)?;
         let base = entry.base(target, computed.clone());
         let adopted = settled.wanted.is_some() && entry.touched.is_none();

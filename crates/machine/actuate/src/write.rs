@@ -2,6 +2,7 @@
 
 use std::io;
 
+use plimsoll_api::cpus::CpuSet;
 use plimsoll_plan::Target;
 use plimsoll_plan::Value;
 
@@ -34,7 +35,14 @@ impl std::fmt::Display for Failure {
 pub(crate) fn perform(files: &dyn Files, place: &Place, pieces: &[Piece]) -> Result<(), Failure> {
     for piece in pieces {
         let (file, text, outcome) = match piece {
-            Piece::Main(text) => (&place.file, text.as_str(), files.write(&place.file, text)),
+            Piece::Main(text) => {
+                let outcome = files.write(&place.file, text);
+                let outcome = match outcome {
+                    Err(error) if text == "\n" => clear_cpuset(files, place, error),
+                    outcome => outcome,
+                };
+                (&place.file, text.as_str(), outcome)
+            }
             Piece::Period(text) => {
                 let file = place.period.as_ref().unwrap_or(&place.file);
                 (file, text.as_str(), files.write(file, text))
@@ -61,6 +69,37 @@ pub(crate) fn perform(files: &dyn Files, place: &Place, pieces: &[Piece]) -> Res
         })?;
     }
     Ok(())
+}
+
+/// The kernel lets nobody empty the cpuset of a cgroup that has tasks. What it would inherit is the same to them.
+fn clear_cpuset(files: &dyn Files, place: &Place, error: io::Error) -> io::Result<()> {
+    let no_space = rustix::io::Errno::NOSPC.raw_os_error();
+    if error.raw_os_error() != Some(no_space) {
+        return Err(error);
+    }
+    match inherited_cpus(files, place) {
+        Some(cpus) => files.write(&place.file, &cpus.to_string()),
+        None => Err(error),
+    }
+}
+
+/// The CPUs that a cgroup without a cpuset of its own has on v2.
+fn inherited_cpus(files: &dyn Files, place: &Place) -> Option<CpuSet> {
+    let parent = place.file.below.parent()?.parent()?;
+    let file = KernelFile::new(&place.file.top, parent.join("cpuset.cpus.effective"));
+    let text = files.read(&file).ok()??;
+    let cpus: CpuSet = std::str::from_utf8(&text).ok()?.parse().ok()?;
+    (!cpus.is_empty()).then_some(cpus)
+}
+
+/// Whether an empty cpuset is wanted and this is what the kernel allows instead.
+pub(crate) fn is_inherited(files: &dyn Files, place: &Place, wanted: &Value, has: &Value) -> bool {
+    match (wanted, has) {
+        (Value::Cpus(wanted), Value::Cpus(has)) if wanted.is_empty() => {
+            inherited_cpus(files, place).as_ref() == Some(has)
+        }
+        _ => false,
+    }
 }
 
 /// What was found where a target should be.

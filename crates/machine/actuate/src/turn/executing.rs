@@ -12,7 +12,7 @@ use crate::order::{Change, Step, arrange};
 use crate::slow::{Done, Job, Outcome as SlowOutcome};
 use crate::text::{between, render};
 use crate::value::same;
-use crate::write::{perform, read};
+use crate::write::{is_inherited, perform, read};
 use crate::{Applied, Now, State, sentence};
 
 /// Values of ours that are remembered where no write succeeds.
@@ -216,7 +216,12 @@ impl Actuator {
             Some(error) => Err(error),
             None if is_action(target) => Ok(doing.to.clone()),
             None => match read(&*self.files, target, &place, &mut applied.reads) {
-                Ok(Some(has)) if same(target, &doing.to, &has) => Ok(has),
+                Ok(Some(has))
+                    if same(target, &doing.to, &has)
+                        || is_inherited(&*self.files, &place, &doing.to, &has) =>
+                {
+                    Ok(has)
+                }
                 Ok(Some(has)) => {
                     let error = format!("{} says {has} after {} was written", place.file, doing.to);
                     entry.has = Some(has);

@@ -606,6 +606,41 @@ fn the_loser_is_told_once_and_wins_when_the_winner_lets_go() {
     rig.has(&[("/a/cpuset.cpus", "0-1")]);
 }
 
+/// The kernel refuses to empty the cpuset of a cgroup with tasks; it gets what it would inherit.
+#[test]
+fn a_cpuset_that_was_empty_is_given_back_in_other_words() {
+    let mut rig = Rig::new(Form::V2, &["/a"]);
+    rig.sim.populate();
+    rig.sim.set("/cpuset.cpus.effective", "0-7");
+    rig.plan(Asker::CpuSuppress, &[("/a", Cpuset, cpus("0-1"))]);
+    rig.turn();
+    rig.plan(Asker::CpuSuppress, &[]);
+    let applied = rig.turn();
+    assert_eq!((applied.refused, applied.restored), (0, 1));
+    rig.has(&[("/a/cpuset.cpus", "0-7")]);
+    assert!(rig.actuator.status(&()).targets.is_empty());
+}
+
+#[test]
+fn a_status_reads_back_as_written() {
+    let mut rig = Rig::new(Form::V2, &["/a"]);
+    rig.plan(
+        Asker::CpuBurst,
+        &[
+            ("/a", CpuQuota, quota(5000)),
+            ("/a", Knob::WmarkRatio, Value::Number(1)),
+        ],
+    );
+    rig.turn();
+    let now = rig.now();
+    rig.actuator.hold("/a", None, now);
+    let status = rig.actuator.status(&());
+    let text = serde_json::to_string(&status).unwrap();
+    assert!(text.contains(r#""state":"applied""#), "{text}");
+    let back: crate::Status = serde_json::from_str(&text).unwrap();
+    assert_eq!(back, status);
+}
+
 #[test]
 fn an_order_is_kept_on_v1() {
     let tree = ["/a", "/a/b"];
