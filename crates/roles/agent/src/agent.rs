@@ -22,9 +22,9 @@ use plimsoll_observe::slow_sources::{self, Intervals, SlowSources};
 use plimsoll_observe::store::Store;
 use plimsoll_observe::{Group, Observer, OnDemandSampler, oom_watch};
 
-use crate::states::{Board, Doorbell};
+use crate::states::{ClusterStateCell, PodHint};
 use crate::workloads::WorkloadsSource;
-use crate::{Config, View};
+use crate::{Config, NodeHandle};
 use plimsoll_history::{KernelSources, UsageHistory, recorder};
 
 /// Everything the agent may touch beyond its own memory.
@@ -59,9 +59,9 @@ pub struct Agent {
     observer: Arc<Observer>,
     containers: Containers,
     exporter: Arc<Exporter>,
-    board: Board,
+    cluster_state: ClusterStateCell,
     history: Option<Arc<UsageHistory>>,
-    bell: Doorbell,
+    pod_hint: PodHint,
 }
 
 impl Config {
@@ -105,7 +105,7 @@ impl Config {
             rescan_interval: self.rescan,
             ..plimsoll_containers::Config::new(hierarchies.clone())
         };
-        let board = Board::default();
+        let cluster_state = ClusterStateCell::default();
         let history = self.usage_history.clone().map(|mut config| {
             let below = |name| self.data_dir.as_ref().map(|dir| dir.join(name));
             let folder = &mut config.store.folder;
@@ -122,9 +122,9 @@ impl Config {
             Arc::new(UsageHistory::open(config, now))
         });
         Ok(Agent {
-            board,
+            cluster_state,
             history,
-            bell: Doorbell::default(),
+            pod_hint: PodHint::default(),
             containers: containers.build()?,
             exporter: Arc::new(Exporter::new(Arc::clone(&observer), self.labels.clone())),
             observer,
@@ -234,10 +234,10 @@ impl Agent {
         let sampler = sampler::spawn(sampler)?;
         let (containers, changes) = self.containers.spawn(&tokio::runtime::Handle::current())?;
         let forward = sampler.sender();
-        let bell = self.bell.clone();
+        let pod_hint = self.pod_hint.clone();
         let changes = std::thread::Builder::new()
             .name("changes".into())
-            .spawn(move || forward_changes(&changes, &forward, &bell))?;
+            .spawn(move || forward_changes(&changes, &forward, &pod_hint))?;
         let kernel_log = oom_watch::spawn(
             &self.world.root,
             self.world.clock.clone(),
@@ -271,7 +271,7 @@ impl Agent {
                 },
                 self.world.clock.clone(),
                 {
-                    let mut source = WorkloadsSource::new(self.board.clone());
+                    let mut source = WorkloadsSource::new(self.cluster_state.clone());
                     move || source.current()
                 },
             )?),
@@ -279,7 +279,7 @@ impl Agent {
         };
         self.config
             .say_what_is_on(&self.hierarchies, kernel_log.is_some());
-        let view = View {
+        let view = NodeHandle {
             started,
             observer: self.observer,
             exporter: self.exporter,
@@ -293,10 +293,10 @@ impl Agent {
             tokio: tokio::runtime::Handle::current(),
             hide_root: self.config.sampling.no_root_stats,
             node_name: self.config.node_name.clone(),
-            board: self.board,
+            cluster_state: self.cluster_state,
             history: self.history,
             unavailable_features: self.config.unavailable_features.clone(),
-            bell: self.bell,
+            pod_hint: self.pod_hint,
             cluster: OnceLock::new(),
         };
         Ok(Running {
@@ -313,13 +313,13 @@ impl Agent {
 fn forward_changes(
     changes: &Receiver<ContainerEvent>,
     sampler: &std::sync::mpsc::Sender<Message>,
-    bell: &Doorbell,
+    pod_hint: &PodHint,
 ) {
     while let Ok(change) = changes.recv() {
         if let ContainerEvent::Appeared { path, .. } = &change
             && names::is_pod(path)
         {
-            bell.ring();
+            pod_hint.notify();
         }
         if sampler.send(Message::Change(change)).is_err() {
             return;
@@ -330,7 +330,7 @@ fn forward_changes(
 /// The running agent.
 #[derive(Debug)]
 pub struct Running {
-    view: Arc<View>,
+    view: Arc<NodeHandle>,
     sampler: sampler::Handle,
     slow_sources: slow_sources::Handle,
     kernel_log: Option<oom_watch::Handle>,
@@ -343,7 +343,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl Running {
     /// What requests may look at.
-    pub fn view(&self) -> Arc<View> {
+    pub fn view(&self) -> Arc<NodeHandle> {
         Arc::clone(&self.view)
     }
 

@@ -4,16 +4,16 @@
 //! [`World`].
 
 mod agent;
+mod cadvisor_backend;
 mod config;
-mod koordlet_page;
-pub mod node;
-pub mod report;
-mod self_metrics;
+mod koordlet_metrics;
+mod metrics;
+mod node_handle;
+pub mod registration;
+pub mod reports;
 pub mod states;
-mod surface;
-mod view;
 mod workloads;
 
 pub use agent::{Agent, BuildError, Running, World};
 pub use config::Config;
-pub use view::{Membership, View};
+pub use node_handle::{ClusterHealth, NodeHandle};

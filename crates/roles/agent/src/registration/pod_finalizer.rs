@@ -1,0 +1,80 @@
+//! Force-deletes terminating pods of this node: no kubelet runs here to finish their deletion.
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, PartialObjectMeta, Preconditions};
+use kube::runtime::watcher;
+use plimsoll_ground::backoff::Backoff;
+use plimsoll_ground::clients::explain;
+use plimsoll_ground::reflect;
+use plimsoll_ground::shutdown::Shutdown;
+use plimsoll_waiting::Repeated;
+
+/// Lets deleted pods of the node go, until told to stop.
+pub async fn finalize_deleted_pods(client: kube::Client, node: String, shutdown: Shutdown) {
+    let ours = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+    let pods: Api<PartialObjectMeta<Pod>> = Api::all(client.clone());
+    let mut events = watcher(pods, ours).boxed();
+    let mut backoff = Backoff::default();
+    let mut failing = Repeated::default();
+    loop {
+        let event = tokio::select! {
+            () = shutdown.begins() => return,
+            event = events.next() => event,
+        };
+        let outcome = match event {
+            Some(Ok(watcher::Event::InitApply(pod) | watcher::Event::Apply(pod))) => {
+                end(&client, &pod).await.map_err(|error| explain(&error))
+            }
+            // A list is asked for; it may not come.
+            Some(Ok(watcher::Event::Init)) => continue,
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) => Err(reflect::explain(&error)),
+            None => return,
+        };
+        let Err(trouble) = outcome else {
+            if let Some(over) = failing.well() {
+                let seconds = over.lasted.as_secs();
+                tracing::info!(node, seconds, "deleted pods of this node go again");
+            }
+            continue;
+        };
+        if let Some(said) = failing.failed() {
+            let times = said.times;
+            tracing::warn!(
+                node,
+                trouble,
+                times,
+                "deleted pods of this node may stay, trying again"
+            );
+        }
+        tokio::select! {
+            () = shutdown.begins() => return,
+            () = tokio::time::sleep(backoff.next_wait()) => {}
+        }
+    }
+}
+
+async fn end(client: &kube::Client, pod: &PartialObjectMeta<Pod>) -> Result<(), kube::Error> {
+    let meta = &pod.metadata;
+    let is_over = meta.deletion_grace_period_seconds == Some(0);
+    if meta.deletion_timestamp.is_none() || is_over {
+        return Ok(());
+    }
+    let namespace = meta.namespace.as_deref().unwrap_or_default();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let at_once = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: meta.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let name = meta.name.as_deref().unwrap_or_default();
+    match pods.delete(name, &at_once).await {
+        // Gone already, or another of the same name.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+        outcome => outcome.map(drop),
+    }
+}

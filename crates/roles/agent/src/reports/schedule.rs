@@ -1,0 +1,159 @@
+//! When to report: regularly, and sooner when usage has moved.
+
+use std::time::Duration;
+
+use plimsoll_api::node_metric::CollectPolicy;
+use plimsoll_ground::rate::Bucket;
+use plimsoll_predict::Amount;
+use tokio::time::Instant;
+
+/// Unless the manager says otherwise, and the least it can say.
+const EVERY: Duration = Duration::from_secs(60);
+const LEAST: Duration = Duration::from_secs(30);
+/// However much moves: reports a second, and how many in a row.
+const RATE: (f64, u32) = (0.1, 2);
+/// Nodes that were started together should not report together: each interval is up to this share shorter.
+const JITTER: f64 = 0.1;
+
+#[derive(Debug)]
+pub struct ReportSchedule {
+    /// Usage that has moved by more than this share of the node is told at once; 0: never.
+    threshold: f64,
+    bucket: Bucket,
+    told: Option<(Instant, Amount)>,
+    shorter: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    Regular,
+    Early,
+}
+
+impl ReportSchedule {
+    pub fn new(threshold: f64) -> Self {
+        Self {
+            threshold,
+            bucket: Bucket::new(RATE.0, RATE.1),
+            told: None,
+            shorter: 0.0,
+        }
+    }
+
+    /// Whether to report now that the node uses `usage` of `capacity`; if so, a report counts as begun.
+    pub fn due(
+        &mut self,
+        now: Instant,
+        interval: Duration,
+        usage: Amount,
+        capacity: Amount,
+    ) -> Option<Due> {
+        let due = match self.told {
+            None => Due::Regular,
+            Some((at, _)) if now.duration_since(at) >= interval.mul_f64(1.0 - self.shorter) => {
+                Due::Regular
+            }
+            Some((_, told)) if self.moved(told, usage, capacity) => Due::Early,
+            Some(_) => return None,
+        };
+        self.bucket.try_take(now).then_some(due)
+    }
+
+    /// Whoever was told has forgotten it.
+    pub fn reset(&mut self) {
+        self.told = None;
+    }
+
+    /// The report has reached the cluster.
+    pub fn told(&mut self, now: Instant, usage: Amount) {
+        self.told = Some((now, usage));
+        self.shorter = fastrand::f64() * JITTER;
+    }
+
+    fn moved(&self, told: Amount, usage: Amount, capacity: Amount) -> bool {
+        let far = |told: f64, now: f64, whole: f64| {
+            whole > 0.0 && (told - now).abs() > whole * self.threshold
+        };
+        self.threshold > 0.0
+            && (far(told.cpu, usage.cpu, capacity.cpu)
+                || far(told.memory, usage.memory, capacity.memory))
+    }
+}
+
+pub fn interval(collect: &CollectPolicy) -> Duration {
+    let seconds = collect.report_interval_seconds;
+    let asked = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    asked.map_or(EVERY, |seconds| Duration::from_secs(seconds).max(LEAST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODE: Amount = Amount {
+        cpu: 10.0,
+        memory: 1000.0,
+    };
+
+    fn used(cpu: f64, memory: f64) -> Amount {
+        Amount { cpu, memory }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn regularly_and_early() {
+        let start = Instant::now();
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        let mut pace = ReportSchedule::new(0.05);
+        let mut due = |seconds: u64, usage: Amount| {
+            let found = pace.due(after(seconds), EVERY, usage, NODE);
+            if found.is_some() {
+                pace.told(after(seconds), usage);
+            }
+            found
+        };
+        assert_eq!(due(0, used(1.0, 100.0)), Some(Due::Regular));
+        assert_eq!(due(30, used(1.4, 149.0)), None);
+        assert_eq!(due(31, used(1.6, 100.0)), Some(Due::Early));
+        assert_eq!(due(33, used(1.6, 151.0)), Some(Due::Early));
+        // However much it moves, there is a limit to how often that is told.
+        assert_eq!(due(35, used(9.0, 900.0)), None);
+        assert_eq!(due(42, used(9.0, 900.0)), Some(Due::Early));
+        assert_eq!(due(90, used(9.0, 900.0)), None);
+        assert_eq!(due(103, used(9.0, 900.0)), Some(Due::Regular));
+        pace.reset();
+        let again = pace.due(after(104), EVERY, used(9.0, 900.0), NODE);
+        assert_eq!(again, Some(Due::Regular));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_failed_is_tried_again_within_the_rate() {
+        let mut pace = ReportSchedule::new(0.0);
+        let start = Instant::now();
+        let mut attempts = 0;
+        for second in 0..100 {
+            let now = start + Duration::from_secs(second);
+            attempts += u32::from(pace.due(now, EVERY, NODE, NODE).is_some());
+        }
+        assert!((10..=12).contains(&attempts), "{attempts}");
+    }
+
+    #[test]
+    fn what_the_manager_asks_for() {
+        let asked = |seconds| {
+            interval(&CollectPolicy {
+                report_interval_seconds: seconds,
+                ..CollectPolicy::default()
+            })
+            .as_secs()
+        };
+        assert_eq!(
+            (
+                asked(None),
+                asked(Some(120)),
+                asked(Some(5)),
+                asked(Some(-1))
+            ),
+            (60, 120, 30, 60)
+        );
+    }
+}
