@@ -1,4 +1,4 @@
-//! Build, spawn, drain: the node role put together.
+//! Build, spawn and drain of the node role.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -27,7 +27,7 @@ use crate::workloads::WorkloadsSource;
 use crate::{Config, NodeHandle};
 use plimsoll_history::{KernelSources, UsageHistory, recorder};
 
-/// Everything the agent may touch beyond its own memory.
+/// Everything outside of the process that the agent uses.
 #[derive(Debug, Clone)]
 pub struct World {
     pub clock: Clock,
@@ -50,7 +50,7 @@ pub enum BuildError {
     Containers(#[from] plimsoll_containers::BuildError),
 }
 
-/// Checked and put together, not started.
+/// Built and checked, not started.
 #[derive(Debug)]
 pub struct Agent {
     world: World,
@@ -65,7 +65,7 @@ pub struct Agent {
 }
 
 impl Config {
-    /// Looks at the machine and checks everything that can be checked; starts nothing.
+    /// Reads the machine and checks the configuration; starts nothing.
     pub fn build(mut self, world: World) -> Result<Agent, BuildError> {
         let mut buf = ReadBuf::default();
         let hierarchies = Hierarchies::detect(&world.root, &mut buf)?.watching(&self.watched());
@@ -154,7 +154,7 @@ impl Config {
         std::iter::once(Devices).chain(by_group).collect()
     }
 
-    /// One line a person can check at a glance: what will be seen, and what this machine does not offer.
+    /// Logs one line: what is observed, and what this machine lacks.
     fn say_what_is_on(&self, hierarchies: &Hierarchies, kernel_log: bool) {
         let groups: Vec<&str> = self.groups.iter().map(|group| group.name()).collect();
         let runtimes: Vec<String> = self
@@ -169,10 +169,7 @@ impl Config {
             groups = groups.join(","), runtimes = runtimes.join(","), "watching");
         if !self.unavailable_features.is_empty() {
             let gates = self.unavailable_features.join(",");
-            tracing::warn!(
-                gates,
-                "these feature gates are on, but what they switch is not built here"
-            );
+            tracing::warn!(gates, "ignoring feature gates that are not implemented");
         }
     }
 }
@@ -248,14 +245,12 @@ impl Agent {
             Ok(Some(handle)) => Some(handle),
             Ok(None) => {
                 self.observer.oom.set_kmsg_unavailable();
-                tracing::warn!(
-                    "no kernel log to read: out of memory kills will not be seen; give the agent /dev/kmsg"
-                );
+                tracing::warn!("no kernel log: OOM kills are not seen; give the agent /dev/kmsg");
                 None
             }
             Err(error) => {
                 self.observer.oom.set_kmsg_unavailable();
-                tracing::warn!(%error, "cannot read the kernel log: out of memory kills will not be seen");
+                tracing::warn!(%error, "cannot read the kernel log: OOM kills are not seen");
                 None
             }
         };
@@ -338,16 +333,16 @@ pub struct Running {
     changes: JoinHandle<()>,
 }
 
-/// How often it is looked whether all threads are alive.
+/// Interval of checking that all threads are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// What requests may look at.
+    /// The handle that requests use.
     pub fn view(&self) -> Arc<NodeHandle> {
         Arc::clone(&self.view)
     }
 
-    /// Waits until a thread has ended that must not, which only a panic can do.
+    /// Waits until a thread has died; only a panic can cause that.
     pub async fn failure(&self) -> Failure {
         loop {
             if let Some(thread) = self.ended_thread() {
@@ -378,7 +373,7 @@ impl Running {
             .find_map(|(name, ended)| ended.then_some(name))
     }
 
-    /// Stops everything, saves what is to be saved, and waits no longer than `deadline` for it. Requests must be over.
+    /// Stops everything and writes state to disk, within `deadline`. Requests must be over.
     pub async fn drain(self, deadline: Duration) {
         // A request that is still looking keeps the handle; then discovery ends when that request does.
         if let Some(view) = Arc::into_inner(self.view)

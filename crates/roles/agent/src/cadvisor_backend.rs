@@ -1,4 +1,4 @@
-//! The agent as its server sees it.
+//! The agent as the backend of the cAdvisor server, and its extra routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use std::sync::atomic::Ordering;
 use crate::NodeHandle;
 use crate::node_handle::Half;
 
-/// Pages that show a runtime's own words wait no longer for them.
+/// Deadline for the status of a runtime.
 const RUNTIME_PATIENCE: Duration = Duration::from_secs(5);
-/// A summary goes without the runtime's disk usage rather than wait longer.
+/// Deadline for the runtime's disk usage; the summary then goes without.
 const IMAGE_FS_PATIENCE: Duration = Duration::from_secs(2);
 
 impl Backend for NodeHandle {

@@ -1,4 +1,4 @@
-//! `/metrics/self`: the agent on itself — what it costs, what it saw, what went wrong.
+//! `/metrics/self`: metrics of the agent itself.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};

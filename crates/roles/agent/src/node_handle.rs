@@ -1,4 +1,4 @@
-//! What requests may look at, and the pages made of it.
+//! The running agent as requests and other parts use it.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
@@ -23,7 +23,7 @@ use crate::states::{ClusterStateCell, PodHint};
 use crate::{reports, states};
 use plimsoll_history::UsageHistory;
 
-/// What concerns the agent itself, and what users look for.
+/// koordlet's two pages: about the agent itself, and for users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Half {
     Internal,
@@ -43,7 +43,7 @@ pub struct NodeHandle {
     pub(crate) containers: plimsoll_containers::Handle,
     pub(crate) kernel_log: Option<Arc<oom_watch::Counters>>,
     pub(crate) tokio: tokio::runtime::Handle,
-    /// The root has no figures, so pages do not show it.
+    /// The root has no samples, so pages do not show it.
     pub(crate) hide_root: bool,
     pub(crate) node_name: Option<String>,
     pub(crate) cluster_state: ClusterStateCell,
@@ -53,20 +53,20 @@ pub struct NodeHandle {
     pub(crate) cluster: OnceLock<ClusterHealth>,
 }
 
-/// How being a member of a cluster goes.
+/// Health of the connection to the cluster, for pages and probes.
 #[derive(Debug)]
 pub struct ClusterHealth {
     pub states: Arc<states::Counters>,
-    /// By the kind that is followed.
+    /// By watched kind.
     pub rounds: Vec<(&'static str, Rounds)>,
     /// `None`: nothing is reported.
     pub reports: Option<Arc<reports::Counters>>,
-    /// Why the cluster cannot be told what the node uses, if so.
+    /// Why usage cannot be reported, if so.
     pub reporting_check: states::ReportingCheck,
 }
 
 impl ClusterHealth {
-    /// Only a report that was taken shows that reports are.
+    /// Reporting works once a report was accepted.
     fn tells_cluster(&self) -> Option<bool> {
         let reports = self.reports.as_ref()?;
         let fails = reports.sending.trouble().is_some() || reports.reports.get() == 0;
@@ -75,22 +75,22 @@ impl ClusterHealth {
 }
 
 impl NodeHandle {
-    /// Has pages tell of it; the first call counts.
+    /// Sets what pages show about the cluster; only the first call has an effect.
     pub fn show(&self, membership: ClusterHealth) {
         let _ = self.cluster.set(membership);
     }
 
-    /// Whether the cluster is told what the node uses; `None`: it is not to be told.
+    /// Whether usage is reported; `None`: reporting is off.
     pub fn tells_cluster(&self) -> Option<bool> {
         self.cluster.get()?.tells_cluster()
     }
 
-    /// Rung when a pod's cgroup appears.
+    /// Notified when a pod's cgroup appears.
     pub fn pod_hint(&self) -> PodHint {
         self.pod_hint.clone()
     }
 
-    /// Where what the cluster says is put, and looked for.
+    /// What the agent knows of the cluster.
     pub fn cluster_state(&self) -> &ClusterStateCell {
         &self.cluster_state
     }
@@ -133,7 +133,7 @@ impl NodeHandle {
         page
     }
 
-    /// Koordinator's families: what is not there, and the rest where something is remembered.
+    /// koordlet's metrics: features that are not implemented, and the rest if there is a usage history.
     pub(crate) fn koordlet(&self, halves: &[Half], on: &mut Gathered) {
         let mut text = Text::default();
         if halves.contains(&Half::Internal) {

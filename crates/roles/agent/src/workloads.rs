@@ -1,4 +1,4 @@
-//! The usage history's view of the cluster, made of the agent's.
+//! Makes the plain values that the usage history takes from `ClusterState`.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::states::{ClusterState, ClusterStateCell, Node, NodeSlo};
 
 /// A static pod's cgroup goes by the hash of its manifest, the cluster's copy of it by a UID of its own.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// What the node's pods could be given, had others not changed that: the original of `allocatable`.
+/// The value of `allocatable` before a webhook amplified it.
 const RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
 
-/// Follows a [`ClusterStateCell`]. Lists that have not changed are not made again.
+/// Reads a [`ClusterStateCell`]. Unchanged lists are shared, not made again.
 #[derive(Debug)]
 pub struct WorkloadsSource {
     cluster_state: ClusterStateCell,

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 
 pub const NAMESPACE: &str = "kube-node-lease";
-/// Without a heartbeat for so long, a node counts as lost.
+/// Without a heartbeat for this long, a node counts as lost.
 const DURATION_SECONDS: i32 = 40;
 
 /// The lease with a fresh heartbeat. It belongs to the node and goes with it.

@@ -1,8 +1,7 @@
 //! This machine as a Node of a cluster: registered, and kept Ready while the agent runs.
 //!
-//! [`facts`] reads what the machine is, [`object`] says which Node that makes, [`plan`] what must change for the
-//! cluster to say the same, and [`registrar`] does it every ten seconds, as a kubelet would. Pods are not run; [`pod_finalizer`] lets
-//! deleted ones go.
+//! [`node_facts`] reads the machine, [`object`] makes the Node, [`plan`] computes the patches, and [`registrar`] applies
+//! them every ten seconds, as a kubelet would. Pods are not run; [`pod_finalizer`] deletes terminating ones.
 
 mod lease;
 mod node_facts;

@@ -1,4 +1,4 @@
-//! What a Node says about its machine, read from the machine.
+//! Reads the facts about the machine that its Node object has.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use plimsoll_host::{Clock, HostRoot, ReadBuf};
 
 use crate::NodeHandle;
 
-/// Where pods' files would be; the first that is there tells how much room there is.
+/// File system of pods' files: the first of these that exists.
 const STORAGE: [&str; 2] = ["/var/lib/kubelet", "/"];
 
 /// Bytes, unless the name says otherwise.
@@ -82,7 +82,7 @@ impl Machine {
         self
     }
 
-    /// The facts of this moment. A figure that cannot be read is left out, or is as it was.
+    /// Current facts. A value that cannot be read is left out or keeps its last value.
     pub fn facts(&mut self) -> Facts {
         if let Some(view) = &self.view {
             self.info = view.machine_info();
@@ -123,7 +123,7 @@ impl Machine {
     }
 }
 
-/// The address that packets to elsewhere would come from. Nothing is sent.
+/// The source address of packets to other machines. Nothing is sent.
 fn address() -> IpAddr {
     const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
     let ask = || {

@@ -1,4 +1,4 @@
-//! The Node that a machine is.
+//! Makes the Node object of a machine.
 
 use std::collections::BTreeMap;
 

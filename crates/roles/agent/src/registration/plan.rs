@@ -1,10 +1,10 @@
-//! What must change for the cluster to say of the node what is true.
+//! Computes the writes that make the cluster's Node object correct.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus};
 use serde_json::{Map, Value, json};
 
-/// A status that does not change is still told this often.
+/// An unchanged status is still written at this interval.
 pub const REPORT_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -17,8 +17,7 @@ pub enum Step {
     Status(Value),
 }
 
-/// What leads from the node that the cluster has to the one that it should have. What others wrote stays: their labels,
-/// resources and conditions.
+/// The steps from the current node to the wanted one. Labels, resources and conditions of others stay.
 pub fn plan(current: Option<&Node>, wanted: Node, now: Timestamp) -> Vec<Step> {
     let Some(current) = current else {
         return vec![Step::Register(Box::new(wanted))];
@@ -100,7 +99,7 @@ fn found<'a>(status: &'a NodeStatus, kind: &str) -> Option<&'a NodeCondition> {
     conditions.find(|condition| condition.type_ == kind)
 }
 
-/// A condition that is as it was has been so since then.
+/// An unchanged condition keeps its transition time.
 fn keep_transition(before: &NodeStatus, wanted: &mut NodeCondition) {
     if let Some(before) = found(before, &wanted.type_)
         && before.status == wanted.status

@@ -10,7 +10,7 @@ use plimsoll_ground::reflect;
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_waiting::Repeated;
 
-/// Lets deleted pods of the node go, until told to stop.
+/// Deletes terminating pods of the node until stopped.
 pub async fn finalize_deleted_pods(client: kube::Client, node: String, shutdown: Shutdown) {
     let ours = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
     let pods: Api<PartialObjectMeta<Pod>> = Api::all(client.clone());
@@ -35,7 +35,11 @@ pub async fn finalize_deleted_pods(client: kube::Client, node: String, shutdown:
         let Err(trouble) = outcome else {
             if let Some(over) = failing.well() {
                 let seconds = over.lasted.as_secs();
-                tracing::info!(node, seconds, "deleted pods of this node go again");
+                tracing::info!(
+                    node,
+                    seconds,
+                    "deleting terminating pods of this node succeeds again"
+                );
             }
             continue;
         };
@@ -45,7 +49,7 @@ pub async fn finalize_deleted_pods(client: kube::Client, node: String, shutdown:
                 node,
                 trouble,
                 times,
-                "deleted pods of this node may stay, trying again"
+                "cannot delete terminating pods of this node, retrying"
             );
         }
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Keeps the cluster's picture of the node true.
+//! Registers the node, updates its status, and renews its lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use super::object::{NodeReadiness, node};
 use super::plan::{Step, plan};
 use super::pod_finalizer;
 
-/// Heartbeats, and looks at what may have changed.
+/// Interval of heartbeats and status updates.
 const EVERY: Duration = Duration::from_secs(10);
-/// What the agent learns in its first moments should not have to wait for long.
+/// The first intervals are shorter: the agent learns much in its first moments.
 const FIRST: Duration = Duration::from_secs(1);
 const MANAGER: &str = "plimsoll-agent";
 
@@ -97,7 +97,7 @@ impl Running {
     pub async fn drain(self, deadline: Duration) {
         self.stopper.stop();
         if tokio::time::timeout(deadline, self.task).await.is_err() {
-            tracing::warn!("could not say in time that the node has stopped");
+            tracing::warn!("timeout while setting the node to NotReady");
         }
     }
 }
@@ -130,7 +130,7 @@ impl NodeRegistrar {
                         tracing::info!(
                             node = self.name,
                             seconds,
-                            "the cluster is told about this node again"
+                            "updating the node object succeeds again"
                         );
                     }
                     std::mem::replace(&mut pause, EVERY)
@@ -142,7 +142,7 @@ impl NodeRegistrar {
                             node = self.name,
                             trouble,
                             times,
-                            "cannot tell the cluster about this node, trying again"
+                            "cannot update the node object, retrying"
                         );
                     }
                     backoff.next_wait().min(EVERY)
@@ -155,15 +155,11 @@ impl NodeRegistrar {
         }
         if let Err(error) = self.round(NodeReadiness::Stopped).await {
             let trouble = explain(&error);
-            tracing::warn!(
-                node = self.name,
-                trouble,
-                "cannot say that the node has stopped"
-            );
+            tracing::warn!(node = self.name, trouble, "cannot set the node to NotReady");
         }
     }
 
-    /// Makes the cluster's node what it should be, and sends a heartbeat.
+    /// Updates the Node object and renews the lease.
     async fn round(&mut self, readiness: NodeReadiness) -> Result<(), kube::Error> {
         let Some(facts) = self.facts().await else {
             return Ok(());
@@ -245,7 +241,7 @@ impl NodeRegistrar {
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
                 tracing::debug!(
                     node = self.name,
-                    "the heartbeat's lease was changed by somebody else"
+                    "the node's lease was changed by another client"
                 );
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! The `Device` object: which accelerators the node has, and how they are.
+//! Makes the `Device` object: accelerators and RDMA devices of the node, and their health.
 
 use jiff::Timestamp;
 use plimsoll_api::quantity::Quantity;
@@ -211,8 +211,7 @@ fn rdma(card: &RdmaCard) -> Value {
     device
 }
 
-/// What is ours as wanted, what others wrote as it was; a condition that is as it was has been so since then. `None`: it
-/// already is so.
+/// Our fields as wanted, fields of others unchanged; an unchanged condition keeps its transition time. `None`: no change.
 pub fn merged(present: &Value, wanted: &Value) -> Option<Value> {
     let mut devices = wanted["spec"]["devices"].clone();
     for device in devices.as_array_mut().into_iter().flatten() {
@@ -243,7 +242,7 @@ pub fn merged(present: &Value, wanted: &Value) -> Option<Value> {
     (merged != *present).then_some(merged)
 }
 
-/// Puts what is wanted beside what others wrote; what is ours and not wanted goes.
+/// Merges the wanted keys into those of others; owned keys that are not wanted are removed.
 fn mix(present: &mut Value, wanted: &Value, owned: &[&str]) {
     let mut mixed = present.as_object().cloned().unwrap_or_default();
     mixed.retain(|name, _| !owned.contains(&name.as_str()));

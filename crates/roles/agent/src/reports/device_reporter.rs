@@ -1,4 +1,4 @@
-//! Keeps the device object.
+//! Writes the Device object.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use super::upsert::{ADVICE, DesiredObject, keep, objects, owned};
 use super::xpu::{self, Xpu};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// The bus and the files of others are looked at this often.
+/// Interval of reading the PCI bus and the XPU device files.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(15);
-/// What others may have done to the object is looked at this often.
+/// Interval of comparing with the object in the cluster.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
 
 struct WantedDevice<'a> {
@@ -81,7 +81,7 @@ impl DeviceReporter {
         }
     }
 
-    /// Until told to stop.
+    /// Runs until stopped.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut kept: Option<(DeviceInventory, Box<str>, Instant)> = None;
         let waiting = Waiting::new("the cluster to take which devices there are", ADVICE);
@@ -154,14 +154,14 @@ impl DeviceReporter {
         match cards {
             Some(Ok(cards)) => self.cards = cards,
             Some(Err(error)) => {
-                tracing::debug!(%error, "network cards cannot be looked at");
+                tracing::debug!(%error, "cannot read RDMA devices");
             }
             None => {}
         }
         self.told = told;
         if problems != self.complained {
             for problem in &problems {
-                tracing::warn!(problem, "a file that tells of devices makes no sense");
+                tracing::warn!(problem, "cannot parse an XPU device file");
             }
             self.complained = problems;
         }

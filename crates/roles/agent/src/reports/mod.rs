@@ -1,8 +1,8 @@
-//! What the agent tells the cluster: what the node uses (`NodeMetric`), how its CPUs and memory lie
-//! (`NodeResourceTopology`), which devices it has (`Device`).
+//! Reports to the cluster: usage (`NodeMetric`), topology of CPUs and memory (`NodeResourceTopology`), devices
+//! (`Device`).
 //!
-//! What to tell is worked out by pure functions of the cluster state and of figures ([`node_metric`], [`topology`], [`device`]);
-//! thin tasks send it ([`live`]).
+//! Objects are computed by pure functions of the cluster state and the usage history ([`node_metric`], [`topology`],
+//! [`device`]); thin tasks write them ([`live`]).
 
 mod device;
 mod device_reporter;

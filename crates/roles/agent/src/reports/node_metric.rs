@@ -31,7 +31,7 @@ use plimsoll_history::{Metric, Series, Summary};
 const AGGREGATE: Duration = Duration::from_secs(300);
 const LEAST_AGGREGATE: Duration = Duration::from_secs(60);
 const DURATIONS: [&str; 3] = ["5m0s", "10m0s", "30m0s"];
-/// Percentiles over a time of which less than this share was seen say nothing about it.
+/// A percentile needs samples for at least this share of its time span.
 const SEEN_SHARE: f64 = 0.5;
 
 pub const GPU_CORE: &str = "koordinator.sh/gpu-core";
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Input<'_> {
     }
 }
 
-/// `None`: nothing is cluster yet of what the node uses.
+/// `None`: there is no usage of the node yet.
 pub fn status(input: &Input<'_>) -> Option<NodeMetricStatus> {
     let collect = input
         .cluster

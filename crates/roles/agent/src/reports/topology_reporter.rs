@@ -86,7 +86,7 @@ impl TopologyReporter {
         let deleted = self.watch(&shutdown);
         let mut kept: Option<(topology::TopologyReport, Box<str>, Instant)> = None;
         let mut complained = Vec::new();
-        let waiting = Waiting::new("the cluster to take how the node's CPUs lie", ADVICE);
+        let waiting = Waiting::new("the cluster to accept NodeResourceTopology", ADVICE);
         // To be tried again soon.
         let mut is_due = false;
         loop {

@@ -1,5 +1,5 @@
-//! Which volumes stand behind the claims that pods of this node mount. Claims are asked for one by one, as pods name
-//! them: a cluster has many more of them than a node, and once bound they stay so.
+//! Volumes of the claims that pods of this node mount. Claims are fetched one by one as pods name them: a cluster has
+//! many more than a node, and a bound claim stays bound.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::cluster_state::{Claim, ClusterState, Pod};
 use super::counters::Counters;
 use super::{ClusterStateCell, objects};
 
-/// A claim that is not bound yet is asked for again after this long.
+/// Retry interval for a claim that is not bound yet.
 const AGAIN: Duration = Duration::from_secs(10);
 
 pub struct Volumes {
@@ -60,7 +60,7 @@ impl Volumes {
             Err(error) => {
                 self.counters.volume_failures.add();
                 let trouble = explain(&error);
-                tracing::debug!(namespace, claim, trouble, "a volume claim cannot be read");
+                tracing::debug!(namespace, claim, trouble, "cannot read a volume claim");
                 None
             }
         }
@@ -76,7 +76,7 @@ impl Volumes {
     }
 }
 
-/// All claims that pods name, and those of them that nothing is cluster of.
+/// All claims that pods name, and those of them that are not known yet.
 fn plan(cluster: &ClusterState) -> (Vec<Claim>, Vec<Claim>) {
     let pods = cluster.pods.as_deref().unwrap_or_default();
     let names = pods.iter().flat_map(|pod| {

@@ -1,4 +1,4 @@
-//! From the cluster's objects to what is known of them.
+//! Decodes the cluster's objects into the types of `cluster_state`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Following the cluster: build, spawn, drain.
+//! Informers of the node's pods, object and policy: build, spawn, drain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,14 +46,14 @@ pub enum PodSource {
     ApiServer,
 }
 
-/// What it means that the kinds are missing which come with the manager.
+/// What is logged if the manager's CRDs are missing.
 pub fn crds_missing() -> Absence {
     Absence::new(
-        "nobody is told what this node uses and built-in policies apply, until deploy/manager/crds.yaml is applied",
+        "NodeMetric/NodeSLO CRDs are missing: usage is not reported, default policy applies; apply deploy/manager/crds.yaml",
     )
 }
 
-/// Put together, not started.
+/// Built, not started.
 pub struct StatesInformer {
     config: Config,
     client: kube::Client,
@@ -91,7 +91,7 @@ impl Config {
 }
 
 impl StatesInformer {
-    /// Must be called within a tokio runtime. Nothing is waited for: what is not told yet is not on the cluster state.
+    /// Must be called within a tokio runtime. It waits for nothing; state arrives later.
     pub fn spawn(self) -> Running {
         let (stopper, shutdown) = shutdown::channel();
         let gate = Gate::default();
@@ -204,7 +204,7 @@ impl StatesInformer {
         policies.spawn(gate, shutdown.clone()).1
     }
 
-    /// Our own reports change the object, too.
+    /// Our own reports also change the object.
     fn follow_collecting(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
         let cluster_state = self.cluster_state.clone();
         let metrics = self.named::<objects::NodeMetric>("nodemetrics");

@@ -1,5 +1,7 @@
-//! What the cluster says about this node: its pods, its object, its policy. Whoever learns something puts it on the
-//! [`ClusterStateCell`]; whoever acts looks there. Nothing waits for it: what nobody has told yet has a usable default.
+//! What the cluster knows about this node: its pods, its object, its policy.
+//!
+//! Informers write [`ClusterState`]; reporters and policies read it. Nothing waits for it: fields that are not known yet
+//! are `None` or a default.
 
 mod cell;
 mod claims;

@@ -16,14 +16,14 @@ use super::counters::Counters;
 use super::kubelet::Kubelet;
 use super::{ClusterStateCell, objects};
 
-/// New cgroups make the kubelet be asked at once, this often a second and at most this often in a row.
+/// Rate limit (per second, burst) of pod list requests that new cgroups cause.
 const HINT_RATE: (f64, u32) = (5.0, 10);
-/// How long the node's object is waited for.
+/// How long to wait for the Node object.
 const NODE_WITHIN: Duration = Duration::from_secs(3);
-/// A kubelet that has just started knows of no pods; one that says so for this long has none.
+/// A kubelet that has just started lists no pods; an empty list counts after this time.
 const EMPTY_LIST_HOLD: Duration = Duration::from_secs(60);
 
-/// Rung when a pod's cgroup appears, so that the pod is known before the next regular look. Clones ring the same.
+/// Notified when a pod's cgroup appears, so that the pod list is fetched before the next regular poll.
 #[derive(Debug, Clone, Default)]
 pub struct PodHint(Arc<Notify>);
 
@@ -37,7 +37,7 @@ impl PodHint {
     }
 }
 
-/// Asks the kubelet again and again.
+/// Polls the kubelet for its pods.
 #[derive(Debug)]
 pub struct KubeletPodPoller {
     pub kubelet: Arc<Kubelet>,
@@ -80,7 +80,11 @@ impl KubeletPodPoller {
                     self.counters.pod_lists.add();
                     if let Some(over) = failing.well() {
                         let (failures, seconds) = (over.failures, over.lasted.as_secs());
-                        tracing::info!(failures, seconds, "the kubelet tells its pods again");
+                        tracing::info!(
+                            failures,
+                            seconds,
+                            "listing pods from the kubelet succeeds again"
+                        );
                     }
                     let before = self.cluster_state.current().pods;
                     let known = before.as_deref().is_some_and(|pods| !pods.is_empty());
@@ -97,7 +101,7 @@ impl KubeletPodPoller {
                         tracing::warn!(
                             trouble,
                             times = said.times,
-                            "the kubelet does not tell its pods, those known before stay; trying again"
+                            "cannot list pods from the kubelet; keeping the last list, retrying"
                         );
                     }
                 }
@@ -106,14 +110,14 @@ impl KubeletPodPoller {
     }
 }
 
-/// Whether a list without pods is to be believed.
+/// Decides whether an empty pod list is accepted.
 #[derive(Debug, Default)]
 struct EmptyListGuard {
     empty_since: Option<Instant>,
 }
 
 impl EmptyListGuard {
-    /// `known`: pods are known that would be forgotten.
+    /// `known`: the last list has pods.
     fn accept(&mut self, empty: bool, known: bool, now: Instant) -> bool {
         if !empty {
             self.empty_since = None;
@@ -124,7 +128,7 @@ impl EmptyListGuard {
     }
 }
 
-/// Puts pods on the cluster state that are followed at the API server.
+/// Writes pods from the API server's watch to the cluster state.
 #[derive(Debug)]
 pub struct PodInformerSink {
     cluster_state: ClusterStateCell,

@@ -1,4 +1,4 @@
-//! Says why the cluster is not told what the node uses.
+//! Finds out why usage is not reported to the cluster, and logs it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use super::{ClusterState, ClusterStateCell};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What passes by itself is not said: objects come one after the other.
+/// Conditions that last shorter are not logged: objects arrive one after the other.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// What is in the way; clones tell the same.
+/// The current reason; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ReportingCheck(Arc<Mutex<Option<String>>>);
 
-/// What has to be there for reports.
+/// What reporting depends on.
 pub(super) struct Watched {
     pub node: String,
     pub cluster_state: ClusterStateCell,
