@@ -355,7 +355,7 @@ impl Page<'_> {
         let nodes = self
             .history
             .facts()
-            .get::<plimsoll_host::machine::NumaFacts>(
+            .get::<plimsoll_host::machine::NodeNumaInfo>(
                 plimsoll_history::machine_facts::NODE_NUMA_INFO,
             );
         let nodes = nodes.map_or(0, |facts| facts.nodes.len());

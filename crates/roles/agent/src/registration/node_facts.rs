@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 
-use plimsoll_host::fs::{FsUsage, Prober};
+use plimsoll_host::fs::{FsUsage, StatfsWorker};
 use plimsoll_host::machine::{IdFiles, MachineInfo, kernel_version, os_version};
 use plimsoll_host::proc::meminfo::read_meminfo;
 use plimsoll_host::proc::tasks::Tasks;
@@ -46,7 +46,7 @@ pub struct Machine {
     /// What does not change, as read at first; a running agent reads it again from time to time.
     info: Arc<MachineInfo>,
     view: Option<Arc<NodeHandle>>,
-    prober: Prober,
+    prober: StatfsWorker,
     pages: Option<u16>,
     buf: ReadBuf,
 }
@@ -70,7 +70,7 @@ impl Machine {
             root,
             info,
             view,
-            prober: Prober::default(),
+            prober: StatfsWorker::default(),
             pages: None,
             buf,
         })

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use plimsoll_api::quantity::Quantity;
 use plimsoll_host::gpu::Device as Gpu;
-use plimsoll_host::machine::RdmaCard;
+use plimsoll_host::machine::RdmaDevice;
 use serde_json::{Map, Value, json};
 
 use super::node_metric::{GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO};
@@ -30,7 +30,7 @@ pub struct DeviceInventory {
     pub gpus: Vec<Gpu>,
     /// Whatever others tell of counts instead of GPUs: both would be the same devices.
     pub xpus: Vec<Xpu>,
-    pub rdma: Vec<RdmaCard>,
+    pub rdma: Vec<RdmaDevice>,
 }
 
 impl DeviceInventory {
@@ -189,7 +189,7 @@ fn reason(code: &str) -> String {
     }
 }
 
-fn rdma(card: &RdmaCard) -> Value {
+fn rdma(card: &RdmaDevice) -> Value {
     let mut device = json!({
         "type": "rdma",
         "id": card.address,
@@ -369,10 +369,10 @@ mod tests {
             "status": {"healthy": false},
         }))
         .unwrap();
-        let card = RdmaCard {
+        let card = RdmaDevice {
             minor: 1,
             address: "0000:3b:00.1".into(),
-            place: plimsoll_host::machine::PciPlace {
+            place: plimsoll_host::machine::PciLocation {
                 root: "pci0000:3a".into(),
                 numa_node: None,
             },

@@ -8,7 +8,7 @@ use kube::core::DynamicObject;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
-use plimsoll_host::machine::{RdmaCard, rdma_cards};
+use plimsoll_host::machine::{RdmaDevice, rdma_cards};
 use plimsoll_waiting::Waiting;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ pub struct DeviceReporter {
     sources: Sources,
     counters: Arc<Counters>,
     looked: Option<Instant>,
-    cards: Vec<RdmaCard>,
+    cards: Vec<RdmaDevice>,
     told: Vec<Xpu>,
     /// What was last wrong with the files of others, so that it is said once.
     complained: Vec<String>,

@@ -10,7 +10,7 @@ use plimsoll_api::node_metric as api;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::shutdown::Shutdown;
 use plimsoll_host::ReadBuf;
-use plimsoll_host::machine::NumaFacts;
+use plimsoll_host::machine::NodeNumaInfo;
 use plimsoll_predict::Amount;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -95,7 +95,7 @@ impl NodeMetricReporter {
     async fn report(&mut self, cluster: ClusterState, due: Due, usage: Amount, now: Instant) {
         let sources = self.sources.clone();
         let status = blocking(move || {
-            let numa_nodes = NumaFacts::read(&sources.root, &mut ReadBuf::default());
+            let numa_nodes = NodeNumaInfo::read(&sources.root, &mut ReadBuf::default());
             let input = Input {
                 cluster: &cluster,
                 figures: &*sources.figures,

@@ -10,7 +10,7 @@ use plimsoll_api::node_topology;
 use plimsoll_ground::clients::explain;
 use plimsoll_ground::reflect::{Change, Gate, Reflector};
 use plimsoll_ground::shutdown::Shutdown;
-use plimsoll_host::machine::{CpuFacts, NumaFacts};
+use plimsoll_host::machine::{NodeCpuInfo, NodeNumaInfo};
 use plimsoll_host::{HostError, ReadBuf};
 use plimsoll_waiting::Waiting;
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub struct TopologyReporter {
     sources: Sources,
     every: Duration,
     /// Hundreds of files say them, and they hardly ever change.
-    facts: Option<(Instant, Arc<(CpuFacts, NumaFacts)>)>,
+    facts: Option<(Instant, Arc<(NodeCpuInfo, NodeNumaInfo)>)>,
     counters: Arc<Counters>,
 }
 
@@ -186,7 +186,7 @@ impl TopologyReporter {
         .await
     }
 
-    async fn facts(&mut self) -> Option<Arc<(CpuFacts, NumaFacts)>> {
+    async fn facts(&mut self) -> Option<Arc<(NodeCpuInfo, NodeNumaInfo)>> {
         if let Some((at, facts)) = &self.facts
             && at.elapsed() < REFRESH_INTERVAL
         {
@@ -195,8 +195,8 @@ impl TopologyReporter {
         let root = self.sources.root.clone();
         let read = blocking(move || {
             let mut buf = ReadBuf::default();
-            let cpus = CpuFacts::read(&root, &mut buf)?;
-            Ok((cpus, NumaFacts::read(&root, &mut buf)?))
+            let cpus = NodeCpuInfo::read(&root, &mut buf)?;
+            Ok((cpus, NodeNumaInfo::read(&root, &mut buf)?))
         });
         match read.await? {
             Ok(facts) => {

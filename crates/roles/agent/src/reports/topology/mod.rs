@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_api::names;
 use plimsoll_api::node_topology::Zone;
-use plimsoll_host::machine::{CpuFacts, NumaFacts, Processor};
+use plimsoll_host::machine::{NodeCpuInfo, NodeNumaInfo, Processor};
 use serde::Serialize;
 
 use crate::states::{ClusterState, CpuPools, Node};
@@ -26,8 +26,8 @@ const STATIC: &str = "static";
 /// What the machine says.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    pub cpus: &'a CpuFacts,
-    pub numa: &'a NumaFacts,
+    pub cpus: &'a NodeCpuInfo,
+    pub numa: &'a NodeNumaInfo,
     /// Huge pages are told, and taken from the memory.
     pub hugepages: bool,
     /// The kubelet's record of the CPUs that it has given to containers.
@@ -149,7 +149,7 @@ fn is_off(switch: &bool) -> bool {
     !switch
 }
 
-fn basic(cpus: &CpuFacts) -> Basic<'_> {
+fn basic(cpus: &NodeCpuInfo) -> Basic<'_> {
     Basic {
         cpu_model: &cpus.model,
         hyper_thread_enabled: cpus.hyper_threads,

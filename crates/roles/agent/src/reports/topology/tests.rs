@@ -11,7 +11,7 @@ use super::*;
 use crate::states::{KubeletConfiguration, Phase, Pod};
 
 /// Two sockets, each a NUMA node of two cores of two threads: 0 and 4 are one core, 1 and 5 the next.
-fn cpus() -> CpuFacts {
+fn cpus() -> NodeCpuInfo {
     let processors = (0..8).map(|cpu| Processor {
         cpu,
         core: cpu % 4,
@@ -19,16 +19,16 @@ fn cpus() -> CpuFacts {
         node: cpu % 4 / 2,
         l3: None,
     });
-    CpuFacts {
+    NodeCpuInfo {
         model: "Fast CPU".into(),
         vendor_id: "GenuineIntel".into(),
         hyper_threads: true,
         processors: processors.collect(),
-        ..CpuFacts::default()
+        ..NodeCpuInfo::default()
     }
 }
 
-fn numa() -> NumaFacts {
+fn numa() -> NodeNumaInfo {
     let nodes = (0..2).map(|id| NumaNodeFacts {
         id,
         memory: Meminfo {
@@ -40,7 +40,7 @@ fn numa() -> NumaFacts {
             num_pages: 512,
         }],
     });
-    NumaFacts {
+    NodeNumaInfo {
         nodes: nodes.collect(),
     }
 }
