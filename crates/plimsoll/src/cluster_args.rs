@@ -183,8 +183,8 @@ impl ClusterArgs {
             devices: reports::Devices {
                 gpus: gates.accelerators,
                 rdma: gates.rdma,
-                told_in: self.xpu_device_infos_dir.clone(),
-                only_told: self.xpu_enforce_collect_from_device_infos,
+                xpu_dir: self.xpu_device_infos_dir.clone(),
+                only_xpu_files: self.xpu_enforce_collect_from_device_infos,
             },
             kubelet_folder: self.var_lib_kubelet_dir.clone(),
             ..reports::Config::new(name)

@@ -228,14 +228,14 @@ pub fn merged(present: &Value, wanted: &Value) -> Option<Value> {
     let mut merged = present.clone();
     merged["spec"]["devices"] = devices;
     let owned = [LABEL_MODEL, LABEL_DRIVER, LABEL_VENDOR];
-    mix(
+    merge_owned_keys(
         &mut merged["metadata"]["labels"],
         &wanted["metadata"]["labels"],
         &owned,
     );
     // Partitions may be somebody else's word where nobody tells us of any.
     let annotations = &wanted["metadata"]["annotations"];
-    mix(&mut merged["metadata"]["annotations"], annotations, &[]);
+    merge_owned_keys(&mut merged["metadata"]["annotations"], annotations, &[]);
     if let Some(metadata) = merged["metadata"].as_object_mut() {
         metadata.retain(|_, value| !value.is_null());
     }
@@ -243,7 +243,7 @@ pub fn merged(present: &Value, wanted: &Value) -> Option<Value> {
 }
 
 /// Merges the wanted keys into those of others; owned keys that are not wanted are removed.
-fn mix(present: &mut Value, wanted: &Value, owned: &[&str]) {
+fn merge_owned_keys(present: &mut Value, wanted: &Value, owned: &[&str]) {
     let mut mixed = present.as_object().cloned().unwrap_or_default();
     mixed.retain(|name, _| !owned.contains(&name.as_str()));
     mixed.extend(wanted.as_object().cloned().unwrap_or_default());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_and_dated() {
+    fn a_fault_is_reported_and_dated() {
         let before = device(
             "n1",
             "u1",

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::device::{self, DeviceInventory};
 use super::live::{Config, Counters, Devices, Sources, blocking};
-use super::upsert::{ADVICE, DesiredObject, keep, objects, owned};
+use super::upsert::{ADVICE, DesiredObject, objects, owned, upsert};
 use super::xpu::{self, Xpu};
 
 const LOOK_EVERY: Duration = Duration::from_secs(3);
@@ -50,7 +50,7 @@ pub struct DeviceReporter {
     counters: Arc<Counters>,
     looked: Option<Instant>,
     cards: Vec<RdmaDevice>,
-    told: Vec<Xpu>,
+    xpus: Vec<Xpu>,
     /// What was last wrong with the files of others, so that it is said once.
     complained: Vec<String>,
 }
@@ -76,7 +76,7 @@ impl DeviceReporter {
             counters: Arc::clone(counters),
             looked: None,
             cards: Vec::new(),
-            told: Vec::new(),
+            xpus: Vec::new(),
             complained: Vec::new(),
         }
     }
@@ -107,7 +107,7 @@ impl DeviceReporter {
                 name: &self.name,
                 uid: &node.uid,
             };
-            let outcome = waiting.during(keep(&self.api, &self.name, &wanted)).await;
+            let outcome = waiting.during(upsert(&self.api, &self.name, &wanted)).await;
             self.counters.devices.count(&outcome);
             match outcome {
                 Ok(_) => {
@@ -127,13 +127,13 @@ impl DeviceReporter {
             self.look().await;
             self.looked = Some(Instant::now());
         }
-        let wants_gpus = self.wanted.gpus && !self.wanted.only_told;
+        let wants_gpus = self.wanted.gpus && !self.wanted.only_xpu_files;
         DeviceInventory {
             gpus: match wants_gpus {
                 true => self.sources.figures.gpus(),
                 false => Vec::new(),
             },
-            xpus: self.told.clone(),
+            xpus: self.xpus.clone(),
             rdma: self.cards.clone(),
         }
     }
@@ -145,10 +145,10 @@ impl DeviceReporter {
             let cards = wanted
                 .rdma
                 .then(|| rdma_cards(&root, &mut ReadBuf::default()));
-            let told = wanted.gpus.then(|| xpu::read(&root.path(&wanted.told_in)));
-            (cards, told.unwrap_or_default())
+            let xpus = wanted.gpus.then(|| xpu::read(&root.path(&wanted.xpu_dir)));
+            (cards, xpus.unwrap_or_default())
         });
-        let Some((cards, (told, problems))) = looked.await else {
+        let Some((cards, (xpus, problems))) = looked.await else {
             return;
         };
         match cards {
@@ -158,7 +158,7 @@ impl DeviceReporter {
             }
             None => {}
         }
-        self.told = told;
+        self.xpus = xpus;
         if problems != self.complained {
             for problem in &problems {
                 tracing::warn!(problem, "cannot parse an XPU device file");

@@ -21,7 +21,7 @@ use crate::states::{ClusterStateCell, Counter, crds_missing};
 pub struct Config {
     /// Of the node.
     pub name: String,
-    /// Usage that has moved by more than this share of the node is told before its time; 0: it is not.
+    /// A report is sent early when usage has changed by more than this share of the node; 0: never.
     pub early: f64,
     /// Tell what is used.
     pub metrics: bool,
@@ -35,7 +35,7 @@ pub struct Config {
     pub absence: Absence,
 }
 
-/// Which accelerators and cards are told of.
+/// Which devices are reported.
 #[derive(Debug, Clone)]
 pub struct Devices {
     /// GPUs, or whatever files tell of.
@@ -43,9 +43,9 @@ pub struct Devices {
     /// Network cards that speak RDMA.
     pub rdma: bool,
     /// The folder of those files, on the machine.
-    pub told_in: String,
+    pub xpu_dir: String,
     /// Nothing but what files tell of, even where they tell nothing.
-    pub only_told: bool,
+    pub only_xpu_files: bool,
 }
 
 impl Default for Devices {
@@ -53,8 +53,8 @@ impl Default for Devices {
         Self {
             gpus: false,
             rdma: false,
-            told_in: "/var/run/koordlet/xpu-device-infos".to_owned(),
-            only_told: false,
+            xpu_dir: "/var/run/koordlet/xpu-device-infos".to_owned(),
+            only_xpu_files: false,
         }
     }
 }

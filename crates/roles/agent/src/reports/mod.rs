@@ -19,5 +19,5 @@ mod xpu;
 pub use device::{DeviceInventory, device};
 pub use live::{Config, Counters, Devices, Reports, Running, Sources, WriteCounters};
 pub use node_metric::{Input, status, window};
-pub use topology::{Facts, TopologyReport, told};
+pub use topology::{Facts, TopologyReport, build_topology};
 pub use usage_source::UsageSource;

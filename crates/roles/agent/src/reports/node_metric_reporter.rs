@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::live::{Config, Counters, Sources, blocking};
 use super::node_metric::{self, Input};
-use super::schedule::{Due, ReportSchedule, interval};
+use super::schedule::{ReportKind, ReportSchedule, interval};
 use super::upsert::{MANAGER, objects};
 use super::usage_source::UsageSource;
 use crate::states::ClusterState;
@@ -25,7 +25,7 @@ use plimsoll_history::metrics::{NODE_CPU_USAGE, NODE_MEMORY_USAGE};
 
 /// How often usage is looked at to see whether it has moved.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// After a start the first report waits this long for somebody to say which pods there are: one without them would
+/// After a start the first report waits this long for the pod list: one without them would
 /// take back what was lent of their requests.
 const PODS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ pub struct NodeMetricReporter {
     api: Api<DynamicObject>,
     name: String,
     sources: Sources,
-    pace: ReportSchedule,
+    schedule: ReportSchedule,
     counters: Arc<Counters>,
 }
 
@@ -48,12 +48,12 @@ impl NodeMetricReporter {
             api: objects(client, api::GROUP, api::VERSION, api::KIND, api::PLURAL),
             name: config.name.clone(),
             sources: sources.clone(),
-            pace: ReportSchedule::new(config.early),
+            schedule: ReportSchedule::new(config.early),
             counters: Arc::clone(counters),
         }
     }
 
-    /// Until told to stop.
+    /// Runs until stopped.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -65,7 +65,7 @@ impl NodeMetricReporter {
                 _ = ticks.tick() => {}
             }
             let cluster = self.sources.cluster_state.current();
-            // The manager makes the object; until then nobody wants to know.
+            // The manager creates the object; until then nothing is reported.
             let Some(collect) = cluster.collect_policy.clone() else {
                 continue;
             };
@@ -74,7 +74,7 @@ impl NodeMetricReporter {
             }
             // Another object, or another wish: an object without a report makes the manager take back what is lent.
             if !asked.is_some_and(|before| Arc::ptr_eq(&before, &collect)) {
-                self.pace.reset();
+                self.schedule.reset();
             }
             asked = Some(Arc::clone(&collect));
             let window = node_metric::window(&collect);
@@ -85,14 +85,20 @@ impl NodeMetricReporter {
             };
             let now = Instant::now();
             let capacity = capacity(&cluster);
-            let Some(due) = self.pace.due(now, interval(&collect), usage, capacity) else {
+            let Some(due) = self.schedule.due(now, interval(&collect), usage, capacity) else {
                 continue;
             };
             self.report(cluster, due, usage, now).await;
         }
     }
 
-    async fn report(&mut self, cluster: ClusterState, due: Due, usage: Amount, now: Instant) {
+    async fn report(
+        &mut self,
+        cluster: ClusterState,
+        due: ReportKind,
+        usage: Amount,
+        now: Instant,
+    ) {
         let sources = self.sources.clone();
         let status = blocking(move || {
             let numa_nodes = NodeNumaInfo::read(&sources.root, &mut ReadBuf::default());
@@ -112,11 +118,11 @@ impl NodeMetricReporter {
         match sending.during(self.send(json!(status))).await {
             Ok(()) => {
                 self.counters.reports.add();
-                if due == Due::Early {
+                if due == ReportKind::Early {
                     self.counters.early.add();
                 }
                 sending.over();
-                self.pace.told(now, usage);
+                self.schedule.reported(now, usage);
             }
             Err(kube::Error::Api(gone)) if gone.code == 404 => {
                 self.counters.absent.add();

@@ -17,15 +17,15 @@ const JITTER: f64 = 0.1;
 
 #[derive(Debug)]
 pub struct ReportSchedule {
-    /// Usage that has moved by more than this share of the node is told at once; 0: never.
+    /// A report is sent early when usage has changed by more than this share of the node; 0: never.
     threshold: f64,
     bucket: Bucket,
-    told: Option<(Instant, Amount)>,
+    reported: Option<(Instant, Amount)>,
     shorter: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Due {
+pub enum ReportKind {
     Regular,
     Early,
 }
@@ -35,7 +35,7 @@ impl ReportSchedule {
         Self {
             threshold,
             bucket: Bucket::new(RATE.0, RATE.1),
-            told: None,
+            reported: None,
             shorter: 0.0,
         }
     }
@@ -47,36 +47,36 @@ impl ReportSchedule {
         interval: Duration,
         usage: Amount,
         capacity: Amount,
-    ) -> Option<Due> {
-        let due = match self.told {
-            None => Due::Regular,
+    ) -> Option<ReportKind> {
+        let due = match self.reported {
+            None => ReportKind::Regular,
             Some((at, _)) if now.duration_since(at) >= interval.mul_f64(1.0 - self.shorter) => {
-                Due::Regular
+                ReportKind::Regular
             }
-            Some((_, told)) if self.moved(told, usage, capacity) => Due::Early,
+            Some((_, reported)) if self.moved(reported, usage, capacity) => ReportKind::Early,
             Some(_) => return None,
         };
         self.bucket.try_take(now).then_some(due)
     }
 
-    /// Whoever was told has forgotten it.
+    /// Forgets the last report, as after the object was deleted.
     pub fn reset(&mut self) {
-        self.told = None;
+        self.reported = None;
     }
 
     /// The report has reached the cluster.
-    pub fn told(&mut self, now: Instant, usage: Amount) {
-        self.told = Some((now, usage));
+    pub fn reported(&mut self, now: Instant, usage: Amount) {
+        self.reported = Some((now, usage));
         self.shorter = fastrand::f64() * JITTER;
     }
 
-    fn moved(&self, told: Amount, usage: Amount, capacity: Amount) -> bool {
-        let far = |told: f64, now: f64, whole: f64| {
-            whole > 0.0 && (told - now).abs() > whole * self.threshold
+    fn moved(&self, reported: Amount, usage: Amount, capacity: Amount) -> bool {
+        let far = |reported: f64, now: f64, whole: f64| {
+            whole > 0.0 && (reported - now).abs() > whole * self.threshold
         };
         self.threshold > 0.0
-            && (far(told.cpu, usage.cpu, capacity.cpu)
-                || far(told.memory, usage.memory, capacity.memory))
+            && (far(reported.cpu, usage.cpu, capacity.cpu)
+                || far(reported.memory, usage.memory, capacity.memory))
     }
 }
 
@@ -103,36 +103,36 @@ mod tests {
     async fn regularly_and_early() {
         let start = Instant::now();
         let after = |seconds: u64| start + Duration::from_secs(seconds);
-        let mut pace = ReportSchedule::new(0.05);
+        let mut schedule = ReportSchedule::new(0.05);
         let mut due = |seconds: u64, usage: Amount| {
-            let found = pace.due(after(seconds), EVERY, usage, NODE);
+            let found = schedule.due(after(seconds), EVERY, usage, NODE);
             if found.is_some() {
-                pace.told(after(seconds), usage);
+                schedule.reported(after(seconds), usage);
             }
             found
         };
-        assert_eq!(due(0, used(1.0, 100.0)), Some(Due::Regular));
+        assert_eq!(due(0, used(1.0, 100.0)), Some(ReportKind::Regular));
         assert_eq!(due(30, used(1.4, 149.0)), None);
-        assert_eq!(due(31, used(1.6, 100.0)), Some(Due::Early));
-        assert_eq!(due(33, used(1.6, 151.0)), Some(Due::Early));
-        // However much it moves, there is a limit to how often that is told.
+        assert_eq!(due(31, used(1.6, 100.0)), Some(ReportKind::Early));
+        assert_eq!(due(33, used(1.6, 151.0)), Some(ReportKind::Early));
+        // However much it moves, there is a limit to how often that is reported.
         assert_eq!(due(35, used(9.0, 900.0)), None);
-        assert_eq!(due(42, used(9.0, 900.0)), Some(Due::Early));
+        assert_eq!(due(42, used(9.0, 900.0)), Some(ReportKind::Early));
         assert_eq!(due(90, used(9.0, 900.0)), None);
-        assert_eq!(due(103, used(9.0, 900.0)), Some(Due::Regular));
-        pace.reset();
-        let again = pace.due(after(104), EVERY, used(9.0, 900.0), NODE);
-        assert_eq!(again, Some(Due::Regular));
+        assert_eq!(due(103, used(9.0, 900.0)), Some(ReportKind::Regular));
+        schedule.reset();
+        let again = schedule.due(after(104), EVERY, used(9.0, 900.0), NODE);
+        assert_eq!(again, Some(ReportKind::Regular));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_report_that_failed_is_tried_again_within_the_rate() {
-        let mut pace = ReportSchedule::new(0.0);
+        let mut schedule = ReportSchedule::new(0.0);
         let start = Instant::now();
         let mut attempts = 0;
         for second in 0..100 {
             let now = start + Duration::from_secs(second);
-            attempts += u32::from(pace.due(now, EVERY, NODE, NODE).is_some());
+            attempts += u32::from(schedule.due(now, EVERY, NODE, NODE).is_some());
         }
         assert!((10..=12).contains(&attempts), "{attempts}");
     }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::live::{Config, Counters, Sources, blocking};
 use super::topology;
-use super::upsert::{ADVICE, DesiredObject, is_undefined, keep, objects, owned};
+use super::upsert::{ADVICE, DesiredObject, is_undefined, objects, owned, upsert};
 use crate::states::{ClusterState, Topology};
 
 /// The machine is looked at this often without a reason …
@@ -40,18 +40,18 @@ pub struct TopologyReporter {
 }
 
 struct WantedTopology<'a> {
-    told: &'a topology::TopologyReport,
+    report: &'a topology::TopologyReport,
     name: &'a str,
     uid: &'a str,
 }
 
 impl DesiredObject for WantedTopology<'_> {
     fn object(&self) -> Option<Value> {
-        Some(self.told.object(self.name, self.uid))
+        Some(self.report.object(self.name, self.uid))
     }
 
     fn merged(&self, present: &Value) -> Option<Value> {
-        owned(present, self.told.merged(present), self.name, self.uid)
+        owned(present, self.report.merged(present), self.name, self.uid)
     }
 }
 
@@ -80,47 +80,47 @@ impl TopologyReporter {
         }
     }
 
-    /// Until told to stop.
+    /// Runs until stopped.
     pub async fn run(mut self, shutdown: Shutdown) {
         let mut changes = self.sources.cluster_state.subscribe();
         let deleted = self.watch(&shutdown);
         let mut kept: Option<(topology::TopologyReport, Box<str>, Instant)> = None;
-        let mut complained = Vec::new();
+        let mut logged_warnings = Vec::new();
         let waiting = Waiting::new("the cluster to accept NodeResourceTopology", ADVICE);
         // To be tried again soon.
         let mut is_due = false;
         loop {
             let cluster = changes.borrow_and_update().clone();
-            let told = self.told(cluster.clone()).await;
-            if let (Some(node), Some((told, warnings))) = (&cluster.node, told) {
-                if warnings != complained {
-                    for complaint in &warnings {
-                        tracing::warn!(complaint, "about this node's CPUs");
+            let report = self.build(cluster.clone()).await;
+            if let (Some(node), Some((report, warnings))) = (&cluster.node, report) {
+                if warnings != logged_warnings {
+                    for problem in &warnings {
+                        tracing::warn!(problem, "ignoring a CPU annotation");
                     }
-                    complained = warnings;
+                    logged_warnings = warnings;
                 }
-                if cluster.cpu_pools.as_deref() != Some(&told.shares) {
-                    let shares = Arc::new(told.shares.clone());
+                if cluster.cpu_pools.as_deref() != Some(&report.pools) {
+                    let shares = Arc::new(report.pools.clone());
                     let cluster_state = &self.sources.cluster_state;
                     cluster_state.update(|cluster| cluster.cpu_pools = Some(shares));
                 }
                 let fresh = kept.as_ref().is_some_and(|(before, uid, at)| {
-                    *before == told && *uid == node.uid && at.elapsed() < RESYNC_INTERVAL
+                    *before == report && *uid == node.uid && at.elapsed() < RESYNC_INTERVAL
                 });
                 if !fresh {
                     let wanted = WantedTopology {
-                        told: &told,
+                        report: &report,
                         name: &self.config.name,
                         uid: &node.uid,
                     };
-                    let kept_there = keep(&self.api, &self.config.name, &wanted);
+                    let kept_there = upsert(&self.api, &self.config.name, &wanted);
                     let outcome = waiting.during(kept_there).await;
                     self.counters.topology.count(&outcome);
                     is_due = outcome.is_err();
                     match outcome {
                         Ok(_) => {
                             waiting.over();
-                            kept = Some((told, node.uid.clone(), Instant::now()));
+                            kept = Some((report, node.uid.clone(), Instant::now()));
                         }
                         Err(error) if is_undefined(&error) => {
                             self.config.absence.tell(node_topology::PLURAL);
@@ -146,7 +146,7 @@ impl TopologyReporter {
         }
     }
 
-    /// Rings when somebody has deleted the object.
+    /// Notified when the object was deleted.
     fn watch(&self, shutdown: &Shutdown) -> Arc<Notify> {
         let deleted = Arc::new(Notify::new());
         let pod_hint = Arc::clone(&deleted);
@@ -165,7 +165,7 @@ impl TopologyReporter {
     }
 
     /// `None`: the machine does not tell.
-    async fn told(
+    async fn build(
         &mut self,
         cluster: ClusterState,
     ) -> Option<(topology::TopologyReport, Vec<String>)> {
@@ -181,7 +181,7 @@ impl TopologyReporter {
                 hugepages,
                 cpu_manager_state: state.as_deref(),
             };
-            topology::told(&cluster, &facts)
+            topology::build_topology(&cluster, &facts)
         })
         .await
     }

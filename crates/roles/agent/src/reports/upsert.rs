@@ -1,4 +1,4 @@
-//! Objects that others write to as well: read, merge, write, and again if somebody was faster.
+//! Writes objects that others also write: read, merge, write, and retry on a conflict.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 pub const MANAGER: &str = "plimsoll-agent";
 const ATTEMPTS: u32 = 5;
-/// What to do where nobody answers.
+/// Advice to log if there is no answer.
 pub const ADVICE: &str = "is the API server running?";
 
-/// The node takes the object with it.
+/// An owner reference: the object is deleted with the node.
 pub fn owner(name: &str, node_uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid,
@@ -31,8 +31,8 @@ pub fn objects(
     Api::all_with(client, &ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
-/// An object with the node's present identity for its owner: one that names the node as it was before it was deleted and
-/// came back would be swept away with that.
+/// Sets the current node as owner. An object owned by an earlier Node of the same name would be deleted by the garbage
+/// collector.
 pub fn owned(present: &Value, merged: Option<Value>, name: &str, node_uid: &str) -> Option<Value> {
     let owners = present["metadata"]["ownerReferences"].as_array();
     let stale =
@@ -47,16 +47,16 @@ pub fn owned(present: &Value, merged: Option<Value>, name: &str, node_uid: &str)
     }
 }
 
-/// Something that is to be in the cluster.
+/// An object that must be in the cluster.
 pub trait DesiredObject {
-    /// Where there is none yet; `None`: then there need be none.
+    /// The object to create; `None`: nothing is created.
     fn object(&self) -> Option<Value>;
-    /// What is ours as wanted, what others wrote as it was; `None`: it already is so.
+    /// Our fields as wanted, fields of others unchanged; `None`: no change.
     fn merged(&self, present: &Value) -> Option<Value>;
 }
 
 /// True: something was written.
-pub async fn keep(
+pub async fn upsert(
     api: &Api<DynamicObject>,
     name: &str,
     wanted: &impl DesiredObject,

@@ -1,4 +1,4 @@
-//! Where figures come from.
+//! The source of usage and forecasts for reports.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::states::ClusterState;
 use crate::workloads::workloads;
 use plimsoll_history::{Series, Summary, UsageHistory, machine_facts};
 
-/// What has been remembered, and what it lets us foresee.
+/// Usage, forecasts and GPUs.
 pub trait UsageSource: Send + Sync {
     /// `None`: there is not a single sample in that time.
     fn summary(&self, series: &Series, window: Duration, end: Timestamp) -> Option<Summary>;
@@ -38,7 +38,7 @@ impl UsageSource for UsageHistory {
         window: Duration,
         now: Timestamp,
     ) -> Option<Reclaimable> {
-        // As long as nobody has said which pods there are, nothing can be said about them.
+        // Without a pod list there is no forecast.
         cluster.pods.as_ref()?;
         Some(self.forecast(&workloads(cluster), window, now))
     }

@@ -28,24 +28,24 @@ const STATIC: &str = "static";
 pub struct Facts<'a> {
     pub cpus: &'a NodeCpuInfo,
     pub numa: &'a NodeNumaInfo,
-    /// Huge pages are told, and taken from the memory.
+    /// Report huge pages, and subtract them from memory.
     pub hugepages: bool,
     /// The kubelet's record of the CPUs that it has given to containers.
     pub cpu_manager_state: Option<&'a str>,
 }
 
-/// What is to be told.
+/// The content of the NodeResourceTopology object.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TopologyReport {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub policy: &'static str,
     pub zones: Vec<Zone>,
-    pub shares: CpuPools,
+    pub pools: CpuPools,
 }
 
 /// Complaints are about annotations that make no sense; they count as absent.
-pub fn told(cluster: &ClusterState, facts: &Facts<'_>) -> (TopologyReport, Vec<String>) {
+pub fn build_topology(cluster: &ClusterState, facts: &Facts<'_>) -> (TopologyReport, Vec<String>) {
     let mut warnings = Vec::new();
     let nothing = Node::default();
     let node = cluster.node.as_deref().unwrap_or(&nothing);
@@ -107,14 +107,14 @@ pub fn told(cluster: &ClusterState, facts: &Facts<'_>) -> (TopologyReport, Vec<S
     let labels = numa_reservation
         .filter(|value| !value.is_empty())
         .map(|value| (names::LABEL_NUMA_RESERVATION.to_owned(), value.to_string()));
-    let told = TopologyReport {
+    let report = TopologyReport {
         labels: labels.into_iter().collect(),
         annotations: texts.map(|(name, text)| (name.to_owned(), text)).into(),
         policy: kubelet.map_or("None", policy),
         zones: zones(node, facts),
-        shares,
+        pools: shares,
     };
-    (told, warnings)
+    (report, warnings)
 }
 
 /// As JSON, with fields in their own order.

@@ -1,4 +1,4 @@
-//! What is told, and the object that others write to as well.
+//! Makes the NodeResourceTopology object, and merges it with what others wrote.
 
 use plimsoll_api::names;
 use plimsoll_api::node_topology::{self, Zone};
@@ -11,7 +11,7 @@ use crate::reports::upsert::owner;
 const RESOURCES: [&str; 4] = ["cpu", "memory", "hugepages-1Gi", "hugepages-2Mi"];
 
 impl TopologyReport {
-    /// The object as it should be: what is ours as told, what others wrote as it was. `None`: it already is.
+    /// The present object with our fields updated. `None`: no change.
     pub fn merged(&self, present: &Value) -> Option<Value> {
         let mut wanted = present.clone();
         for (name, text) in &self.annotations {

@@ -11,23 +11,26 @@ use super::parsed;
 use crate::states::{ClusterState, CpuPool};
 use plimsoll_api::cpus::CpuSet;
 
-/// One pool a NUMA node that has CPUs left once those of `gone` are; what is kept for other ends is taken from the pools
-/// afterwards, and leaves them in place even if nothing is left.
-pub fn pools(processors: &[Processor], gone: &CpuSet, kept: &CpuSet) -> Vec<CpuPool> {
+/// Shared CPU pools by NUMA node: all CPUs minus `exclusive`. A node without CPUs has no pool. Reserved CPUs are removed
+/// last, so a pool may become empty.
+pub fn pools(processors: &[Processor], exclusive: &CpuSet, reserved: &CpuSet) -> Vec<CpuPool> {
     let mut by_node: BTreeMap<(u32, u32), CpuSet> = BTreeMap::new();
-    for one in processors.iter().filter(|one| !gone.0.contains(&one.cpu)) {
+    for one in processors
+        .iter()
+        .filter(|one| !exclusive.0.contains(&one.cpu))
+    {
         let pool = by_node.entry((one.socket, one.node)).or_default();
         pool.0.insert(one.cpu);
     }
     let pools = by_node.into_iter().map(|((socket, node), cpus)| CpuPool {
         socket: socket.into(),
         node: node.into(),
-        cpuset: cpus.without(kept).to_string(),
+        cpuset: cpus.without(reserved).to_string(),
     });
     pools.collect()
 }
 
-/// CPUs that the scheduler has given to pods: all, and those of pods that share with nobody.
+/// CPUs that the scheduler has assigned to pods: all, and those of LSE pods.
 pub fn pinned(cluster: &ClusterState, warnings: &mut Vec<String>) -> (CpuSet, CpuSet) {
     let (mut all, mut lse) = (CpuSet::default(), CpuSet::default());
     let pods = cluster.pods.as_deref().unwrap_or_default();

@@ -53,7 +53,7 @@ fn tell(cluster: &ClusterState, state: Option<&str>) -> (TopologyReport, Vec<Str
         hugepages: true,
         cpu_manager_state: state,
     };
-    told(cluster, &facts)
+    build_topology(cluster, &facts)
 }
 
 fn pod(name: &str, qos: QosClass, cpuset: &str) -> Pod {
@@ -104,15 +104,15 @@ fn node(annotations: &[(&str, &str)], labels: &[(&str, &str)]) -> Option<Arc<Nod
     }))
 }
 
-fn pools_of(told: &TopologyReport, name: &str) -> String {
-    told.annotations[name].clone()
+fn pools_of(report: &TopologyReport, name: &str) -> String {
+    report.annotations[name].clone()
 }
 
 #[test]
 fn a_machine_nobody_has_said_anything_about() {
-    let (told, warnings) = tell(&ClusterState::default(), None);
+    let (report, warnings) = tell(&ClusterState::default(), None);
     assert!(warnings.is_empty());
-    let annotation = |name: &str| told.annotations[name].as_str();
+    let annotation = |name: &str| report.annotations[name].as_str();
     assert_eq!(
         annotation(names::ANNOTATION_CPU_BASIC_INFO),
         r#"{"cpuModel":"Fast CPU","hyperThreadEnabled":true,"vendorID":"GenuineIntel"}"#
@@ -129,9 +129,9 @@ fn a_machine_nobody_has_said_anything_about() {
     assert_eq!(annotation(names::ANNOTATION_POD_CPU_ALLOCS), "null");
     assert_eq!(annotation(names::ANNOTATION_RESERVATION), "{}");
     assert_eq!(annotation(names::ANNOTATION_SYSTEM_QOS), "{}");
-    assert_eq!(told.policy, "None");
+    assert_eq!(report.policy, "None");
     assert_eq!(
-        told.zones[1].resources,
+        report.zones[1].resources,
         [
             ZoneResource::whole("cpu", 4),
             ZoneResource::whole("hugepages-1Gi", 0),
@@ -158,17 +158,17 @@ fn cpus_of_pods_leave_the_pools() {
         ])),
         ..ClusterState::default()
     };
-    let (told, warnings) = tell(&cluster, None);
+    let (report, warnings) = tell(&cluster, None);
     assert_eq!(warnings.len(), 1);
     assert_eq!(
-        pools_of(&told, names::ANNOTATION_CPU_SHARED_POOLS),
+        pools_of(&report, names::ANNOTATION_CPU_SHARED_POOLS),
         r#"[{"socket":0,"node":0,"cpuset":"1,5"}]"#
     );
     assert_eq!(
-        pools_of(&told, names::ANNOTATION_BE_CPU_SHARED_POOLS),
+        pools_of(&report, names::ANNOTATION_BE_CPU_SHARED_POOLS),
         r#"[{"socket":0,"node":0,"cpuset":"0-1,4-5"},{"socket":1,"node":1,"cpuset":"3,6-7"}]"#
     );
-    assert_eq!(told.shares.shared[0].cpuset, "1,5");
+    assert_eq!(report.pools.shared[0].cpuset, "1,5");
 }
 
 #[test]
@@ -186,14 +186,14 @@ fn what_the_node_keeps_leaves_them_too() {
         ),
         ..ClusterState::default()
     };
-    let (told, _) = tell(&cluster, None);
+    let (report, _) = tell(&cluster, None);
     // Three CPUs: a whole core, and one thread of the next.
     assert_eq!(
-        told.annotations[names::ANNOTATION_RESERVATION],
+        report.annotations[names::ANNOTATION_RESERVATION],
         r#"{"resources":{"cpu":"2500m"},"reservedCPUs":"0-1,4","applyPolicy":"Default"}"#
     );
     assert_eq!(
-        pools_of(&told, names::ANNOTATION_CPU_SHARED_POOLS),
+        pools_of(&report, names::ANNOTATION_CPU_SHARED_POOLS),
         r#"[{"socket":0,"node":0,"cpuset":"5"},{"socket":1,"node":1,"cpuset":"2-3,6"}]"#
     );
     let shared = ClusterState {
@@ -206,8 +206,8 @@ fn what_the_node_keeps_leaves_them_too() {
         ),
         ..ClusterState::default()
     };
-    let (told, _) = tell(&shared, None);
-    assert!(pools_of(&told, names::ANNOTATION_CPU_SHARED_POOLS).contains("2-3,6-7"));
+    let (report, _) = tell(&shared, None);
+    assert!(pools_of(&report, names::ANNOTATION_CPU_SHARED_POOLS).contains("2-3,6-7"));
 }
 
 fn kubelet(policy: &str) -> KubeletConfiguration {
@@ -233,15 +233,15 @@ fn a_kubelet_that_gives_out_cpus() {
         pods: Some(Arc::from([of_kubelet, pod("ours", QosClass::Ls, "")])),
         ..ClusterState::default()
     };
-    let (told, warnings) = tell(&cluster, Some(STATE));
+    let (report, warnings) = tell(&cluster, Some(STATE));
     assert!(warnings.is_empty(), "{warnings:?}");
-    assert_eq!(told.policy, "SingleNUMANodePodLevel");
+    assert_eq!(report.policy, "SingleNUMANodePodLevel");
     assert_eq!(
-        told.annotations[names::ANNOTATION_CPU_MANAGER_POLICY],
+        report.annotations[names::ANNOTATION_CPU_MANAGER_POLICY],
         r#"{"policy":"static","reservedCPUs":"0,4"}"#
     );
     let allocs: Value =
-        serde_json::from_str(&told.annotations[names::ANNOTATION_POD_CPU_ALLOCS]).unwrap();
+        serde_json::from_str(&report.annotations[names::ANNOTATION_POD_CPU_ALLOCS]).unwrap();
     assert_eq!(
         allocs,
         json!([
@@ -250,17 +250,17 @@ fn a_kubelet_that_gives_out_cpus() {
         ])
     );
     assert_eq!(
-        pools_of(&told, names::ANNOTATION_BE_CPU_SHARED_POOLS),
+        pools_of(&report, names::ANNOTATION_BE_CPU_SHARED_POOLS),
         r#"[{"socket":0,"node":0,"cpuset":"0,4-5"},{"socket":1,"node":1,"cpuset":"6"}]"#
     );
     let none = ClusterState {
         kubelet: Some(Arc::new(kubelet("none"))),
         ..cluster
     };
-    let (told, _) = tell(&none, Some(STATE));
-    assert_eq!(told.annotations[names::ANNOTATION_POD_CPU_ALLOCS], "null");
+    let (report, _) = tell(&none, Some(STATE));
+    assert_eq!(report.annotations[names::ANNOTATION_POD_CPU_ALLOCS], "null");
     assert_eq!(
-        told.annotations[names::ANNOTATION_CPU_MANAGER_POLICY],
+        report.annotations[names::ANNOTATION_CPU_MANAGER_POLICY],
         r#"{"policy":"none"}"#
     );
 }
@@ -271,27 +271,27 @@ fn reserved_numa_nodes() {
         node: node(&[], &[(names::LABEL_NUMA_RESERVATION, "true")]),
         ..ClusterState::default()
     };
-    let (told, _) = tell(&cluster, None);
-    assert_eq!(told.labels[names::LABEL_NUMA_RESERVATION], "true");
-    let cpu = told.zones[0].resource("cpu").unwrap();
+    let (report, _) = tell(&cluster, None);
+    assert_eq!(report.labels[names::LABEL_NUMA_RESERVATION], "true");
+    let cpu = report.zones[0].resource("cpu").unwrap();
     assert_eq!(
         (cpu.capacity.as_str(), cpu.allocatable.as_str()),
         ("4", "3750m")
     );
-    let memory = told.zones[0].resource("memory").unwrap();
+    let memory = report.zones[0].resource("memory").unwrap();
     assert_eq!(memory.allocatable, "6656Mi");
 }
 
 #[test]
 fn what_others_wrote_into_the_object_stays() {
-    let (told, _) = tell(&ClusterState::default(), None);
-    let mut object = told.object("n1", "u1");
+    let (report, _) = tell(&ClusterState::default(), None);
+    let mut object = report.object("n1", "u1");
     assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
     assert_eq!(
         object["metadata"]["labels"],
         json!({"app.kubernetes.io/managed-by": "Koordinator"})
     );
-    assert_eq!(told.merged(&object), None);
+    assert_eq!(report.merged(&object), None);
     object["metadata"]["annotations"]["other"] = "1".into();
     object["metadata"]["resourceVersion"] = "7".into();
     object["metadata"]["annotations"][names::ANNOTATION_RESERVATION] = "{ }".into();
@@ -300,10 +300,10 @@ fn what_others_wrote_into_the_object_stays() {
         .as_array_mut()
         .unwrap()
         .insert(3, batch.clone());
-    assert_eq!(told.merged(&object), None);
+    assert_eq!(report.merged(&object), None);
     object["zones"][0]["resources"][0]["capacity"] = "3".into();
     object["metadata"]["annotations"][names::ANNOTATION_CPU_TOPOLOGY] = "{}".into();
-    let merged = told.merged(&object).unwrap();
+    let merged = report.merged(&object).unwrap();
     assert_eq!(merged["zones"][0]["resources"][0]["capacity"], "4");
     assert_eq!(merged["zones"][0]["resources"][3], batch);
     assert_eq!(merged["metadata"]["annotations"]["other"], "1");
