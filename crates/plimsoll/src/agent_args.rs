@@ -41,7 +41,7 @@ pub struct AgentArgs {
     #[command(flatten)]
     accepted: AcceptedArgs,
     #[arg(skip)]
-    pace: Pace,
+    pace: ReportSchedule,
     /// The command line is written for one of those who are replaced.
     #[arg(skip)]
     as_original: bool,
@@ -49,7 +49,7 @@ pub struct AgentArgs {
 
 /// How often everything is read where nobody says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Pace {
+pub enum ReportSchedule {
     /// Seldom, and when it is asked for.
     #[default]
     OnDemand,
@@ -57,7 +57,7 @@ pub enum Pace {
     Original,
 }
 
-impl Pace {
+impl ReportSchedule {
     fn interval(self) -> Duration {
         Duration::from_secs(match self {
             Self::OnDemand => 10,
@@ -410,7 +410,7 @@ impl AgentArgs {
     }
 
     /// The pace of whoever has that name, or has these flags.
-    pub fn keep_pace(&mut self, pace: Pace) {
+    pub fn keep_pace(&mut self, pace: ReportSchedule) {
         self.pace = pace;
     }
 
@@ -438,8 +438,8 @@ impl AgentArgs {
     fn page_age(&self) -> Option<Duration> {
         let told = self.sampling.page_max_age;
         let told = told.unwrap_or(match self.pace {
-            Pace::OnDemand => Duration::from_secs(1),
-            Pace::Original => Duration::ZERO,
+            ReportSchedule::OnDemand => Duration::from_secs(1),
+            ReportSchedule::Original => Duration::ZERO,
         });
         (!told.is_zero()).then_some(told)
     }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use futures::FutureExt;
 use futures::future::select_all;
 use plimsoll_agent::states::{Access, AddressType, PodSource, READ_ONLY_PORT};
-use plimsoll_agent::{Membership, View, World, report, states};
+use plimsoll_agent::{ClusterHealth, NodeHandle, World, reports, states};
 use plimsoll_client::shutdown;
 
 use crate::{Called, go};
@@ -178,21 +178,21 @@ impl ClusterArgs {
         }
     }
 
-    pub fn reports(&self, name: &str, gates: Gates) -> report::Config {
+    pub fn reports(&self, name: &str, gates: Gates) -> reports::Config {
         let topology = Some(self.node_topology_sync_interval);
-        report::Config {
+        reports::Config {
             early: self.report_early_percent / 100.0,
             metrics: self.enable_node_metric_report,
             topology: topology.filter(|every| gates.topology && !every.is_zero()),
             hugepages: gates.hugepages,
-            devices: report::Devices {
+            devices: reports::Devices {
                 gpus: gates.accelerators,
                 rdma: gates.rdma,
-                told_in: self.xpu_device_infos_dir.clone(),
-                only_told: self.xpu_enforce_collect_from_device_infos,
+                xpu_dir: self.xpu_device_infos_dir.clone(),
+                only_xpu_files: self.xpu_enforce_collect_from_device_infos,
             },
             kubelet_folder: self.var_lib_kubelet_dir.clone(),
-            ..report::Config::new(name)
+            ..reports::Config::new(name)
         }
     }
 }
@@ -201,7 +201,7 @@ impl ClusterArgs {
 #[derive(Debug)]
 pub struct Member {
     states: states::Running,
-    reports: Option<report::Running>,
+    reports: Option<reports::Running>,
     stopper: Option<shutdown::Stopper>,
     /// Evictions and the socket of protection.
     protection: Option<shutdown::Stopper>,
@@ -212,32 +212,32 @@ impl Member {
     pub fn start(
         client: kube::Client,
         mut states: states::Config,
-        mut reports: report::Config,
-        view: &View,
+        mut reports: reports::Config,
+        view: &NodeHandle,
         world: &World,
     ) -> Self {
-        states.bell = view.bell();
+        states.pod_hint = view.pod_hint();
         // They are missed together, and that is said once.
         reports.absence = states.absence.clone();
-        let board = view.board().clone();
-        let states = states.build(client.clone(), board.clone()).spawn();
+        let cluster_state = view.cluster_state().clone();
+        let states = states.build(client.clone(), cluster_state.clone()).spawn();
         let protection = view
             .protection()
-            .map(|started| started.serve(client.clone(), board.clone()));
+            .map(|started| started.serve(client.clone(), cluster_state.clone()));
         let reports = view.history().map(|history| {
-            let sources = report::Sources {
-                board,
+            let sources = reports::Sources {
+                cluster_state,
                 figures: history.clone(),
                 clock: world.clock.clone(),
                 root: world.root.clone(),
             };
             reports.build(client, sources).spawn()
         });
-        view.show(Membership {
+        view.show(ClusterHealth {
             states: states.counters(),
             rounds: states.rounds().to_vec(),
-            reports: reports.as_ref().map(report::Running::counters),
-            lookout: states.lookout(),
+            reports: reports.as_ref().map(reports::Running::counters),
+            reporting_check: states.reporting_check(),
         });
         Self {
             states,
@@ -253,7 +253,7 @@ impl Member {
         source: plimsoll_client::Config,
         name: &str,
         gates: Gates,
-        view: &View,
+        view: &NodeHandle,
         world: &World,
     ) -> Result<Self> {
         let clients = source.build().await.context("the cluster")?;

@@ -33,7 +33,7 @@ use plimsoll_agent::World;
 use plimsoll_host::{Clock, HostRoot};
 use tokio::signal::unix::{SignalKind, signal};
 
-use agent_args::{AgentArgs, Pace};
+use agent_args::{AgentArgs, ReportSchedule};
 use check::CheckArgs;
 use cluster_args::Member;
 use explain::ExplainArgs;
@@ -223,7 +223,7 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
         .collect::<Vec<OsString>>();
     if called == Called::Cadvisor {
         let mut line = CadvisorLine::try_parse_from(arguments)?;
-        line.agent.keep_pace(Pace::Original);
+        line.agent.keep_pace(ReportSchedule::Original);
         return Ok(Asked {
             logging: line.logging,
             role: Role::Agent(Box::new(line.agent)),
@@ -235,7 +235,7 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
     if let Role::Agent(agent) = &mut line.role
         && of_cadvisor
     {
-        agent.keep_pace(Pace::Original);
+        agent.keep_pace(ReportSchedule::Original);
         agent.keep_scrapes();
     }
     Ok(Asked {

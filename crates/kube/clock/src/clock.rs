@@ -1,4 +1,4 @@
-//! [`Clock`], [`Timestamp`]: wall-clock nanoseconds for what people see, a monotonic reading for intervals.
+//! Wall-clock timestamps and the monotonic clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,4 @@
-//! In which form a scraper wants a page, by the rules of the original's library.
+//! Negotiates the exposition format, by the rules of Prometheus' client library for Go.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -10,7 +10,7 @@ const MESSAGE: &str = "io.prometheus.client.MetricFamily";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Text,
-    /// Messages, each behind its length.
+    /// Delimited protobuf messages.
     Delimited,
 }
 
@@ -21,7 +21,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// What is wanted most of what is there. Nothing is refused: whoever wants something else gets text.
+    /// The preferred format of those that exist. Never refuses: the fallback is text.
     pub fn wanted(headers: &HeaderMap) -> Self {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
         let mut clauses: Vec<Clause<'_>> =
@@ -54,7 +54,7 @@ impl Format {
     }
 }
 
-/// One of the things that a client takes.
+/// One entry of the Accept header.
 #[derive(Debug)]
 struct Clause<'a> {
     kind: &'a str,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use plimsoll_containers::names::Qos;
 use plimsoll_host::Timestamp;
-use plimsoll_host::machine::CpuFacts;
+use plimsoll_host::machine::NodeCpuInfo;
 use plimsoll_host::proc::stat::ticks_per_second;
 use plimsoll_observe::store::UsageSample;
 use plimsoll_observe::usage::{
@@ -88,7 +88,7 @@ pub struct Collection {
     node: Option<(TimedValue, TimedValue)>,
     numa: Vec<(u32, f64)>,
     numa_memory: Vec<(u32, u64)>,
-    cpus: Option<Arc<CpuFacts>>,
+    cpus: Option<Arc<NodeCpuInfo>>,
     page_size: u64,
 }
 
@@ -119,11 +119,11 @@ impl Collection {
         &self.observer
     }
 
-    pub fn cpus(&self) -> Option<&Arc<CpuFacts>> {
+    pub fn cpus(&self) -> Option<&Arc<NodeCpuInfo>> {
         self.cpus.as_ref()
     }
 
-    pub fn set_cpus(&mut self, cpus: Arc<CpuFacts>) {
+    pub fn set_cpus(&mut self, cpus: Arc<NodeCpuInfo>) {
         self.cpus = Some(cpus);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_containers::CgroupPath;
-use plimsoll_host::machine::CpuFacts;
+use plimsoll_host::machine::NodeCpuInfo;
 use plimsoll_observe::collect::cpi::{Counts, CpiCollector};
 
 use super::cgroup_roles::{CgroupRole, TrackedCgroup};
@@ -13,7 +13,7 @@ use super::recorder::Periodic;
 use super::{Cpi as Config, UsageHistory, metrics as c};
 
 /// The numbers of the machine's CPUs.
-pub fn numbers(cpus: &CpuFacts) -> Vec<u32> {
+pub fn numbers(cpus: &NodeCpuInfo) -> Vec<u32> {
     cpus.processors.iter().map(|one| one.cpu).collect()
 }
 

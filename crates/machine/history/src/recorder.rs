@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::fs::{LocalStorage, MountTable};
-use plimsoll_host::machine::{CpuFacts, NumaFacts};
+use plimsoll_host::machine::{NodeCpuInfo, NodeNumaInfo};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf, Timestamp};
 use plimsoll_observe::MonitorWrites;
 use plimsoll_observe::Observer;
@@ -238,8 +238,8 @@ impl Recorder {
     fn read_node_info(&mut self) {
         let history = &self.history;
         let root = &self.sources.root;
-        let cpus = CpuFacts::read(root, &mut self.buf);
-        let numa = NumaFacts::read(root, &mut self.buf);
+        let cpus = NodeCpuInfo::read(root, &mut self.buf);
+        let numa = NodeNumaInfo::read(root, &mut self.buf);
         {
             let mut latest = history.latest().lock();
             latest.cpu_info.count(&cpus);

@@ -21,8 +21,8 @@ pub enum HostError {
         line: usize,
         text: Box<str>,
     },
-    /// The text is fine as far as it goes, but it does not go far enough.
-    #[error("{path}: breaks off in line {line} after {text:?}")]
+    /// The file is well-formed but truncated.
+    #[error("{path}: truncated at line {line}: {text:?}")]
     CutShort {
         path: PathBuf,
         line: usize,

@@ -1,4 +1,4 @@
-//! Pages that nobody has touched for long, on kernels that scan for them (Anolis' kidled).
+//! Cold pages (not accessed for long), on kernels with Anolis' kidled.
 
 use crate::HostRoot;
 use crate::parse::{self, Malformed};

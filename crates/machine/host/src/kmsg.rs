@@ -1,4 +1,4 @@
-//! The kernel's log, `/dev/kmsg`, record by record.
+//! Reads the kernel log, `/dev/kmsg`, record by record.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

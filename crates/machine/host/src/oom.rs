@@ -1,4 +1,4 @@
-//! Out-of-memory kills, made out of the kernel's log.
+//! Parses OOM kills from the kernel log.
 //!
 //! A pure state machine: records in, kills out. Since 5.0 one line tells everything about the first victim; before,
 //! the facts are spread over several lines, which logs of different tasks may part. A victim's number and name always

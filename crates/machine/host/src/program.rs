@@ -1,4 +1,4 @@
-//! The program that we are ourselves, and the memory that its file takes.
+//! Releases resident pages of our own executable after start-up.
 #![allow(unsafe_code)]
 
 use std::path::Path;

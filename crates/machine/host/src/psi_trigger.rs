@@ -1,4 +1,4 @@
-//! Being told by the kernel when tasks stall for memory, CPU or I/O, instead of asking again and again.
+//! PSI triggers: the kernel notifies when tasks stall for memory, CPU or I/O.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ pub enum Stall {
     Full,
 }
 
-/// Fires when stalls add up to `stalled` within any `window`. The kernel takes windows from 500 ms to 10 s, and from
-/// programs without CAP_SYS_RESOURCE only multiples of 2 s.
+/// Fires when stalls add up to `stalled` within any `window`. Windows: at most 10 s; at least 500 ms before Linux 6.4.
+/// Without CAP_SYS_RESOURCE only multiples of 2 s (since 6.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threshold {
     pub stall: Stall,

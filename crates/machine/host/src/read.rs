@@ -1,4 +1,4 @@
-//! Reading kernel files again and again without allocating: a shared buffer, held handles, and a budget for them.
+//! Repeated reads of kernel files without allocation: a shared buffer, open handles, and a descriptor budget.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where the machine's files are.
+//! The root below which the machine's files are read.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Ending a wait for the kernel from another thread.
+//! Wakes a thread that polls a descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_containers::runtime;
 use plimsoll_host::fs::{
-    DiskRow, DockerStorage, FsUsage, ImageStorage, MountTable, Partitions, Prober,
+    DiskRow, DockerStorage, FsUsage, ImageStorage, MountTable, Partitions, StatfsWorker,
     filesystem_uuids, find_disk, read_diskstats,
 };
 use plimsoll_host::machine::{self, IdFiles, MachineInfo};
@@ -48,7 +48,7 @@ pub struct SlowSources {
     storage: ImageStorage,
     version: Option<u64>,
     failed: bool,
-    prober: Prober,
+    prober: StatfsWorker,
     partitions: Partitions,
     /// Devices by uuid.
     uuids: BTreeMap<String, String>,
@@ -83,7 +83,7 @@ impl SlowSources {
             version: None,
             failed: false,
             storage: ImageStorage::default(),
-            prober: Prober::default(),
+            prober: StatfsWorker::default(),
             partitions: Partitions::default(),
             uuids: BTreeMap::new(),
             disks: Vec::new(),

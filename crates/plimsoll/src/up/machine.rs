@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use plimsoll_agent::{World, node, report, states};
+use plimsoll_agent::{World, registration, reports, states};
 use plimsoll_cadvisor::http;
 use plimsoll_host::{Clock, HostRoot};
 
@@ -18,7 +18,7 @@ const PAGES: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHO
 /// The machine as a role. What cannot be had is left out and told.
 #[derive(Debug)]
 pub struct Machine {
-    pub node: node::Running,
+    pub node: registration::Running,
     pub agent: Option<Agent>,
     /// What the agent reports to the cluster.
     member: Option<Member>,
@@ -67,13 +67,13 @@ impl Machine {
         }
         let view = agent.as_ref().map(|agent| agent.running.view());
         let member = view.as_ref().map(|view| {
-            let (states, reports) = (states::Config::new(&name), report::Config::new(&name));
+            let (states, reports) = (states::Config::new(&name), reports::Config::new(&name));
             Member::start(client.clone(), states, reports, view, &world)
         });
-        let machine = node::Machine::new(world.root, &world.clock, view)
+        let machine = registration::Machine::new(world.root, &world.clock, view)
             .context("cannot read this machine's facts; leave it out with --no-agent")?
             .with_pages(agent.as_ref().map(|agent| agent.pages.port()));
-        let registration = node::Config { name }.build(client, world.clock, machine);
+        let registration = registration::Config { name }.build(client, world.clock, machine);
         Ok(Self {
             node: registration.spawn(),
             agent,

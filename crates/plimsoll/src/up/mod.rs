@@ -78,12 +78,12 @@ struct Up {
     pages: Option<plimsoll_serving::Serving>,
     /// Ends when all nodes are Ready.
     nodes_ready: BoxFuture<'static, ()>,
-    told: Told,
+    told: TopologyReport,
 }
 
 /// What a person is told about what runs.
 #[derive(Debug, Default)]
-struct Told {
+struct TopologyReport {
     kubeconfig: PathBuf,
     data_dir: PathBuf,
     node_name: Option<String>,
@@ -123,11 +123,11 @@ impl Up {
         let kubeconfig = data_dir.join("kubeconfig");
         credentials::write(&kubeconfig, api.kubeconfig().as_bytes(), 0o600)?;
         let roster = Roster::default();
-        let mut told = Told {
+        let mut told = TopologyReport {
             kubeconfig: kubeconfig.clone(),
             data_dir: data_dir.to_owned(),
             remarks: about_the_store(api.server().store()),
-            ..Told::default()
+            ..TopologyReport::default()
         };
         let mut roles = Vec::new();
         let mut nodes_ready = Vec::new();
@@ -260,7 +260,7 @@ impl Role for simulate::Running {
     }
 }
 
-impl Told {
+impl TopologyReport {
     /// What runs where, and what to try.
     fn say(&self, api: SocketAddr) {
         let kubeconfig = self.kubeconfig.display();

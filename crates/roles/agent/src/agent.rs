@@ -1,4 +1,4 @@
-//! Build, spawn, drain: the node role put together.
+//! Build, spawn and drain of the node role.
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -24,12 +24,12 @@ use plimsoll_observe::{Group, Observer, OnDemandSampler, oom_watch};
 
 use crate::monitor::SamplerWrites;
 use crate::protect;
-use crate::states::{Board, Doorbell};
+use crate::states::{ClusterStateCell, PodHint};
 use crate::workloads::WorkloadsSource;
-use crate::{Config, View};
+use crate::{Config, NodeHandle};
 use plimsoll_history::{KernelSources, UsageHistory, recorder};
 
-/// Everything the agent may touch beyond its own memory.
+/// Everything outside of the process that the agent uses.
 #[derive(Debug, Clone)]
 pub struct World {
     pub clock: Clock,
@@ -52,7 +52,7 @@ pub enum BuildError {
     Containers(#[from] plimsoll_containers::BuildError),
 }
 
-/// Checked and put together, not started.
+/// Built and checked, not started.
 #[derive(Debug)]
 pub struct Agent {
     world: World,
@@ -61,13 +61,13 @@ pub struct Agent {
     observer: Arc<Observer>,
     containers: Containers,
     exporter: Arc<Exporter>,
-    board: Board,
+    cluster_state: ClusterStateCell,
     history: Option<Arc<UsageHistory>>,
-    bell: Doorbell,
+    pod_hint: PodHint,
 }
 
 impl Config {
-    /// Looks at the machine and checks everything that can be checked; starts nothing.
+    /// Reads the machine and checks the configuration; starts nothing.
     pub fn build(mut self, world: World) -> Result<Agent, BuildError> {
         let mut buf = ReadBuf::default();
         let hierarchies = Hierarchies::detect(&world.root, &mut buf)?.watching(&self.watched());
@@ -107,7 +107,7 @@ impl Config {
             rescan_interval: self.rescan,
             ..plimsoll_containers::Config::new(hierarchies.clone())
         };
-        let board = Board::default();
+        let cluster_state = ClusterStateCell::default();
         let history = self.usage_history.clone().map(|mut config| {
             let below = |name| self.data_dir.as_ref().map(|dir| dir.join(name));
             let folder = &mut config.store.folder;
@@ -124,9 +124,9 @@ impl Config {
             Arc::new(UsageHistory::open(config, now))
         });
         Ok(Agent {
-            board,
+            cluster_state,
             history,
-            bell: Doorbell::default(),
+            pod_hint: PodHint::default(),
             containers: containers.build()?,
             exporter: Arc::new(Exporter::new(Arc::clone(&observer), self.labels.clone())),
             observer,
@@ -156,7 +156,7 @@ impl Config {
         std::iter::once(Devices).chain(by_group).collect()
     }
 
-    /// One line a person can check at a glance: what will be seen, and what this machine does not offer.
+    /// Logs one line: what is observed, and what this machine lacks.
     fn say_what_is_on(&self, hierarchies: &Hierarchies, kernel_log: bool) {
         let groups: Vec<&str> = self.groups.iter().map(|group| group.name()).collect();
         let runtimes: Vec<String> = self
@@ -171,10 +171,7 @@ impl Config {
             groups = groups.join(","), runtimes = runtimes.join(","), "watching");
         if !self.unavailable_features.is_empty() {
             let gates = self.unavailable_features.join(",");
-            tracing::warn!(
-                gates,
-                "these feature gates are on, but what they switch is not built here"
-            );
+            tracing::warn!(gates, "ignoring feature gates that are not implemented");
         }
     }
 }
@@ -239,10 +236,10 @@ impl Agent {
         let sampler = sampler::spawn(sampler)?;
         let (containers, changes) = self.containers.spawn(&tokio::runtime::Handle::current())?;
         let forward = sampler.sender();
-        let bell = self.bell.clone();
+        let pod_hint = self.pod_hint.clone();
         let changes = std::thread::Builder::new()
             .name("changes".into())
-            .spawn(move || forward_changes(&changes, &forward, &bell))?;
+            .spawn(move || forward_changes(&changes, &forward, &pod_hint))?;
         let kernel_log = oom_watch::spawn(
             &self.world.root,
             self.world.clock.clone(),
@@ -253,14 +250,12 @@ impl Agent {
             Ok(Some(handle)) => Some(handle),
             Ok(None) => {
                 self.observer.oom.set_kmsg_unavailable();
-                tracing::warn!(
-                    "no kernel log to read: out of memory kills will not be seen; give the agent /dev/kmsg"
-                );
+                tracing::warn!("no kernel log: OOM kills are not seen; give the agent /dev/kmsg");
                 None
             }
             Err(error) => {
                 self.observer.oom.set_kmsg_unavailable();
-                tracing::warn!(%error, "cannot read the kernel log: out of memory kills will not be seen");
+                tracing::warn!(%error, "cannot read the kernel log: OOM kills are not seen");
                 None
             }
         };
@@ -277,7 +272,7 @@ impl Agent {
                 },
                 self.world.clock.clone(),
                 {
-                    let mut source = WorkloadsSource::new(self.board.clone());
+                    let mut source = WorkloadsSource::new(self.cluster_state.clone());
                     move || source.current()
                 },
             )?),
@@ -286,7 +281,7 @@ impl Agent {
         let protecting = match (&self.config.protect, &self.history) {
             (Some(config), Some(history)) => {
                 let sources = protect::Sources {
-                    board: self.board.clone(),
+                    board: self.cluster_state.clone(),
                     history: Arc::clone(history),
                     store: Arc::clone(&self.observer.store),
                     hierarchies: Arc::clone(&self.hierarchies),
@@ -299,7 +294,7 @@ impl Agent {
         let (protect, protection) = protecting.unzip();
         self.config
             .say_what_is_on(&self.hierarchies, kernel_log.is_some());
-        let view = View {
+        let view = NodeHandle {
             started,
             observer: self.observer,
             exporter: self.exporter,
@@ -313,10 +308,10 @@ impl Agent {
             tokio: tokio::runtime::Handle::current(),
             hide_root: self.config.sampling.no_root_stats,
             node_name: self.config.node_name.clone(),
-            board: self.board,
+            cluster_state: self.cluster_state,
             history: self.history,
             unavailable_features: self.config.unavailable_features.clone(),
-            bell: self.bell,
+            pod_hint: self.pod_hint,
             cluster: OnceLock::new(),
             protection,
         };
@@ -335,13 +330,13 @@ impl Agent {
 fn forward_changes(
     changes: &Receiver<ContainerEvent>,
     sampler: &std::sync::mpsc::Sender<Message>,
-    bell: &Doorbell,
+    pod_hint: &PodHint,
 ) {
     while let Ok(change) = changes.recv() {
         if let ContainerEvent::Appeared { path, .. } = &change
             && names::is_pod(path)
         {
-            bell.ring();
+            pod_hint.notify();
         }
         if sampler.send(Message::Change(change)).is_err() {
             return;
@@ -352,7 +347,7 @@ fn forward_changes(
 /// The running agent.
 #[derive(Debug)]
 pub struct Running {
-    view: Arc<View>,
+    view: Arc<NodeHandle>,
     sampler: sampler::Handle,
     slow_sources: slow_sources::Handle,
     kernel_log: Option<oom_watch::Handle>,
@@ -361,16 +356,16 @@ pub struct Running {
     protect: Option<protect::Handle>,
 }
 
-/// How often it is looked whether all threads are alive.
+/// Interval of checking that all threads are alive.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl Running {
-    /// What requests may look at.
-    pub fn view(&self) -> Arc<View> {
+    /// The handle that requests use.
+    pub fn view(&self) -> Arc<NodeHandle> {
         Arc::clone(&self.view)
     }
 
-    /// Waits until a thread has ended that must not, which only a panic can do.
+    /// Waits until a thread has died; only a panic can cause that.
     pub async fn failure(&self) -> Failure {
         loop {
             if let Some(thread) = self.ended_thread() {
@@ -407,7 +402,7 @@ impl Running {
             .find_map(|(name, ended)| ended.then_some(name))
     }
 
-    /// Stops everything, saves what is to be saved, and waits no longer than `deadline` for it. Requests must be over.
+    /// Stops everything and writes state to disk, within `deadline`. Requests must be over.
     pub async fn drain(self, deadline: Duration) {
         // A request that is still looking keeps the handle; then discovery ends when that request does.
         if let Some(view) = Arc::into_inner(self.view)

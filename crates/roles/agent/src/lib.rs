@@ -4,18 +4,18 @@
 //! [`World`].
 
 mod agent;
+mod cadvisor_backend;
 mod config;
-mod koordlet_page;
+mod koordlet_metrics;
+mod metrics;
 mod monitor;
-pub mod node;
+mod node_handle;
 pub mod protect;
-pub mod report;
-mod self_metrics;
+pub mod registration;
+pub mod reports;
 pub mod states;
-mod surface;
-mod view;
 mod workloads;
 
 pub use agent::{Agent, BuildError, Running, World};
 pub use config::Config;
-pub use view::{Membership, View};
+pub use node_handle::{ClusterHealth, NodeHandle};

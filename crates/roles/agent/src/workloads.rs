@@ -1,4 +1,4 @@
-//! The usage history's view of the cluster, made of the agent's.
+//! Makes the plain values that the usage history takes from `ClusterState`.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use plimsoll_api::quantity::Quantity;
 use plimsoll_history::{HostApplication, Pod, Workloads};
 use plimsoll_predict::Amount;
 
-use crate::states::{Board, Known, Node, NodeSlo};
+use crate::states::{ClusterState, ClusterStateCell, Node, NodeSlo};
 
 /// A static pod's cgroup goes by the hash of its manifest, the cluster's copy of it by a UID of its own.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";
-/// What the node's pods could be given, had others not changed that: the original of `allocatable`.
+/// The value of `allocatable` before a webhook amplified it.
 const RAW_ALLOCATABLE: &str = "node.koordinator.sh/raw-allocatable";
 
-/// Follows a [`Board`]. Lists that have not changed are not made again.
+/// Reads a [`ClusterStateCell`]. Unchanged lists are shared, not made again.
 #[derive(Debug)]
 pub struct WorkloadsSource {
-    board: Board,
+    cluster_state: ClusterStateCell,
     pods: Option<Arc<[crate::states::Pod]>>,
     slo: Option<Arc<NodeSlo>>,
     node: Option<Arc<Node>>,
@@ -25,9 +25,9 @@ pub struct WorkloadsSource {
 }
 
 impl WorkloadsSource {
-    pub fn new(board: Board) -> Self {
+    pub fn new(cluster_state: ClusterStateCell) -> Self {
         Self {
-            board,
+            cluster_state,
             pods: None,
             slo: None,
             node: None,
@@ -36,18 +36,18 @@ impl WorkloadsSource {
     }
 
     pub fn current(&mut self) -> Workloads {
-        let known = self.board.now();
-        if !same(self.pods.as_ref(), known.pods.as_ref()) {
-            self.made.pods = pods(&known);
-            self.pods.clone_from(&known.pods);
+        let cluster = self.cluster_state.current();
+        if !same(self.pods.as_ref(), cluster.pods.as_ref()) {
+            self.made.pods = pods(&cluster);
+            self.pods.clone_from(&cluster.pods);
         }
-        if !same(self.slo.as_ref(), Some(&known.slo)) {
-            self.made.host_applications = host_applications(&known);
-            self.slo = Some(known.slo);
+        if !same(self.slo.as_ref(), Some(&cluster.node_slo)) {
+            self.made.host_applications = host_applications(&cluster);
+            self.slo = Some(cluster.node_slo);
         }
-        if !same(self.node.as_ref(), known.node.as_ref()) {
-            self.made.allocatable = known.node.as_deref().and_then(allocatable);
-            self.node = known.node;
+        if !same(self.node.as_ref(), cluster.node.as_ref()) {
+            self.made.allocatable = cluster.node.as_deref().and_then(allocatable);
+            self.node = cluster.node;
         }
         self.made.clone()
     }
@@ -60,16 +60,16 @@ fn same<T: ?Sized>(before: Option<&Arc<T>>, now: Option<&Arc<T>>) -> bool {
     }
 }
 
-pub fn workloads(known: &Known) -> Workloads {
+pub fn workloads(cluster: &ClusterState) -> Workloads {
     Workloads {
-        pods: pods(known),
-        host_applications: host_applications(known),
-        allocatable: known.node.as_deref().and_then(allocatable),
+        pods: pods(cluster),
+        host_applications: host_applications(cluster),
+        allocatable: cluster.node.as_deref().and_then(allocatable),
     }
 }
 
-fn pods(known: &Known) -> Option<Arc<[Pod]>> {
-    let pods = known.pods.as_ref()?;
+fn pods(cluster: &ClusterState) -> Option<Arc<[Pod]>> {
+    let pods = cluster.pods.as_ref()?;
     Some(pods.iter().map(pod).collect())
 }
 
@@ -93,8 +93,8 @@ fn pod(pod: &crate::states::Pod) -> Pod {
     }
 }
 
-fn host_applications(known: &Known) -> Arc<[HostApplication]> {
-    let all = known.slo.host_applications.iter();
+fn host_applications(cluster: &ClusterState) -> Arc<[HostApplication]> {
+    let all = cluster.node_slo.host_applications.iter();
     all.map(|application| HostApplication {
         name: application.name.clone(),
         cgroups: application.cgroups.clone(),
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn what_has_not_changed_is_shared() {
-        let board = Board::default();
-        let mut source = WorkloadsSource::new(board.clone());
+        let cluster_state = ClusterStateCell::default();
+        let mut source = WorkloadsSource::new(cluster_state.clone());
         assert!(source.current().pods.is_none());
-        board.change(|known| known.pods = Some(Arc::new([])));
+        cluster_state.update(|cluster| cluster.pods = Some(Arc::new([])));
         let first = source.current();
-        board.change(|known| known.node = Some(Arc::new(node("4", None))));
+        cluster_state.update(|cluster| cluster.node = Some(Arc::new(node("4", None))));
         let second = source.current();
         let pods = |of: &Workloads| of.pods.clone().unwrap();
         assert!(Arc::ptr_eq(&pods(&first), &pods(&second)));
@@ -177,7 +177,7 @@ mod tests {
             &second.host_applications
         ));
         assert_eq!(second.allocatable.map(|amount| amount.cpu), Some(4.0));
-        board.change(|known| known.pods = Some(Arc::new([])));
+        cluster_state.update(|cluster| cluster.pods = Some(Arc::new([])));
         assert!(!Arc::ptr_eq(&pods(&second), &pods(&source.current())));
     }
 }

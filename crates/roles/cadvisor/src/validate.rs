@@ -1,11 +1,11 @@
 //! `/validate/`: what this machine offers, and what is missing, under the original's headings and with its verdicts:
-//! support scripts look for those. The words below them are ours.
+//! support scripts search for those. The texts below are ours.
 
 use std::fmt::Write;
 
 use plimsoll_host::cgroup::{Controller, Mode};
 
-/// Without these there is little to see; the others cost single figures.
+/// Without these little is shown; each of the others costs only its own values.
 const REQUIRED: [Controller; 2] = [Controller::Cpu, Controller::Cpuacct];
 const USEFUL: [Controller; 4] = [
     Controller::Memory,

@@ -202,7 +202,7 @@ pub const TABLE: &[Row] = &[
         Agent,
         NoKubelet,
         &[
-            "the kubelet does not tell its pods",
+            "cannot list pods from the kubelet",
             "the kubelet at https://",
         ],
     ),

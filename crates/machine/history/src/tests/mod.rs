@@ -479,6 +479,6 @@ fn cache_and_bandwidth_of_the_classes() {
     let cpus = rig
         .history
         .facts()
-        .get::<plimsoll_host::machine::CpuFacts>(super::machine_facts::NODE_CPU_INFO);
+        .get::<plimsoll_host::machine::NodeCpuInfo>(super::machine_facts::NODE_CPU_INFO);
     assert_eq!(cpus.unwrap().processors.len(), 4);
 }

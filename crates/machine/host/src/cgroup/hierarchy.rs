@@ -1,4 +1,4 @@
-//! Which hierarchies are mounted, and where a cgroup's directory is in each.
+//! The mounted hierarchies, and the directory of a cgroup in each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

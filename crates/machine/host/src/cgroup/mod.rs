@@ -1,4 +1,4 @@
-//! Control groups, whichever way this machine mounts them.
+//! Control groups: v1, v2 and hybrid.
 //!
 //! A cgroup is named by its path below the hierarchy root (`/`, `/system.slice/ssh.service`): the same name in every
 //! v1 hierarchy, so a container is one thing although v1 keeps its files in many directories.

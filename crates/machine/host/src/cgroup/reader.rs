@@ -1,4 +1,4 @@
-//! One cgroup's figures, read again and again through files that stay open.
+//! Reads the statistics of one cgroup through files that stay open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a cgroup says about itself, in one shape for v1 and v2. Units are in the names; a figure that one version
+//! Statistics of a cgroup, in one form for v1 and v2. Units are in the names; a figure that one version
 //! lacks stays zero where cAdvisor's contract wants zero, and is an `Option` where absence is visible.
 
 /// Nanoseconds throughout.

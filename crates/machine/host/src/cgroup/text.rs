@@ -1,4 +1,4 @@
-//! The formats of cgroup files, as pure functions from bytes to figures.
+//! Parsers of cgroup files. Pure functions.
 
 use super::stats::{
     Cfs, Hugetlb, IoOp, IoRow, Lru, Memory, MemoryEvents, NumaNode, NumaPages, Pressure, Psi,

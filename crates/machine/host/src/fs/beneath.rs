@@ -1,4 +1,4 @@
-//! Directories that somebody else writes to while we look: containers' layers, pods' volumes, logs.
+//! Opens files below a directory that others write to (container layers, pod volumes, logs), without following links.
 //!
 //! We may read everything, they may not. A name that was a directory a moment ago can be a symbolic link now, which leads to
 //! what they may not see. So nothing below such a directory is opened by its whole path: the kernel resolves it beneath

@@ -1,4 +1,4 @@
-//! Which disks there are, and what is on them: partitions, volume groups, mounts. From sysfs and the mount table.
+//! Local disks with their partitions, volume groups and mounts, from sysfs and the mount table.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! File systems and the disks under them: what is mounted, how full it is, how busy the devices are.
+//! File systems and disks: mounts, usage, I/O statistics.
 
 mod beneath;
 mod block;
@@ -22,6 +22,6 @@ pub use mountinfo::{Mount, overlay_upper_dir, parse_mountinfo, read_mounts, vfs_
 pub use partitions::{
     CrioStorage, DockerStorage, FsKind, ImageStorage, Label, Partition, Partitions,
 };
-pub use statfs::{DeviceNumber, FsUsage, Prober, statfs, statfs_mounted};
+pub use statfs::{DeviceNumber, FsUsage, StatfsWorker, statfs, statfs_mounted};
 pub use tools::{DmPool, DmTable, parse_dm_status, parse_dm_table, parse_zfs_list};
 pub use walk::{DirWalk, Ended, Walk, Walked, dir_usage, files_usage};

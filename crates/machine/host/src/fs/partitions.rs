@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, major, minor};
 
 use super::mountinfo::Mount;
-use super::statfs::{DeviceNumber, FsUsage, Prober, statfs, statfs_mounted};
+use super::statfs::{DeviceNumber, FsUsage, StatfsWorker, statfs, statfs_mounted};
 use crate::{HostError, HostRoot, Result};
 
 /// How a file system's figures are obtained.
@@ -65,7 +65,7 @@ impl Partition {
     }
 
     /// How full it is; an error where its mount is not there any more. Asked by the prober, where that is given.
-    pub fn usage(&self, root: &HostRoot, prober: Option<&mut Prober>) -> Result<FsUsage> {
+    pub fn usage(&self, root: &HostRoot, prober: Option<&mut StatfsWorker>) -> Result<FsUsage> {
         let point = root.path(&self.mount_point);
         match (prober, self.may_be_unmounted()) {
             (Some(prober), true) => prober.usage_mounted(&point, self.device()),

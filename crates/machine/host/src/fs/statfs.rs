@@ -1,4 +1,4 @@
-//! How full a mounted file system is, asked in a way that a dead server cannot stall.
+//! Usage of mounted file systems, with a deadline: a dead server cannot block the caller.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ type Ask = Box<dyn Fn(&Path, Option<DeviceNumber>) -> Result<FsUsage> + Send + S
 ///
 /// `statfs` on an unreachable NFS server blocks for minutes and cannot be interrupted. A mount that missed its
 /// deadline is refused at once until its thread comes back, so there are never more threads than stuck mounts and one.
-pub struct Prober {
+pub struct StatfsWorker {
     deadline: Duration,
     ask: std::sync::Arc<Ask>,
     worker: Option<Sender<Question>>,
@@ -86,22 +86,22 @@ pub struct Prober {
     stuck: BTreeSet<PathBuf>,
 }
 
-impl std::fmt::Debug for Prober {
+impl std::fmt::Debug for StatfsWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prober")
+        f.debug_struct("StatfsWorker")
             .field("deadline", &self.deadline)
             .field("stuck", &self.stuck)
             .finish_non_exhaustive()
     }
 }
 
-impl Default for Prober {
+impl Default for StatfsWorker {
     fn default() -> Self {
         Self::new(Self::DEADLINE)
     }
 }
 
-impl Prober {
+impl StatfsWorker {
     pub const DEADLINE: Duration = Duration::from_secs(2);
 
     pub fn new(deadline: Duration) -> Self {
@@ -214,9 +214,9 @@ mod tests {
     fn this_machine() {
         let direct = statfs(Path::new("/")).unwrap();
         assert!(direct.capacity > 0 && direct.used() <= direct.capacity);
-        let probed = Prober::default().usage(Path::new("/")).unwrap();
+        let probed = StatfsWorker::default().usage(Path::new("/")).unwrap();
         assert_eq!(probed.capacity, direct.capacity);
-        let error = Prober::default().usage(Path::new("/no/such/dir"));
+        let error = StatfsWorker::default().usage(Path::new("/no/such/dir"));
         assert!(error.unwrap_err().is_gone());
     }
 
@@ -230,7 +230,7 @@ mod tests {
         // The table says that another device is here, but the directory is part of the file system around it.
         let gone = statfs_mounted(&point, (major, minor + 1)).unwrap_err();
         assert!(gone.is_gone(), "{gone}");
-        let gone = Prober::default().usage_mounted(&point, (major, minor + 1));
+        let gone = StatfsWorker::default().usage_mounted(&point, (major, minor + 1));
         assert!(gone.unwrap_err().is_gone());
         // A mount point whose number is not the table's, as those of subvolumes are not.
         assert!(statfs_mounted(Path::new("/proc"), (major, minor + 1)).is_ok());
@@ -241,7 +241,7 @@ mod tests {
         let (open, gate) = channel::<()>();
         let gate = Mutex::new(gate);
         let (asked, questions) = channel();
-        let mut prober = Prober::asking(SOON, move |path, _| {
+        let mut prober = StatfsWorker::asking(SOON, move |path, _| {
             let _ = asked.send(path.to_owned());
             if path == Path::new("/dead") {
                 let _ = gate.lock().map(|gate| gate.recv());

@@ -1,4 +1,4 @@
-//! How much a directory tree takes on its disk.
+//! Disk usage of a directory tree.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};

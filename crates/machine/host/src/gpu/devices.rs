@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::library::{Handle, Library};
 use super::{Device, ProcessUse};
-use crate::machine::PciPlace;
+use crate::machine::PciLocation;
 use crate::{HostError, HostRoot, Result};
 
 /// Errors that a program causes, not the hardware.
@@ -30,7 +30,7 @@ impl Gpus {
         for index in 0..library.count()? {
             let handle = library.handle(index)?;
             let bus = sysfs_address(&library.bus_id(&handle)?);
-            let place = PciPlace::of(root, &bus);
+            let place = PciLocation::of(root, &bus);
             devices.push(Device {
                 minor: library.minor(&handle)?,
                 uuid: library.uuid(&handle)?,
@@ -87,7 +87,7 @@ impl Gpus {
     }
 
     /// Takes in what errors were reported since the last time. `true`: a GPU turned bad.
-    pub fn notice_errors(&mut self) -> bool {
+    pub fn poll_xid_events(&mut self) -> bool {
         let mut news = false;
         while let Some((handle, xid)) = self.library.next_error() {
             if HARMLESS_XIDS.contains(&xid) {

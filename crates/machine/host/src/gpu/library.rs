@@ -1,4 +1,4 @@
-//! The library's functions, found at run time: unsafe, and nothing else.
+//! NVML's functions, loaded at run time. The only unsafe code for GPUs.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_ulonglong, c_void};

@@ -1,4 +1,4 @@
-//! NVIDIA's GPUs, as their management library tells of them.
+//! NVIDIA GPUs, through NVML.
 //!
 //! The library comes with the driver and is looked for when the agent starts: a machine without one has no GPUs.
 

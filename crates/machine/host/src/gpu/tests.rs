@@ -108,10 +108,10 @@ fn devices_processes_and_errors() {
     assert!(problems.is_empty());
 
     // 31 is a program's fault, 79 the hardware's.
-    assert!(gpus.notice_errors());
+    assert!(gpus.poll_xid_events());
     assert_eq!(gpus.devices()[0].fault, None);
     assert_eq!(gpus.devices()[1].fault, Some(79));
-    assert!(!gpus.notice_errors());
+    assert!(!gpus.poll_xid_events());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which machine this is, and what it runs.
+//! Machine id, boot id, system UUID; kernel and OS version.
 
 use crate::parse;
 use crate::{HostRoot, ReadBuf, read_file};

@@ -9,7 +9,7 @@ mod topology;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::fs::{Disk, Partitions, Prober, disks};
+use crate::fs::{Disk, Partitions, StatfsWorker, disks};
 use crate::proc::meminfo::read_meminfo;
 use crate::{HostRoot, ReadBuf, Result, Timestamp, read_file};
 
@@ -19,8 +19,8 @@ pub use identity::{
     BOOT_ID_FILES, IdFiles, MACHINE_ID_FILES, first_readable, kernel_version, os_version,
     parse_os_release, system_uuid,
 };
-pub use pci::{PciPlace, RdmaCard, rdma_cards};
-pub use processors::{CpuFacts, NumaFacts, NumaNodeFacts, Processor};
+pub use pci::{PciLocation, RdmaDevice, rdma_cards};
+pub use processors::{NodeCpuInfo, NodeNumaInfo, NumaNodeFacts, Processor};
 pub use topology::{Cache, Core, Node, Topology};
 
 /// Everything that a report says about a machine. Bytes unless the name says otherwise.
@@ -116,7 +116,7 @@ fn max_frequency_khz(root: &HostRoot, buf: &mut ReadBuf) -> Result<Option<u64>> 
 pub fn filesystems(
     root: &HostRoot,
     partitions: &Partitions,
-    prober: &mut Prober,
+    prober: &mut StatfsWorker,
 ) -> Vec<FilesystemInfo> {
     let mut asked = HashMap::new();
     let mut found = Vec::new();

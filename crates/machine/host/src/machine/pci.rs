@@ -1,4 +1,4 @@
-//! Devices on the PCI bus: where they sit, and which of them are network cards that speak RDMA.
+//! PCI devices: their location, and which are RDMA network cards.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ const ACTIVE: &str = "ACTIVE";
 
 /// Where a device sits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PciPlace {
+pub struct PciLocation {
     /// The root that it hangs below, `pci0000:3a`; empty where sysfs does not say.
     pub root: String,
     /// `None`: the machine has no NUMA nodes.
     pub numa_node: Option<i32>,
 }
 
-impl PciPlace {
+impl PciLocation {
     /// `address` as sysfs has it: `0000:3b:00.0`.
     pub fn of(root: &HostRoot, address: &str) -> Self {
         let device: PathBuf = root.sys(DEVICES).join(address);
@@ -40,12 +40,12 @@ impl PciPlace {
 
 /// A network card that speaks RDMA.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RdmaCard {
+pub struct RdmaDevice {
     /// Tells the machine's cards apart: 1 of `mlx5_1`.
     pub minor: u32,
     /// `0000:3b:00.0`.
     pub address: String,
-    pub place: PciPlace,
+    pub place: PciLocation,
     /// All its ports are up.
     pub healthy: bool,
     /// Addresses of the virtual cards that it has been split into.
@@ -53,9 +53,9 @@ pub struct RdmaCard {
 }
 
 /// The machine's cards, without those that are parts of others, by number.
-pub fn rdma_cards(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<RdmaCard>> {
+pub fn rdma_cards(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<RdmaDevice>> {
     let devices = root.sys(DEVICES);
-    let mut cards: Vec<RdmaCard> = Vec::new();
+    let mut cards: Vec<RdmaDevice> = Vec::new();
     let mut addresses = list_dir(&devices)?;
     addresses.sort();
     for address in addresses {
@@ -73,11 +73,11 @@ pub fn rdma_cards(root: &HostRoot, buf: &mut ReadBuf) -> Result<Vec<RdmaCard>> {
         let taken = |minor: u32| cards.iter().any(|card| card.minor == minor);
         let minor = number_at_end(name).filter(|minor| !taken(*minor));
         let minor = minor.or_else(|| (0..).find(|minor| !taken(*minor)));
-        cards.push(RdmaCard {
+        cards.push(RdmaDevice {
             minor: minor.unwrap_or_default(),
             healthy: all_ports_are_up(&device.join("infiniband").join(name), buf)?,
             functions: functions(&device)?,
-            place: PciPlace::of(root, &address),
+            place: PciLocation::of(root, &address),
             address,
         });
     }

@@ -1,4 +1,4 @@
-//! The processors as `lscpu` tells them, read from the kernel instead.
+//! CPUs and NUMA nodes, as `lscpu` shows them, read from sysfs and procfs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{HostError, HostRoot, ReadBuf, Result, list_dir, parse_file, read_fil
 
 /// What kind of processors, and which.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CpuFacts {
+pub struct NodeCpuInfo {
     pub model: String,
     pub vendor_id: String,
     pub hyper_threads: bool,
@@ -33,7 +33,7 @@ pub struct Processor {
 
 /// Memory of the NUMA nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct NumaFacts {
+pub struct NodeNumaInfo {
     pub nodes: Vec<NumaNodeFacts>,
 }
 
@@ -44,7 +44,7 @@ pub struct NumaNodeFacts {
     pub hugepages: Vec<HugePages>,
 }
 
-impl CpuFacts {
+impl NodeCpuInfo {
     pub fn read(root: &HostRoot, buf: &mut ReadBuf) -> Result<Self> {
         let cpuinfo = read_file(&root.proc("cpuinfo"), buf)?
             .map(parse_cpuinfo)
@@ -60,7 +60,7 @@ impl CpuFacts {
             hyper_threads: smt.as_deref() == Some("1"),
             turbo: no_turbo.as_deref() == Some("0"),
             l3_mask: l3_mask.unwrap_or_default(),
-            processors: numbered_through(&topology),
+            processors: renumber(&topology),
         })
     }
 
@@ -71,7 +71,7 @@ impl CpuFacts {
     }
 }
 
-fn numbered_through(topology: &Topology) -> Vec<Processor> {
+fn renumber(topology: &Topology) -> Vec<Processor> {
     struct Found {
         cpu: u32,
         node: u32,
@@ -118,7 +118,7 @@ fn number<K: Ord>(known: &mut BTreeMap<K, u32>, key: K) -> u32 {
     *known.entry(key).or_insert(next)
 }
 
-impl NumaFacts {
+impl NodeNumaInfo {
     /// Machines whose kernel has no nodes have an empty list.
     pub fn read(root: &HostRoot, buf: &mut ReadBuf) -> Result<Self> {
         let dir = root.sys("devices/system/node");
@@ -145,7 +145,7 @@ impl NumaFacts {
         {
             let ids: Vec<u32> = nodes.iter().map(|node| node.id).collect();
             return Err(HostError::Unsupported(
-                format!("NUMA nodes are numbered {ids:?}, with gaps that nobody reckons with")
+                format!("NUMA node ids {ids:?} are not contiguous; NodeResourceTopology is not reported on this node")
                     .into(),
             ));
         }
@@ -220,7 +220,7 @@ mod tests {
     fn numbers_run_through_the_machine() {
         let dir = machine();
         let root = HostRoot::new(dir.path());
-        let facts = CpuFacts::read(&root, &mut ReadBuf::default()).unwrap();
+        let facts = NodeCpuInfo::read(&root, &mut ReadBuf::default()).unwrap();
         assert_eq!(facts.model, "Fast CPU @ 3GHz");
         assert!(facts.hyper_threads && facts.turbo);
         assert_eq!(facts.l3_mask, "fffff");
@@ -249,11 +249,11 @@ mod tests {
     fn nodes_and_gaps() {
         let dir = machine();
         let root = HostRoot::new(dir.path());
-        let facts = NumaFacts::read(&root, &mut ReadBuf::default()).unwrap();
+        let facts = NodeNumaInfo::read(&root, &mut ReadBuf::default()).unwrap();
         let totals: Vec<_> = facts.nodes.iter().map(|n| n.memory.total).collect();
         assert_eq!(totals, [1000 * 1024, 1001 * 1024]);
         assert_eq!(facts.nodes[1].hugepages[0].num_pages, 3);
         std::fs::remove_dir_all(dir.path().join("sys/devices/system/node/node0")).unwrap();
-        assert!(NumaFacts::read(&root, &mut ReadBuf::default()).is_err());
+        assert!(NodeNumaInfo::read(&root, &mut ReadBuf::default()).is_err());
     }
 }

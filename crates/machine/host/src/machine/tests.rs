@@ -444,6 +444,6 @@ fn this_machine() {
         &read_mounts(&root, &mut buf).unwrap(),
         &Default::default(),
     );
-    let found = filesystems(&root, &partitions, &mut Prober::default());
+    let found = filesystems(&root, &partitions, &mut StatfsWorker::default());
     assert!(found.len() <= partitions.iter().count());
 }

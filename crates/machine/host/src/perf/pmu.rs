@@ -1,4 +1,4 @@
-//! Counting units, and the events that they name themselves.
+//! PMUs and their named events.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `/proc`: what the kernel says about processes, their networks and the machine's time and memory.
+//! `/proc`: processes, networks, time and memory of the machine.
 
 pub mod meminfo;
 pub mod net;

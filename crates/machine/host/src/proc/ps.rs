@@ -1,4 +1,4 @@
-//! The process list, in the columns and spellings that people know from `ps`, without starting it.
+//! The process list, with the columns of `ps`.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use plimsoll_host::fs::{
     parse_zfs_list, vfs_directory,
 };
 use plimsoll_host::kmsg::parse_record;
-use plimsoll_host::machine::{CpuFacts, NumaFacts, Topology, parse_cpuinfo};
+use plimsoll_host::machine::{NodeCpuInfo, NodeNumaInfo, Topology, parse_cpuinfo};
 use plimsoll_host::oom::OomParser;
 use plimsoll_host::proc::meminfo::parse_meminfo;
 use plimsoll_host::proc::net::{
@@ -137,8 +137,8 @@ fn a_machine_may_describe_itself_in_any_way() {
         let root = HostRoot::new(dir.path());
         let mut buf = ReadBuf::default();
         let _ = Topology::read(&root, &mut buf);
-        let _ = CpuFacts::read(&root, &mut buf);
-        let _ = NumaFacts::read(&root, &mut buf);
+        let _ = NodeCpuInfo::read(&root, &mut buf);
+        let _ = NodeNumaInfo::read(&root, &mut buf);
         let _ = Hierarchies::detect(&root, &mut buf);
     });
 }

@@ -46,7 +46,7 @@ impl GpuCollector {
 
     /// Takes errors that the driver has reported. `true`: the devices' health has changed.
     pub fn poll_errors(&mut self) -> bool {
-        self.gpus.notice_errors()
+        self.gpus.poll_xid_events()
     }
 
     /// Usage of each device, of the node and of each of these cgroups with what is below it.

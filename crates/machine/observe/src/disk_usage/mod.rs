@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll_containers::{CgroupPath, Identity};
 use plimsoll_host::fs::{
-    ImageStorage, MountTable, Partitions, Prober, Walk, Walked, overlay_upper_dir, vfs_directory,
+    ImageStorage, MountTable, Partitions, StatfsWorker, Walk, Walked, overlay_upper_dir,
+    vfs_directory,
 };
 use plimsoll_host::{HostRoot, ReadBuf, Timestamp, read_file};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -40,7 +41,7 @@ pub(crate) struct DiskUsageCollector {
     mounts: Arc<MountTable>,
     machine: Arc<MachineState>,
     store: Arc<Store>,
-    prober: Prober,
+    prober: StatfsWorker,
     /// Those of the mount table with this version.
     partitions: (Option<u64>, Partitions),
     /// Where a container writes never changes; found out once for each of its first processes.
@@ -89,7 +90,7 @@ impl DiskUsageCollector {
             mounts,
             machine,
             store,
-            prober: Prober::default(),
+            prober: StatfsWorker::default(),
             partitions: (None, Partitions::default()),
             found: FxHashMap::default(),
             due: FxHashMap::default(),

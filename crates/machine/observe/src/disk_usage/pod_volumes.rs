@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_containers::Identity;
-use plimsoll_host::fs::{FsUsage, Prober, Walked, files_usage};
+use plimsoll_host::fs::{FsUsage, StatfsWorker, Walked, files_usage};
 use plimsoll_host::{HostRoot, Timestamp};
 
 use crate::machine::Written;
@@ -134,7 +134,12 @@ impl PodPlan {
         volumes.chain([self.hosts.clone()]).collect()
     }
 
-    pub fn finish(self, walked: &[Option<Walked>], at: Timestamp, prober: &mut Prober) -> PodDisk {
+    pub fn finish(
+        self,
+        walked: &[Option<Walked>],
+        at: Timestamp,
+        prober: &mut StatfsWorker,
+    ) -> PodDisk {
         let written = |place: usize| {
             let walked = walked.get(place).copied().flatten()?;
             Some(Written {
@@ -236,7 +241,7 @@ mod tests {
         let plan = disks.plan(&pod("u1")).unwrap();
         let places = plan.places();
         let walked: Vec<_> = places.iter().map(|dir| dir_usage(dir, walk).ok()).collect();
-        let found = plan.finish(&walked, at, &mut Prober::default());
+        let found = plan.finish(&walked, at, &mut StatfsWorker::default());
         let listed: Vec<_> = found
             .volumes
             .iter()

@@ -16,7 +16,7 @@ use plimsoll_waiting::Repeated;
 use tokio::sync::mpsc;
 
 use super::Protection;
-use crate::states::Board;
+use crate::states::ClusterStateCell;
 
 /// Pods that were evicted of late, for `pod_eviction_detail`.
 const MOST_DETAILS: usize = 1000;
@@ -66,7 +66,7 @@ impl EvictionCounters {
 /// Takes evictions from a queue, one after the other.
 pub struct Evictor {
     pub client: kube::Client,
-    pub board: Board,
+    pub board: ClusterStateCell,
     pub method: Method,
     pub counters: Arc<EvictionCounters>,
     pub protection: Protection,

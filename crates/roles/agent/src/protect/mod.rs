@@ -28,7 +28,7 @@ use plimsoll_plan::Eviction;
 use plimsoll_qos::EvictBy;
 use tokio::sync::mpsc;
 
-use crate::states::Board;
+use crate::states::ClusterStateCell;
 
 /// Evictions that wait to be carried out.
 const MOST_EVICTIONS: usize = 64;
@@ -45,7 +45,7 @@ pub struct Started {
 
 impl Started {
     /// Starts the tasks that need a cluster or a runtime: evictions, and the socket for people.
-    pub fn serve(&self, client: kube::Client, board: Board) -> shutdown::Stopper {
+    pub fn serve(&self, client: kube::Client, board: ClusterStateCell) -> shutdown::Stopper {
         let (stopper, shutdown) = shutdown::channel();
         if let Some(queue) = self.take_queue() {
             let evictor = Evictor {

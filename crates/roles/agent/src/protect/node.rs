@@ -3,13 +3,13 @@
 use plimsoll_api::cpus::CpuSet;
 use plimsoll_api::kubelet_cgroups::{CgroupDriver, CgroupLayout};
 use plimsoll_host::cgroup::Hierarchies;
-use plimsoll_host::machine::CpuFacts;
+use plimsoll_host::machine::NodeCpuInfo;
 use plimsoll_qos::input::{Cpu, NodeView};
 
-use crate::states::known::{CpuShares, Known};
+use crate::states::{ClusterState, CpuPools};
 
 /// Where the kubelet's cgroups are: by its own word, else by the folders that are there.
-pub fn layout(known: &Known, hierarchies: &Hierarchies) -> CgroupLayout {
+pub fn layout(known: &ClusterState, hierarchies: &Hierarchies) -> CgroupLayout {
     let told = known.kubelet.as_ref();
     let driver = told.and_then(|kubelet| CgroupDriver::named(&kubelet.cgroup_driver));
     let found = || {
@@ -26,7 +26,7 @@ pub fn layout(known: &Known, hierarchies: &Hierarchies) -> CgroupLayout {
 }
 
 /// `None`: the cluster has not said anything about the node yet.
-pub fn view(known: &Known, cpus: &[Cpu], layout: CgroupLayout) -> Option<NodeView> {
+pub fn view(known: &ClusterState, cpus: &[Cpu], layout: CgroupLayout) -> Option<NodeView> {
     let node = known.node.as_ref()?;
     let mut view = NodeView {
         capacity: node.capacity.clone(),
@@ -45,7 +45,7 @@ pub fn view(known: &Known, cpus: &[Cpu], layout: CgroupLayout) -> Option<NodeVie
     Some(view)
 }
 
-fn pools_of(pools: &CpuShares, view: &mut NodeView) {
+fn pools_of(pools: &CpuPools, view: &mut NodeView) {
     let parse = |text: &str| text.parse::<CpuSet>().unwrap_or_default();
     view.share_pools = pools
         .shared
@@ -55,7 +55,7 @@ fn pools_of(pools: &CpuShares, view: &mut NodeView) {
     view.static_cpu_manager = pools.manager_policy == "static";
 }
 
-pub fn cpus(facts: &CpuFacts) -> Vec<Cpu> {
+pub fn cpus(facts: &NodeCpuInfo) -> Vec<Cpu> {
     facts
         .processors
         .iter()

@@ -7,7 +7,7 @@ use plimsoll_qos::input::{
     Annotations, ContainerKind, ContainerView, Origin, Phase, PodView, Volume, VolumeSource,
 };
 
-use crate::states::known;
+use crate::states as known;
 
 /// A static pod's cgroup goes by the hash of its manifest; the API server's copy of the pod has a UID of its own.
 const CONFIG_HASH: &str = "kubernetes.io/config.hash";

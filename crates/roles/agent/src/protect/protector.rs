@@ -8,7 +8,7 @@ use plimsoll_actuate::{Actuator, Applied, Mode, Now, OpenError, Recovered};
 use plimsoll_history::UsageHistory;
 use plimsoll_host::HostRoot;
 use plimsoll_host::cgroup::Hierarchies;
-use plimsoll_host::machine::CpuFacts;
+use plimsoll_host::machine::NodeCpuInfo;
 use plimsoll_observe::store::Store;
 use plimsoll_plan::Eviction;
 use plimsoll_qos::input::{
@@ -17,8 +17,8 @@ use plimsoll_qos::input::{
 use plimsoll_qos::{KubeletBases, Planned, Planner, Policy, Settings};
 
 use super::{kernel, node, pods};
-use crate::states::Board;
-use crate::states::known::{Known, NodeSlo, Pod};
+use crate::states::ClusterStateCell;
+use crate::states::{ClusterState, NodeSlo, Pod};
 
 /// How often the list of pods is confirmed at the latest, whoever tells it.
 const PODS_EVERY: Duration = Duration::from_secs(30);
@@ -53,7 +53,7 @@ impl Default for Config {
 /// Where it looks.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    pub board: Board,
+    pub board: ClusterStateCell,
     pub history: Arc<UsageHistory>,
     pub store: Arc<Store>,
     pub hierarchies: Arc<Hierarchies>,
@@ -173,7 +173,7 @@ impl Protector {
     }
 
     /// Takes over what has changed in the cluster.
-    fn look(&mut self, known: &Known) {
+    fn look(&mut self, known: &ClusterState) {
         let same_slo = self
             .slo
             .as_ref()
@@ -202,7 +202,7 @@ impl Protector {
     fn cpus(&self) -> Vec<plimsoll_qos::input::Cpu> {
         let facts = self.sources.history.facts();
         facts
-            .get::<CpuFacts>(plimsoll_history::machine_facts::NODE_CPU_INFO)
+            .get::<NodeCpuInfo>(plimsoll_history::machine_facts::NODE_CPU_INFO)
             .map(|facts| node::cpus(&facts))
             .unwrap_or_default()
     }

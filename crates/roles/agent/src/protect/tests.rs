@@ -10,13 +10,13 @@ use plimsoll_api::pod::{Amounts, Classes};
 use plimsoll_api::priority::KubeQos;
 use plimsoll_history::{UsageHistory, UsageNow, machine_facts};
 use plimsoll_host::cgroup::Hierarchies;
-use plimsoll_host::machine::{CpuFacts, Processor};
+use plimsoll_host::machine::{NodeCpuInfo, Processor};
 use plimsoll_host::{Clock, HostRoot};
 use plimsoll_observe::store::Store;
 use serde_json::{Value, json};
 
 use super::{Config, Protector, Sources};
-use crate::states::{Board, Container, KubeletSettings, Node, NodeSlo, Phase, Pod};
+use crate::states::{ClusterStateCell, Container, KubeletSettings, Node, NodeSlo, Phase, Pod};
 
 const TIER: &str = "kubepods/besteffort";
 /// As the kubelet and the runtime leave the files that these tests look at.
@@ -32,7 +32,7 @@ const FILES: [(&str, &str); 6] = [
 struct Rig {
     dir: tempfile::TempDir,
     clock: Clock,
-    board: Board,
+    board: ClusterStateCell,
     history: Arc<UsageHistory>,
     protector: Protector,
 }
@@ -64,7 +64,7 @@ impl Rig {
         history
             .facts()
             .set(machine_facts::NODE_CPU_INFO, four_cpus());
-        let board = Board::default();
+        let board = ClusterStateCell::default();
         let (protector, _) = open(dir.path(), mode, &board, &history);
         Self {
             dir,
@@ -127,7 +127,7 @@ impl Rig {
 fn open(
     dir: &Path,
     mode: Mode,
-    board: &Board,
+    board: &ClusterStateCell,
     history: &Arc<UsageHistory>,
 ) -> (Protector, plimsoll_actuate::Recovered) {
     let config = Config {
@@ -145,8 +145,8 @@ fn open(
     Protector::open(&config, sources).unwrap()
 }
 
-fn four_cpus() -> CpuFacts {
-    CpuFacts {
+fn four_cpus() -> NodeCpuInfo {
+    NodeCpuInfo {
         model: String::new(),
         vendor_id: String::new(),
         hyper_threads: false,

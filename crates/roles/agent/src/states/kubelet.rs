@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::cluster_state::{KubeletConfiguration, Node};
 use super::counters::Counters;
-use super::known::{KubeletSettings, Node};
 use super::objects::PodList;
 
 const SECURE_PORT: u16 = 10250;
@@ -99,16 +99,19 @@ impl Kubelet {
     }
 
     /// All pods that the node should run, static ones included.
-    pub async fn pods(&self, node: Option<&Node>) -> Result<Vec<super::known::Pod>, String> {
+    pub async fn pods(
+        &self,
+        node: Option<&Node>,
+    ) -> Result<Vec<super::cluster_state::Pod>, String> {
         let list: PodList = self.get(node, "/pods/").await?;
         let pods = list.items.unwrap_or_default();
         Ok(pods.into_iter().map(Into::into).collect())
     }
 
-    pub async fn settings(&self, node: Option<&Node>) -> Result<KubeletSettings, String> {
+    pub async fn settings(&self, node: Option<&Node>) -> Result<KubeletConfiguration, String> {
         #[derive(Deserialize)]
         struct Page {
-            kubeletconfig: KubeletSettings,
+            kubeletconfig: KubeletConfiguration,
         }
         let page: Page = self.get(node, "/configz").await?;
         Ok(page.kubeletconfig)
@@ -257,7 +260,7 @@ mod tests {
         let page = r#"{"kubeletconfig":{"cgroupDriver":"cgroupfs","cpuManagerPolicy":"none","topologyManagerPolicy":"none",
             "topologyManagerScope":"container","kubeReserved":{"cpu":"500m"},"enforceNodeAllocatable":["pods"]}}"#;
         let page: serde_json::Value = serde_json::from_str(page).unwrap();
-        let settings: KubeletSettings =
+        let settings: KubeletConfiguration =
             serde_json::from_value(page["kubeletconfig"].clone()).unwrap();
         assert_eq!(settings.cgroup_driver, "cgroupfs");
         assert_eq!(settings.kube_reserved["cpu"], "500m");

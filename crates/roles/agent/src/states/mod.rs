@@ -1,26 +1,28 @@
-//! What the cluster says about this node: its pods, its object, its policy. Whoever learns something puts it on the
-//! [`Board`]; whoever acts looks there. Nothing waits for it: what nobody has told yet has a usable default.
+//! What the cluster knows about this node: its pods, its object, its policy.
+//!
+//! Informers write [`ClusterState`]; reporters and policies read it. Nothing waits for it: fields that are not known yet
+//! are `None` or a default.
 
-mod board;
+mod cell;
+mod claims;
+pub(crate) mod cluster_state;
 mod counters;
-pub(crate) mod known;
+mod decode;
+mod informers;
 mod kubelet;
-mod live;
-mod lookout;
 mod objects;
 mod pods;
 mod policy;
-mod reduce;
-mod volumes;
+mod reporting_check;
 
-pub use board::Board;
-pub use counters::{Counter, Counters};
-pub use known::{
-    Claim, Container, CpuPool, CpuShares, HostApplication, Known, KubeletSettings, Node, NodeSlo,
-    Phase, Pod,
+pub use cell::ClusterStateCell;
+pub use cluster_state::{
+    Claim, ClusterState, Container, CpuPool, CpuPools, HostApplication, KubeletConfiguration, Node,
+    NodeSlo, Phase, Pod,
 };
+pub use counters::{Counter, Counters};
+pub use informers::{Config, PodSource, Running, StatesInformer, crds_missing};
 pub use kubelet::{Access, AddressType, READ_ONLY_PORT};
-pub use live::{Config, PodSource, Running, States, without_manager};
-pub use lookout::Lookout;
 pub(crate) use objects::Topology;
-pub use pods::Doorbell;
+pub use pods::PodHint;
+pub use reporting_check::ReportingCheck;

@@ -11,46 +11,46 @@ use plimsoll_waiting::Repeated;
 use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use super::cluster_state::Pod;
 use super::counters::Counters;
-use super::known::Pod;
 use super::kubelet::Kubelet;
-use super::{Board, objects};
+use super::{ClusterStateCell, objects};
 
-/// New cgroups make the kubelet be asked at once, this often a second and at most this often in a row.
-const BELL_RATE: (f64, u32) = (5.0, 10);
-/// How long the node's object is waited for.
+/// Rate limit (per second, burst) of pod list requests that new cgroups cause.
+const HINT_RATE: (f64, u32) = (5.0, 10);
+/// How long to wait for the Node object.
 const NODE_WITHIN: Duration = Duration::from_secs(3);
-/// A kubelet that has just started knows of no pods; one that says so for this long has none.
-const EMPTY_FOR: Duration = Duration::from_secs(60);
+/// A kubelet that has just started lists no pods; an empty list counts after this time.
+const EMPTY_LIST_HOLD: Duration = Duration::from_secs(60);
 
-/// Rung when a pod's cgroup appears, so that the pod is known before the next regular look. Clones ring the same.
+/// Notified when a pod's cgroup appears, so that the pod list is fetched before the next regular poll.
 #[derive(Debug, Clone, Default)]
-pub struct Doorbell(Arc<Notify>);
+pub struct PodHint(Arc<Notify>);
 
-impl Doorbell {
-    pub fn ring(&self) {
+impl PodHint {
+    pub fn notify(&self) {
         self.0.notify_one();
     }
 
-    async fn rings(&self) {
+    async fn notified(&self) {
         self.0.notified().await;
     }
 }
 
-/// Asks the kubelet again and again.
+/// Polls the kubelet for its pods.
 #[derive(Debug)]
-pub struct Poller {
+pub struct KubeletPodPoller {
     pub kubelet: Arc<Kubelet>,
-    pub board: Board,
-    pub bell: Doorbell,
+    pub cluster_state: ClusterStateCell,
+    pub pod_hint: PodHint,
     pub every: Duration,
     pub counters: Arc<Counters>,
 }
 
-impl Poller {
+impl KubeletPodPoller {
     pub async fn run(self, shutdown: Shutdown) {
         // The node says where its kubelet is; without its word it is looked for where it usually is.
-        let mut following = self.board.follow();
+        let mut following = self.cluster_state.subscribe();
         let told = following.wait_for(|known| known.node.is_some());
         tokio::select! {
             () = shutdown.begins() => return,
@@ -58,19 +58,19 @@ impl Poller {
         }
         let mut ticks = tokio::time::interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut bucket = Bucket::new(BELL_RATE.0, BELL_RATE.1);
-        let mut patience = Patience::default();
+        let mut bucket = Bucket::new(HINT_RATE.0, HINT_RATE.1);
+        let mut patience = EmptyListGuard::default();
         let mut failing = Repeated::default();
         loop {
             tokio::select! {
                 () = shutdown.begins() => return,
                 _ = ticks.tick() => {}
                 // ExtraReads the rate the next regular look has to do.
-                () = self.bell.rings() => if !bucket.try_take(Instant::now()) {
+                () = self.pod_hint.notified() => if !bucket.try_take(Instant::now()) {
                     continue;
                 },
             }
-            let node = self.board.now().node;
+            let node = self.cluster_state.current().node;
             let listed = tokio::select! {
                 () = shutdown.begins() => return,
                 listed = self.kubelet.pods(node.as_deref()) => listed,
@@ -80,14 +80,19 @@ impl Poller {
                     self.counters.pod_lists.add();
                     if let Some(over) = failing.well() {
                         let (failures, seconds) = (over.failures, over.lasted.as_secs());
-                        tracing::info!(failures, seconds, "the kubelet tells its pods again");
+                        tracing::info!(
+                            failures,
+                            seconds,
+                            "listing pods from the kubelet succeeds again"
+                        );
                     }
-                    let before = self.board.now().pods;
+                    let before = self.cluster_state.current().pods;
                     let known = before.as_deref().is_some_and(|pods| !pods.is_empty());
-                    let believed = patience.believes(pods.is_empty(), known, Instant::now());
+                    let believed = patience.accept(pods.is_empty(), known, Instant::now());
                     // Most lists say what the one before said: nobody is woken for them.
                     if believed && before.as_deref() != Some(&pods) {
-                        self.board.change(|known| known.pods = Some(pods.into()));
+                        self.cluster_state
+                            .update(|known| known.pods = Some(pods.into()));
                     }
                 }
                 Err(trouble) => {
@@ -96,7 +101,7 @@ impl Poller {
                         tracing::warn!(
                             trouble,
                             times = said.times,
-                            "the kubelet does not tell its pods, those known before stay; trying again"
+                            "cannot list pods from the kubelet; keeping the last list, retrying"
                         );
                     }
                 }
@@ -105,37 +110,37 @@ impl Poller {
     }
 }
 
-/// Whether a list without pods is to be believed.
+/// Decides whether an empty pod list is accepted.
 #[derive(Debug, Default)]
-struct Patience {
+struct EmptyListGuard {
     empty_since: Option<Instant>,
 }
 
-impl Patience {
-    /// `known`: pods are known that would be forgotten.
-    fn believes(&mut self, empty: bool, known: bool, now: Instant) -> bool {
+impl EmptyListGuard {
+    /// `known`: the last list has pods.
+    fn accept(&mut self, empty: bool, known: bool, now: Instant) -> bool {
         if !empty {
             self.empty_since = None;
             return true;
         }
         let since = *self.empty_since.get_or_insert(now);
-        !known || now.duration_since(since) >= EMPTY_FOR
+        !known || now.duration_since(since) >= EMPTY_LIST_HOLD
     }
 }
 
-/// Puts pods on the board that are followed at the API server.
+/// Writes pods from the API server's watch to the cluster state.
 #[derive(Debug)]
-pub struct Followed {
-    board: Board,
+pub struct PodInformerSink {
+    cluster_state: ClusterStateCell,
     pods: BTreeMap<Key, Pod>,
     /// The list that is being fetched.
     fresh: BTreeMap<Key, Pod>,
 }
 
-impl Followed {
-    pub fn new(board: Board) -> Self {
+impl PodInformerSink {
+    pub fn new(cluster_state: ClusterStateCell) -> Self {
         Self {
-            board,
+            cluster_state,
             pods: BTreeMap::new(),
             fresh: BTreeMap::new(),
         }
@@ -143,11 +148,11 @@ impl Followed {
 
     fn publish(&self) {
         let pods: Arc<[Pod]> = self.pods.values().cloned().collect();
-        self.board.change(|known| known.pods = Some(pods));
+        self.cluster_state.update(|known| known.pods = Some(pods));
     }
 }
 
-impl Sink<objects::Pod> for Followed {
+impl Sink<objects::Pod> for PodInformerSink {
     fn begin(&mut self) {
         self.fresh.clear();
     }
@@ -179,16 +184,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_empty_list_is_believed_late() {
-        let mut patience = Patience::default();
+        let mut patience = EmptyListGuard::default();
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         // Nothing would be lost.
-        assert!(patience.believes(true, false, start));
-        assert!(patience.believes(false, true, after(5)));
-        assert!(!patience.believes(true, true, after(10)));
-        assert!(!patience.believes(true, true, after(60)));
-        assert!(patience.believes(true, true, after(70)));
-        assert!(patience.believes(false, true, after(80)));
-        assert!(!patience.believes(true, true, after(90)));
+        assert!(patience.accept(true, false, start));
+        assert!(patience.accept(false, true, after(5)));
+        assert!(!patience.accept(true, true, after(10)));
+        assert!(!patience.accept(true, true, after(60)));
+        assert!(patience.accept(true, true, after(70)));
+        assert!(patience.accept(false, true, after(80)));
+        assert!(!patience.accept(true, true, after(90)));
     }
 }

@@ -4,7 +4,7 @@ use plimsoll_api::node_slo::complete;
 use plimsoll_api::priority::{PriorityClass, QosClass};
 use serde_json::Value;
 
-use super::known::{HostApplication, NodeSlo};
+use super::cluster_state::{HostApplication, NodeSlo};
 
 /// The kubelet's cgroups that applications may be in, as its systemd driver and as its cgroupfs driver name them.
 const BASES: [(&str, [&str; 2]); 3] = [

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use parking_lot::Mutex;
-use plimsoll_agent::report::{self, Figures, Sources};
-use plimsoll_agent::states::{self, Board, Known};
+use plimsoll_agent::reports::{self, Sources, UsageSource};
+use plimsoll_agent::states::{self, ClusterState, ClusterStateCell};
 use plimsoll_history::{Series, Summary};
 use plimsoll_host::gpu::Device;
 use plimsoll_host::{Clock, HostRoot};
@@ -19,15 +19,15 @@ use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, Place, seen};
 
 /// Averages that can be changed.
 #[derive(Default)]
-struct Told(Mutex<HashMap<String, f64>>, Vec<Device>);
+struct TopologyReport(Mutex<HashMap<String, f64>>, Vec<Device>);
 
-impl Told {
+impl TopologyReport {
     fn set(&self, series: &str, value: f64) {
         self.0.lock().insert(series.to_owned(), value);
     }
 }
 
-impl Figures for Told {
+impl UsageSource for TopologyReport {
     fn summary(&self, series: &Series, window: Duration, _: Timestamp) -> Option<Summary> {
         let avg = *self.0.lock().get(&series.to_string())?;
         Some(Summary {
@@ -42,7 +42,7 @@ impl Figures for Told {
         })
     }
 
-    fn forecast(&self, _: &Known, _: Duration, _: Timestamp) -> Option<Reclaimable> {
+    fn forecast(&self, _: &ClusterState, _: Duration, _: Timestamp) -> Option<Reclaimable> {
         Some(Reclaimable::default())
     }
 
@@ -78,11 +78,16 @@ fn machine(dir: &Path) -> HostRoot {
 
 struct Agent {
     states: states::Running,
-    reports: report::Running,
-    board: Board,
+    reports: reports::Running,
+    cluster_state: ClusterStateCell,
 }
 
-fn agent(cluster: &Cluster, figures: Arc<Told>, root: HostRoot, config: report::Config) -> Agent {
+fn agent(
+    cluster: &Cluster,
+    figures: Arc<TopologyReport>,
+    root: HostRoot,
+    config: reports::Config,
+) -> Agent {
     follower(cluster, states::Config::new(NODE), figures, root, config)
 }
 
@@ -90,14 +95,14 @@ fn agent(cluster: &Cluster, figures: Arc<Told>, root: HostRoot, config: report::
 fn follower(
     cluster: &Cluster,
     states: states::Config,
-    figures: Arc<Told>,
+    figures: Arc<TopologyReport>,
     root: HostRoot,
-    config: report::Config,
+    config: reports::Config,
 ) -> Agent {
-    let board = Board::default();
-    let states = states.build(cluster.client(), board.clone());
+    let cluster_state = ClusterStateCell::default();
+    let states = states.build(cluster.client(), cluster_state.clone());
     let sources = Sources {
-        board: board.clone(),
+        cluster_state: cluster_state.clone(),
         figures,
         clock: Clock::Real,
         root,
@@ -105,7 +110,7 @@ fn follower(
     Agent {
         states: states.spawn(),
         reports: config.build(cluster.client(), sources).spawn(),
-        board,
+        cluster_state,
     }
 }
 
@@ -135,17 +140,20 @@ async fn usage_is_reported_and_again_when_it_moves() {
     cluster.define().await;
     cluster.put_node(json!({})).await;
     let temp = tempfile::tempdir().unwrap();
-    let figures = Arc::new(Told::default());
+    let figures = Arc::new(TopologyReport::default());
     figures.set("node_cpu_usage", 1.25);
     figures.set("node_memory_usage", 1024.0 * 1024.0);
-    let config = report::Config {
+    let config = reports::Config {
         topology: None,
-        ..report::Config::new(NODE)
+        ..reports::Config::new(NODE)
     };
     let agent = agent(&cluster, Arc::clone(&figures), machine(temp.path()), config);
     let counters = agent.reports.counters();
     // The manager comes later.
-    seen(&agent.board, "the node", |known| known.node.is_some()).await;
+    seen(&agent.cluster_state, "the node", |known| {
+        known.node.is_some()
+    })
+    .await;
     assert_eq!(counters.reports.get(), 0);
     cluster
         .put_slo(
@@ -183,7 +191,10 @@ async fn usage_is_reported_and_again_when_it_moves() {
         .delete(NODE, &DeleteParams::default())
         .await
         .unwrap();
-    seen(&agent.board, "no object", |known| known.collect.is_none()).await;
+    seen(&agent.cluster_state, "no object", |known| {
+        known.collect_policy.is_none()
+    })
+    .await;
     // The new one is told at once, although nothing has moved.
     let hour = json!({"metricCollectPolicy": {"reportIntervalSeconds": 3600}});
     cluster.put_slo("NodeMetric", hour).await;
@@ -200,7 +211,7 @@ async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
     let hour = json!({"metricCollectPolicy": {"reportIntervalSeconds": 3600}});
     cluster.put_slo("NodeMetric", hour).await;
     let temp = tempfile::tempdir().unwrap();
-    let figures = Arc::new(Told::default());
+    let figures = Arc::new(TopologyReport::default());
     for of in ["node_cpu_usage", "node_memory_usage"] {
         figures.set(of, 1.0);
     }
@@ -213,9 +224,9 @@ async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
     kubelet.tell(&["a", "b"]);
     let often = Duration::from_millis(20);
     let (states, _) = by_kubelet(&kubelet, often, "http://127.0.0.1:1").await;
-    let config = report::Config {
+    let config = reports::Config {
         topology: None,
-        ..report::Config::new(NODE)
+        ..reports::Config::new(NODE)
     };
     let root = machine(temp.path());
     let agent = follower(&cluster, states, Arc::clone(&figures), root, config);
@@ -246,7 +257,7 @@ async fn a_kubelet_that_is_away_keeps_nobody_from_reporting() {
     told("3", &["a", "b"]).await;
     let kubelet = FakeKubelet::at(&place).await;
     kubelet.tell(&["b", "c"]);
-    seen(&agent.board, "its new pods", |known| {
+    seen(&agent.cluster_state, "its new pods", |known| {
         let pods = known.pods.as_deref().unwrap_or_default();
         pods.iter().any(|pod| &*pod.name == "c")
     })
@@ -263,10 +274,10 @@ async fn the_topology_is_told_and_what_others_add_stays() {
     cluster.define().await;
     cluster.put_node(json!({})).await;
     let temp = tempfile::tempdir().unwrap();
-    let config = report::Config {
+    let config = reports::Config {
         metrics: false,
         topology: Some(Duration::from_millis(20)),
-        ..report::Config::new(NODE)
+        ..reports::Config::new(NODE)
     };
     let agent = agent(&cluster, Arc::default(), machine(temp.path()), config);
     let topologies = cluster.objects("topology.node.k8s.io", "v1alpha1", "NodeResourceTopology");
@@ -299,8 +310,11 @@ async fn the_topology_is_told_and_what_others_add_stays() {
         json!({"app.kubernetes.io/managed-by": "Koordinator"})
     );
     assert_eq!(object["topologyPolicies"], json!(["None"]));
-    let known = seen(&agent.board, "the pools", |known| known.topology.is_some()).await;
-    assert_eq!(known.topology.unwrap().shared[0].cpuset, "0-1");
+    let known = seen(&agent.cluster_state, "the pools", |known| {
+        known.cpu_pools.is_some()
+    })
+    .await;
+    assert_eq!(known.cpu_pools.unwrap().shared[0].cpuset, "0-1");
     // Another writes to it, and the node's annotation changes: both hold.
     let mut zones: Value = object["zones"].clone();
     let batch = json!({"name": "kubernetes.io/batch-cpu", "capacity": "319", "allocatable": "319", "available": "319"});
@@ -366,16 +380,16 @@ async fn devices_are_told_where_there_are_any() {
         memory: 16 << 30,
         ..Device::default()
     };
-    let figures = Arc::new(Told(Mutex::default(), vec![gpu]));
-    let config = report::Config {
+    let figures = Arc::new(TopologyReport(Mutex::default(), vec![gpu]));
+    let config = reports::Config {
         metrics: false,
         topology: None,
-        devices: report::Devices {
+        devices: reports::Devices {
             gpus: true,
             rdma: true,
-            ..report::Devices::default()
+            ..reports::Devices::default()
         },
-        ..report::Config::new(NODE)
+        ..reports::Config::new(NODE)
     };
     let root = machine(temp.path());
     let card = temp.path().join("sys/bus/pci/devices/0000:3b:00.0");
@@ -411,23 +425,25 @@ async fn a_cluster_without_the_managers_kinds_is_complained_about_once() {
     let cluster = Cluster::start().await;
     cluster.put_node(json!({})).await;
     let temp = tempfile::tempdir().unwrap();
-    let board = Board::default();
+    let cluster_state = ClusterStateCell::default();
     let states = states::Config::new(NODE);
     let absence = states.absence.clone();
-    let config = report::Config {
+    let config = reports::Config {
         absence: absence.clone(),
-        ..report::Config::new(NODE)
+        ..reports::Config::new(NODE)
     };
     let sources = Sources {
-        board: board.clone(),
-        figures: Arc::new(Told::default()),
+        cluster_state: cluster_state.clone(),
+        figures: Arc::new(TopologyReport::default()),
         clock: Clock::Real,
         root: machine(temp.path()),
     };
     let agent = Agent {
-        states: states.build(cluster.client(), board.clone()).spawn(),
+        states: states
+            .build(cluster.client(), cluster_state.clone())
+            .spawn(),
         reports: config.build(cluster.client(), sources).spawn(),
-        board,
+        cluster_state,
     };
     eventually("the topology is tried", async || {
         let topology = &agent.reports.counters().topology;
@@ -447,8 +463,8 @@ async fn a_cluster_without_the_managers_kinds_is_complained_about_once() {
     // As soon as they are there, all is as if they always had been.
     cluster.define().await;
     cluster.put_slo("NodeMetric", json!({})).await;
-    seen(&agent.board, "what is to be collected", |known| {
-        known.collect.is_some()
+    seen(&agent.cluster_state, "what is to be collected", |known| {
+        known.collect_policy.is_some()
     })
     .await;
     agent.drain().await;

@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use plimsoll_agent::states::{Access, AddressType, Board, Config, PodSource};
-
+use plimsoll_agent::states::{Access, AddressType, ClusterStateCell, Config, PodSource};
 use serde_json::json;
 
 use crate::world::{Cluster, DEADLINE, FakeKubelet, NODE, seen};
@@ -20,19 +19,19 @@ fn config(pods: PodSource) -> Config {
 #[tokio::test]
 async fn what_the_cluster_says_is_on_the_board() {
     let cluster = Cluster::start().await;
-    let board = Board::default();
+    let cluster_state = ClusterStateCell::default();
     // At once, before anybody has said anything.
     assert_eq!(
-        board.now().slo.sections["cpuBurstStrategy"]["cpuBurstPercent"],
+        cluster_state.current().node_slo.sections["cpuBurstStrategy"]["cpuBurstPercent"],
         1000
     );
     let states = config(PodSource::ApiServer)
-        .build(cluster.client(), board.clone())
+        .build(cluster.client(), cluster_state.clone())
         .spawn();
     cluster
         .put_node(json!({"node.koordinator.sh/reservation": "{}"}))
         .await;
-    let known = seen(&board, "the node", |known| {
+    let known = seen(&cluster_state, "the node", |known| {
         let node = known.node.as_deref();
         node.is_some_and(|node| node.capacity.contains_key("cpu"))
     })
@@ -53,34 +52,40 @@ async fn what_the_cluster_says_is_on_the_board() {
     cluster
         .put_slo("NodeSLO", json!({"resourceUsedThresholdWithBE": {"enable": true}, "hostApplications": [{"name": "db", "qos": "LS"}]}))
         .await;
-    let known = seen(&board, "the policy", |known| {
-        known.slo.sections["resourceUsedThresholdWithBE"]["enable"] == true
+    let known = seen(&cluster_state, "the policy", |known| {
+        known.node_slo.sections["resourceUsedThresholdWithBE"]["enable"] == true
     })
     .await;
     assert_eq!(
-        known.slo.sections["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"],
+        known.node_slo.sections["resourceUsedThresholdWithBE"]["cpuSuppressThresholdPercent"],
         65
     );
     assert_eq!(
-        &*known.slo.host_applications[0].cgroups[0],
+        &*known.node_slo.host_applications[0].cgroups[0],
         "host-latency-sensitive/db"
     );
-    assert!(known.collect.is_none());
+    assert!(known.collect_policy.is_none());
     cluster
         .put_slo(
             "NodeMetric",
             json!({"metricCollectPolicy": {"reportIntervalSeconds": 30}}),
         )
         .await;
-    let known = seen(&board, "what to collect", |known| known.collect.is_some()).await;
-    assert_eq!(known.collect.unwrap().report_interval_seconds, Some(30));
+    let known = seen(&cluster_state, "what to collect", |known| {
+        known.collect_policy.is_some()
+    })
+    .await;
+    assert_eq!(
+        known.collect_policy.unwrap().report_interval_seconds,
+        Some(30)
+    );
     cluster
         .slo("NodeSLO")
         .delete(NODE, &DeleteParams::default())
         .await
         .unwrap();
-    seen(&board, "the built-in policy", |known| {
-        known.slo.host_applications.is_empty()
+    seen(&cluster_state, "the built-in policy", |known| {
+        known.node_slo.host_applications.is_empty()
     })
     .await;
     states.drain(DEADLINE).await;
@@ -91,9 +96,9 @@ async fn what_the_cluster_says_is_on_the_board() {
 async fn pods_and_their_volumes_from_the_api_server() {
     let cluster = Cluster::start().await;
     cluster.put_node(json!({})).await;
-    let board = Board::default();
+    let cluster_state = ClusterStateCell::default();
     let states = config(PodSource::ApiServer)
-        .build(cluster.client(), board.clone())
+        .build(cluster.client(), cluster_state.clone())
         .spawn();
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());
     for (name, node) in [("ours", NODE), ("theirs", "n2")] {
@@ -112,7 +117,7 @@ async fn pods_and_their_volumes_from_the_api_server() {
         .await
         .unwrap();
     }
-    let known = seen(&board, "a pod", |known| {
+    let known = seen(&cluster_state, "a pod", |known| {
         known.pods.as_deref().is_some_and(|pods| !pods.is_empty())
     })
     .await;
@@ -136,12 +141,15 @@ async fn pods_and_their_volumes_from_the_api_server() {
     pods.patch("ours", &PatchParams::default(), &Patch::Merge(labels))
         .await
         .unwrap();
-    let known = seen(&board, "the volume", |known| !known.volumes.is_empty()).await;
+    let known = seen(&cluster_state, "the volume", |known| {
+        !known.volumes.is_empty()
+    })
+    .await;
     let volume = known.volumes.get(&("default".into(), "data".into()));
     assert_eq!(volume.map(|volume| &**volume), Some("pv-7"));
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("ours", &at_once).await.unwrap();
-    seen(&board, "no pods and no volumes", |known| {
+    seen(&cluster_state, "no pods and no volumes", |known| {
         known.pods.as_deref().is_some_and(<[_]>::is_empty) && known.volumes.is_empty()
     })
     .await;
@@ -172,11 +180,11 @@ pub async fn by_kubelet(
 #[tokio::test]
 async fn a_kubelet_that_goes_away_leaves_its_pods_behind() {
     let kubelet = FakeKubelet::start().await;
-    let board = Board::default();
+    let cluster_state = ClusterStateCell::default();
     // There is no API server at all.
     let (config, client) =
         by_kubelet(&kubelet, Duration::from_millis(20), "http://127.0.0.1:1").await;
-    let states = config.build(client, board.clone()).spawn();
+    let states = config.build(client, cluster_state.clone()).spawn();
     let counters = states.counters();
     let failed = async |at_least: u64| {
         let failing = async {
@@ -187,16 +195,16 @@ async fn a_kubelet_that_goes_away_leaves_its_pods_behind() {
         tokio::time::timeout(DEADLINE, failing).await.unwrap();
     };
     failed(2).await;
-    assert!(board.now().pods.is_none());
+    assert!(cluster_state.current().pods.is_none());
     kubelet.tell(&["a", "b"]);
-    let two = |known: &plimsoll_agent::states::Known| {
+    let two = |known: &plimsoll_agent::states::ClusterState| {
         known.pods.as_deref().is_some_and(|pods| pods.len() == 2)
     };
-    seen(&board, "two pods", two).await;
+    seen(&cluster_state, "two pods", two).await;
     *kubelet.pods.lock() = None;
     let before = counters.pod_list_failures.get();
     failed(before + 3).await;
-    assert!(two(&board.now()));
+    assert!(two(&cluster_state.current()));
     // An empty list is what a kubelet says that has just started.
     let asked = *kubelet.asked.lock();
     kubelet.tell(&[]);
@@ -206,7 +214,7 @@ async fn a_kubelet_that_goes_away_leaves_its_pods_behind() {
         }
     };
     tokio::time::timeout(DEADLINE, asking).await.unwrap();
-    assert!(two(&board.now()));
+    assert!(two(&cluster_state.current()));
     states.drain(DEADLINE).await;
 }
 
@@ -214,17 +222,23 @@ async fn a_kubelet_that_goes_away_leaves_its_pods_behind() {
 async fn a_bell_makes_it_look_at_once() {
     let kubelet = FakeKubelet::start().await;
     kubelet.tell(&["a"]);
-    let board = Board::default();
+    let cluster_state = ClusterStateCell::default();
     let (config, client) =
         by_kubelet(&kubelet, Duration::from_secs(3600), "http://127.0.0.1:1").await;
-    let bell = config.bell.clone();
-    let states = config.build(client, board.clone()).spawn();
-    seen(&board, "the first pod", |known| known.pods.is_some()).await;
-    let settings = seen(&board, "its settings", |known| known.kubelet.is_some()).await;
+    let pod_hint = config.pod_hint.clone();
+    let states = config.build(client, cluster_state.clone()).spawn();
+    seen(&cluster_state, "the first pod", |known| {
+        known.pods.is_some()
+    })
+    .await;
+    let settings = seen(&cluster_state, "its settings", |known| {
+        known.kubelet.is_some()
+    })
+    .await;
     assert_eq!(settings.kubelet.unwrap().cpu_manager_policy, "static");
     kubelet.tell(&["a", "b"]);
-    bell.ring();
-    seen(&board, "the second pod", |known| {
+    pod_hint.notify();
+    seen(&cluster_state, "the second pod", |known| {
         known.pods.as_deref().is_some_and(|pods| pods.len() == 2)
     })
     .await;

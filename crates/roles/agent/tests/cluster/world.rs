@@ -14,7 +14,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use parking_lot::Mutex;
-use plimsoll_agent::states::{Board, Known};
+use plimsoll_agent::states::{ClusterState, ClusterStateCell};
 use plimsoll_apiserver::embed;
 
 use serde_json::{Value, json};
@@ -94,11 +94,15 @@ impl Cluster {
     }
 }
 
-/// The board, once it is as wanted.
-pub async fn seen(board: &Board, what: &str, wanted: impl FnMut(&Known) -> bool) -> Known {
-    let mut following = board.follow();
+/// The cluster_state, once it is as wanted.
+pub async fn seen(
+    cluster_state: &ClusterStateCell,
+    what: &str,
+    wanted: impl FnMut(&ClusterState) -> bool,
+) -> ClusterState {
+    let mut following = cluster_state.subscribe();
     let found = tokio::time::timeout(DEADLINE, following.wait_for(wanted)).await;
-    let found = found.unwrap_or_else(|_| panic!("{what}: in vain; {:?}", board.now()));
+    let found = found.unwrap_or_else(|_| panic!("{what}: in vain; {:?}", cluster_state.current()));
     found.unwrap().clone()
 }
 

@@ -1,4 +1,4 @@
-//! Who may look: a bearer token for everything, a password for people's pages.
+//! Authentication: a bearer token for everything, a password for the HTML pages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -79,7 +79,7 @@ impl Auth {
         self.token.as_ref().map(|(path, _)| path.as_path())
     }
 
-    /// Reads the token again; the old one stays good if the new cannot be had.
+    /// Reads the token again; if that fails, the old one stays valid.
     pub fn reload_token(&self) -> Result<(), AuthError> {
         if let Some((path, token)) = &self.token {
             *token.write() = read_token(path)?;

@@ -1,4 +1,4 @@
-//! What the server shows: everything it cannot know by itself, in one trait.
+//! Data that the HTTP server needs from the program.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use plimsoll_observe::needs::ReadPlan;
 
 use super::extra::ExtraRoute;
 
-/// The agent as the server sees it. Every method may take its time: it is called on a thread that may wait.
+/// The program behind the server. Methods may block: they are called on threads that may wait.
 pub trait Backend: Send + Sync + 'static {
-    /// Containers, events, the machine, and the line to the sampler.
+    /// Containers, events, the machine, and on-demand samples.
     fn observer(&self) -> &Arc<Observer>;
 
     fn versions(&self) -> Versions;
 
-    /// The name under which the cluster knows this machine.
+    /// The node's name in the cluster.
     fn node_name(&self) -> String;
 
     /// A page of metrics; `only`: the containers of one runtime.
@@ -30,13 +30,13 @@ pub trait Backend: Send + Sync + 'static {
         children.iter().map(|c| c.path().to_string()).collect()
     }
 
-    /// Families about the agent itself; the server adds its own.
+    /// Metrics of the program itself; the server adds its own.
     fn self_metrics(&self) -> Gathered;
 
-    /// `Err` says what is still missing.
+    /// `Err`: what is still missing.
     fn ready(&self) -> Result<(), String>;
 
-    /// Whether the cluster is told what the node uses; `None`: it is not to be told.
+    /// Whether usage is reported to the cluster; `None`: reporting is off.
     fn reporting(&self) -> Option<bool> {
         None
     }
@@ -44,22 +44,22 @@ pub trait Backend: Send + Sync + 'static {
     /// The report of `/validate/`.
     fn validate(&self) -> String;
 
-    /// Which kernel files a container's figures come from; `None`: no such container.
+    /// The kernel files that are read for a container; `None`: no such container.
     fn sources(&self, container: &str) -> Option<Vec<String>>;
 
-    /// What is read of the kernel, and how often.
+    /// The reading plan.
     fn plan(&self) -> &ReadPlan;
 
-    /// Pages that the server does not know; asked for once, when the server starts.
+    /// Routes of the program; called once, when the server starts.
     fn extra_routes(self: Arc<Self>) -> Vec<ExtraRoute> {
         Vec::new()
     }
 
-    /// How much of the disk the container runtime takes; `None` where none tells.
+    /// Disk usage of the container runtime; `None` if it does not report any.
     fn image_fs(&self) -> Option<ImageFs> {
         None
     }
 
-    /// What a runtime says of itself, name and value by line; `Err` where it cannot be reached.
+    /// Status of a runtime as name and value; `Err`: it cannot be reached.
     fn runtime(&self, namespace: Namespace) -> Result<Vec<(String, String)>, String>;
 }

@@ -1,4 +1,4 @@
-//! What goes back to the client: at once, in pieces as they are made, or for as long as there are events.
+//! Response bodies: whole, streamed in chunks while they are rendered, or an event stream.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -16,16 +16,16 @@ use tokio::time::Instant;
 use super::counters::{Counters, Gauge};
 use super::response::Failure;
 
-/// Pieces of this size, and no larger ones, travel from the thread that makes them to the connection.
-pub const PIECE: usize = 64 << 10;
+/// Largest chunk from the rendering thread to the connection.
+pub const CHUNK_SIZE: usize = 64 << 10;
 /// The room that a short answer gets.
 const FIRST: usize = 4 << 10;
 
-/// On the way from the maker to the connection.
+/// From the rendering thread to the connection.
 #[derive(Debug)]
-pub enum Piece {
+pub enum Chunk {
     Data(Bytes),
-    /// Everything was sent. Without this, the end of the line means that the maker died.
+    /// Everything was sent. If the channel closes without it, rendering has failed.
     End,
     Failed(Failure),
 }
@@ -42,7 +42,7 @@ enum Kind {
     Chunks(VecDeque<Bytes>),
     Line {
         first: VecDeque<Bytes>,
-        rest: mpsc::Receiver<Piece>,
+        rest: mpsc::Receiver<Chunk>,
         deadline: Option<Instant>,
         over: bool,
     },
@@ -66,13 +66,13 @@ impl Body {
     }
 
     /// For as long as the other end sends.
-    pub fn endless(rest: mpsc::Receiver<Piece>) -> Self {
+    pub fn endless(rest: mpsc::Receiver<Chunk>) -> Self {
         Self::line(VecDeque::new(), rest, None)
     }
 
     fn line(
         first: VecDeque<Bytes>,
-        rest: mpsc::Receiver<Piece>,
+        rest: mpsc::Receiver<Chunk>,
         deadline: Option<Instant>,
     ) -> Self {
         Self {
@@ -123,13 +123,13 @@ impl HttpBody for Body {
                     Some(bytes) => Some(bytes),
                     None if *over => None,
                     None => match ready!(rest.poll_recv(cx)) {
-                        Some(Piece::Data(bytes)) => Some(bytes),
-                        Some(Piece::End) => {
+                        Some(Chunk::Data(bytes)) => Some(bytes),
+                        Some(Chunk::End) => {
                             *over = true;
                             None
                         }
                         // The client must not take half an answer for a whole one.
-                        Some(Piece::Failed(_)) | None => {
+                        Some(Chunk::Failed(_)) | None => {
                             return Poll::Ready(Some(Err(io::ErrorKind::BrokenPipe.into())));
                         }
                     },
@@ -157,26 +157,26 @@ impl HttpBody for Body {
     }
 }
 
-/// Gathers what is written into pieces and sends them off.
+/// Collects what is written into chunks and sends them.
 #[derive(Debug)]
-struct Pieces {
+struct ChunkWriter {
     buffer: Vec<u8>,
-    /// A piece has been sent off, so there is much to send.
+    /// A chunk was sent, so the answer is long.
     is_long: bool,
-    out: mpsc::Sender<Piece>,
+    out: mpsc::Sender<Chunk>,
     runtime: Handle,
     deadline: Instant,
 }
 
-impl Pieces {
+impl ChunkWriter {
     fn send(&mut self) -> io::Result<()> {
         let full = std::mem::take(&mut self.buffer);
         self.is_long = true;
-        self.hand_over(Piece::Data(full.into()))
+        self.hand_over(Chunk::Data(full.into()))
     }
 
-    /// Waits for the reader, but not for one that would hold this thread and what it writes from for ever.
-    fn hand_over(&self, piece: Piece) -> io::Result<()> {
+    /// Waits for the reader, with a deadline: a slow one must not hold this thread for ever.
+    fn hand_over(&self, piece: Chunk) -> io::Result<()> {
         let piece = match self.out.try_send(piece) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Closed(_)) => return Err(io::ErrorKind::BrokenPipe.into()),
@@ -191,21 +191,21 @@ impl Pieces {
     }
 }
 
-impl Write for Pieces {
+impl Write for ChunkWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = PIECE - self.buffer.len();
+        let room = CHUNK_SIZE - self.buffer.len();
         let taken = &bytes[..bytes.len().min(room)];
         if self.buffer.capacity() - self.buffer.len() < taken.len() {
             let is_short = self.buffer.is_empty() && !self.is_long;
             let room = if is_short {
                 FIRST.max(taken.len())
             } else {
-                PIECE
+                CHUNK_SIZE
             };
             self.buffer.reserve_exact(room - self.buffer.len());
         }
         self.buffer.extend_from_slice(taken);
-        if self.buffer.len() == PIECE {
+        if self.buffer.len() == CHUNK_SIZE {
             self.send()?;
         }
         Ok(taken.len())
@@ -216,10 +216,9 @@ impl Write for Pieces {
     }
 }
 
-/// Makes an answer on a thread that may wait. A short one comes back whole; of a long one only the beginning is ever
-/// in memory. A failure must come before the first byte. `longest`: an answer that a client takes longer to fetch is cut
-/// off.
-pub async fn made<F>(longest: Duration, make: F) -> Result<Body, Failure>
+/// Renders an answer on a blocking thread. A short one is returned whole; a long one is streamed. A failure must come
+/// before the first byte. `longest`: an answer is cut off if the client takes longer to fetch it.
+pub async fn render_streaming<F>(longest: Duration, make: F) -> Result<Body, Failure>
 where
     F: FnOnce(&mut dyn Write) -> Result<(), Failure> + Send + 'static,
 {
@@ -228,7 +227,7 @@ where
     let deadline = Instant::now() + longest;
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
-        let mut writer = Pieces {
+        let mut writer = ChunkWriter {
             buffer: Vec::new(),
             is_long: false,
             out,
@@ -236,12 +235,12 @@ where
             deadline,
         };
         let last = match make(&mut writer) {
-            Ok(()) if writer.buffer.is_empty() => Piece::End,
+            Ok(()) if writer.buffer.is_empty() => Chunk::End,
             Ok(()) => match writer.send() {
-                Ok(()) => Piece::End,
+                Ok(()) => Chunk::End,
                 Err(_) => return,
             },
-            Err(failure) => Piece::Failed(failure),
+            Err(failure) => Chunk::Failed(failure),
         };
         // Nobody is listening any more: nothing is lost.
         let _ = writer.hand_over(last);
@@ -249,9 +248,9 @@ where
     let mut first = VecDeque::new();
     while first.len() < 2 {
         match pieces.recv().await {
-            Some(Piece::Data(bytes)) => first.push_back(bytes),
-            Some(Piece::End) => return Ok(Body::chunks(first.into())),
-            Some(Piece::Failed(failure)) => return Err(failure),
+            Some(Chunk::Data(bytes)) => first.push_back(bytes),
+            Some(Chunk::End) => return Ok(Body::chunks(first.into())),
+            Some(Chunk::Failed(failure)) => return Err(failure),
             None => return Err(Failure::defect()),
         }
     }
@@ -265,7 +264,7 @@ mod tests {
     use super::*;
     use http_body_util::BodyExt;
 
-    const LONGEST: Duration = Duration::from_secs(60);
+    const MAX_STREAM_TIME: Duration = Duration::from_secs(60);
 
     async fn text(body: Body) -> Result<Bytes, io::Error> {
         Ok(body.collect().await?.to_bytes())
@@ -273,16 +272,18 @@ mod tests {
 
     #[tokio::test]
     async fn short_answers_have_a_length() {
-        let body = made(LONGEST, |out| out.write_all(b"ok").map_err(Failure::from))
-            .await
-            .unwrap();
+        let body = render_streaming(MAX_STREAM_TIME, |out| {
+            out.write_all(b"ok").map_err(Failure::from)
+        })
+        .await
+        .unwrap();
         assert_eq!(body.len(), Some(2));
         assert_eq!(text(body).await.unwrap(), "ok");
     }
 
     #[tokio::test]
     async fn long_answers_come_in_pieces() {
-        let body = made(LONGEST, |out| {
+        let body = render_streaming(MAX_STREAM_TIME, |out| {
             for _ in 0..1000 {
                 out.write_all(&[b'x'; 1000]).map_err(Failure::from)?;
             }
@@ -293,13 +294,13 @@ mod tests {
         assert_eq!(text(body).await.unwrap().len(), 1_000_000);
     }
 
-    /// However slow the reader, a maker is a few pieces ahead, each of them no larger than a piece.
+    /// However slow the reader, rendering is at most a few chunks ahead.
     #[tokio::test]
     async fn makers_wait_for_readers() {
-        const ALL: usize = 100 * PIECE;
+        const ALL: usize = 100 * CHUNK_SIZE;
         let written = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&written);
-        let body = made(LONGEST, move |out| {
+        let body = render_streaming(MAX_STREAM_TIME, move |out| {
             for _ in 0..ALL / 1000 {
                 out.write_all(&[b'x'; 1000])?;
                 counted.fetch_add(1000, Ordering::SeqCst);
@@ -310,9 +311,12 @@ mod tests {
         let mut read = 0;
         while let Some(frame) = body.frame().await {
             let ahead = written.load(Ordering::SeqCst).saturating_sub(read);
-            assert!(ahead <= 5 * PIECE, "{ahead} bytes were made and not read");
+            assert!(
+                ahead <= 5 * CHUNK_SIZE,
+                "{ahead} bytes were made and not read"
+            );
             let piece = frame.unwrap().into_data().unwrap();
-            assert!(piece.len() <= PIECE);
+            assert!(piece.len() <= CHUNK_SIZE);
             read += piece.len();
         }
         assert_eq!(read, ALL / 1000 * 1000);
@@ -320,14 +324,15 @@ mod tests {
 
     #[tokio::test]
     async fn failures_before_and_after_the_first_byte() {
-        let refused = made(LONGEST, |_| Err(Failure::internal("no such thing"))).await;
+        let refused =
+            render_streaming(MAX_STREAM_TIME, |_| Err(Failure::internal("no such thing"))).await;
         assert_eq!(refused.unwrap_err().text, "no such thing");
-        let died = made(LONGEST, |_| panic!("defect")).await;
+        let died = render_streaming(MAX_STREAM_TIME, |_| panic!("defect")).await;
         assert_eq!(died.unwrap_err().status, 500);
-        let cut = made(LONGEST, |out| {
-            out.write_all(&[0; 4 * PIECE]).map_err(Failure::from)?;
-            out.write_all(&[0; 4 * PIECE]).map_err(Failure::from)?;
-            out.write_all(&[0; 4 * PIECE]).map_err(Failure::from)?;
+        let cut = render_streaming(MAX_STREAM_TIME, |out| {
+            out.write_all(&[0; 4 * CHUNK_SIZE]).map_err(Failure::from)?;
+            out.write_all(&[0; 4 * CHUNK_SIZE]).map_err(Failure::from)?;
+            out.write_all(&[0; 4 * CHUNK_SIZE]).map_err(Failure::from)?;
             panic!("defect")
         });
         text(cut.await.unwrap()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What the server has done, for `/metrics/self`.
+//! Counters of the server, for `/metrics/self`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

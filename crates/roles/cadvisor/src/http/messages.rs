@@ -1,7 +1,7 @@
-//! Pages as messages: `io.prometheus.client.MetricFamily`, each behind its length.
+//! Pages in the delimited protobuf format: `io.prometheus.client.MetricFamily` messages, each after its length.
 //!
-//! The length comes first, and a family can be large, so a family is gone through twice: once to add up lengths, which takes
-//! next to nothing, and once to write. Neither needs more room than a line.
+//! The length comes first, and a family can be large, so a family is walked twice: once to add up lengths, which is
+//! cheap, and once to write. Neither needs more memory than a line.
 
 use std::io::{self, Write};
 

@@ -1,8 +1,8 @@
-//! The agent's HTTP server: cAdvisor's interfaces and the kubelet's, on one port.
+//! The HTTP server: cAdvisor's and the kubelet's interfaces on one port.
 //!
-//! [`Config::bind`] binds and checks, [`Server::spawn`] serves, [`Running::drain`] stops. What is shown comes through
-//! the [`Backend`]; everything else here is the contract with clients: paths, statuses, headers, error texts. Nothing
-//! that can take long runs on a network thread, and no client can hold up another.
+//! [`Config::bind`] binds and checks, [`Server::spawn`] serves, [`Running::drain`] stops. Data comes
+//! through the [`Backend`]; this module is the contract with clients: paths, statuses, headers, error texts. Nothing slow
+//! runs on a network thread, and no client can block another.
 
 mod api;
 mod auth;

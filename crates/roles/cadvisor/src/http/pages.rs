@@ -1,4 +1,4 @@
-//! Pages for people: plain HTML, no scripts, nothing loaded from anywhere.
+//! HTML pages: plain, no scripts, no external resources.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use plimsoll_observe::{Observer, Sample};
 
 use super::api::blocking;
 use super::response::{self, Failure, Reply, escape_html};
-use super::service::Shared;
+use super::service::ServerState;
 
 type Page = Result<String, Failure>;
 
 /// `/containers<path>`.
-pub async fn container(shared: Arc<Shared>, path: String) -> Result<Reply, Failure> {
+pub async fn container(shared: Arc<ServerState>, path: String) -> Result<Reply, Failure> {
     let page = blocking(move || {
         let observer = shared.backend.observer();
         let found = by_path(&observer.store, &path).map_err(|missing| {
@@ -35,7 +35,7 @@ pub async fn container(shared: Arc<Shared>, path: String) -> Result<Reply, Failu
 
 /// `/docker/`, `/podman/`, and a container below.
 pub async fn runtime(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     namespace: Namespace,
     rest: String,
 ) -> Result<Reply, Failure> {

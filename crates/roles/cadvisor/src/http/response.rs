@@ -1,4 +1,4 @@
-//! Answers: status, headers and body as clients of the original expect them.
+//! Responses: status, headers and body as clients of cAdvisor expect them.
 
 use std::io;
 
@@ -18,12 +18,12 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// A request that cannot be answered, and what the client is told.
+/// An error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub status: u16,
     pub text: String,
-    /// After how many seconds it is worth asking again.
+    /// `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
 }
 
@@ -36,8 +36,8 @@ impl Failure {
         }
     }
 
-    /// More at a time than is good for the node.
-    pub fn too_busy() -> Self {
+    /// Too many concurrent requests for large answers.
+    pub fn service_unavailable() -> Self {
         Self {
             retry_after: Some(1),
             ..Self::new(
@@ -47,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// The original answers nearly every refusal so.
+    /// cAdvisor's status for nearly every error.
     pub fn internal(text: impl ToString) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, text.to_string())
     }
@@ -56,7 +56,7 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, text.to_string())
     }
 
-    /// Ours, not the client's.
+    /// A bug in this program.
     pub fn defect() -> Self {
         Self::internal("internal error, see the log")
     }

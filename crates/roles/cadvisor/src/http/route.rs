@@ -1,13 +1,13 @@
-//! From a path to what answers it. Pure: no request is needed to know where one goes.
+//! Maps a path to a route. Pure.
 
 use plimsoll_containers::Namespace;
 
 use super::extra::{ExtraPage, ExtraRoute};
 use super::url::{clean, decode};
 
-/// Where the interface hangs.
+/// The URL prefix, the path of `/metrics`, and the extra routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct Mounts {
     /// Empty, or `/prefix` without a slash at the end.
     prefix: String,
     prometheus: String,
@@ -22,7 +22,7 @@ pub enum ExtraKind {
     Moved(&'static str),
 }
 
-impl Places {
+impl Mounts {
     pub fn new(prefix: &str, prometheus: &str) -> Self {
         let trimmed = prefix.trim_matches('/');
         Self {
@@ -47,7 +47,7 @@ impl Places {
     }
 }
 
-impl Default for Places {
+impl Default for Mounts {
     fn default() -> Self {
         Self::new("", "/metrics")
     }
@@ -63,10 +63,10 @@ pub enum Route {
     MetricsSelf,
     StatsSummary,
     /// Below `/stats` the kubelet has nothing else.
-    NoStats,
+    StatsNotFound,
     Sources,
     Plan,
-    /// One of the extra routes, by its place in the list.
+    /// An extra route, by its index.
     Extra(usize, ExtraKind),
     Validate,
     /// The decoded path from `/api/` on.
@@ -89,7 +89,7 @@ impl Route {
         matches!(self, Self::Healthz | Self::Readyz)
     }
 
-    /// What Prometheus reads.
+    /// Whether this is a page of metrics.
     pub fn is_of_metrics(&self) -> bool {
         matches!(
             self,
@@ -101,8 +101,8 @@ impl Route {
         )
     }
 
-    /// The subresource of `nodes` that whoever asks must be allowed to get. Kubelets know the first two; the last has what
-    /// processes there are and how the agent works.
+    /// The subresource of `nodes` that a client must be allowed to get. The kubelet has the first two; `agent` covers
+    /// process lists and debug pages.
     pub fn part_of_node(&self) -> &'static str {
         match self {
             Self::StatsSummary => "stats",
@@ -111,7 +111,7 @@ impl Route {
         }
     }
 
-    /// People's pages, as opposed to what programs read.
+    /// Whether this is an HTML page.
     pub fn is_page(&self) -> bool {
         matches!(
             self,
@@ -119,7 +119,7 @@ impl Route {
         )
     }
 
-    /// What it is counted under.
+    /// Label value of the request counters.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Healthz | Self::Readyz => "health",
@@ -133,26 +133,26 @@ impl Route {
             Self::Api(_) => "api",
             Self::ContainersPage(_) | Self::RuntimePage(..) | Self::Static(_) => "page",
             Self::Redirect { .. } => "redirect",
-            Self::NoStats | Self::NotFound | Self::Malformed => "unknown",
+            Self::StatsNotFound | Self::NotFound | Self::Malformed => "unknown",
         }
     }
 }
 
 /// `path` and `query` as they were sent.
-pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
+pub fn route(mounts: &Mounts, path: &str, query: Option<&str>) -> Route {
     let cleaned = clean(path);
     let with_query = |path: String| match query {
         Some(query) => format!("{path}?{query}"),
         None => path,
     };
     if cleaned != path {
-        return for_now(with_query(cleaned.into_owned()));
+        return redirect_temporary(with_query(cleaned.into_owned()));
     }
-    let Some(inner) = cleaned.strip_prefix(places.prefix.as_str()) else {
+    let Some(inner) = cleaned.strip_prefix(mounts.prefix.as_str()) else {
         return Route::NotFound;
     };
     if inner.is_empty() {
-        return for_now(with_query(format!("{}/", places.prefix)));
+        return redirect_temporary(with_query(format!("{}/", mounts.prefix)));
     }
     if !inner.starts_with('/') {
         return Route::NotFound;
@@ -160,13 +160,15 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
     let Some(decoded) = decode(inner) else {
         return Route::Malformed;
     };
-    if decoded == places.prometheus {
+    if decoded == mounts.prometheus {
         return Route::Metrics;
     }
-    let mut extra = places.extra.iter();
+    let mut extra = mounts.extra.iter();
     if let Some(index) = extra.position(|(path, _)| *path == decoded) {
-        return match places.extra[index].1 {
-            ExtraKind::Moved(to) => permanent(with_query(format!("{}{to}", places.prefix))),
+        return match mounts.extra[index].1 {
+            ExtraKind::Moved(to) => {
+                redirect_permanent(with_query(format!("{}{to}", mounts.prefix)))
+            }
             kind => Route::Extra(index, kind),
         };
     }
@@ -180,10 +182,10 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
         "/debug/sources" => return Route::Sources,
         "/debug/plan" => return Route::Plan,
         "/api" | "/validate" | "/static" | "/stats" => {
-            return for_now(with_query(format!("{}{inner}/", places.prefix)));
+            return redirect_temporary(with_query(format!("{}{inner}/", mounts.prefix)));
         }
         "/containers" | "/docker" | "/podman" => {
-            return permanent(format!("{}{inner}/", places.prefix));
+            return redirect_permanent(format!("{}{inner}/", mounts.prefix));
         }
         _ => {}
     }
@@ -211,16 +213,16 @@ pub fn route(places: &Places, path: &str, query: Option<&str>) -> Route {
     }
     // Here the kubelet's answers count, not cAdvisor's.
     if below("/stats").is_some() {
-        return Route::NoStats;
+        return Route::StatsNotFound;
     }
     if below("/metrics/cadvisor").is_some() || below("/metrics/resource").is_some() {
         return Route::NotFound;
     }
-    for_now(format!("{}/containers/", places.prefix))
+    redirect_temporary(format!("{}/containers/", mounts.prefix))
 }
 
 /// What Go's server does by itself since 1.26.
-fn for_now(to: String) -> Route {
+fn redirect_temporary(to: String) -> Route {
     Route::Redirect {
         to,
         permanent: false,
@@ -228,7 +230,7 @@ fn for_now(to: String) -> Route {
 }
 
 /// What the original does itself.
-fn permanent(to: String) -> Route {
+fn redirect_permanent(to: String) -> Route {
     Route::Redirect {
         to,
         permanent: true,
@@ -245,11 +247,11 @@ mod tests {
         let (path, query) = path
             .split_once('?')
             .map_or((path, None), |(p, q)| (p, Some(q)));
-        route(&Places::default(), path, query)
+        route(&Mounts::default(), path, query)
     }
 
     fn unknown() -> Route {
-        for_now("/containers/".to_owned())
+        redirect_temporary("/containers/".to_owned())
     }
 
     #[test]
@@ -266,19 +268,22 @@ mod tests {
             ("/index.html", unknown()),
             ("/%2e%2e/api", unknown()),
             ("/API/v1.3/machine", unknown()),
-            ("/api", for_now("/api/".to_owned())),
-            ("/api//", for_now("/api/".to_owned())),
-            ("/api?x=1", for_now("/api/?x=1".to_owned())),
-            ("/validate", for_now("/validate/".to_owned())),
-            ("/static", for_now("/static/".to_owned())),
-            ("/containers", permanent("/containers/".to_owned())),
-            ("/containers?x", permanent("/containers/".to_owned())),
-            ("/docker", permanent("/docker/".to_owned())),
-            ("/podman", permanent("/podman/".to_owned())),
-            ("/..", for_now("/".to_owned())),
+            ("/api", redirect_temporary("/api/".to_owned())),
+            ("/api//", redirect_temporary("/api/".to_owned())),
+            ("/api?x=1", redirect_temporary("/api/?x=1".to_owned())),
+            ("/validate", redirect_temporary("/validate/".to_owned())),
+            ("/static", redirect_temporary("/static/".to_owned())),
+            ("/containers", redirect_permanent("/containers/".to_owned())),
+            (
+                "/containers?x",
+                redirect_permanent("/containers/".to_owned()),
+            ),
+            ("/docker", redirect_permanent("/docker/".to_owned())),
+            ("/podman", redirect_permanent("/podman/".to_owned())),
+            ("/..", redirect_temporary("/".to_owned())),
             (
                 "//api/v1.3/machine",
-                for_now("/api/v1.3/machine".to_owned()),
+                redirect_temporary("/api/v1.3/machine".to_owned()),
             ),
             ("/validate/x", Route::Validate),
             ("/healthz?x", Route::Healthz),
@@ -293,11 +298,11 @@ mod tests {
                 Route::RuntimePage(Namespace::Docker, "/a/b".to_owned()),
             ),
             ("/metrics", Route::Metrics),
-            ("/stats", for_now("/stats/".to_owned())),
-            ("/stats/", Route::NoStats),
-            ("/stats/foo", Route::NoStats),
+            ("/stats", redirect_temporary("/stats/".to_owned())),
+            ("/stats/", Route::StatsNotFound),
+            ("/stats/foo", Route::StatsNotFound),
             ("/stats/summary/", Route::StatsSummary),
-            ("/stats/summary/x", Route::NoStats),
+            ("/stats/summary/x", Route::StatsNotFound),
             ("/statsx", unknown()),
             ("/metrics/cadvisor/", Route::NotFound),
             ("/metrics/resource/v1", Route::NotFound),
@@ -323,10 +328,10 @@ mod tests {
             path: "/debug/old",
             page: ExtraPage::Moved("/debug/extra"),
         };
-        let places = Places::new("/pre", "m").with_extra(&[json("/debug/extra"), metrics, moved]);
-        let to = |path: &str| route(&places, path, None);
-        let there = permanent("/pre/debug/extra?a=1".to_owned());
-        assert_eq!(route(&places, "/pre/debug/old", Some("a=1")), there);
+        let mounts = Mounts::new("/pre", "m").with_extra(&[json("/debug/extra"), metrics, moved]);
+        let to = |path: &str| route(&mounts, path, None);
+        let there = redirect_permanent("/pre/debug/extra?a=1".to_owned());
+        assert_eq!(route(&mounts, "/pre/debug/old", Some("a=1")), there);
         let extra = to("/pre/debug/extra");
         assert_eq!(extra, Route::Extra(0, ExtraKind::Debug));
         assert_eq!((extra.class(), extra.is_of_metrics()), ("debug", false));
@@ -335,33 +340,40 @@ mod tests {
         assert_eq!((own.class(), own.is_of_metrics()), ("metrics", true));
         assert_eq!(own.part_of_node(), "metrics");
         for path in ["/pre/debug/extra/", "/pre/own-metrics/x"] {
-            assert_eq!(to(path), for_now("/pre/containers/".to_owned()), "{path}");
+            assert_eq!(
+                to(path),
+                redirect_temporary("/pre/containers/".to_owned()),
+                "{path}"
+            );
         }
     }
 
     #[test]
     fn below_a_prefix() {
-        let places = Places::new("/pre/", "m");
-        let to = |path: &str| route(&places, path, None);
+        let mounts = Mounts::new("/pre/", "m");
+        let to = |path: &str| route(&mounts, path, None);
         assert_eq!(to("/"), Route::NotFound);
         assert_eq!(to("/prefix"), Route::NotFound);
         assert_eq!(to("/metrics"), Route::NotFound);
-        assert_eq!(to("/pre"), for_now("/pre/".to_owned()));
+        assert_eq!(to("/pre"), redirect_temporary("/pre/".to_owned()));
         assert_eq!(to("/pre/m"), Route::Metrics);
         // The original forgets its prefix here and sends people to a page that does not exist.
-        assert_eq!(to("/pre/api"), for_now("/pre/api/".to_owned()));
+        assert_eq!(to("/pre/api"), redirect_temporary("/pre/api/".to_owned()));
         assert_eq!(
             to("/pre/containers"),
-            permanent("/pre/containers/".to_owned())
+            redirect_permanent("/pre/containers/".to_owned())
         );
-        assert_eq!(to("/pre/x"), for_now("/pre/containers/".to_owned()));
+        assert_eq!(
+            to("/pre/x"),
+            redirect_temporary("/pre/containers/".to_owned())
+        );
     }
 
     proptest! {
         #[test]
         fn every_path_goes_somewhere(path: String, query: Option<String>) {
-            route(&Places::default(), &path, query.as_deref());
-            route(&Places::new("/a", "/b"), &path, query.as_deref());
+            route(&Mounts::default(), &path, query.as_deref());
+            route(&Mounts::new("/a", "/b"), &path, query.as_deref());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The agent's server: what `plimsoll_serving` serves, with the agent's limits and secrets.
+//! The server: what `plimsoll_serving` serves, with this crate's limits and secrets.
 //!
-//! A server is bound by [`Config::bind`], or put behind the cluster's authentication and authorization by
-//! [`Config::behind`]. An agent may have one of each.
+//! [`Config::bind`] makes a server with a token or without; [`Config::behind`] one with the cluster's authentication and
+//! authorization. A program may have one of each.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,8 +20,8 @@ use tower::service_fn;
 use super::auth::{Auth, AuthError, BasicConfig};
 use super::backend::Backend;
 use super::counters::Counters;
-use super::route::Places;
-use super::service::{Door, Limits, Shared, serve};
+use super::route::Mounts;
+use super::service::{Door, Limits, ServerState, serve};
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -30,14 +30,14 @@ pub struct Config {
     pub url_base_prefix: String,
     pub prometheus_endpoint: String,
     pub tls: Option<TlsFiles>,
-    /// Whoever does not show this token sees nothing but the probes.
+    /// Without this token a client sees only the probes.
     pub token_file: Option<PathBuf>,
     pub basic: Option<BasicConfig>,
     pub shown: Shown,
     pub limits: Limits,
 }
 
-/// What a port has.
+/// What a port serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Shown {
     #[default]
@@ -112,7 +112,7 @@ impl From<&Limits> for kit::Limits {
 pub struct Server {
     way: Way,
     shown: Shown,
-    places: Places,
+    mounts: Mounts,
     limits: Limits,
     auth: Arc<Auth>,
     counters: Arc<Counters>,
@@ -122,7 +122,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Way {
     AsTold(Box<Bound>),
-    /// The cluster says who comes in.
+    /// With the cluster's authentication and authorization.
     Front(Box<Front>),
 }
 
@@ -136,8 +136,8 @@ impl Way {
 }
 
 impl Config {
-    /// Where the cluster says who may ask for what. What else is told of addresses, certificates and secrets is of no
-    /// account there.
+    /// A server with the cluster's authentication and authorization. Address, certificate and secrets of this config are
+    /// not used.
     pub fn behind(self, front: Front) -> Server {
         self.server(Way::Front(Box::new(front)), Auth::default())
     }
@@ -145,7 +145,7 @@ impl Config {
     fn server(self, way: Way, auth: Auth) -> Server {
         Server {
             shown: self.shown,
-            places: Places::new(&self.url_base_prefix, &self.prometheus_endpoint),
+            mounts: Mounts::new(&self.url_base_prefix, &self.prometheus_endpoint),
             limits: self.limits,
             auth: Arc::new(auth),
             counters: Arc::new(Counters::new(way.bound().counters())),
@@ -167,10 +167,10 @@ impl Config {
             match self.shown {
                 Shown::Everything => tracing::warn!(
                     %address, tls, token,
-                    "anyone who reaches this address can read all figures, and who runs which processes; see --open-to-all"
+                    "serving everything on a non-loopback address without TLS or token: anyone who reaches it can read all metrics and process lists; set --tls-cert and --token-file, or see --open-to-all"
                 ),
                 Shown::Metrics => {
-                    tracing::info!(%address, "anyone who reaches this address can read metrics, and nothing else");
+                    tracing::info!(%address, "serving metrics to anyone who reaches this address, and nothing else");
                 }
             }
         }
@@ -206,10 +206,10 @@ impl Server {
             shown: self.shown,
             gate,
         };
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(ServerState::new(
             backend,
             door,
-            self.places,
+            self.mounts,
             self.limits,
             self.auth,
             Arc::clone(&self.counters),
@@ -242,14 +242,14 @@ impl Running {
         Arc::clone(&self.counters)
     }
 
-    /// Takes no more connections, ends event streams, lets requests finish, and cuts off whatever is left when the
-    /// time is up. Says how many were cut off.
+    /// Accepts no more connections, ends event streams, lets requests finish, and after `within` cuts off the rest.
+    /// Returns how many were cut off.
     pub async fn drain(self, within: Duration) -> usize {
         self.serving.drain(within).await
     }
 }
 
-/// Takes a changed token until the server stops.
+/// Reloads a changed token until the server stops.
 fn keep_token(auth: Arc<Auth>, counters: Arc<Counters>, shutdown: Shutdown) {
     let Some(path) = auth.token_file().map(PathBuf::from) else {
         return;

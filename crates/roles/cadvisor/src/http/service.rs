@@ -1,4 +1,4 @@
-//! One request in, one answer out. Knows no sockets, so that it can be asked directly.
+//! Handles one request. No sockets here, so tests call it directly.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -20,26 +20,26 @@ use plimsoll_serving::auth::{Access, Gate};
 use plimsoll_serving::{Panicked, caught};
 use tokio::sync::Semaphore;
 
-use super::api::{self, Hub, Options, blocking, fresh};
+use super::api::{self, EventHub, Options, blocking, wait_for_sample};
 use super::auth::{Auth, Verdict};
 use super::backend::Backend;
-use super::body::{Body, made};
+use super::body::{Body, render_streaming};
 use super::counters::Counters;
 use super::extra::{ExtraPage, ExtraRoute};
 use super::messages::MessageWriter;
 use super::pages;
 use super::response::{self, Failure, Reply};
-use super::route::{Places, Route, route};
+use super::route::{Mounts, Route, route};
 use super::server::Shown;
 use super::url::Query;
 use plimsoll_metrics::negotiate::{Form, Format};
 
-const STREAMS: usize = 256;
-/// Who asks a port of metrics for something else.
-const ELSEWHERE: &str = "only metrics are served here; everything else is served by HTTPS to whom the cluster lets in, \
+const MAX_STREAMS: usize = 256;
+/// Error of a port that serves metrics only.
+const METRICS_ONLY: &str = "only metrics are served here; everything else is served by HTTPS to whom the cluster lets in, \
                          see --secure-listen and --open-to-all";
 /// How long a draining server waits for the rest of a request's body.
-const HALF_A_BODY_MAY_TAKE: Duration = Duration::from_millis(500);
+const DRAIN_BODY_TIMEOUT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -54,11 +54,11 @@ pub struct Limits {
     pub idle: Duration,
     /// For a client to take any byte of an answer.
     pub stalled: Duration,
-    /// For the sampler to take the pass that a request asks for.
+    /// For the sampler to take the samples that a request asks for.
     pub pass: Duration,
-    /// So many pages are under way at once, and as many other large answers: each holds what it is made of.
-    pub makers: usize,
-    /// For one of them to be over, for those who come when there are as many.
+    /// Concurrent pages, and as many other large answers: each holds memory.
+    pub renders: usize,
+    /// Time to wait for a permit when as many are under way.
     pub turn: Duration,
     /// For a client to fetch a large answer.
     pub answer: Duration,
@@ -75,14 +75,14 @@ impl Default for Limits {
             idle: Duration::from_secs(180),
             stalled: Duration::from_secs(30),
             pass: Duration::from_secs(10),
-            makers: 8,
+            renders: 8,
             turn: Duration::from_secs(3),
             answer: Duration::from_secs(60),
         }
     }
 }
 
-/// What is behind this port, and who comes in.
+/// What this port serves, and to whom.
 #[derive(Debug, Default)]
 pub struct Door {
     pub shown: Shown,
@@ -90,77 +90,81 @@ pub struct Door {
     pub gate: Option<Gate>,
 }
 
-/// What every request shares.
-pub struct Shared {
+/// State shared by all requests.
+pub struct ServerState {
     pub backend: Arc<dyn Backend>,
     pub door: Door,
-    pub places: Places,
+    pub mounts: Mounts,
     pub extra: Vec<Arc<ExtraRoute>>,
     pub limits: Limits,
     pub auth: Arc<Auth>,
     pub counters: Arc<Counters>,
-    pub hub: Arc<Hub>,
+    pub hub: Arc<EventHub>,
     pub streams: Arc<Semaphore>,
-    /// Of metrics about containers.
+    /// Permits for pages of container metrics.
     pub pages: Arc<Semaphore>,
-    /// Of other large answers.
-    pub makers: Arc<Semaphore>,
-    /// Of what is short, and shows how the agent is when the others are taken.
+    /// Permits for other large answers.
+    pub renders: Arc<Semaphore>,
+    /// Permits for short pages about the program itself, so that they work when the others are exhausted.
     pub own: Arc<Semaphore>,
     /// Begins when the server is to stop.
     pub draining: Shutdown,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared")
-            .field("places", &self.places)
+        f.debug_struct("ServerState")
+            .field("mounts", &self.mounts)
             .finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl ServerState {
     pub fn new(
         backend: Arc<dyn Backend>,
         door: Door,
-        places: Places,
+        mounts: Mounts,
         limits: Limits,
         auth: Arc<Auth>,
         counters: Arc<Counters>,
         draining: Shutdown,
     ) -> Self {
         let places_for = |count| Arc::new(Semaphore::new(count));
-        let (pages, makers, own) = (limits.makers, limits.makers, limits.makers);
-        let hub = Hub::listen(&backend.observer().events);
+        let (pages, renders, own) = (limits.renders, limits.renders, limits.renders);
+        let hub = EventHub::listen(&backend.observer().events);
         let extra = Arc::clone(&backend).extra_routes();
         Self {
             backend,
             door,
-            places: places.with_extra(&extra),
+            mounts: mounts.with_extra(&extra),
             extra: extra.into_iter().map(Arc::new).collect(),
             limits,
             auth,
             counters,
             hub,
-            streams: Arc::new(Semaphore::new(STREAMS)),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             pages: places_for(pages),
-            makers: places_for(makers),
+            renders: places_for(renders),
             own: places_for(own),
             draining,
         }
     }
 
-    /// The way of every answer that may be large: made in pieces, on a thread that may wait, by one of a bounded number
-    /// of makers: whoever reads slowly keeps a place, and must not keep others from what is of another kind.
-    pub async fn made<F>(&self, places: &Arc<Semaphore>, make: F) -> Result<Body, Failure>
+    /// Renders a large answer in chunks on a blocking thread. The number of concurrent renders is bounded by permits of
+    /// each kind: a slow reader keeps its permit and must not block other kinds of answers.
+    pub async fn render_streaming<F>(
+        &self,
+        permits: &Arc<Semaphore>,
+        make: F,
+    ) -> Result<Body, Failure>
     where
         F: FnOnce(&mut dyn Write) -> Result<(), Failure> + Send + 'static,
     {
-        let turn = Arc::clone(places).acquire_owned();
+        let turn = Arc::clone(permits).acquire_owned();
         let Ok(Ok(permit)) = tokio::time::timeout(self.limits.turn, turn).await else {
-            return Err(Failure::too_busy());
+            return Err(Failure::service_unavailable());
         };
-        made(self.limits.answer, move |out| {
+        render_streaming(self.limits.answer, move |out| {
             let _permit = permit;
             make(out)
         })
@@ -168,8 +172,8 @@ impl Shared {
     }
 }
 
-/// Answers whatever comes, a defect of ours included.
-pub async fn serve<B>(shared: Arc<Shared>, request: Request<B>) -> Reply
+/// Answers any request; a panic becomes an error response.
+pub async fn serve<B>(shared: Arc<ServerState>, request: Request<B>) -> Reply
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -177,7 +181,7 @@ where
     let in_flight = shared.counters.request();
     let counters = Arc::clone(&shared.counters);
     let path = request.uri().path();
-    let to = route(&shared.places, path, request.uri().query());
+    let to = route(&shared.mounts, path, request.uri().query());
     let class = to.class();
     let outcome = caught(&counters.sockets, answer(shared, request, to)).await;
     let reply = outcome.unwrap_or_else(|Panicked| response::error(&Failure::defect()));
@@ -185,7 +189,7 @@ where
     response::with_length(reply).map(|body| body.accounted(counters, in_flight))
 }
 
-async fn answer<B>(shared: Arc<Shared>, request: Request<B>, to: Route) -> Reply
+async fn answer<B>(shared: Arc<ServerState>, request: Request<B>, to: Route) -> Reply
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -200,7 +204,7 @@ where
     }
 }
 
-async fn refused(shared: &Shared, head: &mut request::Parts, to: &Route) -> Option<Reply> {
+async fn refused(shared: &ServerState, head: &mut request::Parts, to: &Route) -> Option<Reply> {
     // Probes carry no credentials.
     if to.is_probe() {
         return None;
@@ -208,7 +212,7 @@ async fn refused(shared: &Shared, head: &mut request::Parts, to: &Route) -> Opti
     if shared.door.shown == Shown::Metrics && !to.is_of_metrics() {
         return Some(response::error(&Failure::new(
             StatusCode::FORBIDDEN,
-            ELSEWHERE,
+            METRICS_ONLY,
         )));
     }
     match &shared.door.gate {
@@ -217,9 +221,9 @@ async fn refused(shared: &Shared, head: &mut request::Parts, to: &Route) -> Opti
     }
 }
 
-/// As kubelets ask about who asks them. Not by path: every account of a cluster may get what is below `/api`. Nothing
-/// here changes anything, so it is to get, by whatever method.
-fn wanted(shared: &Shared, to: &Route) -> Access {
+/// Authorization as the kubelet asks for it: by subresource of the node, not by path (every account may get paths below
+/// `/api`). All requests only read, so the verb is `get` for every method.
+fn wanted(shared: &ServerState, to: &Route) -> Access {
     Access::resource(ResourceAttributes {
         verb: Some("get".to_owned()),
         version: Some("v1".to_owned()),
@@ -256,7 +260,7 @@ fn refused_by_secrets(auth: &Auth, headers: &HeaderMap, to: &Route) -> Option<Re
 }
 
 async fn try_answer<B>(
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     head: request::Parts,
     body: B,
     to: Route,
@@ -298,13 +302,13 @@ where
             ),
         )),
         Route::Redirect { to, permanent } => Ok(response::redirect(&head.method, &to, permanent)),
-        Route::NoStats => Ok(response::bare(StatusCode::NOT_FOUND, "404: Page Not Found")),
+        Route::StatsNotFound => Ok(response::bare(StatusCode::NOT_FOUND, "404: Page Not Found")),
         Route::NotFound => Err(Failure::new(StatusCode::NOT_FOUND, "404 page not found")),
         Route::Malformed => Err(Failure::bad("400 Bad Request: malformed path")),
     }
 }
 
-async fn read_body<B>(shared: &Shared, body: B) -> Result<Bytes, Failure>
+async fn read_body<B>(shared: &ServerState, body: B) -> Result<Bytes, Failure>
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: std::error::Error + Send + Sync + 'static,
@@ -315,7 +319,7 @@ where
     let late = async {
         tokio::select! {
             () = tokio::time::sleep(limits.body) => {}
-            () = shared.draining.begins() => tokio::time::sleep(HALF_A_BODY_MAY_TAKE).await,
+            () = shared.draining.begins() => tokio::time::sleep(DRAIN_BODY_TIMEOUT).await,
         }
     };
     let read = tokio::select! {
@@ -336,9 +340,9 @@ where
     }
 }
 
-/// Ready is who can be scraped. Whether the cluster is told of the node, too, is said to those who want to know more; why
-/// not is in the log.
-async fn ready(shared: Arc<Shared>, verbose: bool) -> Result<Reply, Failure> {
+/// Ready means that pages can be scraped. With `verbose` it also tells whether usage is reported to the cluster; the log
+/// says why not.
+async fn ready(shared: Arc<ServerState>, verbose: bool) -> Result<Reply, Failure> {
     if shared.draining.has_begun() {
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping"));
     }
@@ -358,7 +362,7 @@ async fn ready(shared: Arc<Shared>, verbose: bool) -> Result<Reply, Failure> {
 const ANY_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 async fn metrics(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     dialect: Dialect,
     headers: &HeaderMap,
     query: &Query,
@@ -381,7 +385,7 @@ async fn metrics(
     if told.is_some() || also != GroupSet::EMPTY {
         let all = shared.backend.observer().store.all();
         let paths = all.iter().map(|c| Arc::clone(c.path())).collect();
-        fresh(shared, paths, told.unwrap_or(ANY_AGE), also).await;
+        wait_for_sample(shared, paths, told.unwrap_or(ANY_AGE), also).await;
     }
     let only = match options.by {
         By::Path => None,
@@ -397,14 +401,14 @@ async fn metrics(
     .await
 }
 
-/// Where everything is read seldom, a page has what is older than this read again.
-fn page_age(shared: &Shared) -> Option<Duration> {
+/// Samples older than this are taken again for a page, where sampling is slow.
+fn page_age(shared: &ServerState) -> Option<Duration> {
     shared.backend.plan().page_age
 }
 
-async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+async fn resource(shared: &Arc<ServerState>, headers: &HeaderMap) -> Result<Reply, Failure> {
     if let Some(age) = page_age(shared) {
-        fresh(shared, Vec::new(), age, GroupSet::EMPTY).await;
+        wait_for_sample(shared, Vec::new(), age, GroupSet::EMPTY).await;
     }
     let of = Arc::clone(shared);
     exposition(shared, &shared.pages, headers, move || {
@@ -413,7 +417,7 @@ async fn resource(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Fa
     .await
 }
 
-async fn own_metrics(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply, Failure> {
+async fn own_metrics(shared: &Arc<ServerState>, headers: &HeaderMap) -> Result<Reply, Failure> {
     let of = Arc::clone(shared);
     exposition(shared, &shared.own, headers, move || {
         let mut page = of.backend.self_metrics();
@@ -424,14 +428,14 @@ async fn own_metrics(shared: &Arc<Shared>, headers: &HeaderMap) -> Result<Reply,
 }
 
 async fn exposition(
-    shared: &Shared,
-    places: &Arc<Semaphore>,
+    shared: &ServerState,
+    permits: &Arc<Semaphore>,
     headers: &HeaderMap,
     gather: impl FnOnce() -> Result<Gathered, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let zipped = response::wants_gzip(headers);
     let format = Format::wanted(headers);
-    let body = shared.made(places, move |out| {
+    let body = shared.render_streaming(permits, move |out| {
         let page = gather()?;
         match zipped {
             true => {
@@ -461,7 +465,11 @@ fn write(page: &Gathered, form: Form, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result<Reply, Failure> {
+async fn summary(
+    shared: &Arc<ServerState>,
+    method: &Method,
+    query: &Query,
+) -> Result<Reply, Failure> {
     if !matches!(*method, Method::GET | Method::POST) {
         let mut reply = response::bare(StatusCode::METHOD_NOT_ALLOWED, "405: Method Not Allowed");
         reply
@@ -471,17 +479,17 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
     }
     let brief = query.get("only_cpu_and_memory") == Some("true");
     if let Some(age) = page_age(shared) {
-        fresh(shared, Vec::new(), age, GroupSet::EMPTY).await;
+        wait_for_sample(shared, Vec::new(), age, GroupSet::EMPTY).await;
     }
     if !brief {
         // Processes are counted on this page although they are off by default.
         let all = shared.backend.observer().store.all();
         let of_runtimes = all.iter().filter(|c| c.lock().identity.is_some());
         let paths = of_runtimes.map(|c| Arc::clone(c.path())).collect();
-        fresh(shared, paths, ANY_AGE, GroupSet::of(&[Group::Process])).await;
+        wait_for_sample(shared, paths, ANY_AGE, GroupSet::of(&[Group::Process])).await;
     }
     let of = Arc::clone(shared);
-    let body = shared.made(&shared.makers, move |out| {
+    let body = shared.render_streaming(&shared.renders, move |out| {
         let backend = &of.backend;
         let node = backend.node_name();
         let image_fs = match brief {
@@ -499,7 +507,7 @@ async fn summary(shared: &Arc<Shared>, method: &Method, query: &Query) -> Result
     Ok(response::json(body.await?))
 }
 
-async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
+async fn sources(shared: Arc<ServerState>, query: Query) -> Result<Reply, Failure> {
     let container = query.filled("container").unwrap_or("/").to_owned();
     let asked = container.clone();
     let found = blocking(move || shared.backend.sources(&asked)).await?;
@@ -516,7 +524,7 @@ async fn sources(shared: Arc<Shared>, query: Query) -> Result<Reply, Failure> {
 }
 
 async fn extra(
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     index: usize,
     headers: &HeaderMap,
     query: Query,

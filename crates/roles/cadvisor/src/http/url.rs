@@ -1,4 +1,4 @@
-//! What a request is for: its path, cleaned and decoded, and its query, by the rules of the original's server.
+//! Path (cleaned and decoded) and query of a request, by the rules of Go's server.
 
 use std::borrow::Cow;
 

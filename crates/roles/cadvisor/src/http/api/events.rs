@@ -1,4 +1,4 @@
-//! Events: those of the past as a list, those to come as a stream of lines.
+//! Events: past ones as a list, new ones as a stream of lines.
 
 use std::sync::{Arc, Weak};
 
@@ -9,23 +9,23 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc};
 
 use super::{Answer, Call, json, request};
-use crate::http::body::{Body, Piece};
+use crate::http::body::{Body, Chunk};
 use crate::http::response::{self, Failure};
-use crate::http::service::Shared;
+use crate::http::service::ServerState;
 use crate::http::url::Query;
 
-/// So many events may be on their way to a client before it is taken to be gone.
+/// Events queued for a client before its stream is dropped.
 const BEHIND: usize = 1024;
 const DEFAULT_MOST: usize = 10;
 
 /// One listener at the event store for all streams: a client that goes away leaves nothing behind there, and one that
 /// does not read holds up nobody.
 #[derive(Debug)]
-pub struct Hub {
+pub struct EventHub {
     sender: broadcast::Sender<Arc<Event>>,
 }
 
-impl Hub {
+impl EventHub {
     pub fn listen(store: &EventStore) -> Arc<Self> {
         let hub = Arc::new(Self {
             sender: broadcast::Sender::new(BEHIND),
@@ -51,7 +51,7 @@ impl Hub {
     }
 }
 
-pub async fn answer(shared: &Arc<Shared>, call: &Call) -> Answer {
+pub async fn answer(shared: &Arc<ServerState>, call: &Call) -> Answer {
     let wanted = wanted(&call.query, call.container())?;
     if call.query.flag("stream") != Some(true) {
         return json(shared, move |shared, out| {
@@ -107,7 +107,7 @@ fn wanted(query: &Query, container: String) -> Result<Wanted, Failure> {
     })
 }
 
-fn stream(shared: &Arc<Shared>, wanted: Wanted) -> Result<Body, Failure> {
+fn stream(shared: &Arc<ServerState>, wanted: Wanted) -> Result<Body, Failure> {
     let Ok(place) = Arc::clone(&shared.streams).try_acquire_owned() else {
         return Err(Failure::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -124,7 +124,7 @@ fn stream(shared: &Arc<Shared>, wanted: Wanted) -> Result<Body, Failure> {
             let event = tokio::select! {
                 event = events.recv() => event,
                 () = draining.begins() => {
-                    let _ = out.send(Piece::End).await;
+                    let _ = out.send(Chunk::End).await;
                     return;
                 }
                 () = out.closed() => return,
@@ -146,7 +146,7 @@ fn stream(shared: &Arc<Shared>, wanted: Wanted) -> Result<Body, Failure> {
             };
             line.push(b'\n');
             // Waiting here fills the line behind us, which ends the stream above.
-            if out.send(Piece::Data(line.into())).await.is_err() {
+            if out.send(Chunk::Data(line.into())).await.is_err() {
                 return;
             }
         }

@@ -19,12 +19,12 @@ use plimsoll_observe::store::Container;
 use plimsoll_observe::{GroupSet, Observer, SampleRequest};
 use tokio::sync::oneshot;
 
-pub use events::Hub;
+pub use events::EventHub;
 pub use options::Options;
 
 use super::body::Body;
 use super::response::{self, Failure, Reply};
-use super::service::Shared;
+use super::service::ServerState;
 use super::url::{Query, clean};
 
 type Answer = Result<Reply, Failure>;
@@ -32,7 +32,7 @@ type Answer = Result<Reply, Failure>;
 const V1: [&str; 4] = ["v1.0", "v1.1", "v1.2", "v1.3"];
 const V2: [&str; 2] = ["v2.0", "v2.1"];
 
-/// One request, taken apart: `/api/<version>/<kind>/<rest>`.
+/// A parsed request: `/api/<version>/<kind>/<rest>`.
 #[derive(Debug)]
 pub struct Call {
     version: &'static str,
@@ -95,7 +95,7 @@ pub fn reads_body(path: &str) -> bool {
 }
 
 /// `path` is decoded and begins with `/api/`.
-fn take_apart(path: &str, query: Query, body: Bytes) -> Result<Call, Failure> {
+fn parse_path(path: &str, query: Query, body: Bytes) -> Result<Call, Failure> {
     let mut parts = path.trim_start_matches("/api").split('/').skip(1);
     let version = parts.next().unwrap_or("");
     if version.is_empty() {
@@ -126,8 +126,8 @@ fn take_apart(path: &str, query: Query, body: Bytes) -> Result<Call, Failure> {
     })
 }
 
-pub async fn answer(shared: &Arc<Shared>, path: &str, query: Query, body: Bytes) -> Answer {
-    let call = take_apart(path, query, body)?;
+pub async fn answer(shared: &Arc<ServerState>, path: &str, query: Query, body: Bytes) -> Answer {
+    let call = parse_path(path, query, body)?;
     if V2.contains(&call.version) {
         return v2::answer(shared, call).await;
     }
@@ -138,17 +138,17 @@ fn unknown_kind(call: &Call) -> Failure {
     Failure::internal(format!("unknown request type {}", quote(&call.kind)))
 }
 
-/// An answer made where waiting is allowed, by one of a bounded number of makers.
-async fn json<F>(shared: &Arc<Shared>, make: F) -> Answer
+/// An answer rendered on a blocking thread, with a permit.
+async fn json<F>(shared: &Arc<ServerState>, make: F) -> Answer
 where
-    F: FnOnce(&Shared, &mut dyn Write) -> Result<(), Failure> + Send + 'static,
+    F: FnOnce(&ServerState, &mut dyn Write) -> Result<(), Failure> + Send + 'static,
 {
     let of = Arc::clone(shared);
-    let body = shared.made(&shared.makers, move |out| make(&of, out));
+    let body = shared.render_streaming(&shared.renders, move |out| make(&of, out));
     Ok(response::json(body.await?))
 }
 
-/// An answer that is short and costs nothing to make.
+/// A short answer.
 fn short(bytes: Vec<u8>) -> Reply {
     response::json(Body::full(bytes))
 }
@@ -163,10 +163,9 @@ fn render_context(observer: &Observer) -> RenderContext {
     }
 }
 
-/// Waits until these containers have a sample no older than `max_age`, but not for ever: an old answer is better than
-/// none.
-pub async fn fresh(
-    shared: &Shared,
+/// Waits until these containers have a sample no older than `max_age`, with a deadline: old samples are better than none.
+pub async fn wait_for_sample(
+    shared: &ServerState,
     containers: Vec<CgroupPath>,
     max_age: Duration,
     also: GroupSet,
@@ -184,7 +183,7 @@ pub async fn fresh(
         .await
         .is_err()
     {
-        tracing::warn!("the sampler did not finish in time, answering with what there is");
+        tracing::warn!("on-demand sampling timed out; answering with older samples");
     }
 }
 
@@ -192,7 +191,7 @@ fn paths(containers: &[Arc<Container>]) -> Vec<CgroupPath> {
     containers.iter().map(|c| Arc::clone(c.path())).collect()
 }
 
-/// Runs something that may wait or lock, off the network threads.
+/// Runs something that may block on a blocking thread.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {

@@ -1,4 +1,4 @@
-//! Where a JSON text stops being one, in the words that clients of the original read.
+//! JSON syntax errors, in the words of Go's decoder.
 
 use Doing::*;
 use plimsoll_golang::strconv::quote_char;

@@ -13,9 +13,9 @@ use plimsoll_observe::store::Container;
 
 use super::{Answer, Call, events, json, kinds, render_context, request, unknown_kind};
 use crate::http::response::Failure;
-use crate::http::service::Shared;
+use crate::http::service::ServerState;
 
-pub async fn answer(shared: &Arc<Shared>, call: Call) -> Answer {
+pub async fn answer(shared: &Arc<ServerState>, call: Call) -> Answer {
     if !kinds(call.version).contains(&call.kind.as_str()) {
         return Err(unknown_kind(&call));
     }
@@ -28,7 +28,7 @@ pub async fn answer(shared: &Arc<Shared>, call: Call) -> Answer {
     }
 }
 
-pub async fn machine(shared: &Arc<Shared>) -> Answer {
+pub async fn machine(shared: &Arc<ServerState>) -> Answer {
     json(shared, |shared, out| {
         let info = shared.backend.observer().machine.info();
         Ok(text::write(&MachineInfo::from(&*info), out)?)
@@ -36,7 +36,7 @@ pub async fn machine(shared: &Arc<Shared>) -> Answer {
     .await
 }
 
-async fn container(shared: &Arc<Shared>, call: &Call) -> Answer {
+async fn container(shared: &Arc<ServerState>, call: &Call) -> Answer {
     let name = call.container();
     let range = request::parse(&call.body).map_err(Failure::internal)?;
     json(shared, move |shared, out| {
@@ -53,7 +53,7 @@ async fn container(shared: &Arc<Shared>, call: &Call) -> Answer {
 }
 
 fn write_one(
-    shared: &Shared,
+    shared: &ServerState,
     container: &Container,
     range: &Range,
     context: &RenderContext,
@@ -67,7 +67,7 @@ fn write_one(
     Ok(v1::write(&snapshot, &children, context, out)?)
 }
 
-async fn subcontainers(shared: &Arc<Shared>, call: &Call) -> Answer {
+async fn subcontainers(shared: &Arc<ServerState>, call: &Call) -> Answer {
     let name = call.container();
     let range = request::parse(&call.body).map_err(Failure::internal)?;
     json(shared, move |shared, out| {
@@ -89,7 +89,7 @@ async fn subcontainers(shared: &Arc<Shared>, call: &Call) -> Answer {
     .await
 }
 
-async fn docker(shared: &Arc<Shared>, call: Call) -> Answer {
+async fn docker(shared: &Arc<ServerState>, call: Call) -> Answer {
     let range = request::parse(&call.body).map_err(Failure::internal)?;
     let name = match call.rest.as_slice() {
         [] => None,

@@ -11,13 +11,13 @@ use plimsoll_observe::store::Container;
 use plimsoll_observe::{GroupSet, Observer, processes};
 
 use super::{
-    Answer, Call, Options, blocking, events, fresh, json, kinds, paths, render_context, short,
-    unknown_kind, v1,
+    Answer, Call, Options, blocking, events, json, kinds, paths, render_context, short,
+    unknown_kind, v1, wait_for_sample,
 };
 use crate::http::response::Failure;
-use crate::http::service::Shared;
+use crate::http::service::ServerState;
 
-pub async fn answer(shared: &Arc<Shared>, call: Call) -> Answer {
+pub async fn answer(shared: &Arc<ServerState>, call: Call) -> Answer {
     // Every request is told of a bad option, even one that has no use for it.
     let options = Options::parse(&call.query).map_err(Failure::internal)?;
     if !kinds(call.version).contains(&call.kind.as_str()) {
@@ -83,7 +83,7 @@ fn none(options: &Options) -> crate::rest::Range {
 }
 
 /// Takes the passes that `max_age` asks for, then writes `{path: …}` with whatever `write` says of each container.
-async fn each<F>(shared: &Arc<Shared>, name: String, options: Options, write: F) -> Answer
+async fn each<F>(shared: &Arc<ServerState>, name: String, options: Options, write: F) -> Answer
 where
     F: Fn(&Observer, &Container, &Options, &mut dyn Write) -> Result<(), Failure> + Send + 'static,
 {
@@ -116,7 +116,7 @@ fn write_map(
     Ok(out.write_all(b"}")?)
 }
 
-async fn refresh(shared: &Arc<Shared>, name: &str, options: &Options) -> Result<(), Failure> {
+async fn refresh(shared: &Arc<ServerState>, name: &str, options: &Options) -> Result<(), Failure> {
     let Some(max_age) = options.max_age else {
         return Ok(());
     };
@@ -126,12 +126,12 @@ async fn refresh(shared: &Arc<Shared>, name: &str, options: &Options) -> Result<
         select(store, &name, options.by, options.recursive)
     });
     let found = found.await?.map_err(Failure::internal)?;
-    fresh(shared, paths(&found), max_age, GroupSet::EMPTY).await;
+    wait_for_sample(shared, paths(&found), max_age, GroupSet::EMPTY).await;
     Ok(())
 }
 
 /// The root's figures are the machine's, and told there.
-async fn stats_21(shared: &Arc<Shared>, name: String, options: Options) -> Answer {
+async fn stats_21(shared: &Arc<ServerState>, name: String, options: Options) -> Answer {
     refresh(shared, &name, &options).await?;
     json(shared, move |shared, out| {
         let observer = shared.backend.observer();
@@ -147,7 +147,7 @@ async fn stats_21(shared: &Arc<Shared>, name: String, options: Options) -> Answe
     .await
 }
 
-async fn machine_stats(shared: &Arc<Shared>, options: Options) -> Answer {
+async fn machine_stats(shared: &Arc<ServerState>, options: Options) -> Answer {
     if let By::Alias(namespace) = options.by
         && options.recursive
     {
@@ -178,7 +178,7 @@ async fn machine_stats(shared: &Arc<Shared>, options: Options) -> Answer {
     .await
 }
 
-async fn machine_attributes(shared: &Arc<Shared>) -> Answer {
+async fn machine_attributes(shared: &Arc<ServerState>) -> Answer {
     json(shared, |shared, out| {
         let machine = MachineInfo::from(&*shared.backend.observer().machine.info());
         let versions = shared.backend.versions();
@@ -187,7 +187,7 @@ async fn machine_attributes(shared: &Arc<Shared>) -> Answer {
     .await
 }
 
-async fn file_systems(shared: &Arc<Shared>, call: Call) -> Answer {
+async fn file_systems(shared: &Arc<ServerState>, call: Call) -> Answer {
     json(shared, move |shared, out| {
         let storage = shared.backend.observer().machine.storage();
         if let Some(uuid) = call.query.filled("uuid") {
@@ -204,7 +204,7 @@ async fn file_systems(shared: &Arc<Shared>, call: Call) -> Answer {
 }
 
 /// Never recursive, whatever was asked: a process is in one cgroup.
-async fn process_list(shared: &Arc<Shared>, name: String, options: Options) -> Answer {
+async fn process_list(shared: &Arc<ServerState>, name: String, options: Options) -> Answer {
     let failed = |error: String| Failure::internal(format!("process listing failed: {error}"));
     let options = Options {
         recursive: false,
@@ -231,7 +231,7 @@ async fn process_list(shared: &Arc<Shared>, name: String, options: Options) -> A
 
 /// Metrics that applications publish themselves are not collected; the answer says so in the original's shape, under
 /// the name that was asked for.
-async fn app_metrics(shared: &Arc<Shared>, name: String, options: Options) -> Answer {
+async fn app_metrics(shared: &Arc<ServerState>, name: String, options: Options) -> Answer {
     json(shared, move |shared, out| {
         let store = &shared.backend.observer().store;
         let found =

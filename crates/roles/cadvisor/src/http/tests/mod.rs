@@ -32,9 +32,9 @@ use plimsoll_serving as kit;
 use super::auth::Auth;
 use super::backend::Backend;
 use super::counters::Counters;
-use super::route::Places;
+use super::route::Mounts;
 use super::server::Shown;
-use super::service::{Door, Limits, Shared, serve};
+use super::service::{Door, Limits, ServerState, serve};
 use super::{ExtraPage, ExtraRoute, Failure, Query};
 
 const START: i64 = 1_794_778_000;
@@ -237,7 +237,7 @@ fn families(counters: &Counters) -> String {
 /// A server without sockets.
 pub struct Rig {
     pub machine: Arc<Machine>,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServerState>,
     pub sockets: Arc<kit::Counters>,
     pub drain: Stopper,
 }
@@ -246,20 +246,20 @@ impl Rig {
     pub fn new() -> Self {
         Self::with(
             Machine::new(),
-            Places::default(),
+            Mounts::default(),
             Auth::default(),
             Limits::default(),
         )
     }
 
-    pub fn with(machine: Machine, places: Places, auth: Auth, limits: Limits) -> Self {
-        Self::showing(Shown::Everything, machine, places, auth, limits)
+    pub fn with(machine: Machine, mounts: Mounts, auth: Auth, limits: Limits) -> Self {
+        Self::showing(Shown::Everything, machine, mounts, auth, limits)
     }
 
     pub fn showing(
         shown: Shown,
         machine: Machine,
-        places: Places,
+        mounts: Mounts,
         auth: Auth,
         limits: Limits,
     ) -> Self {
@@ -270,7 +270,7 @@ impl Rig {
         let counters = Arc::new(Counters::new(Arc::clone(&sockets)));
         let door = Door { shown, gate: None };
         let auth = Arc::new(auth);
-        let shared = Shared::new(backend, door, places, limits, auth, counters, draining);
+        let shared = ServerState::new(backend, door, mounts, limits, auth, counters, draining);
         Self {
             machine,
             shared: Arc::new(shared),

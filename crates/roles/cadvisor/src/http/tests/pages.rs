@@ -8,7 +8,7 @@ async fn a_port_of_metrics_has_nothing_else() {
     let house = Rig::showing(
         Shown::Metrics,
         Machine::new(),
-        Places::default(),
+        Mounts::default(),
         Auth::default(),
         Limits::default(),
     );
@@ -49,7 +49,7 @@ async fn a_port_of_metrics_has_nothing_else() {
 }
 use crate::exposition::number::Number;
 use crate::exposition::{Exporter, Kind, LabelPolicy, Text, TextWriter};
-use crate::http::body::{Body, PIECE};
+use crate::http::body::{Body, CHUNK_SIZE};
 use crate::http::messages::MessageWriter;
 use plimsoll_metrics::to_delimited_protobuf;
 
@@ -64,7 +64,7 @@ const MANY: usize = 1 << 20;
 fn rig(limits: Limits) -> Rig {
     let mut machine = Machine::new();
     machine.lines = MANY;
-    Rig::with(machine, Places::default(), Auth::default(), limits)
+    Rig::with(machine, Mounts::default(), Auth::default(), limits)
 }
 
 async fn ask(rig: &Rig, target: &str, headers: &[(&str, &str)]) -> http::Response<Body> {
@@ -102,7 +102,7 @@ async fn every_format_comes_in_small_pieces() {
     assert!(unzipped == whole);
     for (format, pieces) in [("text", text), ("messages", messages), ("gzip", zipped)] {
         let largest = pieces.iter().map(Bytes::len).max();
-        assert!(largest <= Some(PIECE), "{format}: {largest:?}");
+        assert!(largest <= Some(CHUNK_SIZE), "{format}: {largest:?}");
     }
 }
 
@@ -117,7 +117,7 @@ async fn lengths() {
     assert_eq!((head.status, head.header("content-length")), (200, ""));
     let mut short = Machine::new();
     short.lines = 10;
-    let short = Rig::with(short, Places::default(), Auth::default(), Limits::default());
+    let short = Rig::with(short, Mounts::default(), Auth::default(), Limits::default());
     for method in ["GET", "HEAD"] {
         let answer = short.ask(method, "/metrics", "").await;
         assert_eq!(answer.header("content-length"), "56", "{method}");
@@ -132,7 +132,7 @@ async fn lengths() {
 #[tokio::test]
 async fn no_more_at_once_than_allowed() {
     let rig = rig(Limits {
-        makers: 1,
+        renders: 1,
         turn: Duration::from_millis(1),
         ..Limits::default()
     });
@@ -161,7 +161,7 @@ async fn no_more_at_once_than_allowed() {
 #[tokio::test]
 async fn the_next_waits_for_its_turn() {
     let rig = rig(Limits {
-        makers: 1,
+        renders: 1,
         turn: Duration::from_secs(60),
         ..Limits::default()
     });
@@ -175,7 +175,7 @@ async fn the_next_waits_for_its_turn() {
 #[tokio::test]
 async fn a_reader_has_only_so_long() {
     let rig = rig(Limits {
-        makers: 1,
+        renders: 1,
         // Longer than it takes to begin, on a slow machine, too.
         answer: Duration::from_secs(2),
         ..Limits::default()

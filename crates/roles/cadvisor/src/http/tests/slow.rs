@@ -35,7 +35,7 @@ fn open(rig: &Rig) -> (DuplexStream, tokio::task::JoinHandle<()>) {
 }
 
 fn rig() -> Rig {
-    Rig::with(Machine::new(), Places::default(), Auth::default(), limits())
+    Rig::with(Machine::new(), Mounts::default(), Auth::default(), limits())
 }
 
 async fn all(client: &mut DuplexStream) -> String {
@@ -148,7 +148,7 @@ async fn a_client_that_does_not_read() {
     };
     let mut machine = Machine::new();
     machine.lines = 1 << 20;
-    let rig = Rig::with(machine, Places::default(), Auth::default(), limits);
+    let rig = Rig::with(machine, Mounts::default(), Auth::default(), limits);
     let (mut client, task) = open(&rig);
     client
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -157,8 +157,8 @@ async fn a_client_that_does_not_read() {
     task.await.unwrap();
     assert_eq!(rig.shared.counters.in_flight(), 0);
     // The thread that made the page goes on to the next.
-    let all = u32::try_from(rig.shared.limits.makers).unwrap();
-    let _all = rig.shared.makers.acquire_many(all).await.unwrap();
+    let all = u32::try_from(rig.shared.limits.renders).unwrap();
+    let _all = rig.shared.renders.acquire_many(all).await.unwrap();
     drop(client);
 }
 

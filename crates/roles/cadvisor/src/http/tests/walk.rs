@@ -518,7 +518,7 @@ async fn the_rest_of_the_surface() {
     machine.ready = Err("no round yet".to_owned());
     let rig = Rig::with(
         machine,
-        Places::default(),
+        Mounts::default(),
         Auth::default(),
         Limits::default(),
     );
@@ -597,7 +597,7 @@ async fn large_bodies_are_refused() {
         body_bytes: 100,
         ..Limits::default()
     };
-    let rig = Rig::with(Machine::new(), Places::default(), Auth::default(), limits);
+    let rig = Rig::with(Machine::new(), Mounts::default(), Auth::default(), limits);
     let body = "x".repeat(101);
     let answer = rig.ask("POST", "/api/v1.3/containers/", &body).await;
     refused(
@@ -617,7 +617,7 @@ async fn large_bodies_are_refused() {
 async fn below_a_prefix() {
     let rig = Rig::with(
         Machine::new(),
-        Places::new("/pre", "/m"),
+        Mounts::new("/pre", "/m"),
         Auth::default(),
         Limits::default(),
     );
