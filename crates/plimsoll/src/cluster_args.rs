@@ -202,7 +202,7 @@ impl ClusterArgs {
 pub struct Member {
     states: states::Running,
     reports: Option<report::Running>,
-    stopper: Option<shutdown::Stopper>,
+    stopper: Option<shutdown::ShutdownTrigger>,
 }
 
 impl Member {

@@ -1,4 +1,4 @@
-//! In which form a scraper wants a page, by the rules of the original's library.
+//! Chooses the exposition format by the `Accept` header, with the rules of Prometheus' Go library.
 
 use http::HeaderMap;
 use http::header::ACCEPT;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use plimsoll_client::reflector::Rounds;
+use plimsoll_client::reflector::ReflectorStatus;
 use plimsoll_containers::Namespace;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
@@ -58,7 +58,7 @@ pub struct View {
 pub struct Membership {
     pub states: Arc<states::Counters>,
     /// By the kind that is followed.
-    pub rounds: Vec<(&'static str, Rounds)>,
+    pub rounds: Vec<(&'static str, ReflectorStatus)>,
     /// `None`: nothing is reported.
     pub reports: Option<Arc<report::Counters>>,
     /// Why the cluster cannot be told what the node uses, if so.

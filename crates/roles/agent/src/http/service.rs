@@ -16,7 +16,7 @@ use plimsoll_golang::GoDuration;
 use plimsoll_observe::exposition::{Dialect, Gathered, TextWriter};
 use plimsoll_observe::rest::By;
 use plimsoll_observe::{Group, GroupSet, kubelet};
-use plimsoll_serving::auth::{Access, Gate};
+use plimsoll_serving::auth::{Access, AuthFilter};
 use plimsoll_serving::{Panicked, caught};
 use tokio::sync::Semaphore;
 
@@ -86,7 +86,7 @@ impl Default for Limits {
 pub struct Door {
     pub shown: Shown,
     /// Of the cluster; without it, [`Auth`] alone judges.
-    pub gate: Option<Gate>,
+    pub gate: Option<AuthFilter>,
 }
 
 /// What every request shares.
@@ -227,7 +227,7 @@ fn wanted(shared: &Shared, to: &Route) -> Access {
 }
 
 async fn refused_by_cluster(
-    gate: &Gate,
+    gate: &AuthFilter,
     access: Access,
     head: &mut request::Parts,
 ) -> Option<Reply> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_api::node_metric::CollectPolicy;
-use plimsoll_client::rate_limiter::Bucket;
+use plimsoll_client::rate_limiter::TokenBucket;
 use plimsoll_predict::Amount;
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ const JITTER: f64 = 0.1;
 pub struct Pace {
     /// Usage that has moved by more than this share of the node is told at once; 0: never.
     threshold: f64,
-    bucket: Bucket,
+    bucket: TokenBucket,
     told: Option<(Instant, Amount)>,
     shorter: f64,
 }
@@ -34,7 +34,7 @@ impl Pace {
     pub fn new(threshold: f64) -> Self {
         Self {
             threshold,
-            bucket: Bucket::new(RATE.0, RATE.1),
+            bucket: TokenBucket::new(RATE.0, RATE.1),
             told: None,
             shorter: 0.0,
         }
