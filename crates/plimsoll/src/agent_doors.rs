@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use plimsoll_cadvisor::http::{self, Shown};
 use plimsoll_serving::KeyPairFiles;
-use plimsoll_serving::auth::DelegationConfig;
+use plimsoll_serving::auth::DelegatedAuthConfig;
 use plimsoll_serving::secure_serving;
-use plimsoll_serving::secure_serving::Front;
+use plimsoll_serving::secure_serving::SecureServing;
 
 /// Of the port for those whom the cluster lets in, where the first one has metrics only.
 pub const SECURE_PORT: u16 = 9121;
@@ -102,7 +102,7 @@ pub async fn front(
     http: &http::Config,
     node: Option<&str>,
     source: plimsoll_client::Config,
-) -> Result<Front> {
+) -> Result<SecureServing> {
     let clients = source.build().await.context("the cluster")?;
     let mut config = secure_serving::Config::new(listen);
     let serving = &mut config.serving;
@@ -113,9 +113,9 @@ pub async fn front(
     serving.names = node.map(str::to_owned).into_iter().collect();
     serving.http2 = false;
     // A node must be watched while the API server is away; who asks is then refused, not let in.
-    config.authentication.delegation = DelegationConfig {
+    config.authentication.delegation = DelegatedAuthConfig {
         tolerate_lookup_failure: true,
-        ..DelegationConfig::default()
+        ..DelegatedAuthConfig::default()
     };
     Ok(config.build(&clients).await?)
 }

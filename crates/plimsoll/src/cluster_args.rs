@@ -202,9 +202,9 @@ impl ClusterArgs {
 pub struct Member {
     states: states::Running,
     reports: Option<reports::Running>,
-    stopper: Option<shutdown::Stopper>,
+    stopper: Option<shutdown::ShutdownTrigger>,
     /// Evictions and the socket of protection.
-    protection: Option<shutdown::Stopper>,
+    protection: Option<shutdown::ShutdownTrigger>,
 }
 
 impl Member {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use plimsoll_serving::auth::{
-    AuthorizerConfig, DelegationConfig, FrontProxyFiles, FrontProxyRules,
+    AuthorizerConfig, DelegatedAuthConfig, FrontProxyFiles, RequestHeaderConfig,
 };
 use plimsoll_serving::secure_serving::{Authentication, Authorization, Serving};
-use plimsoll_serving::{KeyPairFiles, NamedFiles, Suites};
+use plimsoll_serving::{CipherSuites, KeyPairFiles, NamedFiles};
 
 use crate::go;
 use crate::metrics_server::sni;
@@ -227,7 +227,7 @@ impl ServingArgs {
             tls13_only,
             suites: match filled(&self.tls_cipher_suites).as_slice() {
                 [] => None,
-                names => Some(Suites::named(names)?),
+                names => Some(CipherSuites::named(names)?),
             },
         })
     }
@@ -237,7 +237,7 @@ impl AuthenticationArgs {
     /// `tolerate`: a role's default for starting without the cluster's word.
     pub fn config(&self, tolerate: bool) -> Authentication {
         let front_proxy = go::path(&self.requestheader_client_ca_file).map(|ca_file| {
-            let rules = FrontProxyRules {
+            let rules = RequestHeaderConfig {
                 allowed_names: filled(&self.requestheader_allowed_names),
                 username_headers: filled(&self.requestheader_username_headers),
                 uid_headers: filled(&self.requestheader_uid_headers),
@@ -248,7 +248,7 @@ impl AuthenticationArgs {
         });
         Authentication {
             kubeconfig: go::path(&self.authentication_kubeconfig),
-            delegation: DelegationConfig {
+            delegation: DelegatedAuthConfig {
                 skip_lookup: self.authentication_skip_lookup,
                 tolerate_lookup_failure: self
                     .authentication_tolerate_lookup_failure

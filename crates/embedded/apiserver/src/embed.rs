@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use plimsoll_serving::{Certificate, Clients, Tls, Trust};
+use plimsoll_serving::{CaBundle, Certificate, Clients, Tls};
 
 use crate::auth::{self, Authority, User};
 use crate::controllers::{self, Which};
@@ -67,7 +67,7 @@ pub enum BuildError {
     #[error("use the server's certificate")]
     Certificate(#[from] plimsoll_serving::KeyPairError),
     #[error("use the certificate authority")]
-    Trust(#[from] plimsoll_serving::TrustError),
+    CaBundle(#[from] plimsoll_serving::TrustError),
     #[error("use the key for service accounts' tokens")]
     TokenKey(#[from] auth::KeyError),
     #[error(transparent)]
@@ -139,8 +139,8 @@ impl Config {
             addresses.push(self.listen.ip());
         }
         let credentials = Credentials::obtain(pki.as_deref(), &names, &addresses)?;
-        let clients = Trust::from_pem(credentials.authority.as_bytes())?;
-        let front_proxy = Trust::from_pem(credentials.front_proxy_authority.as_bytes())?;
+        let clients = CaBundle::from_pem(credentials.authority.as_bytes())?;
+        let front_proxy = CaBundle::from_pem(credentials.front_proxy_authority.as_bytes())?;
         let mut config = plimsoll_serving::Config::new(self.listen);
         config.limits = limits;
         let mut tls = Tls::new(Certificate::Given(plimsoll_serving::certified_key(

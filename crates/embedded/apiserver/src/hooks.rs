@@ -10,7 +10,7 @@ use crate::rest::Call;
 use crate::rest::track::forget_what_it_is;
 use crate::server::Server;
 use crate::services;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use crate::store::Expect;
 use plimsoll_golang::time::show_seconds;
 
@@ -78,7 +78,7 @@ impl Server {
         call: &Call<'_>,
         object: &mut Value,
         old: Option<&Value>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         match call.served.shelf.as_ref() {
             "services" => {
                 let dry_run = call.query.get("dryRun").is_some();
@@ -106,12 +106,12 @@ impl Server {
         }
     }
 
-    pub fn before_delete(&self, call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+    pub fn before_delete(&self, call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if call.served.shelf.as_ref() == "priorityclasses.scheduling.k8s.io"
             && name.starts_with("system-")
         {
-            return Err(Failure::forbidden(
+            return Err(StatusError::forbidden(
                 call.served.resource.as_subject(),
                 name,
                 "this is a system priority class and cannot be deleted",
@@ -122,7 +122,7 @@ impl Server {
                 group: "",
                 kind: "namespaces",
             };
-            return Err(Failure::forbidden(
+            return Err(StatusError::forbidden(
                 subject,
                 name,
                 "this namespace may not be deleted",

@@ -10,7 +10,7 @@ use crate::auth::DEFAULT_ISSUER;
 use crate::discovery::Catalog;
 use crate::request::Query;
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::StatusError;
 
 const PAGE_NOT_FOUND: &str = "404 page not found\n";
 
@@ -73,7 +73,7 @@ impl Server {
         // Whoever tells what groups there are does not ask how.
         let any_method = matches!(parts.as_slice(), [] | ["apis"] | ["apis", _]);
         if *method != Method::GET && !any_method {
-            return answer::failure(&Failure::method_not_supported(), &Format::JSON);
+            return answer::failure(&StatusError::method_not_supported(), &Format::JSON);
         }
         if matches!(parts[..], [".well-known", ..] | ["openid", ..]) {
             return self.openid(&parts, headers);
@@ -104,7 +104,7 @@ impl Server {
             Some(value) => answer::json(StatusCode::OK, &value, &format),
             // Another version of a group that is there is not the same as nothing.
             None if is_version(&parts) && is_builtin(group_of(&parts)) => {
-                answer::failure(&Failure::no_such_resource(), &format)
+                answer::failure(&StatusError::no_such_resource(), &format)
             }
             None => page_not_found(),
         }
@@ -173,7 +173,7 @@ impl Server {
                 }),
             ),
             _ if !accepts(headers, KEY_SET) => {
-                let refused = Failure::new(
+                let refused = StatusError::new(
                     StatusCode::NOT_ACCEPTABLE,
                     "NotAcceptable",
                     format!("406: Not Acceptable\n\nAvailable representations: {KEY_SET}"),

@@ -13,7 +13,7 @@ use crate::expressions;
 use crate::kinds::Lookup;
 use crate::kinds::metadata::selects;
 use crate::rest::{Call, meta};
-use crate::status::Failure;
+use crate::status::StatusError;
 
 const POLICIES: &str = "validatingadmissionpolicies.admissionregistration.k8s.io";
 const BINDINGS: &str = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
@@ -24,7 +24,7 @@ pub fn check(
     object: &Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let bindings = call.server.list(BINDINGS, "");
     for binding in &bindings {
         let spec = &binding["spec"];
@@ -61,10 +61,16 @@ pub fn check(
     Ok(())
 }
 
-fn denied(call: &Call<'_>, object: &Value, named: &str, message: &str, reason: &str) -> Failure {
+fn denied(
+    call: &Call<'_>,
+    object: &Value,
+    named: &str,
+    message: &str,
+    reason: &str,
+) -> StatusError {
     let why = format!("{named} denied request: {message}");
     let subject = call.served.resource.as_subject();
-    let mut refused = Failure::forbidden(subject, meta(object, "name"), &why);
+    let mut refused = StatusError::forbidden(subject, meta(object, "name"), &why);
     (refused.code, refused.reason) = match reason {
         "Unauthorized" => (StatusCode::UNAUTHORIZED, "Unauthorized"),
         "Forbidden" => (StatusCode::FORBIDDEN, "Forbidden"),

@@ -11,7 +11,7 @@ use crate::field::{FieldError, Path};
 use crate::kinds::{Lookup, signing};
 use crate::request::{RequestInfo, ResourcePath};
 use crate::rest::{Call, meta};
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::strconv::quote;
 
 const REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
@@ -23,7 +23,7 @@ const GROUP: &str = "certificates.k8s.io";
 const OF_CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Refuses a write to whom one of them is missing.
-pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), Failure> {
+pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let unreadable = match call.served.shelf.as_ref() {
         REQUESTS => return check_signing(call, new, old),
         POLICIES => parameters_of_policy(call, new, old),
@@ -40,7 +40,7 @@ pub fn check(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), Fa
 }
 
 /// Refuses what may not be asked for, approved or signed.
-fn check_signing(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), Failure> {
+fn check_signing(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let signer = signer_of(old.unwrap_or(new));
     let why = match (call.path.subresource.as_str(), old) {
         ("", None) => for_masters(new),
@@ -52,7 +52,7 @@ fn check_signing(call: &Call<'_>, new: &Value, old: Option<&Value>) -> Result<()
         None => Ok(()),
         Some(why) => {
             let subject = call.served.resource.as_subject();
-            Err(Failure::forbidden(subject, meta(new, "name"), &why))
+            Err(StatusError::forbidden(subject, meta(new, "name"), &why))
         }
     }
 }
@@ -78,7 +78,7 @@ fn may(call: &Call<'_>, verb: &'static str, on: ResourcePath) -> bool {
     refusal(call, verb, on).is_none()
 }
 
-fn refusal(call: &Call<'_>, verb: &'static str, on: ResourcePath) -> Option<Failure> {
+fn refusal(call: &Call<'_>, verb: &'static str, on: ResourcePath) -> Option<StatusError> {
     let asked = RequestInfo {
         verb,
         resource: Some(on),
@@ -132,7 +132,7 @@ fn devices(call: &Call<'_>, new: &Value, old: &Value) -> Option<FieldError> {
             ..part_of_claims("driver")
         };
         let refusals = verbs.iter().map(|verb| refusal(call, verb, of_driver()));
-        let refused: Option<Vec<Failure>> = refusals.collect();
+        let refused: Option<Vec<StatusError>> = refusals.collect();
         let Some(refused) = refused.and_then(|mut refused| refused.pop()) else {
             continue;
         };

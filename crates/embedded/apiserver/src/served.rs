@@ -16,7 +16,7 @@ use crate::custom::Custom;
 use crate::kinds::{self, Kind, Lookup};
 use crate::resource::Resource;
 use crate::schema::{Shape, TypeId, Types};
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::Attributes;
 
 /// One resource in one version, ready to serve.
@@ -262,10 +262,12 @@ impl Served {
     }
 
     /// Why a stored object cannot be shown in this version.
-    pub fn cannot_show(&self, stored: &Bytes, world: &dyn Lookup) -> Option<Failure> {
+    pub fn cannot_show(&self, stored: &Bytes, world: &dyn Lookup) -> Option<StatusError> {
         match &self.model {
             Model::Builtin { .. } => None,
-            Model::Custom(custom) => custom.cannot_show(stored, world).map(Failure::server_error),
+            Model::Custom(custom) => custom
+                .cannot_show(stored, world)
+                .map(StatusError::server_error),
         }
     }
 
@@ -285,10 +287,10 @@ impl Served {
     }
 
     /// Why an object of this version cannot be kept.
-    pub fn cannot_keep(&self, world: &dyn Lookup) -> Option<Failure> {
+    pub fn cannot_keep(&self, world: &dyn Lookup) -> Option<StatusError> {
         match &self.model {
             Model::Builtin { .. } => None,
-            Model::Custom(custom) => custom.cannot_keep(world).map(Failure::server_error),
+            Model::Custom(custom) => custom.cannot_keep(world).map(StatusError::server_error),
         }
     }
 

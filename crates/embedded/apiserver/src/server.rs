@@ -15,10 +15,10 @@ use hyper::body::Body as HttpBody;
 use jiff::Timestamp;
 use plimsoll_apimachinery::timeout::timeout;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_client::shutdown::{Shutdown, ShutdownTrigger};
 use plimsoll_serving::health::is_health_check;
 use plimsoll_serving::{
-    ArrivalError, Counters, Lasting, Peer, TooMuch, Trust, Visit, caught, flow_of,
+    ArrivalError, CaBundle, Counters, Lasting, Peer, TooMuch, Visit, caught, flow_of,
 };
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -37,7 +37,7 @@ use crate::request::{Query, RequestInfo, ResourcePath};
 use crate::rest::body::MAX_BODY;
 use crate::rest::{self, Call};
 use crate::served::Served;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::Store;
 
 /// What others in the same process add to the page of metrics.
@@ -65,8 +65,8 @@ struct Inner {
     aside: Aside,
     aggregator: Aggregator,
     /// Who signs clients' certificates.
-    clients: Trust,
-    stopper: Stopper,
+    clients: CaBundle,
+    stopper: ShutdownTrigger,
     counters: Arc<Counters>,
     more_metrics: MoreMetrics,
     /// Whether it stands for a whole control plane, and says what it does not do of that.
@@ -78,7 +78,7 @@ struct Inner {
 pub struct Trusted(pub User);
 
 impl Server {
-    pub async fn new(store: Store, authority: Authority, clients: Trust) -> Self {
+    pub async fn new(store: Store, authority: Authority, clients: CaBundle) -> Self {
         let (stopper, _) = shutdown::channel();
         let server = Self(Arc::new(Inner {
             store,
@@ -210,7 +210,7 @@ impl Server {
         ) && info.resource.is_some()
             && remote.is_none()
         {
-            return answer::failure(&Failure::method_not_supported(), &Format::JSON);
+            return answer::failure(&StatusError::method_not_supported(), &Format::JSON);
         }
         if info.verb != "watch"
             && let Err(refused) = timeout(&query)
@@ -218,7 +218,7 @@ impl Server {
             let format = Format::of_refusal(&parts.headers, query.get("pretty"), Offer::default());
             return answer::failure(&refused, &format.unwrap_or(Format::JSON));
         }
-        let plain = |refused: &Failure| answer::failure(refused, &Format::JSON);
+        let plain = |refused: &StatusError| answer::failure(refused, &Format::JSON);
         let user = match self.admitted(&parts, &info) {
             Ok(user) => user,
             Err(refused) => {
@@ -265,7 +265,7 @@ impl Server {
                 .iter()
                 .any(|one| one.group == path.group)
             {
-                return answer::failure(&Failure::no_such_resource(), &format);
+                return answer::failure(&StatusError::no_such_resource(), &format);
             }
             return page_not_found();
         };
@@ -300,7 +300,7 @@ impl Server {
     }
 
     /// Who asks, if they may.
-    fn admitted(&self, parts: &Parts, info: &RequestInfo) -> Result<User, Failure> {
+    fn admitted(&self, parts: &Parts, info: &RequestInfo) -> Result<User, StatusError> {
         if let Some(Trusted(user)) = parts.extensions.get() {
             return Ok(user.clone());
         }
@@ -322,7 +322,7 @@ impl Server {
                 _ => Lasting::Short,
             };
             let admitted = visit.admit(&user.name, &user.groups, lasting);
-            admitted.map_err(|TooMuch| Failure::too_many_requests())?;
+            admitted.map_err(|TooMuch| StatusError::too_many_requests())?;
         }
         let user = self.authority().impersonate(user, &parts.headers, info)?;
         let mut narrowed = info.clone();
@@ -336,7 +336,7 @@ impl Server {
         call: &Call<'_>,
         path: &ResourcePath,
         body: &[u8],
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, StatusError> {
         let resource = &call.served.resource;
         let fits = check_path(path, resource.namespaced());
         if fits.is_err() && call.served.is_custom() {
@@ -354,16 +354,16 @@ impl Server {
         } else if !resource.has_verb(call.info.verb) {
             let only_created = resource.verbs.iter().all(|verb| verb == "create");
             return Err(if only_created && !path.name.is_empty() {
-                Failure::no_such_resource()
+                StatusError::no_such_resource()
             } else {
-                Failure::method_not_supported()
+                StatusError::method_not_supported()
             });
         }
         if resource.namespaced()
             && path.namespace.is_empty()
             && matches!(call.info.verb, "create" | "deletecollection")
         {
-            return Err(Failure::method_not_supported());
+            return Err(StatusError::method_not_supported());
         }
         if let Some(review) = Review::of(path) {
             return rest::actions::review(call, review, body);
@@ -376,15 +376,15 @@ impl Server {
             "list" => rest::read::list(call),
             "watch" => rest::watch::watch(call),
             // A collection is posted to, everything else is done to one object.
-            "create" if !path.name.is_empty() => Err(Failure::method_not_supported()),
+            "create" if !path.name.is_empty() => Err(StatusError::method_not_supported()),
             "create" => rest::create::create(call, body).await,
-            "update" if path.name.is_empty() => Err(Failure::method_not_supported()),
+            "update" if path.name.is_empty() => Err(StatusError::method_not_supported()),
             "update" => rest::update::update(call, body).await,
-            "patch" if path.name.is_empty() => Err(Failure::method_not_supported()),
+            "patch" if path.name.is_empty() => Err(StatusError::method_not_supported()),
             "patch" => rest::patch::patch(call, body).await,
             "delete" => rest::delete::delete(call, body).await,
             "deletecollection" => rest::delete::delete_collection(call, body).await,
-            _ => Err(Failure::method_not_supported()),
+            _ => Err(StatusError::method_not_supported()),
         }
     }
 }
@@ -415,23 +415,23 @@ fn line_of(user: &User) -> Option<Arc<str>> {
 const LONG_SEARCH: usize = 1 << 20;
 
 /// Whether the path can be one of this resource at all.
-fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), Failure> {
+fn check_path(path: &ResourcePath, namespaced: bool) -> Result<(), StatusError> {
     let of_namespaces = path.resource == "namespaces" && path.group.is_empty();
     let scoped = !path.namespace.is_empty() && !of_namespaces;
     let unscoped_name = namespaced && path.namespace.is_empty() && !path.name.is_empty();
     if (scoped && !namespaced) || unscoped_name {
-        return Err(Failure::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     // What is below a name is looked for first.
     if path.subresource.is_empty() && matches!(path.name.as_str(), "." | "..") {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "Name parameter invalid: {}: may not be '{}'",
             plimsoll_golang::strconv::quote(&path.name),
             path.name
         )));
     }
     if matches!(path.namespace.as_str(), "." | "..") {
-        return Err(Failure::server_error(format!(
+        return Err(StatusError::server_error(format!(
             "invalid key: {}",
             plimsoll_golang::strconv::quote(&format!("/{}/{}", path.resource, path.namespace))
         )));
@@ -444,7 +444,7 @@ fn has_body(verb: &str) -> bool {
 }
 
 /// The body in one piece. What came in many small ones does not stay in the large buffers in which they came.
-async fn read<B>(body: B) -> Result<Bytes, Failure>
+async fn read<B>(body: B) -> Result<Bytes, StatusError>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -463,9 +463,9 @@ where
 }
 
 /// Why a body was not read.
-fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
+fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> StatusError {
     if error.is::<LengthLimitError>() {
-        return Failure::new(
+        return StatusError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {MAX_BODY}"),
@@ -473,11 +473,11 @@ fn unread(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Failure {
     }
     match error.downcast_ref() {
         Some(ArrivalError::TooSlow) => {
-            Failure::new(StatusCode::REQUEST_TIMEOUT, "Timeout", error.to_string())
+            StatusError::new(StatusCode::REQUEST_TIMEOUT, "Timeout", error.to_string())
         }
-        Some(ArrivalError::TooMuch(TooMuch)) => Failure::too_many_requests(),
+        Some(ArrivalError::TooMuch(TooMuch)) => StatusError::too_many_requests(),
         Some(ArrivalError::Broken(_)) | None => {
-            Failure::bad_request(format!("cannot read the body: {error}"))
+            StatusError::bad_request(format!("cannot read the body: {error}"))
         }
     }
 }
@@ -527,7 +527,7 @@ where
         Box::pin(async move {
             let answer = caught(&counters, server.handle(request)).await;
             Ok(answer.unwrap_or_else(|panicked| {
-                answer::failure(&Failure::internal(panicked.to_string()), &Format::JSON)
+                answer::failure(&StatusError::internal(panicked.to_string()), &Format::JSON)
             }))
         })
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::kinds::service::{Addresses, allocate, held};
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::Expect;
 use plimsoll_golang::time::show_seconds;
 
@@ -24,7 +24,7 @@ pub fn complete(
     service: &mut Value,
     old: Option<&Value>,
     dry_run: bool,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     if dry_run {
         return allocate(service, old, &Pretence);
     }

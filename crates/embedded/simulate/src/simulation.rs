@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use plimsoll_client::backoff::Backoff;
 use plimsoll_client::explain;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
+use plimsoll_client::shutdown::{Failure, Shutdown, ShutdownTrigger};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -68,7 +68,7 @@ impl Config {
 #[derive(Debug)]
 pub struct Running {
     nodes: u32,
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     ready: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }

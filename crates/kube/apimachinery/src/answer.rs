@@ -1,4 +1,4 @@
-//! Answers: bodies, headers and the format that the client asked for.
+//! Responses: bodies, headers and the format that the client accepts.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::accept::{self, Clause};
-use super::status::Failure;
+use super::status::StatusError;
 
 /// What another server sends may break off.
 pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -91,7 +91,7 @@ pub struct Offer {
 
 impl Offer {
     /// Who names no type that is offered is told so before anything else is looked at.
-    pub fn answers(self, headers: &HeaderMap) -> Result<(), Failure> {
+    pub fn answers(self, headers: &HeaderMap) -> Result<(), StatusError> {
         let accept = accept::header(headers);
         let offered = |media: &str| {
             let encoding = Encoding::ALL
@@ -119,7 +119,7 @@ impl Format {
         headers: &HeaderMap,
         pretty: Option<&str>,
         offer: Offer,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StatusError> {
         offer.answers(headers)?;
         let pretty = wants_pretty(headers, pretty);
         let accept = accept::header(headers);
@@ -259,20 +259,20 @@ pub fn wants_pretty(headers: &HeaderMap, said: Option<&str>) -> bool {
 }
 
 /// The format is known, but not the form that is wanted in it.
-fn unknown_form() -> Failure {
+fn unknown_form() -> StatusError {
     only_accepted("application/json, application/yaml, application/vnd.kubernetes.protobuf")
 }
 
 /// Nothing that is wanted can be had; these can.
-pub fn only_accepted(types: &str) -> Failure {
-    Failure::new(
+pub fn only_accepted(types: &str) -> StatusError {
+    StatusError::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
         format!("only the following media types are accepted: {types}"),
     )
 }
 
-fn not_acceptable(offer: Offer) -> Failure {
+fn not_acceptable(offer: Offer) -> StatusError {
     let others = match (offer.only_json, offer.lists) {
         (true, _) => "",
         (false, false) => ", application/yaml, application/vnd.kubernetes.protobuf",
@@ -280,7 +280,7 @@ fn not_acceptable(offer: Offer) -> Failure {
             ", application/yaml, application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
         }
     };
-    Failure::new(
+    StatusError::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
         format!("406: Not Acceptable\n\nAvailable representations: application/json{others}"),
@@ -323,7 +323,7 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
 }
 
 /// A refusal in the format that the request allows for one.
-pub fn refusal(refused: &Failure, format: Option<&Format>) -> Answer {
+pub fn refusal(refused: &StatusError, format: Option<&Format>) -> Answer {
     match format {
         Some(format) => failure(refused, format),
         None => failure(
@@ -336,7 +336,7 @@ pub fn refusal(refused: &Failure, format: Option<&Format>) -> Answer {
     }
 }
 
-pub fn failure(failure: &Failure, format: &Format) -> Answer {
+pub fn failure(failure: &StatusError, format: &Format) -> Answer {
     let format = Format {
         transform: Transform::None,
         ..format.clone()

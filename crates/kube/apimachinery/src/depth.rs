@@ -1,5 +1,5 @@
-//! How deep documents may nest. Everything that walks over them does so recursively, so one limit holds for all, and it
-//! holds where a document comes to be: nobody who walks asks again.
+//! The limit on how deep documents may nest. All code that walks documents is recursive, so the limit is checked
+//! once, where a document is made.
 //!
 //! Whoever reads what was kept must accept it: `serde_json` reads 127 levels, and lists, tables, watch events and
 //! reviews put an object at most four levels down. The original accepts 10 000 levels; what people write has not more

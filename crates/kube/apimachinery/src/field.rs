@@ -1,4 +1,4 @@
-//! What is wrong with which field of an object: the vocabulary of validation, in the words clients match on.
+//! Field errors: what is wrong with which field, with the texts of Kubernetes' validation that clients match on.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write};
@@ -66,7 +66,7 @@ impl fmt::Display for Path {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Problem {
+pub enum ErrorType {
     NotFound,
     Required,
     Duplicate,
@@ -79,7 +79,7 @@ pub enum Problem {
     TypeInvalid,
 }
 
-impl Problem {
+impl ErrorType {
     /// As in `details.causes[].reason`.
     pub fn reason(self) -> &'static str {
         match self {
@@ -119,19 +119,19 @@ const MOST_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    pub problem: Problem,
+    pub problem: ErrorType,
     pub field: String,
     /// The text after the problem's words: the offending value (where the problem shows one) and the detail.
     body: String,
 }
 
 impl FieldError {
-    fn with_value(problem: Problem, field: &Path, value: &Value, detail: &str) -> Self {
+    fn with_value(problem: ErrorType, field: &Path, value: &Value, detail: &str) -> Self {
         Self::with_shown(problem, field, &shown(value), detail)
     }
 
     /// With a value that has been put into words already.
-    pub fn with_shown(problem: Problem, field: &Path, shown: &str, detail: &str) -> Self {
+    pub fn with_shown(problem: ErrorType, field: &Path, shown: &str, detail: &str) -> Self {
         let [shown, detail] = [shown, detail].map(|text| beginning(text, MOST_SHOWN));
         let mut body = format!("{}: {shown}", problem.words());
         if !detail.is_empty() {
@@ -145,11 +145,11 @@ impl FieldError {
     }
 
     /// Without the value that most problems of this sort show.
-    pub fn without_shown(problem: Problem, field: &Path, detail: &str) -> Self {
+    pub fn without_shown(problem: ErrorType, field: &Path, detail: &str) -> Self {
         Self::without_value(problem, field, detail)
     }
 
-    fn without_value(problem: Problem, field: &Path, detail: &str) -> Self {
+    fn without_value(problem: ErrorType, field: &Path, detail: &str) -> Self {
         let detail = beginning(detail, MOST_SHOWN);
         let mut body = problem.words().to_owned();
         if !detail.is_empty() {
@@ -163,40 +163,45 @@ impl FieldError {
     }
 
     pub fn required(field: &Path, detail: &str) -> Self {
-        Self::without_value(Problem::Required, field, detail)
+        Self::without_value(ErrorType::Required, field, detail)
     }
 
     pub fn invalid(field: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
-        Self::with_value(Problem::Invalid, field, &value.into(), detail.as_ref())
+        Self::with_value(ErrorType::Invalid, field, &value.into(), detail.as_ref())
     }
 
     /// As [`Self::invalid`], of a value that is too much to show.
     pub fn invalid_omitted(field: &Path, detail: &str) -> Self {
-        Self::without_value(Problem::Invalid, field, detail)
+        Self::without_value(ErrorType::Invalid, field, detail)
     }
 
     pub fn duplicate_omitted(field: &Path) -> Self {
-        Self::without_value(Problem::Duplicate, field, "")
+        Self::without_value(ErrorType::Duplicate, field, "")
     }
 
     pub fn type_invalid(field: &Path, value: impl Into<Value>, detail: impl AsRef<str>) -> Self {
-        Self::with_value(Problem::TypeInvalid, field, &value.into(), detail.as_ref())
+        Self::with_value(
+            ErrorType::TypeInvalid,
+            field,
+            &value.into(),
+            detail.as_ref(),
+        )
     }
 
     pub fn forbidden(field: &Path, detail: impl AsRef<str>) -> Self {
-        Self::without_value(Problem::Forbidden, field, detail.as_ref())
+        Self::without_value(ErrorType::Forbidden, field, detail.as_ref())
     }
 
     pub fn duplicate(field: &Path, value: impl Into<Value>) -> Self {
-        Self::with_value(Problem::Duplicate, field, &value.into(), "")
+        Self::with_value(ErrorType::Duplicate, field, &value.into(), "")
     }
 
     pub fn not_found(field: &Path, value: impl Into<Value>) -> Self {
-        Self::with_value(Problem::NotFound, field, &value.into(), "")
+        Self::with_value(ErrorType::NotFound, field, &value.into(), "")
     }
 
     pub fn not_found_because(field: &Path, value: impl Into<Value>, detail: &str) -> Self {
-        Self::with_value(Problem::NotFound, field, &value.into(), detail)
+        Self::with_value(ErrorType::NotFound, field, &value.into(), detail)
     }
 
     /// `supported` in the order in which it is to be shown; Kubernetes sorts it.
@@ -207,12 +212,12 @@ impl FieldError {
         } else {
             format!("supported values: {}", quoted.join(", "))
         };
-        Self::with_value(Problem::NotSupported, field, &value.into(), &detail)
+        Self::with_value(ErrorType::NotSupported, field, &value.into(), &detail)
     }
 
     pub fn too_long(field: &Path, max: usize) -> Self {
         Self::without_value(
-            Problem::TooLong,
+            ErrorType::TooLong,
             field,
             &format!("may not be more than {max} bytes"),
         )
@@ -220,7 +225,7 @@ impl FieldError {
 
     pub fn too_many(field: &Path, actual: usize, max: usize) -> Self {
         Self::with_value(
-            Problem::TooMany,
+            ErrorType::TooMany,
             field,
             &Value::from(actual),
             &format!(
@@ -231,7 +236,7 @@ impl FieldError {
     }
 
     pub fn internal(field: &Path, detail: impl AsRef<str>) -> Self {
-        Self::without_value(Problem::Internal, field, detail.as_ref())
+        Self::without_value(ErrorType::Internal, field, detail.as_ref())
     }
 
     /// How long it is when it is told.

@@ -1,4 +1,4 @@
-//! Documents that clients keep: a fingerprint tells whether theirs is still the right one.
+//! ETags: a hash of a document that tells a client whether its copy is current.
 
 /// SHA-512 in capital letters.
 pub fn fingerprint(body: &[u8]) -> String {

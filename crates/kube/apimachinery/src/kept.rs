@@ -1,4 +1,4 @@
-//! A body that holds on to something until it is sent or given up, and counts what was sent.
+//! A body that owns a guard until it is sent or dropped, and counts what was sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,5 +1,5 @@
-//! What every server of Kubernetes-style resources answers alike, whatever its resources are: what a request asks for,
-//! selectors, formats, refusals in Kubernetes' words.
+//! What servers of Kubernetes-style resources have in common: request info, selectors, formats, Status errors,
+//! OpenAPI in protobuf.
 
 pub mod accept;
 pub mod answer;

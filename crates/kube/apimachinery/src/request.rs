@@ -1,4 +1,4 @@
-//! What a request asks for, read off its method, path and query before anything else is known about it.
+//! RequestInfo: verb, resource and name of a request, from its method, path and query.
 
 use http::Method;
 

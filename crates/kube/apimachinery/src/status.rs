@@ -1,4 +1,4 @@
-//! Refusals: Kubernetes' `Status` objects, with the reasons and words that clients match on.
+//! Kubernetes' `Status` errors, with the reasons and texts that clients match on.
 
 use http::StatusCode;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use plimsoll_golang::strconv::quote;
 
 /// A request's failure, to be answered as a `Status`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct StatusError {
     pub code: StatusCode,
     /// Empty: the answer has no reason.
     pub reason: &'static str,
@@ -55,7 +55,7 @@ impl Subject<'_> {
     }
 }
 
-impl Failure {
+impl StatusError {
     pub fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -338,13 +338,13 @@ mod tests {
             group: "g",
             kind: "K",
         };
-        let mut failure = Failure::invalid(subject, "n", &[error]);
+        let mut failure = StatusError::invalid(subject, "n", &[error]);
         failure.retry_after = Some(2);
         assert_eq!(
             serde_json::to_string(&failure.status()).unwrap(),
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"K.g \\\"n\\\" is invalid: spec: Required value\",\"reason\":\"Invalid\",\"details\":{\"name\":\"n\",\"group\":\"g\",\"kind\":\"K\",\"causes\":[{\"reason\":\"FieldValueRequired\",\"message\":\"Required value\",\"field\":\"spec\"}],\"retryAfterSeconds\":2},\"code\":422}"
         );
-        let unauthorized = Failure::unauthorized();
+        let unauthorized = StatusError::unauthorized();
         assert!(
             !serde_json::to_string(&unauthorized.status())
                 .unwrap()
@@ -359,6 +359,6 @@ mod tests {
             kind: "node",
         };
         let expected = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Status\x12\x43\x0a\x06\x0a\0\x12\0\x1a\0\x12\x07Failure\x1a\x12node \"x\" not found\"\x08NotFound*\x0f\x0a\x01x\x12\0\x1a\x04node(\0\x32\0\x30\x94\x03\x1a\0\x22\0";
-        assert_eq!(Failure::not_found(subject, "x").to_protobuf(), expected);
+        assert_eq!(StatusError::not_found(subject, "x").to_protobuf(), expected);
     }
 }

@@ -1,18 +1,18 @@
-//! How long a client is ready to wait: `?timeout=`, in Go's words.
+//! The query parameter `timeout`, with Go's error texts.
 
 use std::time::Duration;
 
 use super::request::Query;
-use super::status::Failure;
+use super::status::StatusError;
 use plimsoll_golang::GoDuration;
 
 /// `timeout`, which any request may have. `None`: nothing that would limit it.
-pub fn timeout(query: &Query) -> Result<Option<Duration>, Failure> {
+pub fn timeout(query: &Query) -> Result<Option<Duration>, StatusError> {
     let Some(text) = query.get("timeout") else {
         return Ok(None);
     };
     let limit = GoDuration::parse(text).map_err(|why| {
-        Failure::bad_request(format!(
+        StatusError::bad_request(format!(
             "invalid timeout specified in the request URL - {why}"
         ))
     })?;

@@ -1,4 +1,4 @@
-//! Files that change under a running program: certificates, keys, tokens.
+//! Watches files that change while the program runs: certificates, keys, tokens.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,14 +15,14 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Tells when files have changed, by what the file system says of them. A mounted secret changes by a link being moved,
 /// which shows as another file behind the same name.
 #[derive(Debug)]
-pub struct Watched {
+pub struct FileStamps {
     paths: Vec<PathBuf>,
     seen: Mutex<Vec<Stamp>>,
 }
 
 type Stamp = Option<(SystemTime, u64, u64)>;
 
-impl Watched {
+impl FileStamps {
     pub fn new(paths: Vec<PathBuf>) -> Self {
         let seen = Mutex::new(paths.iter().map(|path| stamp(path)).collect());
         Self { paths, seen }
@@ -52,7 +52,7 @@ fn stamp(path: &Path) -> Stamp {
 /// Waits for files to change: told by the kernel where it can, and by looking every now and then.
 #[derive(Debug)]
 pub struct Watcher {
-    watched: Watched,
+    watched: FileStamps,
     kernel: Option<Receiver>,
     every: Duration,
 }
@@ -64,7 +64,7 @@ impl Watcher {
             tracing::debug!(%error, "no inotify for watched files, they are looked at regularly");
         });
         Self {
-            watched: Watched::new(paths),
+            watched: FileStamps::new(paths),
             kernel: kernel.ok(),
             every,
         }

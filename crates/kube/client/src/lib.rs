@@ -1,7 +1,7 @@
 //! The client side of Kubernetes: how a program finds, asks and follows an API server.
 //!
 //! - [`Config`] makes clients whose credentials rotate, with a rate limit, metrics and errors that say what to do.
-//! - [`reflector`] keeps local copies of objects; [`reflector::Gate`] waits until all of them are there.
+//! - [`reflector`] keeps local copies of objects; [`reflector::CacheSync`] waits until all of them are there.
 //! - [`leader_election`] is client-go's, on a Lease; [`events`] writes Events.
 //! - [`shutdown`], [`backoff`], [`rate_limiter`], [`expiring_cache`] and [`file_watcher`] are small parts that the serving
 //!   kit and the roles use as well.
@@ -24,6 +24,6 @@ pub mod workqueue_metrics;
 mod fake;
 
 pub use config::{
-    Clients, Config, ConfigError, Permit, Source, Traffic, chain, explain, explain_way_to,
-    fenced_client, trust_anybody,
+    ClientMetrics, Clients, Config, ConfigError, Permit, Source, chain, explain, explain_way_to,
+    fenced_client, skip_tls_verify,
 };

@@ -1,4 +1,4 @@
-//! Objects that more than one role follows, without what none of them looks at.
+//! NodeSLO with only the fields that several roles read.
 
 use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -6,7 +6,7 @@ use plimsoll_api::{node_metric, node_slo};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::found_at;
+use crate::impl_resource;
 use crate::reflector::object_meta;
 
 /// How a node is to treat its pods.
@@ -18,7 +18,7 @@ pub struct NodeSlo {
     pub spec: Value,
 }
 
-found_at!(
+impl_resource!(
     NodeSlo,
     node_metric::GROUP,
     node_metric::VERSION,

@@ -1,4 +1,4 @@
-//! How often something may be done: a bucket of tokens that fills at a steady rate.
+//! A rate limit: a token bucket that fills at a steady rate.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Holds up to `burst` tokens.
 #[derive(Debug)]
-pub struct Bucket {
+pub struct TokenBucket {
     per_second: f64,
     burst: f64,
     /// Below zero when tokens were promised ahead of time.
@@ -15,7 +15,7 @@ pub struct Bucket {
     at: Instant,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Full at first.
     pub fn new(per_second: f64, burst: u32) -> Self {
         Self {
@@ -55,11 +55,11 @@ impl Bucket {
 
 /// A bucket that many take from, in turn.
 #[derive(Debug)]
-pub struct Limiter(Mutex<Bucket>);
+pub struct Limiter(Mutex<TokenBucket>);
 
 impl Limiter {
     pub fn new(per_second: f64, burst: u32) -> Self {
-        Self(Mutex::new(Bucket::new(per_second, burst)))
+        Self(Mutex::new(TokenBucket::new(per_second, burst)))
     }
 
     /// Waits for a token. First come, first served.
@@ -77,9 +77,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_and_then_a_trickle() {
-        let mut bucket = Bucket::new(1.0 / 300.0, 25);
+        let mut bucket = TokenBucket::new(1.0 / 300.0, 25);
         let taken =
-            |bucket: &mut Bucket| (0..100).filter(|_| bucket.try_take(Instant::now())).count();
+            |bucket: &mut TokenBucket| (0..100).filter(|_| bucket.try_take(Instant::now())).count();
         assert_eq!(taken(&mut bucket), 25);
         tokio::time::advance(Duration::from_secs(299)).await;
         assert_eq!(taken(&mut bucket), 0);

@@ -1,7 +1,7 @@
 //! One signal that tells everything to stop; the way back tells that something has failed.
 //!
 //! A role's tasks hold its [`Shutdown`]. Those that must work until the end are started by [`Shutdown::keep`]: if one of
-//! them panics or ends too early, whoever holds the [`Stopper`] learns it and ends the role, or starts it again.
+//! them panics or ends too early, whoever holds the [`ShutdownTrigger`] learns it and ends the role, or starts it again.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::backoff::Backoff;
 
 /// Makes the two ends of the signal.
-pub fn channel() -> (Stopper, Shutdown) {
+pub fn channel() -> (ShutdownTrigger, Shutdown) {
     with_way_back(WayBack {
         failure: watch::Sender::new(None),
         restarts: Arc::default(),
@@ -25,13 +25,13 @@ pub fn channel() -> (Stopper, Shutdown) {
     })
 }
 
-fn with_way_back(back: WayBack) -> (Stopper, Shutdown) {
+fn with_way_back(back: WayBack) -> (ShutdownTrigger, Shutdown) {
     let stopping = watch::Sender::new(false);
     let shutdown = Shutdown {
         stopping: stopping.subscribe(),
         back: back.clone(),
     };
-    (Stopper { stopping, back }, shutdown)
+    (ShutdownTrigger { stopping, back }, shutdown)
 }
 
 /// What tasks tell whoever holds the stopper.
@@ -70,12 +70,12 @@ impl Drop for Down<'_> {
 
 /// Gives the signal, at the latest when it is dropped: whoever waits for it must not wait for ever.
 #[derive(Debug)]
-pub struct Stopper {
+pub struct ShutdownTrigger {
     stopping: watch::Sender<bool>,
     back: WayBack,
 }
 
-impl Stopper {
+impl ShutdownTrigger {
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
@@ -131,7 +131,7 @@ impl Shutdown {
     }
 
     /// A signal of its own for a part of the work. Failures of the part count as failures of the whole.
-    pub fn part(&self) -> (Stopper, Shutdown) {
+    pub fn part(&self) -> (ShutdownTrigger, Shutdown) {
         with_way_back(self.back.clone())
     }
 

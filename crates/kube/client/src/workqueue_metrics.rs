@@ -1,4 +1,4 @@
-//! WorkqueueMetrics that is done again and again in the background, counted as client-go counts its queues.
+//! Metrics of repeated background work, with the names of client-go's work queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

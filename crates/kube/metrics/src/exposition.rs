@@ -1,4 +1,4 @@
-//! Exposition text, written family by family.
+//! Writes a page of metrics as text, family by family.
 
 use std::fmt::Write;
 

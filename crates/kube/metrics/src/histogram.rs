@@ -1,4 +1,4 @@
-//! Observations, counted by size.
+//! Histograms.
 
 use std::sync::Arc;
 

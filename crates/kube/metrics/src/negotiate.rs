@@ -1,4 +1,4 @@
-//! Negotiates the exposition format, by the rules of Prometheus' client library for Go.
+//! Chooses the exposition format by the `Accept` header, with the rules of Prometheus' Go library.
 
 use http::HeaderMap;
 use http::header::ACCEPT;

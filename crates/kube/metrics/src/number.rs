@@ -1,4 +1,4 @@
-//! Numbers as exposition has them.
+//! Reads numbers of the exposition format.
 
 /// Exact in an `f64`, each of them.
 const POWERS: [f64; 23] = [

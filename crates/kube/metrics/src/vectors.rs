@@ -1,4 +1,4 @@
-//! CounterVec and histograms by the values of their labels.
+//! Counters and histograms by the values of their labels.
 
 use std::sync::Arc;
 

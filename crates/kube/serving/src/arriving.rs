@@ -1,4 +1,4 @@
-//! The body of a request on its way in: it must come at a pace, and its bytes are counted.
+//! Request bodies: enforces a minimum rate and counts bytes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

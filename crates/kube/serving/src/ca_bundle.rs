@@ -1,4 +1,4 @@
-//! Whose certificates count: a set of authorities that can be swapped while connections are open.
+//! Certificate authorities that client certificates are verified with. The set can change while connections are open.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub enum TrustError {
 
 /// Authorities that sign client certificates. Clones are the same set. An empty set trusts nobody.
 #[derive(Debug, Clone)]
-pub struct Trust(Arc<Shared>);
+pub struct CaBundle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -45,13 +45,13 @@ struct Anchors {
     verifier: Option<Arc<dyn ClientCertVerifier>>,
 }
 
-impl Default for Trust {
+impl Default for CaBundle {
     fn default() -> Self {
         Self::nobody()
     }
 }
 
-impl Trust {
+impl CaBundle {
     pub fn nobody() -> Self {
         Self::of(Anchors {
             generation: next_generation(),
@@ -174,8 +174,8 @@ impl Peer {
         }
     }
 
-    /// As [`Trust::verify`], remembered for a few seconds: a connection carries many requests.
-    pub fn verified_by(&self, trust: &Trust) -> Result<(), rustls::Error> {
+    /// As [`CaBundle::verify`], remembered for a few seconds: a connection carries many requests.
+    pub fn verified_by(&self, trust: &CaBundle) -> Result<(), rustls::Error> {
         let anchors = trust.0.current.load();
         let mut verdicts = self.verdicts.lock();
         verdicts.retain(|verdict| verdict.at.elapsed() < VERDICT_LASTS);

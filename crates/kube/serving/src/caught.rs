@@ -1,4 +1,4 @@
-//! A panic as a value, and what a client is told of it.
+//! Catches a panic of the service and answers the client with an error.
 
 use std::panic::AssertUnwindSafe;
 
@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 
 use super::connection_metrics::Counters;
-use plimsoll_apimachinery::status::Failure;
+use plimsoll_apimachinery::status::StatusError;
 use plimsoll_client::shutdown::panic_text;
 
 /// What is said by a real API server, too.
@@ -41,7 +41,9 @@ fn panicked(counters: &Counters, panic: &(dyn std::any::Any + Send)) -> Panicked
 
 impl Panicked {
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
-        let told = Failure::internal(self.to_string()).to_value().to_string();
+        let told = StatusError::internal(self.to_string())
+            .to_value()
+            .to_string();
         let mut answer = Response::new(Full::from(told));
         *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         let json = HeaderValue::from_static("application/json");

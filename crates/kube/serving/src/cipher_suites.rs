@@ -1,17 +1,17 @@
-//! Cipher suites by the names that Go gives them.
+//! Cipher suites by Go's names.
 
 use rustls::CipherSuite;
 use rustls::crypto::CryptoProvider;
 
 /// Which suites of TLS 1.2 are spoken. Those of TLS 1.3 are all good, and are not up for choice, as in Go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Suites(Vec<CipherSuite>);
+pub struct CipherSuites(Vec<CipherSuite>);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Cipher suite {0} not supported or doesn't exist")]
 pub struct UnknownSuite(String);
 
-impl Suites {
+impl CipherSuites {
     /// Names that Go knows and we do not speak (CBC, RSA key exchange, RC4) are passed over.
     pub fn named(names: &[String]) -> Result<Self, UnknownSuite> {
         use CipherSuite::*;
@@ -78,7 +78,7 @@ mod tests {
     fn spoken(names: &[&str]) -> Vec<CipherSuite> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut provider = rustls::crypto::ring::default_provider();
-        Suites::named(&names).unwrap().restrict(&mut provider);
+        CipherSuites::named(&names).unwrap().restrict(&mut provider);
         let suites = provider.cipher_suites.iter();
         let old = suites.filter(|one| one.tls13().is_none());
         old.map(|one| one.suite()).collect()
@@ -94,7 +94,7 @@ mod tests {
             [CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
         );
         assert_eq!(spoken(&["TLS_AES_128_GCM_SHA256"]), []);
-        let error = Suites::named(&["foo".to_owned()]).unwrap_err();
+        let error = CipherSuites::named(&["foo".to_owned()]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "Cipher suite foo not supported or doesn't exist"

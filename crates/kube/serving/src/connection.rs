@@ -21,9 +21,9 @@ use super::arriving::Arriving;
 use super::ca_bundle::Peer;
 use super::caught::caught;
 use super::held::{Held, PIECE};
-use super::io_timeouts::{Busy, Paced, Patience};
-use super::malformed::{Muted, head_size, refused};
-use super::server::House;
+use super::io_timeouts::{Busy, IoTimeouts, TimeoutIo};
+use super::malformed::{MalformedFilter, head_size, refused};
+use super::server::ServerContext;
 use super::share::{SMALL, Seat, TooMuch, Visit};
 
 /// How long a new connection is left alone while somebody waits for its place.
@@ -52,14 +52,14 @@ pub enum Protocol {
 
 /// As an extension of an answer: after it, an HTTP/2 connection takes no more requests.
 #[derive(Debug, Clone, Copy)]
-pub struct LastOnHttp2;
+pub struct GoAway;
 
 /// Serves one connection to its end.
 pub async fn serve_connection<I, S, B>(
     stream: I,
     protocol: Protocol,
     peer: Peer,
-    house: &House,
+    house: &ServerContext,
     service: S,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -70,7 +70,7 @@ pub async fn serve_connection<I, S, B>(
     B::Error: Into<BoxError>,
 {
     let limits = &house.limits;
-    let patience = Patience {
+    let patience = IoTimeouts {
         head: limits.head,
         idle: match protocol {
             Protocol::Http1 => limits.idle,
@@ -82,7 +82,7 @@ pub async fn serve_connection<I, S, B>(
     };
     let busy = Busy::default();
     let seat = Arc::new(Seat::new(Arc::clone(&house.shares)));
-    let stream = Paced::new(stream, patience, busy.clone(), Arc::clone(&seat));
+    let stream = TimeoutIo::new(stream, patience, busy.clone(), Arc::clone(&seat));
     let answers = busy.clone();
     let last = Arc::new(Notify::new());
     let marked = Arc::clone(&last);
@@ -145,7 +145,7 @@ pub async fn serve_connection<I, S, B>(
                 let headers = answer.headers_mut();
                 headers.entry(CONTENT_LENGTH).or_insert(length.into());
             }
-            if answer.extensions().get::<LastOnHttp2>().is_some() {
+            if answer.extensions().get::<GoAway>().is_some() {
                 marked.notify_one();
             }
             guard.answer();
@@ -158,7 +158,7 @@ pub async fn serve_connection<I, S, B>(
     match protocol {
         // The pace is ours to keep: hyper's timer does not tell a slow head from an idle connection.
         Protocol::Http1 => {
-            let io = TokioIo::new(Muted::new(stream, busy.clone()));
+            let io = TokioIo::new(MalformedFilter::new(stream, busy.clone()));
             let mut connection = http1::Builder::new()
                 .header_read_timeout(None)
                 .title_case_headers(house.title_case_headers)
@@ -214,7 +214,7 @@ fn tells_length(status: StatusCode, without_body: bool, length: u64) -> bool {
 async fn to_the_end<C>(
     mut connection: Pin<&mut C>,
     busy: &Busy,
-    house: &House,
+    house: &ServerContext,
     tired: impl Future<Output = ()>,
 ) -> hyper::Result<()>
 where
@@ -248,7 +248,7 @@ where
 }
 
 /// Ends when this connection should make room: the server is crowded, and nothing is going on here.
-pub(super) async fn in_the_way(house: &House, busy: &Busy) {
+pub(super) async fn in_the_way(house: &ServerContext, busy: &Busy) {
     let since = tokio::time::Instant::now();
     loop {
         house.crowded.notified().await;

@@ -1,4 +1,4 @@
-//! What happened on the sockets. How requests were answered is the service's to count.
+//! Counters of connections. Responses are counted by the service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

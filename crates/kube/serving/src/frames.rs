@@ -1,5 +1,5 @@
-//! Counts frames of HTTP/2 that ask for nothing: each costs a client some bytes and the server some work, so a client may
-//! send only so many.
+//! Counts HTTP/2 frames that carry no request. They cost the client little and the server some work, so they are
+//! limited.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whoever answers requests, as the service that a server wants.
+//! The trait of request handlers, and its adapter to a tower service.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,22 +13,26 @@ use hyper::body::Body;
 use tower::{BoxError, Service};
 
 /// What a request carries.
-pub type Sent = UnsyncBoxBody<Bytes, BoxError>;
+pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-pub trait Respond: Clone + Send + Sync + 'static {
+pub trait Handler: Clone + Send + Sync + 'static {
     type Body;
 
     /// Most answers need nothing but the head.
-    fn respond(self, head: Parts, sent: Sent) -> impl Future<Output = Response<Self::Body>> + Send;
+    fn respond(
+        self,
+        head: Parts,
+        sent: RequestBody,
+    ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// A [`Respond`] as a service.
+/// A [`Handler`] as a service.
 #[derive(Debug, Clone)]
-pub struct Responder<R>(pub R);
+pub struct HandlerService<R>(pub R);
 
-impl<R, B> Service<Request<B>> for Responder<R>
+impl<R, B> Service<Request<B>> for HandlerService<R>
 where
-    R: Respond,
+    R: Handler,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
@@ -60,7 +64,7 @@ pub enum ReadError {
 }
 
 /// All of it, if it is no longer than this.
-pub async fn read(mut sent: Sent, longest: usize) -> Result<Bytes, ReadError> {
+pub async fn read(mut sent: RequestBody, longest: usize) -> Result<Bytes, ReadError> {
     let mut all = BytesMut::new();
     while let Some(frame) = sent.frame().await {
         let frame = frame.map_err(ReadError::Broken)?;
@@ -81,7 +85,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_is_read_than_allowed() {
-        let sent = |text: &'static str| -> Sent {
+        let sent = |text: &'static str| -> RequestBody {
             Full::new(Bytes::from(text))
                 .map_err(|never| match never {})
                 .boxed_unsync()

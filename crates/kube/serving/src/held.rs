@@ -1,4 +1,4 @@
-//! The body of an answer on its way out.
+//! Response bodies.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! A connection that may not dawdle: a request's head must arrive in time, an idle connection ends some day, and a
-//! client that takes too little is dropped.
+//! Read-header, idle and write timeouts of a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +15,7 @@ use super::frames::Frames;
 use super::share::{HeldBytes, SMALL, Seat};
 
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct IoTimeouts {
     pub head: Duration,
     pub idle: Duration,
     pub stalled: Duration,
@@ -166,9 +165,9 @@ impl Drop for BusyGuard {
 }
 
 #[derive(Debug)]
-pub struct Paced<S> {
+pub struct TimeoutIo<S> {
     inner: S,
-    patience: Patience,
+    patience: IoTimeouts,
     busy: Busy,
     /// When what is being waited for must have come.
     reading: Wait,
@@ -212,8 +211,8 @@ impl Wait {
     }
 }
 
-impl<S> Paced<S> {
-    pub(super) fn new(inner: S, patience: Patience, busy: Busy, seat: Arc<Seat>) -> Self {
+impl<S> TimeoutIo<S> {
+    pub(super) fn new(inner: S, patience: IoTimeouts, busy: Busy, seat: Arc<Seat>) -> Self {
         Self {
             inner,
             patience,
@@ -277,7 +276,7 @@ impl<S> Paced<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutIo<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -322,7 +321,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutIo<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -44,14 +44,14 @@ mod pki;
 mod tests;
 
 pub use arriving::{ArrivalError, Arriving};
-pub use ca_bundle::{Peer, Trust, TrustError};
+pub use ca_bundle::{CaBundle, Peer, TrustError};
 pub use caught::{Panicked, caught};
-pub use cipher_suites::{Suites, UnknownSuite};
-pub use connection::{LastOnHttp2, Protocol, serve_connection};
+pub use cipher_suites::{CipherSuites, UnknownSuite};
+pub use connection::{GoAway, Protocol, serve_connection};
 pub use connection_metrics::Counters;
-pub use handler::{ReadError, Respond, Responder, Sent, read};
+pub use handler::{Handler, HandlerService, ReadError, RequestBody, read};
 pub use self_signed::{SelfSigned, SelfSignedError};
-pub use server::{BindError, Bound, Config, House, Limits, Serving};
+pub use server::{BindError, Bound, Config, Limits, ServerContext, Serving};
 pub use share::{Flow, Lasting, TooMuch, Visit, flow_of};
 pub use tls::{
     Certificate, Clients, KeyPairError, KeyPairFiles, NamedFiles, Tls, TlsError, certified_key,

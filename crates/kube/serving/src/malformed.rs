@@ -1,4 +1,4 @@
-//! Requests that never become one: answered with a text, then hung up on.
+//! Responses to malformed HTTP/1 requests, with Go's texts; the connection is then closed.
 //!
 //! hyper answers what it cannot parse by itself, with an empty body, and tells its owner why only afterwards. So its
 //! bare answer is kept off the wire, and one that names the reason is sent in its place.
@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// A connection that does not pass on hyper's own answers to malformed requests.
 #[derive(Debug)]
-pub struct Muted<S> {
+pub struct MalformedFilter<S> {
     inner: S,
     busy: Busy,
     /// Answers of the service that were begun when bytes last went out.
@@ -37,7 +37,7 @@ pub struct Muted<S> {
     muted: bool,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Muted<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> MalformedFilter<S> {
     pub fn new(inner: S, busy: Busy) -> Self {
         Self {
             inner,
@@ -83,7 +83,7 @@ fn words(error: &hyper::Error) -> (&'static str, &'static str) {
     }
 }
 
-impl<S> Muted<S> {
+impl<S> MalformedFilter<S> {
     /// Services may answer with a bare head too, or send something that looks like one: theirs always gets out.
     fn is_hypers(&self, bytes: &[u8]) -> bool {
         let is_services =
@@ -122,7 +122,7 @@ fn is_bare_refusal(bytes: &[u8]) -> bool {
     only_own && is_empty && status.starts_with("HTTP/1.1 4")
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Muted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MalformedFilter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -132,7 +132,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Muted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Muted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MalformedFilter<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

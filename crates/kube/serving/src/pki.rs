@@ -7,7 +7,7 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::{Certificate, Peer, Trust, certified_key};
+use crate::{CaBundle, Certificate, Peer, certified_key};
 
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -33,8 +33,8 @@ impl Authority {
         self.0.pem()
     }
 
-    pub fn trust(&self) -> Trust {
-        Trust::from_pem(self.pem().as_bytes()).unwrap()
+    pub fn trust(&self) -> CaBundle {
+        CaBundle::from_pem(self.pem().as_bytes()).unwrap()
     }
 
     /// For `localhost` and `127.0.0.1`.

@@ -1,4 +1,4 @@
-//! What this process takes, by the kernel's word.
+//! Metrics of this process as the kernel counts them.
 
 use std::fs;
 

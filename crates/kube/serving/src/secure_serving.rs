@@ -1,4 +1,4 @@
-//! A role's front door: HTTPS for whoever the cluster lets in.
+//! Secure serving for a role: TLS, delegated authentication and authorization.
 //!
 //! Who asks and whether they may is the API server's word, as every component of a control plane has it; certificates
 //! are given, or made here. [`Config::build`] binds and checks, the role then serves what it has to tell.
@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::{
-    Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
-    Filters, Gate, Habits, LookupError, PathPatternError, TokenReviewer,
+    AuthFilter, Authenticator, Authorizer, AuthorizerConfig, CertificateExpiration, DelegatedAuth,
+    DelegatedAuthConfig, FilterMetrics, ImpersonationModeCache, LookupError, PathPatternError,
+    TokenReviewer,
 };
-use crate::{BindError, Bound, Certificate, KeyPairFiles, NamedFiles, SelfSigned, Suites, Tls};
+use crate::{
+    BindError, Bound, Certificate, CipherSuites, KeyPairFiles, NamedFiles, SelfSigned, Tls,
+};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_client::workqueue_metrics::WorkqueueMetrics;
 use plimsoll_client::{Clients, ConfigError};
@@ -45,14 +48,14 @@ pub struct Serving {
     /// Nothing older than TLS 1.3.
     pub tls13_only: bool,
     /// Of TLS 1.2; `None`: all that are good.
-    pub suites: Option<Suites>,
+    pub suites: Option<CipherSuites>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Authentication {
     /// For TokenReviews and the ConfigMap; where the role's own does not serve.
     pub kubeconfig: Option<PathBuf>,
-    pub delegation: DelegationConfig,
+    pub delegation: DelegatedAuthConfig,
     /// How long the answer to a TokenReview counts.
     pub tokens_last: Duration,
 }
@@ -81,10 +84,10 @@ pub enum BuildError {
 
 /// Bound and checked; nothing is served yet.
 #[derive(Debug)]
-pub struct Front {
+pub struct SecureServing {
     pub bound: Bound,
-    pub gate: Gate,
-    delegation: Delegation,
+    pub gate: AuthFilter,
+    delegation: DelegatedAuth,
     clients: Vec<Clients>,
 }
 
@@ -105,7 +108,7 @@ impl Config {
             },
             authentication: Authentication {
                 kubeconfig: None,
-                delegation: DelegationConfig::default(),
+                delegation: DelegatedAuthConfig::default(),
                 tokens_last: Duration::from_secs(10),
             },
             authorization: Authorization {
@@ -116,7 +119,7 @@ impl Config {
     }
 
     /// `clients` asks the API server where no other kubeconfig is named.
-    pub async fn build(&self, clients: &Clients) -> Result<Front, BuildError> {
+    pub async fn build(&self, clients: &Clients) -> Result<SecureServing, BuildError> {
         let authentication = &self.authentication;
         let for_tokens = other(
             clients,
@@ -131,15 +134,15 @@ impl Config {
         )
         .await?;
         let asks = for_tokens.client_for("authentication", Some(REVIEWS), REVIEWED_WITHIN);
-        let delegation = Delegation::lookup(&asks, authentication.delegation.clone()).await?;
+        let delegation = DelegatedAuth::lookup(&asks, authentication.delegation.clone()).await?;
         let mut http = crate::Config::new(self.serving.listen);
         http.limits.streams = self.serving.streams;
         http.tls = Some(self.serving.tls(&delegation));
         let bound = http.bind().await?;
         let reviews = for_access.client_for("authorization", Some(REVIEWS), REVIEWED_WITHIN);
-        let gate = Gate {
-            habits: Habits::default(),
-            filters: Filters::default(),
+        let gate = AuthFilter {
+            habits: ImpersonationModeCache::default(),
+            filters: FilterMetrics::default(),
             authenticator: Authenticator {
                 front_proxy: delegation.front_proxy.clone(),
                 client_ca: delegation.client_ca.clone(),
@@ -149,11 +152,11 @@ impl Config {
                     authentication.tokens_last,
                 ))),
                 anonymous: true,
-                expirations: Expirations::default(),
+                expirations: CertificateExpiration::default(),
             },
             authorizer: Authorizer::new(reviews, self.authorization.rules.clone())?,
         };
-        Ok(Front {
+        Ok(SecureServing {
             bound,
             gate,
             delegation,
@@ -177,7 +180,7 @@ async fn other(
 }
 
 impl Serving {
-    fn tls(&self, delegation: &Delegation) -> Tls {
+    fn tls(&self, delegation: &DelegatedAuth) -> Tls {
         let mut tls = Tls::new(match (&self.certificate, &self.cert_dir) {
             (Some(files), _) => Certificate::Files(files.clone()),
             (None, folder) => {
@@ -201,7 +204,7 @@ impl Serving {
     }
 }
 
-impl Front {
+impl SecureServing {
     /// What is done in the background to stay current.
     pub fn work(&self) -> Vec<WorkqueueMetrics> {
         let reloading = self.bound.counters().reloading.clone();

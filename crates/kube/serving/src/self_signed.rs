@@ -1,4 +1,4 @@
-//! A certificate of our own making, for servers that were given none.
+//! Makes a self-signed certificate where none is given.
 
 use std::fs;
 use std::io::Write;

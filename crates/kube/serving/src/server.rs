@@ -29,7 +29,7 @@ use super::share::Shares;
 use super::tls::{Certificate, Live, Tls, TlsError};
 use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_client::shutdown::{Shutdown, ShutdownTrigger};
 
 /// How often the idle are asked to leave while somebody waits.
 const ASK_TO_LEAVE_EVERY: Duration = Duration::from_millis(200);
@@ -145,7 +145,7 @@ pub enum BindError {
 
 /// What all connections of a server share.
 #[derive(Debug)]
-pub struct House {
+pub struct ServerContext {
     pub limits: Limits,
     pub title_case_headers: bool,
     pub counters: Arc<Counters>,
@@ -155,7 +155,7 @@ pub struct House {
     pub(super) shares: Arc<Shares>,
 }
 
-impl House {
+impl ServerContext {
     pub fn new(
         limits: Limits,
         title_case_headers: bool,
@@ -179,8 +179,8 @@ pub struct Bound {
     listener: TcpListener,
     local_addr: SocketAddr,
     tls: Option<Arc<Live>>,
-    house: House,
-    stopper: Stopper,
+    house: ServerContext,
+    stopper: ShutdownTrigger,
 }
 
 impl Config {
@@ -205,7 +205,7 @@ impl Config {
             listener,
             local_addr,
             tls,
-            house: House::new(
+            house: ServerContext::new(
                 self.limits.within_descriptors(),
                 self.title_case_headers,
                 Arc::default(),
@@ -274,7 +274,7 @@ impl Bound {
 pub struct Serving {
     local_addr: SocketAddr,
     counters: Arc<Counters>,
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     task: JoinHandle<JoinSet<()>>,
 }
 
@@ -312,7 +312,7 @@ impl Serving {
 
 async fn run<S, B>(
     listener: TcpListener,
-    house: Arc<House>,
+    house: Arc<ServerContext>,
     tls: Option<Arc<Live>>,
     service: S,
 ) -> JoinSet<()>
@@ -383,7 +383,7 @@ fn set_options(stream: &TcpStream) {
 /// mistake or malice, must not keep others out.
 async fn a_place(
     places: &Arc<Semaphore>,
-    house: &House,
+    house: &ServerContext,
 ) -> Result<OwnedSemaphorePermit, AcquireError> {
     let mut place = pin!(Arc::clone(places).acquire_owned());
     loop {
@@ -402,7 +402,7 @@ async fn a_place(
 async fn handshake(
     stream: TcpStream,
     acceptor: &TlsAcceptor,
-    house: &House,
+    house: &ServerContext,
 ) -> Option<TlsStream<TcpStream>> {
     let handshake = async {
         match speaks_plain_http(&stream).await {

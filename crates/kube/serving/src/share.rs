@@ -1,4 +1,4 @@
-//! Who may have how much, so that no client takes what the others need.
+//! Fair shares: limits what each client may use, so that the others still get what they need.
 //!
 //! Connections, requests, watches and bytes are each counted by who has them. One rule holds for all: nobody may come to
 //! have more than is then left over, unless it is one thing and their only one. One client alone gets half, each of two a

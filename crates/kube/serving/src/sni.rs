@@ -1,4 +1,4 @@
-//! Which certificate is shown to whom: clients say by what name they call us.
+//! Chooses the certificate by the server name that the client asks for (SNI).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! TLS: which certificate is shown, and what clients must or may show.
+//! TLS configuration: our certificates, and which client certificates are accepted or required.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{DistinguishedName, ServerConfig, SignatureScheme};
 
-use super::ca_bundle::{Trust, TrustError};
-use super::cipher_suites::Suites;
+use super::ca_bundle::{CaBundle, TrustError};
+use super::cipher_suites::CipherSuites;
 use super::self_signed::{SelfSigned, SelfSignedError};
 use super::sni::{Set, Shown};
 
@@ -27,7 +27,7 @@ pub struct Tls {
     /// Nothing older than TLS 1.3.
     pub tls13_only: bool,
     /// `None`: all that are good.
-    pub suites: Option<Suites>,
+    pub suites: Option<CipherSuites>,
 }
 
 impl Tls {
@@ -74,9 +74,9 @@ pub enum Clients {
     Ignored,
     /// They are asked, and may refuse. Any certificate is let through whose key the client holds; the service judges
     /// it with [`Peer::verified_by`](super::Peer::verified_by). The authorities only help clients to choose.
-    Requested(Vec<Trust>),
+    Requested(Vec<CaBundle>),
     /// Without a certificate of these authorities there is no connection.
-    Required(Trust),
+    Required(CaBundle),
     /// As `Required`; the authorities are taken anew when the file changes.
     RequiredByFile(PathBuf),
 }
@@ -183,7 +183,7 @@ fn load_authorities(path: &Path) -> Result<Vec<u8>, TlsError> {
 pub(super) struct Live {
     files: Option<KeyPairFiles>,
     named: Vec<NamedFiles>,
-    client_ca: Option<(PathBuf, Trust)>,
+    client_ca: Option<(PathBuf, CaBundle)>,
     shown: Arc<Shown>,
     asked: Asked,
     spoken: Spoken,
@@ -195,15 +195,15 @@ pub(super) struct Live {
 struct Spoken {
     http2: bool,
     tls13_only: bool,
-    suites: Option<Suites>,
+    suites: Option<CipherSuites>,
 }
 
 /// Who is asked for certificates, and with what consequence.
 #[derive(Debug, Clone)]
 enum Asked {
     Nobody,
-    Politely(Vec<Trust>),
-    Firmly(Trust),
+    Politely(Vec<CaBundle>),
+    Firmly(CaBundle),
 }
 
 impl Live {
@@ -222,7 +222,7 @@ impl Live {
             Clients::Requested(trusts) => Asked::Politely(trusts),
             Clients::Required(trust) => Asked::Firmly(trust),
             Clients::RequiredByFile(path) => {
-                let trust = Trust::from_pem(&load_authorities(&path)?);
+                let trust = CaBundle::from_pem(&load_authorities(&path)?);
                 let trust = trust.map_err(|source| TlsError::Authority {
                     path: path.clone(),
                     source,
@@ -296,7 +296,7 @@ impl Live {
 }
 
 impl Asked {
-    fn trusts(&self) -> &[Trust] {
+    fn trusts(&self) -> &[CaBundle] {
         match self {
             Self::Nobody => &[],
             Self::Politely(trusts) => trusts,
@@ -305,7 +305,7 @@ impl Asked {
     }
 
     fn generations(&self) -> Vec<u64> {
-        self.trusts().iter().map(Trust::generation).collect()
+        self.trusts().iter().map(CaBundle::generation).collect()
     }
 }
 
@@ -320,7 +320,7 @@ fn build(
     }
     let verifier = ClientVerifier {
         algorithms: provider.signature_verification_algorithms,
-        hints: asked.trusts().iter().flat_map(Trust::hints).collect(),
+        hints: asked.trusts().iter().flat_map(CaBundle::hints).collect(),
         required: match asked {
             Asked::Firmly(trust) => Some(trust.clone()),
             Asked::Nobody | Asked::Politely(_) => None,
@@ -348,7 +348,7 @@ fn build(
 struct ClientVerifier {
     algorithms: WebPkiSupportedAlgorithms,
     hints: Vec<DistinguishedName>,
-    required: Option<Trust>,
+    required: Option<CaBundle>,
 }
 
 impl ClientCertVerifier for ClientVerifier {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 
 use plimsoll_apimachinery::selector::parse_labels;
-use plimsoll_client::reflector::Gate;
+use plimsoll_client::reflector::CacheSync;
 use plimsoll_client::shutdown;
 use plimsoll_metrics_server::api::Verbosity;
 use plimsoll_metrics_server::collector::{self, Collector};
@@ -158,7 +158,7 @@ impl Roles {
     }
 }
 
-async fn tell_what_is_missing(gate: Gate) {
+async fn tell_what_is_missing(gate: CacheSync) {
     gate.opens_at_last().await;
     tracing::info!("all nodes and pods are known");
 }

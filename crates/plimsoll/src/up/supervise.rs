@@ -9,7 +9,7 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use plimsoll_client::backoff::Backoff;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_client::shutdown::{Shutdown, ShutdownTrigger};
 use tokio::task::JoinHandle;
 
 /// A part of `up` that can fail without the others.
@@ -58,7 +58,7 @@ impl Roster {
 /// A role that is looked after.
 #[derive(Debug)]
 pub struct Supervised {
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     task: JoinHandle<()>,
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_cadvisor::exposition::Kind::{Counter, Gauge};
 use plimsoll_cadvisor::exposition::Text;
 use plimsoll_cadvisor::exposition::number::Number::{self, Float, Whole};
-use plimsoll_client::reflector::Rounds;
+use plimsoll_client::reflector::ReflectorStatus;
 use plimsoll_host::proc::net::parse_ip_octets;
 use plimsoll_host::proc::stat::SelfUsage;
 use plimsoll_host::{ReadBuf, Timestamp, parse_file};
@@ -335,12 +335,13 @@ impl NodeHandle {
         let Some(member) = self.cluster.get() else {
             return;
         };
-        let mut each = |name: &str, kind, help: &str, value: &dyn Fn(&Rounds) -> Number| {
-            text.family(name, kind, help);
-            for (followed, rounds) in &member.rounds {
-                text.series(&[("kind", followed)], value(rounds), None);
-            }
-        };
+        let mut each =
+            |name: &str, kind, help: &str, value: &dyn Fn(&ReflectorStatus) -> Number| {
+                text.family(name, kind, help);
+                for (followed, rounds) in &member.rounds {
+                    text.series(&[("kind", followed)], value(rounds), None);
+                }
+            };
         each(
             "plimsoll_cluster_lists_total",
             Counter,

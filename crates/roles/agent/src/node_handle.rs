@@ -8,7 +8,7 @@ use std::time::Duration;
 use plimsoll_cadvisor::exposition::{Dialect, Exporter, Gathered, Text};
 use plimsoll_cadvisor::http::Backend;
 use plimsoll_cadvisor::metrics_page;
-use plimsoll_client::reflector::Rounds;
+use plimsoll_client::reflector::ReflectorStatus;
 use plimsoll_containers::Namespace;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::machine::MachineInfo;
@@ -19,9 +19,9 @@ use plimsoll_observe::{Observer, oom_watch};
 
 use crate::koordlet_metrics;
 use crate::metrics;
+use crate::protect;
 use crate::states::{ClusterStateCell, PodHint};
 use crate::{reports, states};
-use crate::protect;
 use plimsoll_history::UsageHistory;
 
 /// koordlet's two pages: about the agent itself, and for users.
@@ -60,7 +60,7 @@ pub struct NodeHandle {
 pub struct ClusterHealth {
     pub states: Arc<states::Counters>,
     /// By watched kind.
-    pub rounds: Vec<(&'static str, Rounds)>,
+    pub rounds: Vec<(&'static str, ReflectorStatus)>,
     /// `None`: nothing is reported.
     pub reports: Option<Arc<reports::Counters>>,
     /// Why usage cannot be reported, if so.

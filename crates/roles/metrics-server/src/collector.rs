@@ -4,9 +4,9 @@ use std::time::Duration;
 use std::{io, thread};
 
 use plimsoll_apimachinery::selector::Requirement;
-use plimsoll_client::reflector::{Gate, Rounds};
+use plimsoll_client::reflector::{CacheSync, ReflectorStatus};
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Failure, Stopper};
+use plimsoll_client::shutdown::{Failure, ShutdownTrigger};
 use tokio::runtime;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
@@ -70,7 +70,7 @@ pub struct Collector {
     store: Store,
     telemetry: Telemetry,
     scraper: Scraper,
-    gate: Gate,
+    gate: CacheSync,
 }
 
 impl Config {
@@ -95,7 +95,7 @@ impl Config {
             store,
             telemetry,
             scraper,
-            gate: Gate::default(),
+            gate: CacheSync::default(),
         })
     }
 }
@@ -127,7 +127,7 @@ impl Collector {
     }
 
     /// Opens when nodes and pods are known.
-    pub fn gate(&self) -> Gate {
+    pub fn gate(&self) -> CacheSync {
         self.gate.clone()
     }
 
@@ -163,14 +163,14 @@ impl Collector {
 
 #[derive(Debug)]
 pub struct Running {
-    stopper: Stopper,
-    watches: [Rounds; 2],
+    stopper: ShutdownTrigger,
+    watches: [ReflectorStatus; 2],
     scraping: oneshot::Receiver<()>,
 }
 
 impl Running {
     /// How the watches of nodes and of pods go.
-    pub fn watches(&self) -> &[Rounds; 2] {
+    pub fn watches(&self) -> &[ReflectorStatus; 2] {
         &self.watches
     }
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::metadata::PartialObjectMeta;
 use kube::runtime::watcher;
-use plimsoll_client::reflector::{Gate, Reflector, Rounds, Sink};
+use plimsoll_client::reflector::{CacheSync, Reflector, ReflectorStatus, Sink};
 use plimsoll_client::shutdown::Shutdown;
 use serde::Deserialize;
 use tokio::sync::mpsc::UnboundedSender;
@@ -45,9 +45,9 @@ pub fn spawn(
     client: &kube::Client,
     store: &Store,
     changes: UnboundedSender<NodeChange>,
-    gate: &Gate,
+    gate: &CacheSync,
     shutdown: &Shutdown,
-) -> [Rounds; 2] {
+) -> [ReflectorStatus; 2] {
     let nodes = Nodes {
         store: store.clone(),
         changes,

@@ -9,10 +9,10 @@ use base64::engine::general_purpose::STANDARD;
 use plimsoll_client::Clients;
 use plimsoll_client::reflector;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
-use plimsoll_serving::Responder;
+use plimsoll_client::shutdown::{Failure, Shutdown, ShutdownTrigger};
+use plimsoll_serving::HandlerService;
 use plimsoll_serving::health::{Endpoint, Health, InFlight};
-use plimsoll_serving::secure_serving::{BuildError, Front};
+use plimsoll_serving::secure_serving::{BuildError, SecureServing};
 use rustls::sign::CertifiedKey;
 use tokio::time::Instant;
 
@@ -34,15 +34,15 @@ pub struct Figures {
     pub history: Option<History>,
     pub telemetry: Telemetry,
     /// Opens when all nodes and pods are known.
-    pub known: reflector::Gate,
+    pub known: reflector::CacheSync,
 }
 
 /// Bound and checked; nothing is served yet.
 #[derive(Debug)]
 pub struct Server {
-    front: Front,
+    front: SecureServing,
     surface: Surface,
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     shutdown_delay: Duration,
 }
 
@@ -50,7 +50,7 @@ pub struct Server {
 pub struct Running {
     serving: plimsoll_serving::Serving,
     certificate: Option<Arc<CertifiedKey>>,
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     shutdown_delay: Duration,
 }
 
@@ -142,7 +142,7 @@ fn health(figures: &Figures, shutdown: Shutdown) -> Health {
         .with_shutdown(shutdown)
 }
 
-fn all_known(known: &reflector::Gate) -> Result<(), String> {
+fn all_known(known: &reflector::CacheSync) -> Result<(), String> {
     match known.is_open() {
         true => Ok(()),
         false => Err(format!("not known yet: {}", known.missing().join(", "))),
@@ -159,7 +159,7 @@ impl Server {
         self.front.keep_current(&shutdown);
         Running {
             certificate: self.front.bound.certificate(),
-            serving: self.front.bound.spawn(Responder(self.surface)),
+            serving: self.front.bound.spawn(HandlerService(self.surface)),
             stopper: self.stopper,
             shutdown_delay: self.shutdown_delay,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_client::reflector::Gate;
+use plimsoll_client::reflector::CacheSync;
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_sched::action::{Action, ActionId, ActionKind, ActionResult};
 use plimsoll_sched::extender::{About, Answer, Question};
@@ -60,7 +60,7 @@ pub struct Inputs {
     pub changes: Changes,
     pub ends: mpsc::UnboundedReceiver<Ended>,
     /// Everything has been told once.
-    pub gate: Gate,
+    pub gate: CacheSync,
     /// Whether to decide, or only to listen.
     pub leading: watch::Receiver<bool>,
     /// Changes when there is a new configuration.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use plimsoll_client::events;
-use plimsoll_client::events::{Recorder, Recording};
+use plimsoll_client::events::{Recorder, RecorderTask};
 use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
 use plimsoll_client::leader_election;
 use plimsoll_client::leader_election::Leadership;
-use plimsoll_client::reflector::{Gate, NotSynced};
+use plimsoll_client::reflector::{CacheSync, SyncTimeout};
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Shutdown, Stopper};
-use plimsoll_client::{Clients, Traffic};
+use plimsoll_client::shutdown::{Shutdown, ShutdownTrigger};
+use plimsoll_client::{ClientMetrics, Clients};
 use plimsoll_golang::url;
 use plimsoll_metrics::Exposition;
 use plimsoll_sched::model::Names;
@@ -77,7 +77,7 @@ pub struct Connections {
     pub events: kube::Client,
     pub election: kube::Client,
     /// What they asked, where that is counted.
-    pub traffic: Option<Traffic>,
+    pub traffic: Option<ClientMetrics>,
     /// Makes the connections of a leader; without, it writes by the others.
     pub clients: Option<Clients>,
 }
@@ -142,7 +142,7 @@ pub enum LookUpError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    NotSynced(#[from] NotSynced),
+    SyncTimeout(#[from] SyncTimeout),
 }
 
 /// Why it ended although nobody asked it to.
@@ -160,7 +160,7 @@ pub enum Failure {
 pub struct Ready {
     options: Options,
     connections: Connections,
-    candidate: Option<leader_election::Candidate>,
+    candidate: Option<leader_election::LeaderElector>,
     recorders: FxHashMap<Box<str>, Recorder>,
     /// For decisions, and for events about them.
     writers: (kube::Client, kube::Client),
@@ -183,11 +183,11 @@ impl std::fmt::Debug for Ready {
 #[derive(Clone)]
 pub struct Shared {
     inquiries: mpsc::Sender<Inquiry>,
-    gate: Arc<Mutex<Option<Gate>>>,
+    gate: Arc<Mutex<Option<CacheSync>>>,
     configuration: Arc<Mutex<Configuration>>,
     metrics: Metrics,
     client: kube::Client,
-    traffic: Option<Traffic>,
+    traffic: Option<ClientMetrics>,
     gates: Gates,
     leadership: Option<Leadership>,
 }
@@ -200,7 +200,7 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Debug)]
 pub struct Running {
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     task: JoinHandle<Result<(), Failure>>,
     shared: Shared,
 }
@@ -230,7 +230,7 @@ impl Options {
                         leader_election::new_identity(),
                     )
                 };
-                let style = events::Style::Core;
+                let style = events::EventApi::Core;
                 let (recorder, built) = events::Config::new(style, "default-scheduler")
                     .build(connections.events.clone());
                 events.push(built);
@@ -239,7 +239,7 @@ impl Options {
         };
         let leadership = candidate
             .as_ref()
-            .map(leader_election::Candidate::leadership);
+            .map(leader_election::LeaderElector::leadership);
         let (writer, event_writer) = connections.writers(leadership.as_ref());
         let mut recorders = FxHashMap::default();
         let mut work_events = Vec::new();
@@ -287,7 +287,7 @@ impl Options {
         let features = self.gates.features();
         profiles.iter_mut().for_each(|one| one.switch(&features));
         let (_stop, round) = shutdown::channel();
-        let gate = Gate::default();
+        let gate = CacheSync::default();
         let mut changes = follow(&client, &profiles, &features, &gate, &round);
         let core = CoreConfig {
             profiles,
@@ -306,7 +306,7 @@ impl Options {
         };
         if tokio::time::timeout(within, reading).await.is_err() {
             let missing = gate.missing();
-            return Err(NotSynced { within, missing }.into());
+            return Err(SyncTimeout { within, missing }.into());
         }
         let journal = Journal::new(0);
         Ok(explain::report(
@@ -390,9 +390,10 @@ impl Ready {
                     is_done,
                 };
                 match candidate.run(shutdown, move |stop| duty.lead(stop)).await {
-                    leader_election::Ended::Lost => Err(Failure::Lost),
-                    leader_election::Ended::Crashed => Err(Failure::Crashed),
-                    leader_election::Ended::NeverLed | leader_election::Ended::Stopped => Ok(()),
+                    leader_election::ElectionResult::Lost => Err(Failure::Lost),
+                    leader_election::ElectionResult::Crashed => Err(Failure::Crashed),
+                    leader_election::ElectionResult::NeverLed
+                    | leader_election::ElectionResult::Stopped => Ok(()),
                 }
             }
         };
@@ -404,18 +405,18 @@ impl Ready {
     }
 }
 
-async fn drain_all(recordings: Vec<Recording>) {
+async fn drain_all(recordings: Vec<RecorderTask>) {
     let last_words = recordings.into_iter().map(|one| one.drain(LAST_WORDS));
     futures::future::join_all(last_words).await;
 }
 
 /// The tasks that send events: those of profiles that a new configuration adds come to them.
-type Recordings = Arc<Mutex<Vec<Recording>>>;
+type Recordings = Arc<Mutex<Vec<RecorderTask>>>;
 
 /// What a leader does: lets the work decide, and when it has to stop, waits for the last writes.
 struct Duty {
     leads: watch::Sender<bool>,
-    stop: Stopper,
+    stop: ShutdownTrigger,
     is_done: oneshot::Receiver<()>,
 }
 
@@ -500,7 +501,7 @@ impl Work {
             self.shared.metrics.expect(name, profile);
         }
         self.shared.metrics.set_profiles(names_of_profiles);
-        let gate = Gate::default();
+        let gate = CacheSync::default();
         let changes = follow(&self.connections.main, &profiles, &features, &gate, round);
         *self.shared.gate.lock() = Some(gate.clone());
         let core = CoreConfig {
@@ -548,12 +549,12 @@ fn threads(asked: i32) -> usize {
 
 /// Tells of a profile's decisions. When there are thousands at once, they are told of a little later.
 fn recorder(profile: &str) -> events::Config {
-    let mut config = events::Config::new(events::Style::Series, profile);
+    let mut config = events::Config::new(events::EventApi::Series, profile);
     config.queued = 16_384;
     config
 }
 
-async fn tell_what_is_missing(gate: Gate, round: Shutdown) {
+async fn tell_what_is_missing(gate: CacheSync, round: Shutdown) {
     tokio::select! {
         () = round.begins() => {}
         () = gate.opens_at_last() => tracing::info!("everything is known"),

@@ -11,13 +11,13 @@ use http::{HeaderMap, Method, Response, StatusCode, request};
 use http_body_util::Full;
 use plimsoll_apimachinery::answer::not_to_be_kept;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Shutdown, Stopper};
+use plimsoll_client::shutdown::{Shutdown, ShutdownTrigger};
 use plimsoll_metrics::Exposition;
-use plimsoll_serving::auth::{Access, Gate};
+use plimsoll_serving::auth::{Access, AuthFilter};
 use plimsoll_serving::health::{Endpoint, Health};
 use plimsoll_serving::process_metrics;
-use plimsoll_serving::secure_serving::Front;
-use plimsoll_serving::{Respond, Responder, Sent};
+use plimsoll_serving::secure_serving::SecureServing;
+use plimsoll_serving::{Handler, HandlerService, RequestBody};
 use serde_json::json;
 
 use crate::live::Shared;
@@ -37,7 +37,7 @@ const EXPLAIN: &str = "/explain/pods/";
 #[derive(Debug, Clone)]
 pub struct Surface {
     shared: Shared,
-    gate: Gate,
+    gate: AuthFilter,
     health: Health,
     /// The command line, by flag.
     flags: Arc<BTreeMap<String, String>>,
@@ -47,11 +47,11 @@ pub struct Surface {
 #[derive(Debug)]
 pub struct Serving {
     serving: plimsoll_serving::Serving,
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
 }
 
 /// Starts to serve. `flags`: with which it was started, for those who ask.
-pub fn spawn(front: Front, shared: Shared, flags: BTreeMap<String, String>) -> Serving {
+pub fn spawn(front: SecureServing, shared: Shared, flags: BTreeMap<String, String>) -> Serving {
     let (stopper, shutdown) = shutdown::channel();
     front.keep_current(&shutdown);
     let surface = Surface {
@@ -62,7 +62,7 @@ pub fn spawn(front: Front, shared: Shared, flags: BTreeMap<String, String>) -> S
         started: jiff::Timestamp::now(),
     };
     Serving {
-        serving: front.bound.spawn(Responder(surface)),
+        serving: front.bound.spawn(HandlerService(surface)),
         stopper,
     }
 }
@@ -249,10 +249,10 @@ fn version() -> String {
         .to_string()
 }
 
-impl Respond for Surface {
+impl Handler for Surface {
     type Body = Full<Bytes>;
 
-    async fn respond(self, head: request::Parts, _: Sent) -> Answer {
+    async fn respond(self, head: request::Parts, _: RequestBody) -> Answer {
         let mut answer = self.handle(head).await;
         not_to_be_kept(answer.headers_mut());
         answer

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use plimsoll_client::events;
 use plimsoll_client::leader_election;
-use plimsoll_client::leader_election::{Ended, Leadership};
+use plimsoll_client::leader_election::{ElectionResult, Leadership};
 use plimsoll_client::shutdown;
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_test_support::clock;
@@ -52,8 +52,8 @@ async fn main() -> ExitCode {
         .with_ansi(false)
         .init();
     match stand(Arguments::parse()).await {
-        Ok(Ended::NeverLed | Ended::Stopped) => ExitCode::SUCCESS,
-        Ok(Ended::Lost | Ended::Crashed) => ExitCode::FAILURE,
+        Ok(ElectionResult::NeverLed | ElectionResult::Stopped) => ExitCode::SUCCESS,
+        Ok(ElectionResult::Lost | ElectionResult::Crashed) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::from(2)
@@ -61,7 +61,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn stand(arguments: Arguments) -> Result<Ended> {
+async fn stand(arguments: Arguments) -> Result<ElectionResult> {
     let mut config = leader_election::Config::new(
         arguments.namespace,
         arguments.lease,
@@ -74,7 +74,7 @@ async fn stand(arguments: Arguments) -> Result<Ended> {
     let clients = plimsoll_client::Config::from_flag(Some(arguments.kubeconfig))
         .build()
         .await?;
-    let events = events::Config::new(events::Style::Core, "candidate");
+    let events = events::Config::new(events::EventApi::Core, "candidate");
     let (recorder, recording) = events.spawn(clients.client());
     let timeout = config.request_timeout();
     let candidate = config.build(

@@ -8,7 +8,7 @@ use plimsoll_serving::auth::user_of_certificate;
 use super::User;
 use super::tokens::{TokenError, Tokens};
 use crate::kinds::Lookup;
-use crate::status::Failure;
+use crate::status::StatusError;
 
 /// `certificate` is the peer's own, in DER, and only if it was found to be signed by the client CA.
 pub(super) fn authenticate(
@@ -17,7 +17,7 @@ pub(super) fn authenticate(
     certificate: Option<&[u8]>,
     now: Timestamp,
     world: &dyn Lookup,
-) -> Result<User, Failure> {
+) -> Result<User, StatusError> {
     let by_certificate = certificate.map(user_of_certificate);
     if let Some(Ok(Some(user))) = by_certificate {
         return Ok(user.authenticated());
@@ -30,10 +30,10 @@ pub(super) fn authenticate(
         Some(Ok((user, _))) => Ok(user.authenticated()),
         Some(Err(problem)) => {
             tracing::debug!(%problem, "token refused");
-            Err(Failure::unauthorized())
+            Err(StatusError::unauthorized())
         }
         // A credential that is no good does not make its bearer anonymous.
-        None if matches!(by_certificate, Some(Err(_))) => Err(Failure::unauthorized()),
+        None if matches!(by_certificate, Some(Err(_))) => Err(StatusError::unauthorized()),
         None => Ok(User::anonymous()),
     }
 }

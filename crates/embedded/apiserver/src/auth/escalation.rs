@@ -6,7 +6,7 @@ use super::rbac::{self, Policy, RoleError, RoleRef};
 use super::rules::{Action, Rule, Target};
 use super::{MASTERS, User, coverage};
 use crate::request::ResourcePath;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 /// For a create, update or patch of a role or binding, on the object as it would be stored, before its validation.
@@ -17,7 +17,7 @@ pub(super) fn check(
     request: &ResourcePath,
     object: &Value,
     old: Option<&Value>,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     if request.group != rbac::GROUP || user.in_group(MASTERS) {
         return Ok(());
     }
@@ -37,7 +37,7 @@ fn check_role(
     request: &ResourcePath,
     object: &Value,
     old: Option<&Value>,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let escalate = Action {
         verb: "escalate",
         on: Target::Resource {
@@ -68,7 +68,7 @@ fn check_binding(
     user: &User,
     request: &ResourcePath,
     object: &Value,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let role = RoleRef::of(object);
     let resource = match role.kind.as_str() {
         "ClusterRole" => "clusterroles",
@@ -92,9 +92,9 @@ fn check_binding(
         Ok(rules) => rules,
         // The answer names the binding's resource, though it is the role that is missing.
         Err(RoleError::NotFound { name, .. }) => {
-            return Err(Failure::not_found(subject(request), &name));
+            return Err(StatusError::not_found(subject(request), &name));
         }
-        Err(other) => return Err(Failure::server_error(other.to_string())),
+        Err(other) => return Err(StatusError::server_error(other.to_string())),
     };
     confirm_held(policy, user, &request.namespace, rules)
         .map_err(|why| refused(request, object, &why))
@@ -154,9 +154,9 @@ fn only_for_collection(new: &Value, old: &Value) -> bool {
     stripped(new) == stripped(old)
 }
 
-fn refused(request: &ResourcePath, object: &Value, why: &str) -> Failure {
+fn refused(request: &ResourcePath, object: &Value, why: &str) -> StatusError {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    Failure::forbidden(subject(request), name, why)
+    StatusError::forbidden(subject(request), name, why)
 }
 
 fn subject(request: &ResourcePath) -> Subject<'_> {

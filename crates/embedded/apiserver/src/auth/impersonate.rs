@@ -3,23 +3,25 @@
 use futures::FutureExt;
 use http::HeaderMap;
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, ResourceAttributes};
-use plimsoll_serving::auth::{Access, Habits, Impersonation, Judge};
+use plimsoll_serving::auth::{
+    Access, Impersonation, ImpersonationAuthorizer, ImpersonationModeCache,
+};
 
 use super::rules::{Action, Target};
 use super::{Authority, User, forbidden};
-use crate::status::Failure;
+use crate::status::StatusError;
 
 /// The roles and bindings of the moment.
 struct Court<'a>(&'a Authority);
 
-impl Judge for Court<'_> {
-    type Refusal = Failure;
+impl ImpersonationAuthorizer for Court<'_> {
+    type Refusal = StatusError;
 
-    async fn confirm(&self, user: &User, access: &Access) -> Result<(), Failure> {
+    async fn confirm(&self, user: &User, access: &Access) -> Result<(), StatusError> {
         self.0.confirm(user, action_of(access))
     }
 
-    fn refuse(&self, user: &User, access: &Access, why: &str) -> Failure {
+    fn refuse(&self, user: &User, access: &Access, why: &str) -> StatusError {
         forbidden(user, action_of(access), why)
     }
 }
@@ -27,19 +29,19 @@ impl Judge for Court<'_> {
 /// The user that the request is to be made as: `requestor` where no header says otherwise.
 pub(super) fn resolve(
     authority: &Authority,
-    habits: &Habits,
+    habits: &ImpersonationModeCache,
     requestor: User,
     headers: &HeaderMap,
     request: Action<'_>,
-) -> Result<User, Failure> {
-    let Some(wanted) = Impersonation::wanted(headers).map_err(Failure::bad_request)? else {
+) -> Result<User, StatusError> {
+    let Some(wanted) = Impersonation::wanted(headers).map_err(StatusError::bad_request)? else {
         return Ok(requestor);
     };
     let court = Court(authority);
     let access = access_of(request);
     let resolved = wanted.resolve(&requestor, &access, habits, &court);
     // Nobody waits for anything here.
-    let never = || Err(Failure::server_error("all impersonation modes failed"));
+    let never = || Err(StatusError::server_error("all impersonation modes failed"));
     resolved.now_or_never().unwrap_or_else(never)
 }
 

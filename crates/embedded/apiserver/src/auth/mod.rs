@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use jiff::Timestamp;
-use plimsoll_serving::auth::Habits;
+use plimsoll_serving::auth::ImpersonationModeCache;
 use serde_json::Value;
 
 pub use authenticate::ignored_token_warning;
@@ -34,7 +34,7 @@ pub use rules::Rule;
 
 use crate::kinds::Lookup;
 use crate::request::{RequestInfo, ResourcePath};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use crate::store::Store;
 use plimsoll_golang::strconv::quote;
 use rbac::PolicyCache;
@@ -58,7 +58,7 @@ pub struct Config {
 pub struct Authority {
     tokens: Tokens,
     policy: PolicyCache,
-    habits: Habits,
+    habits: ImpersonationModeCache,
     clock: fn() -> Timestamp,
 }
 
@@ -70,7 +70,7 @@ impl Authority {
         Self {
             tokens: Tokens::new(known, config.signing_key, config.issuer, audiences),
             policy: PolicyCache::new(store),
-            habits: Habits::default(),
+            habits: ImpersonationModeCache::default(),
             clock: config.clock,
         }
     }
@@ -90,7 +90,7 @@ impl Authority {
         headers: &HeaderMap,
         certificate: Option<&[u8]>,
         world: &dyn Lookup,
-    ) -> Result<User, Failure> {
+    ) -> Result<User, StatusError> {
         authenticate::authenticate(&self.tokens, headers, certificate, (self.clock)(), world)
     }
 
@@ -101,11 +101,11 @@ impl Authority {
         user: User,
         headers: &HeaderMap,
         request: &RequestInfo,
-    ) -> Result<User, Failure> {
+    ) -> Result<User, StatusError> {
         impersonate::resolve(self, &self.habits, user, headers, action_of(request))
     }
 
-    pub fn authorize(&self, user: &User, request: &RequestInfo) -> Result<(), Failure> {
+    pub fn authorize(&self, user: &User, request: &RequestInfo) -> Result<(), StatusError> {
         self.confirm(user, action_of(request))
     }
 
@@ -115,7 +115,7 @@ impl Authority {
         user: &User,
         request: &RequestInfo,
         verb: &'static str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         let other = RequestInfo {
             verb,
             ..request.clone()
@@ -131,7 +131,7 @@ impl Authority {
         request: &ResourcePath,
         object: &Value,
         old: Option<&Value>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         if request.group != rbac::GROUP || user.in_group(MASTERS) {
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Authority {
         name: &str,
         request: Value,
         world: &dyn Lookup,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, StatusError> {
         let now = (self.clock)();
         token_request::answer(&self.tokens, namespace, name, request, now, world)
     }
@@ -159,7 +159,7 @@ impl Authority {
         object: Value,
         user: &User,
         world: &dyn Lookup,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, StatusError> {
         review.answer(self, namespace, object, user, world)
     }
 
@@ -168,7 +168,7 @@ impl Authority {
         self.tokens.key.public_set()
     }
 
-    fn confirm(&self, user: &User, action: Action<'_>) -> Result<(), Failure> {
+    fn confirm(&self, user: &User, action: Action<'_>) -> Result<(), StatusError> {
         if user.in_group(MASTERS) {
             return Ok(());
         }
@@ -196,7 +196,7 @@ fn action_of(request: &RequestInfo) -> Action<'_> {
 }
 
 /// The refusal of an action; `reason` may be empty.
-fn forbidden(user: &User, action: Action<'_>, reason: &str) -> Failure {
+fn forbidden(user: &User, action: Action<'_>, reason: &str) -> StatusError {
     let (user, verb) = (quote(&user.name), action.verb);
     let (subject, name, what) = match action.on {
         Target::Path(path) => {
@@ -233,5 +233,5 @@ fn forbidden(user: &User, action: Action<'_>, reason: &str) -> Failure {
     if !reason.is_empty() {
         what = format!("{what}: {reason}");
     }
-    Failure::forbidden(subject, name, &what)
+    StatusError::forbidden(subject, name, &what)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field::{FieldError, Path, Problem};
+use crate::field::{ErrorType, FieldError, Path};
 use crate::kinds::names;
 
 pub(super) fn subject_access(review: &Value) -> Vec<FieldError> {
@@ -91,7 +91,12 @@ fn check_metadata(review: &Value, local: bool) -> Option<FieldError> {
     };
     let path = Path::new("metadata");
     let shown = shown_metadata(&review["metadata"]);
-    Some(FieldError::with_shown(Problem::Invalid, &path, &shown, why))
+    Some(FieldError::with_shown(
+        ErrorType::Invalid,
+        &path,
+        &shown,
+        why,
+    ))
 }
 
 /// In the order of the original's fields, of which a client sees the text.

@@ -9,7 +9,7 @@ use super::{Authority, User};
 use crate::field::FieldError;
 use crate::kinds::Lookup;
 use crate::request::ResourcePath;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::time::show_seconds;
 
 /// Who has more rules than fit is told so many bytes of them.
@@ -47,7 +47,7 @@ impl Review {
         mut object: Value,
         user: &User,
         world: &dyn Lookup,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, StatusError> {
         match self {
             Self::Token => answer_token(authority, object, world),
             Self::SelfSubject => {
@@ -75,7 +75,7 @@ impl Review {
                 match own.as_str() {
                     None | Some("") => *own = namespace.into(),
                     Some(own) if own != namespace => {
-                        return Err(Failure::bad_request(
+                        return Err(StatusError::bad_request(
                             "the namespace of the provided object does not match the namespace sent on the request",
                         ));
                     }
@@ -90,7 +90,7 @@ impl Review {
 }
 
 /// Refusals of these reviews do not name their kind.
-fn invalid(errors: Vec<FieldError>) -> Result<(), Failure> {
+fn invalid(errors: Vec<FieldError>) -> Result<(), StatusError> {
     if errors.is_empty() {
         return Ok(());
     }
@@ -98,7 +98,7 @@ fn invalid(errors: Vec<FieldError>) -> Result<(), Failure> {
         group: "authorization.k8s.io",
         kind: "",
     };
-    Err(Failure::invalid(subject, "", &errors))
+    Err(StatusError::invalid(subject, "", &errors))
 }
 
 /// What a question may leave out. What it is, whoever writes the answer says.
@@ -114,11 +114,11 @@ fn answer_token(
     authority: &Authority,
     mut object: Value,
     world: &dyn Lookup,
-) -> Result<Value, Failure> {
+) -> Result<Value, StatusError> {
     let token = text(&object["spec"]["token"]);
     if token.is_empty() {
         let why = "token is required for TokenReview in authentication";
-        return Err(Failure::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
     complete(&mut object);
     let audiences = texts(&object["spec"]["audiences"]);
@@ -174,10 +174,10 @@ fn answer_access(authority: &Authority, mut object: Value, user: &User) -> Value
 
 /// Everything that applies in a namespace, in the order in which it is found: what is bound in the cluster, then what
 /// is bound there.
-fn answer_rules(authority: &Authority, object: &Value, user: &User) -> Result<Value, Failure> {
+fn answer_rules(authority: &Authority, object: &Value, user: &User) -> Result<Value, StatusError> {
     let namespace = text(&object["spec"]["namespace"]);
     if namespace.is_empty() {
-        return Err(Failure::bad_request("no namespace on request"));
+        return Err(StatusError::bad_request("no namespace on request"));
     }
     let policy = authority.policy.policy();
     let (roles, missing) = policy.rules_for(user, &namespace);

@@ -7,7 +7,7 @@ use super::service_account;
 use super::tokens::{Bound, Claims, Reference, Tokens};
 use crate::field::{FieldError, Path};
 use crate::kinds::Lookup;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 use plimsoll_golang::time::show_seconds;
 
@@ -39,19 +39,19 @@ pub(super) fn answer(
     mut request: Value,
     now: Timestamp,
     world: &dyn Lookup,
-) -> Result<Value, Failure> {
+) -> Result<Value, StatusError> {
     let said = |field: &str| text(&request["metadata"][field]);
     let (said_name, said_namespace, said_uid) = (said("name"), said("namespace"), said("uid"));
     if !said_namespace.is_empty() && said_namespace != namespace {
         let why =
             "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Failure::bad_request(why));
+        return Err(StatusError::bad_request(why));
     }
     if !said_name.is_empty() && said_name != name {
         let why = "must match the service account name if specified";
         let path = Path::new("metadata").child("name");
         let error = FieldError::invalid(&path, said_name, why);
-        return Err(Failure::invalid(KIND, name, &[error]));
+        return Err(StatusError::invalid(KIND, name, &[error]));
     }
     let account = found(world, "serviceaccounts", namespace, name)?;
     let uid = text(&account["metadata"]["uid"]);
@@ -59,7 +59,7 @@ pub(super) fn answer(
         let why = format!(
             "the UID in the token request ({said_uid}) does not match the UID of the service account ({uid})"
         );
-        return Err(Failure::conflict(KIND, name, &why));
+        return Err(StatusError::conflict(KIND, name, &why));
     }
 
     let mut spec = request["spec"].as_object().cloned().unwrap_or_default();
@@ -101,7 +101,7 @@ pub(super) fn answer(
         nbf: issued,
         sub: service_account::user_name(namespace, name),
     };
-    let failed = || Failure::internal("failed to generate token");
+    let failed = || StatusError::internal("failed to generate token");
     let claims = serde_json::to_value(claims).map_err(|_| failed())?;
     let token = tokens.key.sign(&claims).ok_or_else(failed)?;
 
@@ -128,7 +128,7 @@ pub(super) fn answer(
     }))
 }
 
-fn check_seconds(seconds: i64) -> Result<(), Failure> {
+fn check_seconds(seconds: i64) -> Result<(), StatusError> {
     let why = match seconds {
         ..MIN_SECONDS => "may not specify a duration less than 10 minutes",
         MIN_SECONDS..=MAX_SECONDS => return Ok(()),
@@ -136,7 +136,7 @@ fn check_seconds(seconds: i64) -> Result<(), Failure> {
     };
     let path = Path::new("spec").child("expirationSeconds");
     let error = FieldError::invalid(&path, seconds, why);
-    Err(Failure::invalid(KIND, "", &[error]))
+    Err(StatusError::invalid(KIND, "", &[error]))
 }
 
 fn bind(
@@ -144,7 +144,7 @@ fn bind(
     namespace: &str,
     account: &str,
     world: &dyn Lookup,
-) -> Result<Binding, Failure> {
+) -> Result<Binding, StatusError> {
     let (kind, name) = (text(&reference["kind"]), text(&reference["name"]));
     let api_version = text(&reference["apiVersion"]);
     let (group, version) = match api_version.split_once('/') {
@@ -153,14 +153,14 @@ fn bind(
         None => ("", api_version.as_str()),
     };
     if name.is_empty() && ["Pod", "Secret", "Node"].contains(&kind.as_str()) {
-        return Err(Failure::bad_request("Name parameter required."));
+        return Err(StatusError::bad_request("Name parameter required."));
     }
     let mut binding = Binding::default();
     let (slot, object) = match (group, kind.as_str()) {
         ("", "Pod") => {
             let pod = found(world, "pods", namespace, &name)?;
             if text(&pod["spec"]["serviceAccountName"]) != account {
-                return Err(Failure::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
                     quote(account)
                 )));
@@ -174,7 +174,7 @@ fn bind(
             (&mut binding.secret, secret)
         }
         _ => {
-            return Err(Failure::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "cannot bind token to object of type {group}/{version}, Kind={kind}"
             )));
         }
@@ -188,7 +188,7 @@ fn bind(
             group: "",
             kind: &kind,
         };
-        return Err(Failure::conflict(subject, &name, &why));
+        return Err(StatusError::conflict(subject, &name, &why));
     }
     *slot = Some(Reference { name, uid });
     Ok(binding)
@@ -210,14 +210,14 @@ fn found(
     resource: &str,
     namespace: &str,
     name: &str,
-) -> Result<Value, Failure> {
+) -> Result<Value, StatusError> {
     let subject = Subject {
         group: "",
         kind: resource,
     };
     world
         .get(resource, namespace, name)
-        .ok_or_else(|| Failure::not_found(subject, name))
+        .ok_or_else(|| StatusError::not_found(subject, name))
 }
 
 fn text(value: &Value) -> String {

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::field::{FieldError, Path};
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::strconv::quote;
 
 /// Where in the object the numbers are, as the definition writes it: `.spec.replicas`.
@@ -56,17 +56,17 @@ impl Scale {
     }
 
     /// The object as an `autoscaling/v1` Scale.
-    pub fn of(&self, object: &Value) -> Result<Value, Failure> {
+    pub fn of(&self, object: &Value) -> Result<Value, StatusError> {
         let replicas =
-            nested(object, &self.spec_replicas, "int64").map_err(Failure::server_error)?;
+            nested(object, &self.spec_replicas, "int64").map_err(StatusError::server_error)?;
         let Some(replicas) = replicas else {
-            return Err(Failure::internal(format!(
+            return Err(StatusError::internal(format!(
                 "the spec replicas field {} does not exist",
                 quote(&self.spec_replicas)
             )));
         };
         let current =
-            nested(object, &self.status_replicas, "int64").map_err(Failure::server_error)?;
+            nested(object, &self.status_replicas, "int64").map_err(StatusError::server_error)?;
         let mut scale = json!({
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
@@ -79,7 +79,8 @@ impl Scale {
             scale["spec"]["replicas"] = replicas.clone();
         }
         if let Some(path) = &self.selector
-            && let Some(selector) = nested(object, path, "string").map_err(Failure::server_error)?
+            && let Some(selector) =
+                nested(object, path, "string").map_err(StatusError::server_error)?
             && selector != ""
         {
             scale["status"]["selector"] = selector.clone();
@@ -88,7 +89,7 @@ impl Scale {
     }
 
     /// The object with the replicas, and the resourceVersion if any, of a Scale that a client sent.
-    pub fn apply(&self, object: &Value, scale: &Value) -> Result<Value, Failure> {
+    pub fn apply(&self, object: &Value, scale: &Value) -> Result<Value, StatusError> {
         let mut object = object.clone();
         let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
         let mut place = &mut object;
@@ -96,7 +97,7 @@ impl Scale {
         let mut parts = steps(&self.spec_replicas).peekable();
         while let Some(part) = parts.next() {
             let Some(map) = place.as_object_mut() else {
-                return Err(Failure::new(
+                return Err(StatusError::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "",
                     format!(

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Version, lists, rules, shape, validate};
 use crate::codec::decode::{Decoded, TypeError};
 use crate::codec::json::Node;
-use crate::field::{FieldError, Path, Problem};
+use crate::field::{ErrorType, FieldError, Path};
 use crate::met::Met;
 use plimsoll_golang::strconv::quote;
 
@@ -187,11 +187,11 @@ impl Version {
         let blocked = errors.iter().any(|error| {
             matches!(
                 error.problem,
-                Problem::NotSupported
-                    | Problem::Required
-                    | Problem::TooLong
-                    | Problem::TooMany
-                    | Problem::TypeInvalid
+                ErrorType::NotSupported
+                    | ErrorType::Required
+                    | ErrorType::TooLong
+                    | ErrorType::TooMany
+                    | ErrorType::TypeInvalid
             )
         });
         if blocked {

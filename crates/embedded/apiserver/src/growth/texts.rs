@@ -377,7 +377,7 @@ fn refusals_stay_short() {
         kind: "ConfigMap",
     };
     let refused = |object: &Value| {
-        crate::status::Failure::invalid(subject, "x", &kind.validate_create(object))
+        crate::status::StatusError::invalid(subject, "x", &kind.validate_create(object))
     };
     check("refusals", 4000, object, refused);
     let told = serde_json::to_string(&refused(&object(100_000)).to_value()).unwrap();

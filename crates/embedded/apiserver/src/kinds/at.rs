@@ -6,7 +6,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::shown;
-use crate::field::{FieldError, Path, Problem};
+use crate::field::{ErrorType, FieldError, Path};
 use crate::met::Met;
 
 static ABSENT: Value = Value::Null;
@@ -216,7 +216,7 @@ impl Errors {
         }
         let path = at.path();
         self.push(FieldError::with_shown(
-            Problem::Invalid,
+            ErrorType::Invalid,
             &path,
             shown,
             detail.as_ref(),
@@ -243,7 +243,7 @@ impl Errors {
             return;
         }
         self.push(FieldError::with_shown(
-            Problem::Duplicate,
+            ErrorType::Duplicate,
             &at.path(),
             shown,
             "",

@@ -14,7 +14,7 @@ use super::storage::volumes::csi_driver_name;
 use super::{Lookup, diff, metadata};
 use crate::expressions;
 use crate::field::FieldError;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 pub(super) static KINDS: &[&Rules] = &[
@@ -135,7 +135,7 @@ fn approve_admin_access(
     spec: &At<'_>,
     object: &Value,
     world: &dyn Lookup,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     const MARK: &str = "resource.kubernetes.io/admin-access";
     let requests = spec.dig(&["devices", "requests"]);
     let asks = |request: &At<'_>| request.dig(&["exactly", "adminAccess"]).flag();
@@ -154,7 +154,7 @@ fn approve_admin_access(
     );
     let error = FieldError::forbidden(&first.get("adminAccess").path(), detail);
     let subject = Subject { group: GROUP, kind };
-    Err(Failure::invalid(
+    Err(StatusError::invalid(
         subject,
         text(object, &["metadata", "name"]),
         &[error],

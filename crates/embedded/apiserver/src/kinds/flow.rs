@@ -4,7 +4,7 @@ use super::at::{At, Errors};
 use super::extensions::counted;
 use super::names;
 use super::rules::Rules;
-use crate::field::{FieldError, Problem};
+use crate::field::{ErrorType, FieldError};
 
 pub(super) static KINDS: &[&Rules] = &[&FLOW_SCHEMA, &PRIORITY_LEVEL];
 
@@ -35,7 +35,7 @@ fn flow_schema(schema: &At<'_>, errors: &mut Errors) {
     const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
     if method.is_set() && !METHODS.contains(&method.text()) {
         errors.push(FieldError::with_shown(
-            Problem::NotSupported,
+            ErrorType::NotSupported,
             &method.path(),
             &format!("{{\"Type\":{}}}", method.value),
             "supported values: \"ByNamespace\", \"ByUser\"",
@@ -173,7 +173,7 @@ fn verbs(at: &At<'_>, errors: &mut Errors) {
         let shown = at.value.to_string();
         let path = at.path();
         errors.push(FieldError::with_shown(
-            Problem::NotSupported,
+            ErrorType::NotSupported,
             &path,
             &shown,
             VERBS,

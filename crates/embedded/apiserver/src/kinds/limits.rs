@@ -12,7 +12,7 @@ use super::pod::resources::{self, Amounts};
 use super::quantity::Quantity;
 use super::rules::Rules;
 use crate::met::Met;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
 pub(super) static LIMIT_RANGE: Rules = Rules {
     kind: "LimitRange",
@@ -187,7 +187,7 @@ pub fn admit_pod(pod: &mut Value, world: &dyn Lookup) {
 }
 
 /// Holds a pod to the namespace's limit ranges.
-pub fn approve_pod(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+pub fn approve_pod(pod: &Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let ranges = world.list("limitranges", text(pod, &["metadata", "namespace"]));
     let mut complaints = Vec::new();
     let spec = field(pod, &["spec"]);
@@ -214,7 +214,7 @@ pub fn approve_pod(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
 }
 
 /// Holds a claim to the namespace's limit ranges.
-pub fn approve_claim(claim: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+pub fn approve_claim(claim: &Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let ranges = world.list("limitranges", text(claim, &["metadata", "namespace"]));
     let requests = listed(field(claim, &["spec", "resources", "requests"]));
     let mut complaints = Vec::new();
@@ -255,7 +255,7 @@ fn limits(range: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), Failure> {
+fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), StatusError> {
     let why = match complaints.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),
@@ -265,7 +265,7 @@ fn refuse(plural: &str, object: &Value, complaints: Vec<String>) -> Result<(), F
         group: "",
         kind: plural,
     };
-    Err(Failure::forbidden(
+    Err(StatusError::forbidden(
         subject,
         text(object, &["metadata", "name"]),
         &why,

@@ -43,7 +43,7 @@ use serde_json::{Value, json};
 
 use crate::field::FieldError;
 use crate::resource;
-use crate::status::Failure;
+use crate::status::StatusError;
 use rules::{Builtin, Rules};
 
 /// Reads of other objects that admission needs.
@@ -109,7 +109,7 @@ pub trait Kind: Send + Sync {
         _object: &mut Value,
         _old: Option<&Value>,
         _world: &dyn Lookup,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         Ok(())
     }
 
@@ -119,7 +119,7 @@ pub trait Kind: Send + Sync {
         _object: &Value,
         _old: Option<&Value>,
         _world: &dyn Lookup,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         Ok(())
     }
 }

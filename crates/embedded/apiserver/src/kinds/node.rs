@@ -9,7 +9,7 @@ use super::names::{self, NameRule};
 use super::pod::{resources, scheduling::TAINT_EFFECTS};
 use super::rules::Rules;
 use super::shown;
-use crate::field::{FieldError, Problem};
+use crate::field::{ErrorType, FieldError};
 use crate::met::Met;
 
 pub(super) static NODE: Rules = Rules {
@@ -104,7 +104,7 @@ fn taints<'v>(taints: &At<'v>, reported: &At<'v>, errors: &mut Errors) {
                 ("TimeAdded", taint.get("timeAdded").value),
             ]);
             errors.push(FieldError::with_shown(
-                Problem::Duplicate,
+                ErrorType::Duplicate,
                 &taint.path(),
                 &shown,
                 "taints must be unique by key and effect pair",

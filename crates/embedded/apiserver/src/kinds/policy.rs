@@ -11,7 +11,7 @@ use super::rules::Rules;
 use super::workloads::{at_most_all, int_or_percent};
 use super::{Lookup, metadata, shown};
 use crate::met::Met;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
 pub(super) static KINDS: &[&Rules] = &[&BUDGET, &PRIORITY_CLASS, &RUNTIME_CLASS, &LEASE];
 
@@ -126,7 +126,7 @@ fn priority_class(class: &At<'_>, errors: &mut Errors) {
 }
 
 /// There is at most one default.
-fn only_default(class: &Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), Failure> {
+fn only_default(class: &Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), StatusError> {
     if class["globalDefault"] != true {
         return Ok(());
     }
@@ -141,7 +141,7 @@ fn only_default(class: &Value, old: Option<&Value>, world: &dyn Lookup) -> Resul
                 "PriorityClass {} is already marked as default. Only one default can exist",
                 text(&other, &["metadata", "name"])
             );
-            Err(Failure::forbidden(subject, name, &why))
+            Err(StatusError::forbidden(subject, name, &why))
         }
         _ => Ok(()),
     }

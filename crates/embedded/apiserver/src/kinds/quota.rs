@@ -10,7 +10,7 @@ use super::quantity::Quantity;
 use super::rules::Rules;
 use super::{Lookup, diff};
 use crate::met::Met;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
 pub(super) static RESOURCE_QUOTA: Rules = Rules {
     kind: "ResourceQuota",
@@ -272,7 +272,7 @@ pub fn charge(
     object: &Value,
     old: Option<&Value>,
     world: &dyn Lookup,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>, StatusError> {
     // Other kinds are counted when they come, and cannot grow.
     if old.is_some() && !["services", "persistentvolumeclaims"].contains(&resource) {
         return Ok(Vec::new());
@@ -362,7 +362,7 @@ fn stated<'n>(
     pod: &Value,
     quota: &str,
     limited: impl Iterator<Item = &'n str>,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let spec = At::root(pod).get("spec");
     if spec.get("resources").is_set() {
         return Ok(());
@@ -399,9 +399,9 @@ fn stated<'n>(
     Err(refused("pods", pod, &why))
 }
 
-fn refused(resource: &str, object: &Value, why: &str) -> Failure {
+fn refused(resource: &str, object: &Value, why: &str) -> StatusError {
     let (kind, group) = resource.split_once('.').unwrap_or((resource, ""));
-    Failure::forbidden(
+    StatusError::forbidden(
         Subject { group, kind },
         text(object, &["metadata", "name"]),
         why,

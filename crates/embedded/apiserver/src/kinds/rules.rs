@@ -9,7 +9,7 @@ use super::{Kind, Lookup, defaults, gated, metadata, raise_generation};
 use crate::codec::decode::zero_struct;
 use crate::field::FieldError;
 use crate::schema::{Shape, TypeId, Types};
-use crate::status::Failure;
+use crate::status::StatusError;
 
 pub type Check = fn(&At<'_>, &mut Errors);
 pub type CheckUpdate = fn(&At<'_>, &At<'_>, &mut Errors);
@@ -44,8 +44,8 @@ pub struct Rules {
     pub advice: fn(&Value, Option<&Value>, &dyn Lookup) -> Vec<String>,
     /// Where the specification of its pods is, for kinds that have any.
     pub pods: &'static str,
-    pub admit: fn(&mut Value, Option<&Value>, &dyn Lookup) -> Result<(), Failure>,
-    pub approve: fn(&Value, Option<&Value>, &dyn Lookup) -> Result<(), Failure>,
+    pub admit: fn(&mut Value, Option<&Value>, &dyn Lookup) -> Result<(), StatusError>,
+    pub approve: fn(&Value, Option<&Value>, &dyn Lookup) -> Result<(), StatusError>,
 }
 
 impl Rules {
@@ -222,7 +222,7 @@ impl Kind for Builtin {
         object: &mut Value,
         old: Option<&Value>,
         world: &dyn Lookup,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         (self.rules.admit)(object, old, world)
     }
 
@@ -231,7 +231,7 @@ impl Kind for Builtin {
         object: &Value,
         old: Option<&Value>,
         world: &dyn Lookup,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         (self.rules.approve)(object, old, world)
     }
 }

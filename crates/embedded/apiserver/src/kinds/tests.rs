@@ -131,7 +131,7 @@ fn drop_nulls(value: &mut Value) {
     }
 }
 
-fn refused(failure: crate::status::Failure) -> Value {
+fn refused(failure: crate::status::StatusError) -> Value {
     json!({
         "message": failure.message.split_once(" is invalid: ").unwrap().1,
         "causes": failure.details.unwrap()["causes"],

@@ -15,7 +15,7 @@ use super::merge::merge;
 use super::path::values_equal;
 use super::typed::{field_set, remove, with_named_fields};
 use super::validate::validate;
-use crate::status::Failure;
+use crate::status::StatusError;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const MAX_ANNOTATIONS: usize = 256 * 1024;
@@ -57,11 +57,11 @@ impl Tracking<'_> {
         manager: &str,
         force: bool,
         now: &str,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, StatusError> {
         let nothing = self.zero();
         let live = live.unwrap_or(&nothing);
         let mut entries = Entries::parse(&live["metadata"]["managedFields"]).map_err(|what| {
-            Failure::server_error(format!("failed to decode managed fields: {what}"))
+            StatusError::server_error(format!("failed to decode managed fields: {what}"))
         })?;
         self.check_applied(applied)?;
         if entries.is_empty() {
@@ -81,21 +81,23 @@ impl Tracking<'_> {
         Ok(object)
     }
 
-    fn check_applied(&self, applied: &Value) -> Result<(), Failure> {
+    fn check_applied(&self, applied: &Value) -> Result<(), StatusError> {
         let text = |name: &str| applied[name].as_str().unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         if (api_version, kind) != (self.api_version, self.kind) {
             let shown = shown_type(api_version, kind);
-            return Err(Failure::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "invalid object type: {shown}"
             )));
         }
         if applied["metadata"]["managedFields"].is_array() {
-            return Err(Failure::bad_request("metadata.managedFields must be nil"));
+            return Err(StatusError::bad_request(
+                "metadata.managedFields must be nil",
+            ));
         }
         match validate(applied, self.of()) {
             None => Ok(()),
-            Some(what) => Err(Failure::server_error(format!(
+            Some(what) => Err(StatusError::server_error(format!(
                 "failed to create typed patch object ({}): {what}",
                 shown_object(applied)
             ))),
@@ -103,8 +105,8 @@ impl Tracking<'_> {
     }
 
     /// The refusal of a merged object that cannot be decoded, with what the decoder says.
-    pub fn refuse_undecodable(&self, applied: &Value, why: &str) -> Failure {
-        Failure::server_error(format!(
+    pub fn refuse_undecodable(&self, applied: &Value, why: &str) -> StatusError {
+        StatusError::server_error(format!(
             "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
             shown_object(applied),
             shown_type(self.api_version, self.kind)
@@ -270,7 +272,7 @@ impl Tracking<'_> {
         entries: &Entries,
         conflicts: Vec<Conflict>,
         now: &str,
-    ) -> Result<(Value, Entries), Failure> {
+    ) -> Result<(Value, Entries), StatusError> {
         let Some(allowed) = self.last_applied_fields(live) else {
             return Err(conflict::refuse(&conflicts));
         };

@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 use super::entries::Entry;
 use super::fieldset::FieldSet;
 use super::path::display_path;
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::strconv::quote;
 
 /// What one other manager owns of it.
@@ -41,7 +41,7 @@ fn shown(owner: &Entry) -> String {
 const MOST_TOLD: usize = 1000;
 const MOST_BYTES: usize = 256 << 10;
 
-pub(super) fn refuse(conflicts: &[Conflict]) -> Failure {
+pub(super) fn refuse(conflicts: &[Conflict]) -> StatusError {
     let told = told(conflicts);
     let causes: Vec<_> = told
         .iter()
@@ -56,7 +56,7 @@ pub(super) fn refuse(conflicts: &[Conflict]) -> Failure {
     let mut details = Map::new();
     details.insert("causes".to_owned(), causes.into());
     let count = conflicts.iter().map(|one| one.fields.count()).sum();
-    Failure::new(StatusCode::CONFLICT, "Conflict", message(&told, count)).with_details(details)
+    StatusError::new(StatusCode::CONFLICT, "Conflict", message(&told, count)).with_details(details)
 }
 
 /// Owners and fields, those of one owner together.

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::resource::builtin_type;
-use crate::status::Failure;
+use crate::status::StatusError;
 
 #[derive(Deserialize)]
 struct Write {
@@ -127,7 +127,7 @@ impl Write {
         }
     }
 
-    fn check_failure(&self, failure: &Failure) {
+    fn check_failure(&self, failure: &StatusError) {
         assert_eq!(failure.to_value(), self.after, "{}", self.why);
     }
 

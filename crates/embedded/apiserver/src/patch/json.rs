@@ -9,7 +9,7 @@ use super::{Evidence, Patched, does_not_apply};
 use crate::codec::document::Document;
 use crate::codec::objections::Objections;
 use crate::depth::{MAX_DEPTH, TooDeep};
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::format;
 
 const MAX_OPERATIONS: usize = 10_000;
@@ -34,7 +34,7 @@ impl From<TooDeep> for Stop {
     }
 }
 
-impl From<Stop> for Failure {
+impl From<Stop> for StatusError {
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::DoesNotApply => does_not_apply(),
@@ -92,10 +92,10 @@ fn count_within(value: &Value, levels: usize) -> Result<usize, TooDeep> {
     below.map(|_| count)
 }
 
-pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Failure> {
+pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, StatusError> {
     let (operations, complaints) = parse(body, strict)?;
     if operations.len() > MAX_OPERATIONS {
-        return Err(Failure::new(
+        return Err(StatusError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "RequestEntityTooLarge",
             format!(
@@ -124,7 +124,7 @@ pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Fail
 
 type Operation = Map<String, Value>;
 
-fn parse(body: &[u8], strict: bool) -> Result<(Vec<Operation>, Vec<String>), Failure> {
+fn parse(body: &[u8], strict: bool) -> Result<(Vec<Operation>, Vec<String>), StatusError> {
     let (prefix, list_type, item_type) = if strict {
         (
             "error decoding patch: ",
@@ -134,7 +134,7 @@ fn parse(body: &[u8], strict: bool) -> Result<(Vec<Operation>, Vec<String>), Fai
     } else {
         ("", "jsonpatch.Patch", "jsonpatch.Operation")
     };
-    let malformed = |what: String| Failure::bad_request(format!("{prefix}{what}"));
+    let malformed = |what: String| StatusError::bad_request(format!("{prefix}{what}"));
     let wrong_type = |value: &Value, wanted: &str| {
         malformed(format!(
             "json: cannot unmarshal {} into Go {wanted}",
@@ -553,7 +553,7 @@ mod tests {
             ),
         ] {
             let failure = apply(&object(), body.as_bytes(), true).unwrap_err();
-            assert_eq!(failure, Failure::bad_request(complaint));
+            assert_eq!(failure, StatusError::bad_request(complaint));
         }
         let failure = apply(&object(), b"{}", false).unwrap_err();
         assert_eq!(

@@ -5,12 +5,12 @@ use serde_json::{Map, Value};
 use super::shown::Touched;
 use super::{Evidence, Patched, parse_object};
 use crate::codec::document::Document;
-use crate::status::Failure;
+use crate::status::StatusError;
 
-pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Failure> {
+pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, StatusError> {
     let (patch, complaints) = if strict {
         let (fields, document) = parse_object(body)
-            .map_err(|what| Failure::bad_request(format!("error decoding patch: {what}")))?;
+            .map_err(|what| StatusError::bad_request(format!("error decoding patch: {what}")))?;
         (fields.map(Value::Object), document.complaints)
     } else {
         (
@@ -32,7 +32,7 @@ pub fn apply(current: &Value, body: &[u8], strict: bool) -> Result<Patched, Fail
             drop_nulls(&mut list);
             list
         }
-        _ => return Err(Failure::bad_request("Invalid JSON Patch")),
+        _ => return Err(StatusError::bad_request("Invalid JSON Patch")),
     };
     Ok(Patched {
         object,
@@ -142,7 +142,7 @@ mod tests {
             ),
         ] {
             let failure = apply(&json!({}), body.as_bytes(), true).unwrap_err();
-            assert_eq!(failure, Failure::bad_request(complaint));
+            assert_eq!(failure, StatusError::bad_request(complaint));
         }
         let failure = apply(&json!({}), b"{", false).unwrap_err();
         assert_eq!(failure.message, "Invalid JSON Patch");

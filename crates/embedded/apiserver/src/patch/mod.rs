@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::codec::document::Document;
 use crate::field::{FieldError, Path};
 use crate::schema::{Shape, Types};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::format;
 use shown::Touched;
 
@@ -58,7 +58,7 @@ enum Evidence {
 
 impl Patched {
     /// The refusal of a patched object that cannot be decoded, or that strict field validation does not accept.
-    pub fn refuse(&self, types: &Types, shape: &Shape, why: &str) -> Failure {
+    pub fn refuse(&self, types: &Types, shape: &Shape, why: &str) -> StatusError {
         let shown = match &self.evidence {
             Evidence::Patch(patch) => format::shown(patch),
             Evidence::Object(touched) => shown::shown(types, shape, &self.object, touched),
@@ -68,7 +68,7 @@ impl Patched {
             kind: "",
         };
         let error = FieldError::invalid(&Path::new("patch"), shown, why);
-        Failure::invalid(nothing, "", &[error])
+        StatusError::invalid(nothing, "", &[error])
     }
 }
 
@@ -81,7 +81,7 @@ pub fn apply(
     current: &Value,
     body: &[u8],
     strict: bool,
-) -> Result<Patched, Failure> {
+) -> Result<Patched, StatusError> {
     match kind {
         PatchKind::Json => json::apply(current, body, strict),
         PatchKind::Merge => merge::apply(current, body, strict),
@@ -90,8 +90,8 @@ pub fn apply(
 }
 
 /// A patch that is well-formed but does not fit the object: nothing about it is said.
-fn does_not_apply() -> Failure {
-    Failure::new(
+fn does_not_apply() -> StatusError {
+    StatusError::new(
         StatusCode::UNPROCESSABLE_ENTITY,
         "Invalid",
         "the server rejected our request due to an error in our request",

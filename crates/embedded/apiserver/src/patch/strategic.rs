@@ -13,7 +13,7 @@ use super::merge::drop_nulls;
 use super::order::{Identity, arrange, check_requested};
 use super::{Evidence, Patched, parse_object};
 use crate::schema::{Shape, Types};
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::format;
 
 const DIRECTIVE: &str = "$patch";
@@ -29,8 +29,8 @@ pub fn apply(
     current: &Value,
     body: &[u8],
     strict: bool,
-) -> Result<Patched, Failure> {
-    let (patch, document) = parse_object(body).map_err(Failure::bad_request)?;
+) -> Result<Patched, StatusError> {
+    let (patch, document) = parse_object(body).map_err(StatusError::bad_request)?;
     let patch = patch.unwrap_or_default();
     let of = match shape {
         Shape::Struct(id) => Some(types.get(*id)),

@@ -12,7 +12,7 @@ use crate::auth::Review;
 use crate::codec::decode::decode;
 use crate::resource::builtin_type;
 use crate::schema::Types;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use crate::store::WriteError;
 use plimsoll_golang::strconv::quote;
 use plimsoll_golang::time::show_seconds;
@@ -52,7 +52,7 @@ impl Call<'_> {
         body: &[u8],
         options: &WriteOptions,
         warnings: &mut Vec<String>,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, StatusError> {
         let parsed = parse(BodyFormat::of(self.headers)?, body, of.kind)?;
         let node = &parsed.node;
         let text = |key: &str, default: &str| match node.get(key) {
@@ -62,7 +62,7 @@ impl Call<'_> {
         let own_version = of.api_version();
         let (kind, version) = (text("kind", of.kind), text("apiVersion", &own_version));
         let refuse = |why: String| {
-            Failure::bad_request(format!(
+            StatusError::bad_request(format!(
                 "{kind} in version {} cannot be handled as a {}: {why}",
                 quote(version.rsplit('/').next().unwrap_or_default()),
                 of.kind
@@ -75,8 +75,9 @@ impl Call<'_> {
                 catalogue.why_not(&kind, &version, of.group, of.kind),
             ));
         }
-        let id = builtin_type(of.group, of.version, of.kind)
-            .ok_or_else(|| Failure::internal(format!("the facts about {} are missing", of.kind)))?;
+        let id = builtin_type(of.group, of.version, of.kind).ok_or_else(|| {
+            StatusError::internal(format!("the facts about {} are missing", of.kind))
+        })?;
         let decoded =
             decode(Types::builtin(), id, node).map_err(|error| refuse(error.to_string()))?;
         if !decoded.objections.is_empty() || !parsed.repeated.is_empty() {
@@ -123,9 +124,9 @@ impl Call<'_> {
         shelf: &str,
         key: &str,
         dry_run: bool,
-        missing: impl Fn() -> Failure,
-        change: impl Fn(&mut Value) -> Result<(), Failure>,
-    ) -> Result<Value, Failure> {
+        missing: impl Fn() -> StatusError,
+        change: impl Fn(&mut Value) -> Result<(), StatusError>,
+    ) -> Result<Value, StatusError> {
         for _ in 0..RETRIES {
             let current = self.server.store().get(shelf, key).ok_or_else(&missing)?;
             let mut object = current.value();
@@ -144,7 +145,7 @@ impl Call<'_> {
                 Err(WriteError::Mismatch(_)) => {}
             }
         }
-        Err(Failure::conflict(
+        Err(StatusError::conflict(
             self.served.resource.as_subject(),
             key.rsplit('/').next().unwrap_or_default(),
             "the object has been modified; please apply your changes to the latest version and try again",
@@ -159,9 +160,9 @@ pub fn precondition_failed(
     what: &str,
     wanted: &str,
     found: &str,
-) -> Failure {
+) -> StatusError {
     let key = registry_key(call, name);
-    Failure::conflict(
+    StatusError::conflict(
         call.served.resource.as_subject(),
         name,
         &format!(
@@ -198,7 +199,7 @@ fn registry_key(call: &Call<'_>, name: &str) -> String {
 }
 
 /// POST to `bindings` or to a pod's `binding`: the pod gets its node.
-pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let mut warnings = Vec::new();
     let binding = call.decode_as(BINDING, body, &options, &mut warnings)?;
@@ -208,24 +209,24 @@ pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     };
     call.check_namespace(&call.path.namespace, &name)?;
     if meta(&binding, "name") != name {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "name in URL does not match name in Binding object",
         ));
     }
     let target = &binding["target"];
     let kind = target["kind"].as_str().unwrap_or_default();
     if !matches!(kind, "" | "Node") {
-        return Err(Failure::server_error(format!(
+        return Err(StatusError::server_error(format!(
             "target.kind: Unsupported value: {}: supported values: \"Node\", \"<empty>\"",
             quote(kind)
         )));
     }
     let node = target["name"].as_str().unwrap_or_default();
     if node.is_empty() {
-        return Err(Failure::server_error("target.name: Required value"));
+        return Err(StatusError::server_error("target.name: Required value"));
     }
     if name.is_empty() {
-        return Err(Failure::bad_request("Name parameter required."));
+        return Err(StatusError::bad_request("Name parameter required."));
     }
     let key = format!("{}/{name}", call.path.namespace);
     let pods = Subject {
@@ -236,7 +237,7 @@ pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         "pods",
         &key,
         options.dry_run,
-        || Failure::not_found(pods, &name),
+        || StatusError::not_found(pods, &name),
         |pod| {
             let uid = meta(&binding, "uid");
             if !uid.is_empty() && uid != meta(pod, "uid") {
@@ -266,14 +267,19 @@ pub async fn bind(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     Ok(call.done(&warnings))
 }
 
-fn assign(call: &Call<'_>, pod: &mut Value, node: &str, binding: &Value) -> Result<(), Failure> {
+fn assign(
+    call: &Call<'_>,
+    pod: &mut Value,
+    node: &str,
+    binding: &Value,
+) -> Result<(), StatusError> {
     let name = meta(pod, "name").to_owned();
     let refuse = |why: String| {
         let subject = Subject {
             group: "",
             kind: "pods/binding",
         };
-        Err(Failure::conflict(subject, &name, &why))
+        Err(StatusError::conflict(subject, &name, &why))
     };
     if is_being_deleted(pod) {
         return refuse(format!(
@@ -338,7 +344,7 @@ const TOKEN_REQUEST: BodyKind = BodyKind {
 /// Of a token for which no other is asked, in seconds.
 const TOKEN_LIFETIME: u32 = 3600;
 
-pub fn token(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub fn token(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let mut warnings = Vec::new();
     let mut request = call.decode_as(TOKEN_REQUEST, body, &options, &mut warnings)?;
@@ -358,17 +364,17 @@ pub fn token(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-impl From<Stopped> for Failure {
+impl From<Stopped> for StatusError {
     fn from(stopped: Stopped) -> Self {
         match stopped {
             Stopped::Refused(failure) => failure,
-            Stopped::Raced(_) => Failure::internal("the object changed while it was written"),
+            Stopped::Raced(_) => StatusError::internal("the object changed while it was written"),
         }
     }
 }
 
 /// POST to a review: a question about tokens or permissions, answered at once and not kept.
-pub fn review(call: &Call<'_>, review: Review, body: &[u8]) -> Result<Answer, Failure> {
+pub fn review(call: &Call<'_>, review: Review, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let node = parse(
         BodyFormat::of(call.headers)?,

@@ -14,10 +14,10 @@ use super::{meta, update};
 use crate::answer::Answer;
 use crate::codec::json::Node;
 use crate::codec::yaml;
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::time::show_seconds;
 
-pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "PatchOptions", true)?;
     let parsed = parse_applied(body)?;
     let applied = parsed.node.to_value();
@@ -32,7 +32,7 @@ pub async fn apply(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         warnings.extend(strict.iter().cloned());
     }
     // What the types say against the fields comes before all of this.
-    let settled = |object: Value, exists: bool| -> Result<Value, Failure> {
+    let settled = |object: Value, exists: bool| -> Result<Value, StatusError> {
         if options.validation == FieldValidation::Strict {
             refuse_loosely_written(call, &parsed.repeated, &strict)?;
         }
@@ -59,16 +59,16 @@ fn refuse_loosely_written(
     call: &Call<'_>,
     repeated: &[String],
     strict: &[String],
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     if !repeated.is_empty() {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "error strict decoding YAML: error converting YAML to JSON: {}",
             go_unmarshal_errors(repeated)
         )));
     }
     // Built-in types refuse what they do not know in any case, in words of their own.
     if call.served.is_custom() && !strict.is_empty() {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "strict decoding error: {}",
             strict.join(", ")
         )));
@@ -77,8 +77,8 @@ fn refuse_loosely_written(
 }
 
 /// Any YAML is read, and has to be an object.
-pub fn parse_applied(body: &[u8]) -> Result<yaml::Parsed, Failure> {
-    let refuse = |why: String| Failure::bad_request(format!("error decoding YAML: {why}"));
+pub fn parse_applied(body: &[u8]) -> Result<yaml::Parsed, StatusError> {
+    let refuse = |why: String| StatusError::bad_request(format!("error decoding YAML: {why}"));
     let parsed = yaml::parse(&String::from_utf8_lossy(body))
         .map_err(|error| refuse(format!("error converting YAML to JSON: {error}")))?;
     if !matches!(parsed.node, Node::Object(_) | Node::Null) {
@@ -95,14 +95,14 @@ async fn create(
     call: &Call<'_>,
     applied: &Value,
     options: &WriteOptions,
-    object: impl Fn(&Call<'_>) -> Result<Value, Failure>,
+    object: impl Fn(&Call<'_>) -> Result<Value, StatusError>,
     mut warnings: Vec<String>,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     if !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
     if !meta(applied, "uid").is_empty() {
-        return Err(Failure::conflict(
+        return Err(StatusError::conflict(
             call.served.resource.as_subject(),
             &call.path.name,
             &format!(
@@ -120,7 +120,7 @@ async fn create(
 }
 
 /// What the present object becomes, decoded and with its managers noted.
-fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<Value, Failure> {
+fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<Value, StatusError> {
     let live = current.map(|current| {
         let mut live = current.clone();
         call.say_what_it_is(&mut live);
@@ -150,7 +150,11 @@ fn merged(call: &Call<'_>, current: Option<&Value>, applied: &Value) -> Result<V
 }
 
 /// Others own fields in versions of theirs, which have to be able to say all of it.
-fn refuse_unknown_to_owners(call: &Call<'_>, live: &Value, object: &Value) -> Result<(), Failure> {
+fn refuse_unknown_to_owners(
+    call: &Call<'_>,
+    live: &Value,
+    object: &Value,
+) -> Result<(), StatusError> {
     let unknown = call.served.unknown_to_owners(live, object);
     let words = |field: &String| format!(".{field}: field not declared in schema");
     let words = match unknown.as_slice() {
@@ -164,13 +168,13 @@ fn refuse_unknown_to_owners(call: &Call<'_>, live: &Value, object: &Value) -> Re
             format!("errors:{}", lines.concat())
         }
     };
-    Err(Failure::server_error(format!(
+    Err(StatusError::server_error(format!(
         "failed to convert new object: {words}"
     )))
 }
 
 /// An object that is there already has a name, so what is applied to it need not say it.
-fn check_identity(call: &Call<'_>, applied: &Value, exists: bool) -> Result<(), Failure> {
+fn check_identity(call: &Call<'_>, applied: &Value, exists: bool) -> Result<(), StatusError> {
     let name = meta(applied, "name");
     if name.is_empty() && applied["metadata"].is_object() && !exists {
         return Err(update::undeterminable(call));
@@ -183,7 +187,7 @@ fn check_identity(call: &Call<'_>, applied: &Value, exists: bool) -> Result<(), 
         && !namespace.is_empty()
         && namespace != call.path.namespace
     {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }

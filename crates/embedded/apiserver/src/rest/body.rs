@@ -10,7 +10,7 @@ use super::options::{FieldValidation, WriteOptions};
 use crate::codec::json::Node;
 use crate::codec::{protobuf, yaml};
 use crate::field::{FieldError, Path};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 /// The largest body that is read.
@@ -25,7 +25,7 @@ pub enum BodyFormat {
 
 impl BodyFormat {
     /// Without a content type it is JSON.
-    pub fn of(headers: &HeaderMap) -> Result<Self, Failure> {
+    pub fn of(headers: &HeaderMap) -> Result<Self, StatusError> {
         let media = headers
             .get(header::CONTENT_TYPE)
             .and_then(|value| value.to_str().ok())
@@ -44,8 +44,8 @@ impl BodyFormat {
     }
 }
 
-fn unknown_format() -> Failure {
-    Failure::new(
+fn unknown_format() -> StatusError {
+    StatusError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UnsupportedMediaType",
         "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
@@ -91,7 +91,11 @@ pub fn go_unmarshal_errors(errors: &[String]) -> String {
 }
 
 /// Reads a document, whatever it is of.
-pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Parsed<'a>, Failure> {
+pub fn parse<'a>(
+    format: BodyFormat,
+    body: &'a [u8],
+    kind: &str,
+) -> Result<Parsed<'a>, StatusError> {
     let text = String::from_utf8_lossy(body);
     let unrecognised = |problem: String| unrecognised(kind, &problem, body);
     let mut repeated = Vec::new();
@@ -137,8 +141,8 @@ pub fn parse<'a>(format: BodyFormat, body: &'a [u8], kind: &str) -> Result<Parse
     Ok(Parsed { node, repeated })
 }
 
-fn unrecognised(kind: &str, problem: &str, body: &[u8]) -> Failure {
-    Failure::bad_request(format!(
+fn unrecognised(kind: &str, problem: &str, body: &[u8]) -> StatusError {
+    StatusError::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {problem} ({})",
         excerpt(body)
     ))
@@ -165,7 +169,7 @@ fn excerpt(body: &[u8]) -> String {
 
 impl Call<'_> {
     /// The body of the request: a document of this resource's kind.
-    pub fn decode_body(&self, body: &[u8], options: &WriteOptions) -> Result<Decoded, Failure> {
+    pub fn decode_body(&self, body: &[u8], options: &WriteOptions) -> Result<Decoded, StatusError> {
         let format = BodyFormat::of(self.headers)?;
         let parsed = parse(format, body, &self.served.resource.kind)?;
         self.decode(&parsed, body, options)
@@ -177,7 +181,7 @@ impl Call<'_> {
         parsed: &Parsed<'_>,
         body: &[u8],
         options: &WriteOptions,
-    ) -> Result<Decoded, Failure> {
+    ) -> Result<Decoded, StatusError> {
         let resource = &self.served.resource;
         // Nothing at all is an object of which nothing is said.
         let nothing = Node::Object(Vec::new());
@@ -203,7 +207,7 @@ impl Call<'_> {
             version
         };
         let refuse = |why: String| {
-            Failure::bad_request(format!(
+            StatusError::bad_request(format!(
                 "{kind} in version {} cannot be handled as a {}: {why}",
                 quote(version.rsplit('/').next().unwrap_or_default()),
                 resource.kind
@@ -220,7 +224,7 @@ impl Call<'_> {
             return Err(unrecognised(&resource.kind, &problem, body));
         }
         if self.served.is_custom() && version != own_version {
-            return Err(Failure::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "the API version in the data ({version}) does not match the expected API version ({own_version})"
             )));
         }
@@ -238,7 +242,7 @@ impl Call<'_> {
                 kind.as_str(),
                 format!("must be {}", resource.kind),
             );
-            return Err(Failure::invalid(subject, &name, &[error]));
+            return Err(StatusError::invalid(subject, &name, &[error]));
         }
         if kind != resource.kind || version != own_version {
             return Err(refuse(self.server.catalogue().why_not(

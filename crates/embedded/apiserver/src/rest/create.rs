@@ -9,7 +9,7 @@ use super::{Call, is_being_deleted, meta};
 use std::collections::HashSet;
 
 use crate::answer::Answer;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::{policies, rights};
 
 /// The letters of generated names: none that make words, none that look alike.
@@ -19,7 +19,7 @@ const MAX_GENERATED: usize = 63;
 /// How often another name is tried when a generated one is taken.
 const NAME_TRIES: usize = 8;
 
-pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
@@ -32,7 +32,7 @@ pub async fn create(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
 }
 
 /// For an object of a definition that is being deleted.
-pub fn refuse_while_terminating(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub fn refuse_while_terminating(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let decoded = call.decode_body(body, &options)?;
     Err(call.definition_terminating(meta(&decoded.object, "name")))
@@ -44,7 +44,7 @@ pub async fn create_object(
     mut object: Value,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
-) -> Result<Value, Failure> {
+) -> Result<Value, StatusError> {
     settle_namespace(call, &mut object)?;
     let meta = metadata_of(&mut object);
     meta.remove("deletionTimestamp");
@@ -59,7 +59,7 @@ pub async fn insert_new(
     object: Value,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
-) -> Result<Value, Failure> {
+) -> Result<Value, StatusError> {
     let mut object = without_repeated_owners(object, warnings);
     let generated = meta(&object, "name").is_empty() && !meta(&object, "generateName").is_empty();
     let namespace = call.path.namespace.as_str();
@@ -91,7 +91,7 @@ pub async fn insert_new(
             metadata_of(&mut attempt).remove("resourceVersion");
         } else if !version.is_empty() && !options.dry_run {
             // Only what is to be stored is refused for it.
-            return Err(Failure::server_error(
+            return Err(StatusError::server_error(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
@@ -115,7 +115,8 @@ pub async fn insert_new(
             Err(Stopped::Refused(failure)) => return Err(failure),
             Err(Stopped::Raced(_)) if generated && tries < NAME_TRIES => {}
             Err(Stopped::Raced(present)) => {
-                let mut failure = Failure::already_exists(call.served.resource.as_subject(), &name);
+                let mut failure =
+                    StatusError::already_exists(call.served.resource.as_subject(), &name);
                 if present
                     .0
                     .is_some_and(|stored| is_being_deleted(&stored.value()))
@@ -130,7 +131,7 @@ pub async fn insert_new(
 
 impl Call<'_> {
     /// Nobody grants what they do not have.
-    pub fn check_grant(&self, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
+    pub fn check_grant(&self, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
         let authority = self.server.authority();
         authority.check_escalation(self.user, self.path, object, old)
     }
@@ -141,13 +142,13 @@ impl Call<'_> {
         object: &Value,
         old: Option<&Value>,
         warnings: &mut Vec<String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         rights::check(self, object, old)?;
         policies::check(self, object, old, warnings)
     }
 
     /// Whoever makes an object by another request has to be allowed to create it as well.
-    fn may_create(&self) -> Result<(), Failure> {
+    fn may_create(&self) -> Result<(), StatusError> {
         let authority = self.server.authority();
         match self.info.verb {
             "create" => Ok(()),
@@ -180,7 +181,7 @@ pub fn without_repeated_owners(mut object: Value, warnings: &mut Vec<String>) ->
     object
 }
 
-pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Failure> {
+pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), StatusError> {
     if !call.served.resource.namespaced() {
         // What is in no namespace is not asked which one it is in.
         metadata_of(object).remove("namespace");
@@ -188,7 +189,7 @@ pub fn settle_namespace(call: &Call<'_>, object: &mut Value) -> Result<(), Failu
     }
     let given = meta(object, "namespace");
     if !given.is_empty() && given != call.path.namespace {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }

@@ -13,7 +13,7 @@ use crate::codec::decode::decode;
 use crate::codec::json::Node;
 use crate::field::{FieldError, Path};
 use crate::schema::Types;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use crate::store::{Expect, WriteError};
 use plimsoll_golang::time::show_seconds;
 
@@ -41,7 +41,7 @@ pub enum Deleted {
     Pending(Value),
 }
 
-pub async fn delete(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn delete(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = options(call, body)?;
     let outcome = delete_object(call, &call.key(), &options).await;
     let mut warnings = Vec::new();
@@ -103,7 +103,7 @@ fn success(call: &Call<'_>, object: &Value) -> Value {
 }
 
 /// Deletes what a list with the same parameters would have shown, and answers with that list.
-pub async fn delete_collection(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn delete_collection(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = options(call, body)?;
     let (listed, found) = super::read::list_with_objects(call)?;
     for item in found {
@@ -119,11 +119,14 @@ pub async fn delete_object(
     call: &Call<'_>,
     key: &str,
     options: &DeleteOptions,
-) -> Result<Deleted, Failure> {
+) -> Result<Deleted, StatusError> {
     let name = key.rsplit('/').next().unwrap_or_default();
     for _ in 0..RETRIES {
         let Some(current) = call.server.store().get(&call.served.shelf, key) else {
-            return Err(Failure::not_found(call.served.resource.as_subject(), name));
+            return Err(StatusError::not_found(
+                call.served.resource.as_subject(),
+                name,
+            ));
         };
         match try_delete(call, &current, options).await {
             Ok(deleted) => return Ok(deleted),
@@ -131,7 +134,7 @@ pub async fn delete_object(
             Err(Stopped::Raced(_)) => {}
         }
     }
-    Err(Failure::conflict(
+    Err(StatusError::conflict(
         call.served.resource.as_subject(),
         name,
         "the object has been modified; please apply your changes to the latest version and try again",
@@ -192,7 +195,7 @@ async fn remove(
     call: &Call<'_>,
     current: &SharedStored,
     mark: Option<Value>,
-) -> Result<Result<SharedStored, WriteError>, Failure> {
+) -> Result<Result<SharedStored, WriteError>, StatusError> {
     let server = call.server.clone();
     let shelf = call.served.shelf.clone();
     let key = current.key.clone();
@@ -211,7 +214,7 @@ async fn remove(
     });
     removing
         .await
-        .map_err(|error| Failure::internal(format!("the deletion was not done: {error}")))
+        .map_err(|error| StatusError::internal(format!("the deletion was not done: {error}")))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -400,7 +403,7 @@ fn check_preconditions(
     call: &Call<'_>,
     object: &Value,
     options: &DeleteOptions,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let resource = &call.served.resource;
     let subject = Subject {
         group: &resource.group,
@@ -414,7 +417,7 @@ fn check_preconditions(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             meta(object, "uid")
         );
-        return Err(Failure::conflict(subject, name, &why));
+        return Err(StatusError::conflict(subject, name, &why));
     }
     if let Some(revision) = &options.revision
         && revision != meta(object, "resourceVersion")
@@ -423,13 +426,13 @@ fn check_preconditions(
             "the ResourceVersion in the precondition ({revision}) does not match the ResourceVersion in record ({}). The object might have been modified",
             meta(object, "resourceVersion")
         );
-        return Err(Failure::conflict(subject, name, &why));
+        return Err(StatusError::conflict(subject, name, &why));
     }
     Ok(())
 }
 
 /// From the body if there is one, else from the query.
-fn options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
+fn options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, StatusError> {
     let given = if body.is_empty() {
         from_query(call)?
     } else {
@@ -466,7 +469,7 @@ fn options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
     Err(invalid_options("DeleteOptions", &errors))
 }
 
-fn from_query(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
+fn from_query(call: &Call<'_>) -> Result<DeleteOptions, StatusError> {
     let query = call.query;
     Ok(DeleteOptions {
         grace: integer(query, "gracePeriodSeconds")?,
@@ -484,7 +487,7 @@ fn from_query(call: &Call<'_>) -> Result<DeleteOptions, Failure> {
     })
 }
 
-fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
+fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, StatusError> {
     let parsed =
         parse(BodyFormat::of(call.headers)?, body, "DeleteOptions").map_err(|mut failure| {
             // Here Kubernetes says less.
@@ -502,7 +505,7 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
             Some(Node::Text(version)) => version.to_string(),
             _ => "meta.k8s.io/v1".to_owned(),
         };
-        return Err(Failure::bad_request(call.server.catalogue().why_not(
+        return Err(StatusError::bad_request(call.server.catalogue().why_not(
             kind,
             &version,
             "meta.k8s.io",
@@ -512,9 +515,9 @@ fn from_body(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Failure> {
     let types = Types::builtin();
     let id = types
         .find("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
-        .ok_or_else(|| Failure::internal("the facts about DeleteOptions are missing"))?;
+        .ok_or_else(|| StatusError::internal("the facts about DeleteOptions are missing"))?;
     let value = decode(types, id, node)
-        .map_err(|error| Failure::bad_request(error.to_string()))?
+        .map_err(|error| StatusError::bad_request(error.to_string()))?
         .value;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let dry_runs: Vec<String> = value["dryRun"]

@@ -9,7 +9,7 @@ use super::{Call, is_being_deleted, meta};
 use crate::answer::Answer;
 use crate::kinds::Lookup;
 use crate::kinds::policy::budget_covers;
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::time::show_seconds;
 
 const EVICTION: BodyKind = BodyKind {
@@ -22,14 +22,14 @@ const BUDGETS: &str = "poddisruptionbudgets.policy";
 /// So many pods may be on their way out under one budget.
 const MAX_DISRUPTED: usize = 2000;
 
-pub async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn evict(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "CreateOptions", false)?;
     let mut warnings = Vec::new();
     let eviction = call.decode_as(EVICTION, body, &options, &mut warnings)?;
     let name = call.path.name.as_str();
     call.check_namespace(&call.path.namespace, name)?;
     if meta(&eviction, "name") != name {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "name in URL does not match name in Eviction object",
         ));
     }
@@ -88,7 +88,7 @@ fn may_go_freely(pod: &Value) -> bool {
         )
 }
 
-fn the_budget(call: &Call<'_>, pod: &Value) -> Result<Option<Value>, Failure> {
+fn the_budget(call: &Call<'_>, pod: &Value) -> Result<Option<Value>, StatusError> {
     let mut matching: Vec<Value> = call
         .server
         .list(BUDGETS, &call.path.namespace)
@@ -98,7 +98,7 @@ fn the_budget(call: &Call<'_>, pod: &Value) -> Result<Option<Value>, Failure> {
     match matching.len() {
         0 => Ok(None),
         1 => Ok(matching.pop()),
-        _ => Err(Failure::server_error(
+        _ => Err(StatusError::server_error(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )),
     }
@@ -125,14 +125,19 @@ fn unhealthy_may_go(pod: &Value, budget: &Value) -> Option<bool> {
 }
 
 /// Takes one disruption off the budget, if it has one left.
-async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Result<(), Failure> {
+async fn spend(
+    call: &Call<'_>,
+    budget: &Value,
+    pod: &str,
+    dry_run: bool,
+) -> Result<(), StatusError> {
     let name = meta(budget, "name");
     let key = format!("{}/{name}", call.path.namespace);
     call.amend(
         BUDGETS,
         &key,
         dry_run,
-        || Failure::not_found(call.served.resource.as_subject(), name),
+        || StatusError::not_found(call.served.resource.as_subject(), name),
         |budget| {
             let generation = budget["metadata"]["generation"].as_i64().unwrap_or(0);
             let status = &budget["status"];
@@ -170,8 +175,8 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
     .map(|_| ())
 }
 
-fn refused(cause: &str, retry_after: Option<u32>) -> Failure {
-    let mut failure = Failure::new(
+fn refused(cause: &str, retry_after: Option<u32>) -> StatusError {
+    let mut failure = StatusError::new(
         http::StatusCode::TOO_MANY_REQUESTS,
         "TooManyRequests",
         "Cannot evict pod as it would violate the pod's disruption budget.",
@@ -185,7 +190,7 @@ fn refused(cause: &str, retry_after: Option<u32>) -> Failure {
 }
 
 /// Whoever finds the pod gone can tell why.
-async fn mark(call: &Call<'_>, key: &str) -> Result<(), Failure> {
+async fn mark(call: &Call<'_>, key: &str) -> Result<(), StatusError> {
     call.amend(
         "pods",
         key,

@@ -5,17 +5,18 @@ use serde_json::Value;
 
 use super::body::MAX_BODY;
 use crate::depth::{MAX_DEPTH, TooDeep};
-use crate::status::Failure;
+use crate::status::StatusError;
 
 /// The last look at an object before it is stored. Who owns its fields is part of it, and may be deeper and larger than
 /// the rest.
-pub fn check(object: &Value) -> Result<(), Failure> {
-    let size = size(object, MAX_DEPTH)
-        .map_err(|TooDeep| Failure::bad_request(format!("the object cannot be kept: {TooDeep}")))?;
+pub fn check(object: &Value) -> Result<(), StatusError> {
+    let size = size(object, MAX_DEPTH).map_err(|TooDeep| {
+        StatusError::bad_request(format!("the object cannot be kept: {TooDeep}"))
+    })?;
     if size <= MAX_BODY {
         return Ok(());
     }
-    Err(Failure::new(
+    Err(StatusError::new(
         StatusCode::PAYLOAD_TOO_LARGE,
         "RequestEntityTooLarge",
         format!("Request entity too large: limit is {MAX_BODY}"),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::field::{FieldError, Path};
 use crate::managed;
 use crate::request::Query;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
 /// What to do about unknown and repeated fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,11 @@ pub struct WriteOptions {
 }
 
 /// `kind` is the options' kind: `CreateOptions`, `UpdateOptions`, `PatchOptions`.
-pub fn write_options(query: &Query, kind: &str, is_apply: bool) -> Result<WriteOptions, Failure> {
+pub fn write_options(
+    query: &Query,
+    kind: &str,
+    is_apply: bool,
+) -> Result<WriteOptions, StatusError> {
     let mut errors = Vec::new();
     let force = query.get("force");
     if kind == "PatchOptions" {
@@ -69,12 +73,12 @@ pub fn write_options(query: &Query, kind: &str, is_apply: bool) -> Result<WriteO
     Err(invalid_options(kind, &errors))
 }
 
-pub fn invalid_options(kind: &str, errors: &[FieldError]) -> Failure {
+pub fn invalid_options(kind: &str, errors: &[FieldError]) -> StatusError {
     let subject = Subject {
         group: "meta.k8s.io",
         kind,
     };
-    Failure::invalid(subject, "", errors)
+    StatusError::invalid(subject, "", errors)
 }
 
 /// Repeated values are allowed, as long as each is `All`.
@@ -91,7 +95,7 @@ fn check_dry_run(query: &Query, errors: &mut Vec<FieldError>) -> bool {
 }
 
 /// A whole number, as Go parses it.
-pub fn integer(query: &Query, key: &str) -> Result<Option<i64>, Failure> {
+pub fn integer(query: &Query, key: &str) -> Result<Option<i64>, StatusError> {
     let Some(text) = query.get(key) else {
         return Ok(None);
     };
@@ -100,7 +104,7 @@ pub fn integer(query: &Query, key: &str) -> Result<Option<i64>, Failure> {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        Failure::bad_request(format!(
+        StatusError::bad_request(format!(
             "strconv.ParseInt: parsing {}: {why}",
             plimsoll_golang::strconv::quote(text)
         ))

@@ -14,12 +14,12 @@ use crate::field::{FieldError, Path};
 use crate::patch::{self, PatchKind, Patched};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, Types};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 pub const APPLY: &str = "application/apply-patch+yaml";
 
-pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let media = call
         .headers
         .get(header::CONTENT_TYPE)
@@ -50,9 +50,9 @@ pub async fn patch(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
     }
 }
 
-pub fn unsupported(call: &Call<'_>) -> Failure {
+pub fn unsupported(call: &Call<'_>) -> StatusError {
     if !call.served.is_custom() {
-        return Failure::new(
+        return StatusError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "UnsupportedMediaType",
             "415: Unsupported Media Type",
@@ -64,7 +64,7 @@ pub fn unsupported(call: &Call<'_>) -> Failure {
         "application/merge-patch+json",
         APPLY,
     ];
-    Failure::new(
+    StatusError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UnsupportedMediaType",
         format!(
@@ -81,7 +81,7 @@ fn patched(
     current: &Value,
     body: &[u8],
     options: &WriteOptions,
-) -> Result<(Value, Vec<String>), Failure> {
+) -> Result<(Value, Vec<String>), StatusError> {
     let mut whole = current.clone();
     call.say_what_it_is(&mut whole);
     // It may be kept with fields that this version of a custom resource does not have, which are not the patch's.
@@ -143,7 +143,7 @@ fn says_no_version(object: &Value) -> bool {
 }
 
 /// Of an object without a version nothing is known, neither its fields nor its name.
-fn nothing_known(call: &Call<'_>, patched: &Patched, options: &WriteOptions) -> Failure {
+fn nothing_known(call: &Call<'_>, patched: &Patched, options: &WriteOptions) -> StatusError {
     let fields = patched.object.as_object().into_iter().flatten();
     let unknown: Vec<String> = fields
         .filter(|(name, _)| !["apiVersion", "kind"].contains(&name.as_str()))
@@ -175,7 +175,11 @@ fn keep_identity(new: &mut Value, old: &Value) {
 }
 
 /// A patch does not make another object of the one it is for.
-fn check_identity(call: &Call<'_>, object: &mut Value, patched: &Patched) -> Result<(), Failure> {
+fn check_identity(
+    call: &Call<'_>,
+    object: &mut Value,
+    patched: &Patched,
+) -> Result<(), StatusError> {
     let resource = &call.served.resource;
     if object["kind"].as_str().is_none_or(str::is_empty) && !call.served.is_custom() {
         object["kind"] = resource.kind.as_str().into();
@@ -200,7 +204,7 @@ fn check_identity(call: &Call<'_>, object: &mut Value, patched: &Patched) -> Res
     }
     let namespace = meta(object, "namespace");
     if resource.namespaced() && !namespace.is_empty() && namespace != call.path.namespace {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
@@ -212,7 +216,7 @@ fn check_identity(call: &Call<'_>, object: &mut Value, patched: &Patched) -> Res
 }
 
 /// What a custom resource calls itself is a field like others.
-fn check_self_description(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+fn check_self_description(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
     let resource = &call.served.resource;
     let mut errors = Vec::new();
     for (field, wanted) in [
@@ -233,5 +237,5 @@ fn check_self_description(call: &Call<'_>, object: &Value) -> Result<(), Failure
         group: version.rsplit_once('/').map_or("", |(group, _)| group),
         kind: object["kind"].as_str().unwrap_or_default(),
     };
-    Err(Failure::invalid(subject, &call.path.name, &errors))
+    Err(StatusError::invalid(subject, &call.path.name, &errors))
 }

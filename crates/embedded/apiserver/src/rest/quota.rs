@@ -10,7 +10,7 @@ use crate::managed::{Reset, Tracking};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, Types};
 use crate::server::Server;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::{Expect, Stored, WriteError};
 use plimsoll_golang::time::show_seconds;
 
@@ -25,7 +25,7 @@ impl Call<'_> {
         object: &Value,
         old: Option<&Value>,
         dry_run: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         if !self.served.resource.namespaced() {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl Call<'_> {
                 return Ok(());
             }
         }
-        Err(Failure::conflict(
+        Err(StatusError::conflict(
             crate::status::Subject {
                 group: "",
                 kind: QUOTAS,
@@ -62,7 +62,7 @@ impl Call<'_> {
     }
 
     /// False: somebody else was faster.
-    async fn write_quota(&self, mut quota: Value, name: &str) -> Result<bool, Failure> {
+    async fn write_quota(&self, mut quota: Value, name: &str) -> Result<bool, StatusError> {
         let key = format!("{}/{name}", self.path.namespace);
         let Some(current) = latest(self.server, &key) else {
             return Ok(true);

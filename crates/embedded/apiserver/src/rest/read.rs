@@ -10,7 +10,7 @@ use super::write::SharedStored;
 use crate::answer::{self, Answer, document};
 use crate::field::{FieldError, Path};
 use crate::selector::{self, Selector};
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::{Page, RevisionError, Stored};
 
 /// How old a list may be.
@@ -24,14 +24,16 @@ enum At {
 }
 
 impl Call<'_> {
-    pub fn selector(&self) -> Result<Selector, Failure> {
+    pub fn selector(&self) -> Result<Selector, StatusError> {
         let labels = self.query.get("labelSelector").unwrap_or_default();
         let fields = self.query.get("fieldSelector").unwrap_or_default();
-        let labels = selector::parse_labels(labels).map_err(Failure::bad_request)?;
-        let fields = selector::parse_fields(fields).map_err(Failure::bad_request)?;
+        let labels = selector::parse_labels(labels).map_err(StatusError::bad_request)?;
+        let fields = selector::parse_fields(fields).map_err(StatusError::bad_request)?;
         for term in &fields {
             if !self.served.selects_by(&term.field) {
-                return Err(Failure::bad_request(self.served.unknown_field(&term.field)));
+                return Err(StatusError::bad_request(
+                    self.served.unknown_field(&term.field),
+                ));
             }
         }
         let mut selector = Selector { labels, fields };
@@ -47,9 +49,9 @@ impl Call<'_> {
     }
 }
 
-pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
+pub fn get(call: &Call<'_>) -> Result<Answer, StatusError> {
     if let Some(wanted) = call.query.get("resourceVersion") {
-        let wanted = revision(wanted).map_err(Failure::server_error)?;
+        let wanted = revision(wanted).map_err(StatusError::server_error)?;
         let current = call.server.store().revision();
         if wanted > current {
             return Err(too_large(wanted, current));
@@ -64,8 +66,8 @@ pub fn get(call: &Call<'_>) -> Result<Answer, Failure> {
     call.object_answer(StatusCode::OK, &stored.bytes())
 }
 
-pub fn too_large(wanted: u64, current: u64) -> Failure {
-    let mut failure = Failure::new(
+pub fn too_large(wanted: u64, current: u64) -> StatusError {
+    let mut failure = StatusError::new(
         StatusCode::GATEWAY_TIMEOUT,
         "Timeout",
         format!("Timeout: Too large resource version: {wanted}, current: {current}"),
@@ -78,12 +80,12 @@ pub fn too_large(wanted: u64, current: u64) -> Failure {
     failure
 }
 
-pub fn list(call: &Call<'_>) -> Result<Answer, Failure> {
+pub fn list(call: &Call<'_>) -> Result<Answer, StatusError> {
     list_with_objects(call).map(|(answer, _)| answer)
 }
 
 /// The answer, and the objects in it.
-pub fn list_with_objects(call: &Call<'_>) -> Result<(Answer, Vec<SharedStored>), Failure> {
+pub fn list_with_objects(call: &Call<'_>) -> Result<(Answer, Vec<SharedStored>), StatusError> {
     let selector = call.selector()?;
     let limit = integer(call.query, "limit")?.unwrap_or(0);
     integer(call.query, "timeoutSeconds")?;
@@ -147,21 +149,21 @@ fn names_one(call: &Call<'_>, selector: &Selector) -> bool {
     is_placed && selector.fields.iter().any(is_named)
 }
 
-fn refused(error: RevisionError, asked: Option<u64>, continued: bool) -> Failure {
+fn refused(error: RevisionError, asked: Option<u64>, continued: bool) -> StatusError {
     match error {
         RevisionError::Future { current } => too_large(asked.unwrap_or(0), current),
-        RevisionError::Expired { .. } if continued => Failure::gone(
+        RevisionError::Expired { .. } if continued => StatusError::gone(
             "Expired",
             "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.",
         ),
-        RevisionError::Expired { oldest } => Failure::gone(
+        RevisionError::Expired { oldest } => StatusError::gone(
             "Expired",
             format!("The resourceVersion for the provided list is too old. (oldest: {oldest})"),
         ),
     }
 }
 
-fn check_list_options(call: &Call<'_>, continued: bool) -> Result<(), Failure> {
+fn check_list_options(call: &Call<'_>, continued: bool) -> Result<(), StatusError> {
     let matching = call.query.get("resourceVersionMatch");
     let version = call.query.get("resourceVersion");
     let path = Path::new("resourceVersionMatch");
@@ -204,17 +206,17 @@ fn check_list_options(call: &Call<'_>, continued: bool) -> Result<(), Failure> {
     Err(invalid_options("ListOptions", &errors))
 }
 
-fn at(call: &Call<'_>, continued: bool) -> Result<At, Failure> {
+fn at(call: &Call<'_>, continued: bool) -> Result<At, StatusError> {
     let Some(version) = call.query.get("resourceVersion") else {
         return Ok(At::Latest);
     };
     if continued && version != "0" {
-        return Err(Failure::bad_request(
+        return Err(StatusError::bad_request(
             "specifying resource version is not allowed when using continue",
         ));
     }
     let version = revision(version)
-        .map_err(|error| Failure::bad_request(format!("invalid resource version: {error}")))?;
+        .map_err(|error| StatusError::bad_request(format!("invalid resource version: {error}")))?;
     Ok(match (version, call.query.get("resourceVersionMatch")) {
         (0, _) => At::Any,
         (version, Some("Exact")) => At::Exactly(version),
@@ -240,10 +242,10 @@ struct Continued {
     revision: Option<u64>,
 }
 
-fn open_token(token: &str) -> Result<Continued, Failure> {
+fn open_token(token: &str) -> Result<Continued, StatusError> {
     use base64::Engine;
     let refuse = |why: String| {
-        Failure::bad_request(format!(
+        StatusError::bad_request(format!(
             "invalid continue token: continue key is not valid: {why}"
         ))
     };
@@ -299,7 +301,7 @@ fn page_answer(
     page: &Page,
     next: Option<&str>,
     remaining: Option<u64>,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     call.check_list_form()?;
     page.items
         .iter()

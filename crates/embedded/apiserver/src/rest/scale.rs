@@ -20,7 +20,7 @@ use crate::managed::{Reset, ScaleDoor, Tracking};
 use crate::patch::{self, PatchKind};
 use crate::resource::builtin_type;
 use crate::schema::{Shape, TypeId, Types};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use crate::table;
 use plimsoll_golang::time::show_seconds;
 
@@ -41,7 +41,7 @@ enum Scaling<'a> {
 }
 
 impl Scaling<'_> {
-    fn of(self, object: &Value) -> Result<Value, Failure> {
+    fn of(self, object: &Value) -> Result<Value, StatusError> {
         match self {
             Self::Builtin => Ok(shown(object)),
             Self::Custom(scale) => {
@@ -53,13 +53,13 @@ impl Scaling<'_> {
     }
 
     /// The Scale that a write starts from: where there is no number yet, it is nought.
-    fn to_change(self, object: &Value) -> Result<Value, Failure> {
+    fn to_change(self, object: &Value) -> Result<Value, StatusError> {
         self.of(object)
             .or_else(|_| self.of(&self.apply(object, &Value::Null)?))
     }
 
     /// The object with the number that the Scale wants.
-    fn apply(self, object: &Value, scale: &Value) -> Result<Value, Failure> {
+    fn apply(self, object: &Value, scale: &Value) -> Result<Value, StatusError> {
         match self {
             Self::Builtin => {
                 let mut object = object.clone();
@@ -79,7 +79,7 @@ impl Scaling<'_> {
     }
 }
 
-pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn scale(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let scaling = match call.served.custom_scale() {
         Some(scale) => Scaling::Custom(scale),
         None => Scaling::Builtin,
@@ -163,7 +163,7 @@ fn answer(
     code: StatusCode,
     scale: &Value,
     warnings: &[String],
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     let resource = Arc::new(table::scale_resource(call.served.is_custom()));
     let bytes = serde_json::to_vec(scale).unwrap_or_default().into();
     let json = call.shaper_of(&resource)?.one(&bytes);
@@ -180,7 +180,7 @@ enum Wanted {
     Applied(Value),
 }
 
-async fn update(call: &Call<'_>, scaling: Scaling<'_>, body: &[u8]) -> Result<Answer, Failure> {
+async fn update(call: &Call<'_>, scaling: Scaling<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "UpdateOptions", false)?;
     let mut warnings = Vec::new();
     let mut scale = call.decode_as(SCALE, body, &options, &mut warnings)?;
@@ -194,7 +194,7 @@ async fn patch_scale(
     call: &Call<'_>,
     scaling: Scaling<'_>,
     body: &[u8],
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     let media = call
         .headers
         .get(header::CONTENT_TYPE)
@@ -238,9 +238,9 @@ async fn patch_scale(
     write(call, scaling, options.dry_run, Vec::new(), wanted).await
 }
 
-fn scale_type() -> Result<TypeId, Failure> {
+fn scale_type() -> Result<TypeId, StatusError> {
     builtin_type("autoscaling", "v1", "Scale")
-        .ok_or_else(|| Failure::internal("the facts about Scale are missing"))
+        .ok_or_else(|| StatusError::internal("the facts about Scale are missing"))
 }
 
 /// Writes the wanted number into the object behind.
@@ -249,8 +249,8 @@ async fn write(
     scaling: Scaling<'_>,
     dry_run: bool,
     mut warnings: Vec<String>,
-    change: impl Fn(&Value, &mut Vec<String>) -> Result<Wanted, Failure>,
-) -> Result<Answer, Failure> {
+    change: impl Fn(&Value, &mut Vec<String>) -> Result<Wanted, StatusError>,
+) -> Result<Answer, StatusError> {
     let options = super::options::WriteOptions {
         dry_run,
         validation: FieldValidation::Ignore,
@@ -289,7 +289,7 @@ fn check(
     scaling: Scaling<'_>,
     object: &Value,
     scale: &Value,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let name = &call.path.name;
     let (uid, present) = (meta(scale, "uid"), meta(object, "uid"));
     if !uid.is_empty() && uid != present {
@@ -297,7 +297,7 @@ fn check(
     }
     let version = meta(scale, "resourceVersion");
     if !version.is_empty() && version != meta(object, "resourceVersion") {
-        revision(version).map_err(Failure::server_error)?;
+        revision(version).map_err(StatusError::server_error)?;
         return Err(super::update::modified(call));
     }
     let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
@@ -309,7 +309,7 @@ fn check(
         };
         let path = Path::new("spec").child("replicas");
         let error = FieldError::invalid(&path, replicas, "must be greater than or equal to 0");
-        return Err(Failure::invalid(subject, name, &[error]));
+        return Err(StatusError::invalid(subject, name, &[error]));
     }
     Ok(())
 }
@@ -344,7 +344,7 @@ fn tracked(
     entries: &Value,
     present: &Value,
     wanted: Wanted,
-) -> Result<(Value, Value), Failure> {
+) -> Result<(Value, Value), StatusError> {
     let id = scale_type()?;
     let owners = with_door(call, scaling, |door| door.to_scale(entries));
     let whole = |mut scale: Value| {

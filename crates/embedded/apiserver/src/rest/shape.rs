@@ -11,7 +11,7 @@ use super::Call;
 use crate::answer::{self, Answer, Transform, document, full};
 use crate::resource::Resource;
 use crate::served::Served;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::table::{self, Include, Options};
 
 /// How one resource's objects are shown to one client.
@@ -129,7 +129,7 @@ fn as_within(mut object: Value) -> Value {
 }
 
 /// Metadata of one object is not that of a list, nor the other way round.
-fn wrong_number(resource: &Resource, asked_for: &str, list: bool) -> Failure {
+fn wrong_number(resource: &Resource, asked_for: &str, list: bool) -> StatusError {
     let package = match resource.group.as_str() {
         "" | "events.k8s.io" => "core",
         group => group.split('.').next().unwrap_or_default(),
@@ -142,8 +142,8 @@ fn wrong_number(resource: &Resource, asked_for: &str, list: bool) -> Failure {
     refuse_number(asked_for, which, &format!("{package}.{kind}"))
 }
 
-fn refuse_number(asked_for: &str, which: &str, go_type: &str) -> Failure {
-    Failure::new(
+fn refuse_number(asked_for: &str, which: &str, go_type: &str) -> StatusError {
+    StatusError::new(
         StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
         format!("you requested {asked_for}, but the requested object is {which} (*{go_type})"),
@@ -159,14 +159,14 @@ fn encoded(value: &Value) -> Bytes {
 }
 
 impl Call<'_> {
-    pub fn shaper(&self) -> Result<Shaper, Failure> {
+    pub fn shaper(&self) -> Result<Shaper, StatusError> {
         let mut shaper = self.shaper_of(&self.served.resource)?;
         shaper.served = Some(self.served.clone());
         Ok(shaper)
     }
 
     /// For documents of another kind than the resource's own.
-    pub fn shaper_of(&self, resource: &Arc<Resource>) -> Result<Shaper, Failure> {
+    pub fn shaper_of(&self, resource: &Arc<Resource>) -> Result<Shaper, StatusError> {
         let mut options = Options::new(self.now);
         options.version = self.format.meta_version;
         if self.format.transform == Transform::Table {
@@ -185,7 +185,7 @@ impl Call<'_> {
     }
 
     /// Refuses a list to a client that wants one object's metadata.
-    pub fn check_list_form(&self) -> Result<(), Failure> {
+    pub fn check_list_form(&self) -> Result<(), StatusError> {
         const ASKED_FOR: &str = "PartialObjectMetadata";
         if self.format.transform != Transform::Partial {
             return Ok(());
@@ -198,10 +198,10 @@ impl Call<'_> {
     }
 
     /// An object, in the form that the client asked for.
-    pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Result<Answer, Failure> {
+    pub fn object_answer(&self, code: StatusCode, object: &Bytes) -> Result<Answer, StatusError> {
         if self.format.transform == Transform::PartialList {
             if self.served.is_custom() {
-                return Err(Failure::server_error("content is not a list"));
+                return Err(StatusError::server_error("content is not a list"));
             }
             let resource = &self.served.resource;
             return Err(wrong_number(resource, "PartialObjectMetadataList", false));

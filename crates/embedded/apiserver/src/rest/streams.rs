@@ -9,14 +9,14 @@ use super::{Call, meta};
 use crate::answer::{Answer, full};
 use crate::field::{FieldError, Path};
 use crate::kinds::Lookup;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
-pub fn handle(call: &Call<'_>) -> Result<Answer, Failure> {
+pub fn handle(call: &Call<'_>) -> Result<Answer, StatusError> {
     match (call.served.shelf.as_ref(), call.path.subresource.as_str()) {
         ("pods", "log") => log(call),
         ("pods", "exec" | "attach" | "portforward") if is_websocket(call) && !may_create(call) => {
             let subject = call.served.resource.as_subject();
-            Err(Failure::forbidden(subject, &call.path.name, ""))
+            Err(StatusError::forbidden(subject, &call.path.name, ""))
         }
         ("pods", "portforward") => {
             let pod = call.pod(&call.path.name)?;
@@ -56,10 +56,10 @@ fn may_create(call: &Call<'_>) -> bool {
 }
 
 impl Call<'_> {
-    fn pod(&self, name: &str) -> Result<Value, Failure> {
+    fn pod(&self, name: &str) -> Result<Value, StatusError> {
         self.server
             .get("pods", &self.path.namespace, name)
-            .ok_or_else(|| Failure::not_found(self.served.resource.as_subject(), name))
+            .ok_or_else(|| StatusError::not_found(self.served.resource.as_subject(), name))
     }
 
     fn number(&self, name: &str) -> Option<i64> {
@@ -67,7 +67,7 @@ impl Call<'_> {
     }
 }
 
-fn log(call: &Call<'_>) -> Result<Answer, Failure> {
+fn log(call: &Call<'_>) -> Result<Answer, StatusError> {
     let mut errors = Vec::new();
     let mut at_least = |name: &str, least: i64, detail: &str| {
         if let Some(number) = call.number(name).filter(|number| *number < least) {
@@ -94,7 +94,7 @@ fn log(call: &Call<'_>) -> Result<Answer, Failure> {
             group: "",
             kind: "PodLogOptions",
         };
-        return Err(Failure::invalid(subject, &call.path.name, &errors));
+        return Err(StatusError::invalid(subject, &call.path.name, &errors));
     }
     let pod = call.pod(&call.path.name)?;
     container(call, &pod)?;
@@ -109,7 +109,7 @@ fn log(call: &Call<'_>) -> Result<Answer, Failure> {
 }
 
 /// That the container is named, if there are several, and one of the pod's.
-fn container(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
+fn container(call: &Call<'_>, pod: &Value) -> Result<(), StatusError> {
     let names = |lists: &[&str]| -> Vec<String> {
         let containers = lists.iter().flat_map(|list| pod["spec"][list].as_array());
         let names = containers.flatten().filter_map(|one| one["name"].as_str());
@@ -118,21 +118,21 @@ fn container(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
     let all = names(&["initContainers", "containers", "ephemeralContainers"]);
     let pod = meta(pod, "name");
     match call.query.get("container").unwrap_or_default() {
-        "" if names(&["containers"]).len() > 1 => Err(Failure::bad_request(format!(
+        "" if names(&["containers"]).len() > 1 => Err(StatusError::bad_request(format!(
             "a container name must be specified for pod {pod}, choose one of: [{}]",
             all.join(" ")
         ))),
         name if !name.is_empty() && !all.iter().any(|one| one == name) => Err(
-            Failure::bad_request(format!("container {name} is not valid for pod {pod}")),
+            StatusError::bad_request(format!("container {name} is not valid for pod {pod}")),
         ),
         _ => Ok(()),
     }
 }
 
 /// What to say of a pod that would have to be asked on its node.
-fn hosted(call: &Call<'_>, pod: &Value) -> Result<Failure, Failure> {
+fn hosted(call: &Call<'_>, pod: &Value) -> Result<StatusError, StatusError> {
     match pod["spec"]["nodeName"].as_str().unwrap_or_default() {
-        "" => Ok(Failure::bad_request(format!(
+        "" => Ok(StatusError::bad_request(format!(
             "pod {} does not have a host assigned",
             meta(pod, "name")
         ))),
@@ -140,11 +140,11 @@ fn hosted(call: &Call<'_>, pod: &Value) -> Result<Failure, Failure> {
     }
 }
 
-fn unreachable(call: &Call<'_>, node: &str) -> Result<Failure, Failure> {
+fn unreachable(call: &Call<'_>, node: &str) -> Result<StatusError, StatusError> {
     // The original names the resource that was asked for, even where it is a pod's node that is missing.
     let subject = call.served.resource.as_subject();
     let found = call.server.get("nodes", "", node);
-    let found = found.ok_or_else(|| Failure::not_found(subject, node))?;
+    let found = found.ok_or_else(|| StatusError::not_found(subject, node))?;
     let has_address = found["status"]["addresses"]
         .as_array()
         .is_some_and(|addresses| !addresses.is_empty());
@@ -153,12 +153,12 @@ fn unreachable(call: &Call<'_>, node: &str) -> Result<Failure, Failure> {
             "the embedded API server does not connect to kubelets: {node}"
         ))
     } else {
-        Failure::server_error("no preferred addresses found; known addresses: []")
+        StatusError::server_error("no preferred addresses found; known addresses: []")
     })
 }
 
-fn unavailable(message: String) -> Failure {
-    Failure::new(
+fn unavailable(message: String) -> StatusError {
+    StatusError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "ServiceUnavailable",
         message,
@@ -166,38 +166,38 @@ fn unavailable(message: String) -> Failure {
 }
 
 /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
-fn name_and_port(call: &Call<'_>, kind: &str) -> Result<(String, String), Failure> {
+fn name_and_port(call: &Call<'_>, kind: &str) -> Result<(String, String), StatusError> {
     let parts: Vec<&str> = call.path.name.split(':').collect();
     match parts.as_slice() {
         [name] => Ok(((*name).to_owned(), String::new())),
         [name, port] | ["http" | "https" | "", name, port] => {
             Ok(((*name).to_owned(), (*port).to_owned()))
         }
-        _ => Err(Failure::bad_request(format!(
+        _ => Err(StatusError::bad_request(format!(
             "invalid {kind} request {}",
             plimsoll_golang::strconv::quote(&call.path.name)
         ))),
     }
 }
 
-fn pod_proxy(call: &Call<'_>) -> Result<Answer, Failure> {
+fn pod_proxy(call: &Call<'_>) -> Result<Answer, StatusError> {
     let (name, _) = name_and_port(call, "pod")?;
     let pod = call.pod(&name)?;
     match pod["status"]["podIP"].as_str() {
-        None | Some("") => Err(Failure::bad_request("address not allowed")),
+        None | Some("") => Err(StatusError::bad_request("address not allowed")),
         Some(address) => Err(unavailable(format!(
             "the embedded API server does not connect to pods: {address}"
         ))),
     }
 }
 
-fn service_proxy(call: &Call<'_>) -> Result<Answer, Failure> {
+fn service_proxy(call: &Call<'_>) -> Result<Answer, StatusError> {
     let (name, port) = name_and_port(call, "service")?;
     let quoted = plimsoll_golang::strconv::quote(&name);
     if let Ok(number) = port.parse::<i64>() {
         let subject = call.served.resource.as_subject();
         let service = call.server.get("services", &call.path.namespace, &name);
-        let service = service.ok_or_else(|| Failure::not_found(subject, &name))?;
+        let service = service.ok_or_else(|| StatusError::not_found(subject, &name))?;
         let ports = service["spec"]["ports"].as_array().into_iter().flatten();
         if !ports.map(|port| &port["port"]).any(|port| *port == number) {
             return Err(unavailable(format!(
@@ -207,7 +207,7 @@ fn service_proxy(call: &Call<'_>) -> Result<Answer, Failure> {
     }
     let subject = call.served.resource.as_subject();
     let endpoints = call.server.get("endpoints", &call.path.namespace, &name);
-    let endpoints = endpoints.ok_or_else(|| Failure::not_found(subject, &name))?;
+    let endpoints = endpoints.ok_or_else(|| StatusError::not_found(subject, &name))?;
     let is_empty = endpoints["subsets"].as_array().is_none_or(Vec::is_empty);
     Err(unavailable(if is_empty {
         format!("no endpoints available for service {quoted}")

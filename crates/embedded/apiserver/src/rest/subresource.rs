@@ -2,9 +2,9 @@
 
 use super::Call;
 use crate::answer::Answer;
-use crate::status::Failure;
+use crate::status::StatusError;
 
-pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let resource = &call.served.resource;
     let sub = resource
         .subresource(&call.path.subresource)
@@ -12,15 +12,15 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
             if call.served.is_custom() {
                 call.not_found()
             } else {
-                Failure::no_such_resource()
+                StatusError::no_such_resource()
             }
         })?;
     if !sub.2.iter().any(|verb| verb == call.info.verb) {
-        return Err(Failure::method_not_supported());
+        return Err(StatusError::method_not_supported());
     }
     // Who serves custom resources does not look at what is behind.
     if !call.path.rest.is_empty() && sub.0 != "proxy" && !call.served.is_custom() {
-        return Err(Failure::no_such_resource());
+        return Err(StatusError::no_such_resource());
     }
     match (call.path.subresource.as_str(), call.info.verb) {
         ("status" | "resize" | "ephemeralcontainers" | "approval", "get") => super::read::get(call),
@@ -35,6 +35,6 @@ pub async fn handle(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
         ("eviction", _) => super::eviction::evict(call, body).await,
         ("token", _) => super::actions::token(call, body),
         ("log" | "exec" | "attach" | "portforward" | "proxy", _) => super::streams::handle(call),
-        _ => Err(Failure::no_such_resource()),
+        _ => Err(StatusError::no_such_resource()),
     }
 }

@@ -13,9 +13,9 @@ use crate::field::{FieldError, Path};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::{Kind, Lookup, pod, signing};
 use crate::managed;
-use crate::status::Failure;
+use crate::status::StatusError;
 
-pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
+pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, StatusError> {
     let options = write_options(call.query, "UpdateOptions", false)?;
     let decoded = call.decode_body(body, &options)?;
     let mut warnings = decoded.warnings;
@@ -46,15 +46,15 @@ pub async fn update(call: &Call<'_>, body: &[u8]) -> Result<Answer, Failure> {
 }
 
 /// The object does not say what it is called.
-pub fn undeterminable(call: &Call<'_>) -> Failure {
-    Failure::bad_request(format!(
+pub fn undeterminable(call: &Call<'_>) -> StatusError {
+    StatusError::bad_request(format!(
         "the name of the object ({} based on URL) was undeterminable: name must be provided",
         call.path.name
     ))
 }
 
 /// The object has to be called what the path calls it.
-pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
+pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), StatusError> {
     let name = meta(object, "name");
     if name.is_empty() {
         return Err(undeterminable(call));
@@ -65,8 +65,8 @@ pub fn check_name(call: &Call<'_>, object: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-pub fn name_mismatch(call: &Call<'_>, name: &str) -> Failure {
-    Failure::bad_request(format!(
+pub fn name_mismatch(call: &Call<'_>, name: &str) -> StatusError {
+    StatusError::bad_request(format!(
         "the name of the object ({name}) does not match the name on the URL ({})",
         call.path.name
     ))
@@ -77,8 +77,8 @@ pub async fn replace(
     call: &Call<'_>,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
-    change: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Failure>,
-) -> Result<Written, Failure> {
+    change: impl Fn(&Value, &mut Vec<String>) -> Result<Value, StatusError>,
+) -> Result<Written, StatusError> {
     change_tracked(call, options, warnings, |current, warnings| {
         let mut new = change(current, warnings)?;
         if current.is_null() {
@@ -97,8 +97,8 @@ pub async fn change_tracked(
     call: &Call<'_>,
     options: &WriteOptions,
     warnings: &mut Vec<String>,
-    change: impl Fn(&Value, &mut Vec<String>) -> Result<Value, Failure>,
-) -> Result<Written, Failure> {
+    change: impl Fn(&Value, &mut Vec<String>) -> Result<Value, StatusError>,
+) -> Result<Written, StatusError> {
     let key = call.key();
     let said_before = warnings.len();
     for _ in 0..RETRIES {
@@ -141,7 +141,7 @@ async fn create_instead(
     options: &WriteOptions,
     warnings: &mut Vec<String>,
     object: Value,
-) -> Result<Written, Failure> {
+) -> Result<Written, StatusError> {
     if !call.served.rules.create_on_update || !call.path.subresource.is_empty() {
         return Err(call.not_found());
     }
@@ -159,7 +159,7 @@ fn check_revision(
     new: &Value,
     old: &Value,
     present: u64,
-) -> Result<bool, Failure> {
+) -> Result<bool, StatusError> {
     let given = meta(new, "resourceVersion");
     let uid = meta(new, "uid");
     if !uid.is_empty() && uid != meta(old, "uid") && call.info.verb == "update" {
@@ -178,12 +178,12 @@ fn check_revision(
         let path = Path::new("metadata").child("resourceVersion");
         let error = FieldError::invalid(&path, 0, "must be specified for an update");
         let subject = call.served.resource.as_subject();
-        return Err(Failure::invalid(subject, &call.path.name, &[error]));
+        return Err(StatusError::invalid(subject, &call.path.name, &[error]));
     }
     let wanted = revision(given).map_err(|error| {
         // Here Kubernetes names no field.
         let plain = error.find("strconv").map(|at| error[at..].to_owned());
-        Failure::server_error(plain.unwrap_or(error))
+        StatusError::server_error(plain.unwrap_or(error))
     })?;
     if wanted != present {
         return Err(modified(call));
@@ -191,8 +191,8 @@ fn check_revision(
     Ok(true)
 }
 
-pub fn modified(call: &Call<'_>) -> Failure {
-    Failure::conflict(
+pub fn modified(call: &Call<'_>) -> StatusError {
+    StatusError::conflict(
         call.served.resource.as_subject(),
         &call.path.name,
         "the object has been modified; please apply your changes to the latest version and try again",
@@ -220,7 +220,7 @@ async fn finish_change(
     old: &Value,
     new: &mut Value,
     warnings: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let kind = call.served.kind();
     metadata_of(new).insert(
         "resourceVersion".into(),
@@ -304,13 +304,14 @@ fn note_phase(call: &Call<'_>, new: &mut Value, old: &Value) {
 }
 
 /// A pod grows only as far as its node can bear alone.
-fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
+fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), StatusError> {
     let name = pod["spec"]["nodeName"].as_str().unwrap_or_default();
     if name.is_empty() {
         return Ok(());
     }
-    let refuse =
-        |why: String| Failure::forbidden(call.served.resource.as_subject(), &call.path.name, &why);
+    let refuse = |why: String| {
+        StatusError::forbidden(call.served.resource.as_subject(), &call.path.name, &why)
+    };
     let node = call.server.get("nodes", "", name).ok_or_else(|| {
         refuse(format!(
             "node {} not found",
@@ -344,7 +345,7 @@ fn fits_its_node(call: &Call<'_>, pod: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn fail_if_any(call: &Call<'_>, errors: &[FieldError]) -> Result<(), Failure> {
+fn fail_if_any(call: &Call<'_>, errors: &[FieldError]) -> Result<(), StatusError> {
     if errors.is_empty() {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use super::shape::Shaper;
 use crate::answer::{self, Answer, Encoding, only_accepted};
 use crate::field::{FieldError, Path};
 use crate::selector::Selector;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::{Change, Event, RevisionError, Stored, Tail};
 
 /// Without a wish of the client, watches end after this and twice this.
@@ -67,7 +67,7 @@ struct EventShape {
     shaper: Shaper,
 }
 
-pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
+pub fn watch(call: &Call<'_>) -> Result<Answer, StatusError> {
     if call.format.encoding == Encoding::Yaml {
         return Err(only_accepted(STREAMS));
     }
@@ -80,7 +80,9 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
     check_watch_options(call, initial_events)?;
     let from = match call.query.get("resourceVersion") {
         None => None,
-        Some(text) => Some(revision(text).map_err(Failure::server_error)?).filter(|from| *from > 0),
+        Some(text) => {
+            Some(revision(text).map_err(StatusError::server_error)?).filter(|from| *from > 0)
+        }
     };
     let timeout = match integer(call.query, "timeoutSeconds")? {
         Some(seconds @ 1..) => Duration::from_secs(seconds.unsigned_abs()).min(LONGEST),
@@ -102,7 +104,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
             return Ok(only_an_error(call, &expired(from.unwrap_or(0), oldest)));
         }
         Err(RevisionError::Future { .. }) => {
-            return Err(Failure::internal("a watch cannot be from the future"));
+            return Err(StatusError::internal("a watch cannot be from the future"));
         }
     };
     let too_new = from.filter(|from| *from > current && initial_events == Some(true));
@@ -151,7 +153,7 @@ pub fn watch(call: &Call<'_>) -> Result<Answer, Failure> {
     Ok(answer::answer(StatusCode::OK, "application/json", body))
 }
 
-fn check_watch_options(call: &Call<'_>, initial_events: Option<bool>) -> Result<(), Failure> {
+fn check_watch_options(call: &Call<'_>, initial_events: Option<bool>) -> Result<(), StatusError> {
     let matching = call.query.get("resourceVersionMatch");
     let path = Path::new("resourceVersionMatch");
     let mut errors = Vec::new();
@@ -182,15 +184,15 @@ fn check_watch_options(call: &Call<'_>, initial_events: Option<bool>) -> Result<
     Err(invalid_options("ListOptions", &errors))
 }
 
-fn expired(asked: u64, oldest: u64) -> Failure {
-    Failure::gone(
+fn expired(asked: u64, oldest: u64) -> StatusError {
+    StatusError::gone(
         "Expired",
         format!("too old resource version: {asked} ({oldest})"),
     )
 }
 
 /// A watch that cannot begin says so in an event.
-fn only_an_error(_call: &Call<'_>, failure: &Failure) -> Answer {
+fn only_an_error(_call: &Call<'_>, failure: &StatusError) -> Answer {
     answer::answer(
         StatusCode::OK,
         "application/json",
@@ -198,7 +200,7 @@ fn only_an_error(_call: &Call<'_>, failure: &Failure) -> Answer {
     )
 }
 
-fn error_line(failure: &Failure) -> Bytes {
+fn error_line(failure: &StatusError) -> Bytes {
     let event = json!({"type": "ERROR", "object": failure.to_value()});
     format!("{event}\n").into()
 }

@@ -11,19 +11,19 @@ use crate::answer::{self, Answer};
 use crate::codec::kept;
 use crate::custom::DEFINITIONS;
 use crate::field::FieldError;
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::{Expect, Mismatch, NewError, Stored, WriteError};
 
 /// Why a write did not happen.
 #[derive(Debug)]
 pub enum Stopped {
-    Refused(Failure),
+    Refused(StatusError),
     /// Somebody else was faster.
     Raced(Mismatch),
 }
 
-impl From<Failure> for Stopped {
-    fn from(failure: Failure) -> Self {
+impl From<StatusError> for Stopped {
+    fn from(failure: StatusError) -> Self {
         Self::Refused(failure)
     }
 }
@@ -38,21 +38,21 @@ pub struct Written {
 }
 
 impl Call<'_> {
-    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> Failure {
+    pub fn invalid(&self, name: &str, errors: &[FieldError]) -> StatusError {
         let mut kind = self.served.resource.as_kind();
         // Events are the core group's, whichever way they come.
         if self.served.shelf.as_ref() == "events" {
             kind.group = "";
         }
-        Failure::invalid(kind, name, errors)
+        StatusError::invalid(kind, name, errors)
     }
 
-    pub fn not_found(&self) -> Failure {
-        Failure::not_found(self.served.resource.as_subject(), &self.path.name)
+    pub fn not_found(&self) -> StatusError {
+        StatusError::not_found(self.served.resource.as_subject(), &self.path.name)
     }
 
     /// Objects are made in namespaces that exist and stay.
-    pub fn check_namespace(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+    pub fn check_namespace(&self, namespace: &str, name: &str) -> Result<(), StatusError> {
         if !self.served.resource.namespaced() {
             return Ok(());
         }
@@ -61,7 +61,7 @@ impl Call<'_> {
                 group: "",
                 kind: "namespaces",
             };
-            return Err(Failure::not_found(subject, namespace));
+            return Err(StatusError::not_found(subject, namespace));
         };
         if !is_being_deleted(&found.value()) {
             return Ok(());
@@ -70,19 +70,19 @@ impl Call<'_> {
     }
 
     /// What a definition that is being deleted says to new objects.
-    pub fn definition_terminating(&self, name: &str) -> Failure {
-        Failure::forbidden(
+    pub fn definition_terminating(&self, name: &str) -> StatusError {
+        StatusError::forbidden(
             self.served.resource.as_subject(),
             name,
             "create not allowed while custom resource definition is terminating",
         )
     }
 
-    fn terminating(&self, namespace: &str, name: &str) -> Failure {
+    fn terminating(&self, namespace: &str, name: &str) -> StatusError {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
         );
-        let mut refused = Failure::forbidden(self.served.resource.as_subject(), name, &why);
+        let mut refused = StatusError::forbidden(self.served.resource.as_subject(), name, &why);
         refused.details.get_or_insert_default().insert(
             "causes".into(),
             json!([{
@@ -210,13 +210,13 @@ impl Call<'_> {
     }
 
     /// Whether a stored object can be shown in the version that was asked for.
-    pub fn check_shown(&self, stored: &Stored) -> Result<(), Failure> {
+    pub fn check_shown(&self, stored: &Stored) -> Result<(), StatusError> {
         let refused = self.served.cannot_show(&stored.bytes(), self.server);
         refused.map_or(Ok(()), Err)
     }
 
     /// Whether all stored objects whose keys begin so can, whether they are selected or not.
-    pub fn check_all_shown(&self, prefix: &str) -> Result<(), Failure> {
+    pub fn check_all_shown(&self, prefix: &str) -> Result<(), StatusError> {
         if !self.served.asks_webhook() {
             return Ok(());
         }
@@ -230,10 +230,10 @@ impl Call<'_> {
     }
 
     /// The same for a watch. A real server feeds it from a cache of all objects, which is then never filled.
-    pub fn check_watched(&self) -> Result<(), Failure> {
+    pub fn check_watched(&self) -> Result<(), StatusError> {
         let resource = &self.served.resource;
         self.check_all_shown("").map_err(|refused| {
-            let mut failure = Failure::new(
+            let mut failure = StatusError::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "TooManyRequests",
                 format!(
@@ -249,7 +249,7 @@ impl Call<'_> {
     }
 
     /// Whether objects of the version that was asked for can be kept.
-    fn check_kept(&self) -> Result<(), Failure> {
+    fn check_kept(&self) -> Result<(), StatusError> {
         self.served.cannot_keep(self.server).map_or(Ok(()), Err)
     }
 
@@ -274,10 +274,10 @@ impl Call<'_> {
     }
 
     /// What a client is told when the disk refuses.
-    pub fn not_kept(&self, resource: &str, name: &str) -> Failure {
+    pub fn not_kept(&self, resource: &str, name: &str) -> StatusError {
         let trouble = self.server.store().trouble();
         let why = trouble.unwrap_or_else(|| "the database could not be written".to_owned());
-        Failure::internal(format!("{resource} {name:?} was not stored: {why}"))
+        StatusError::internal(format!("{resource} {name:?} was not stored: {why}"))
     }
 
     /// The metadata that a server gives to a new object.
@@ -326,7 +326,7 @@ impl Call<'_> {
         }
     }
 
-    pub async fn check_new(&self, object: &Value) -> Result<(), Failure> {
+    pub async fn check_new(&self, object: &Value) -> Result<(), StatusError> {
         let kind = self.served.kind();
         let errors = if kind.takes_time() {
             let object = object.clone();
@@ -346,7 +346,7 @@ impl Call<'_> {
         code: StatusCode,
         object: &Value,
         warnings: &[String],
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, StatusError> {
         let bytes = if self.served.converts() {
             serde_json::to_vec(&self.served.as_kept(object.clone()))
         } else {

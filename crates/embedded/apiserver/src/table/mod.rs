@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::resource::{Column, Resource};
-use crate::status::Failure;
+use crate::status::StatusError;
 use view::View;
 
 pub use custom::{CustomColumn, columns as custom_columns, default_custom_columns};
@@ -29,13 +29,13 @@ pub enum Include {
 
 impl Include {
     /// From the query's parameter, empty if not given.
-    pub fn parse(text: &str) -> Result<Self, Failure> {
+    pub fn parse(text: &str) -> Result<Self, StatusError> {
         Ok(match text {
             "" | "Metadata" => Self::Metadata,
             "None" => Self::None,
             "Object" => Self::Object,
             other => {
-                return Err(Failure::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "Unable to convert to Table as requested: includeObject: Invalid value: {}: \
                      must be 'Metadata', 'Object', 'None', or empty",
                     plimsoll_golang::strconv::quote(other)
@@ -77,8 +77,8 @@ pub fn supports(resource: &Resource) -> bool {
 }
 
 /// The refusal for those that cannot.
-pub fn unsupported(resource: &Resource) -> Failure {
-    Failure::new(
+pub fn unsupported(resource: &Resource) -> StatusError {
+    StatusError::new(
         http::StatusCode::NOT_ACCEPTABLE,
         "NotAcceptable",
         format!(

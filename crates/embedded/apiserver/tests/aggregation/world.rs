@@ -22,8 +22,8 @@ use plimsoll_apiserver::auth::{MASTERS, User};
 use plimsoll_apiserver::embed::{Config, Running};
 use plimsoll_apiserver::server::Trusted;
 use plimsoll_serving::auth::{
-    Access, Authenticator, Authorizer, AuthorizerConfig, Delegation, DelegationConfig, Expirations,
-    Filters, Gate, Habits, TokenReviewer,
+    Access, AuthFilter, Authenticator, Authorizer, AuthorizerConfig, CertificateExpiration,
+    DelegatedAuth, DelegatedAuthConfig, FilterMetrics, ImpersonationModeCache, TokenReviewer,
 };
 use plimsoll_serving::{Arriving, Certificate, Clients, Serving, Tls, certified_key};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
@@ -265,19 +265,19 @@ impl Aggregated {
             }),
             "default",
         );
-        let delegation = Delegation::lookup(&client, DelegationConfig::default())
+        let delegation = DelegatedAuth::lookup(&client, DelegatedAuthConfig::default())
             .await
             .unwrap();
         let tokens = TokenReviewer::new(client.clone(), Vec::new(), Duration::from_secs(10));
-        let gate = Gate {
-            habits: Habits::default(),
-            filters: Filters::default(),
+        let gate = AuthFilter {
+            habits: ImpersonationModeCache::default(),
+            filters: FilterMetrics::default(),
             authenticator: Authenticator {
                 front_proxy: delegation.front_proxy.clone(),
                 client_ca: delegation.client_ca.clone(),
                 tokens: Some(Arc::new(tokens)),
                 anonymous: false,
-                expirations: Expirations::default(),
+                expirations: CertificateExpiration::default(),
             },
             authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
         };
@@ -306,7 +306,7 @@ impl Aggregated {
 
 #[derive(Clone)]
 struct Role {
-    gate: Gate,
+    gate: AuthFilter,
     arrived: Arc<Mutex<Vec<String>>>,
     watched: Arc<Mutex<Option<mpsc::UnboundedReceiver<&'static str>>>>,
 }

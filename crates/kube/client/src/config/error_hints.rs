@@ -1,4 +1,5 @@
-//! An error of the API server, or on the way to it, as a sentence: who, what, and what to do.
+//! Errors of the API server, and on the way to it, as one sentence: which server and credentials, what failed, what
+//! to do.
 
 use std::error::Error;
 use std::io;

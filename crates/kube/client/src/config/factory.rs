@@ -1,4 +1,5 @@
-//! A client that outlives its credentials.
+//! Makes clients. They keep working when credentials change: a new client replaces the old one behind a stable
+//! handle.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use tower::{BoxError, Service};
 
 use super::fence::{self, Permit};
 use super::kubeconfig::{ConfigError, Found, Source};
-use super::metrics::{Counted, Traffic};
+use super::metrics::{ClientMetrics, Counted};
 use crate::file_watcher::{LOOK_EVERY, Watcher};
 use crate::leader_election::Leadership;
 use crate::rate_limiter::Limiter;
@@ -40,7 +41,7 @@ pub struct Config {
     /// For an answer to begin, watches excepted: they begin when there is something to tell.
     pub timeout: Duration,
     /// Where requests are counted.
-    pub traffic: Traffic,
+    pub traffic: ClientMetrics,
 }
 
 impl Config {
@@ -51,7 +52,7 @@ impl Config {
             rate: None,
             user_agent: String::new(),
             timeout: Duration::from_secs(60),
-            traffic: Traffic::default(),
+            traffic: ClientMetrics::default(),
         }
     }
 
@@ -96,13 +97,13 @@ async fn load(source: &Source, server: Option<&http::Uri>) -> Result<Found, Conf
     }
     let plain = found.config.cluster_url.scheme_str() == Some("http");
     if plain || found.config.accept_invalid_certs {
-        trust_anybody(&mut found.config);
+        skip_tls_verify(&mut found.config);
     }
     Ok(found)
 }
 
 /// No certificate is checked. The system's authorities are not asked for then: small images have none.
-pub fn trust_anybody(config: &mut kube::Config) {
+pub fn skip_tls_verify(config: &mut kube::Config) {
     config.accept_invalid_certs = true;
     config.root_cert = Some(Vec::new());
     config.root_cert_file = None;
@@ -126,7 +127,7 @@ pub struct Clients {
     rate: Option<(f64, u32)>,
     user_agent: String,
     timeout: Duration,
-    traffic: Traffic,
+    traffic: ClientMetrics,
 }
 
 impl std::fmt::Debug for Clients {
@@ -150,7 +151,7 @@ impl Clients {
     }
 
     /// What was asked by any of them.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> ClientMetrics {
         self.traffic.clone()
     }
 
@@ -261,7 +262,7 @@ struct Current {
     limiter: Option<Arc<Limiter>>,
     user_agent: Option<HeaderValue>,
     timeout: Duration,
-    traffic: Traffic,
+    traffic: ClientMetrics,
     host: Arc<str>,
 }
 

@@ -1,4 +1,4 @@
-//! Connections that ask whether they may before each byte they send.
+//! Connections that ask for a permit before each write to the network.
 //!
 //! A request that was handed to a connection in time may be written much later: when the process was stopped in between.
 //! Nothing above the connection can help that.

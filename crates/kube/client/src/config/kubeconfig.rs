@@ -1,4 +1,4 @@
-//! Where the API server is and who we are.
+//! Where the API server's address and our credentials come from: a kubeconfig, or the files mounted into a pod.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What was asked of the API server, for the metrics of whoever asked: client-go's names and bounds.
+//! Metrics of requests to the API server, with client-go's names and bounds.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const BY_HOST_AND_VERB: [&str; 2] = ["host", "verb"];
 
 /// Clones count the same.
 #[derive(Debug, Clone)]
-pub struct Traffic(Arc<Counts>);
+pub struct ClientMetrics(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -48,7 +48,7 @@ struct Counts {
     transports: [AtomicU64; 2],
 }
 
-impl Default for Traffic {
+impl Default for ClientMetrics {
     fn default() -> Self {
         Self(Arc::new(Counts {
             requests: CounterVec::new(["code", "host", "method"]),
@@ -61,7 +61,7 @@ impl Default for Traffic {
     }
 }
 
-impl Traffic {
+impl ClientMetrics {
     pub fn write(&self, page: &mut Exposition) {
         let counts = &*self.0;
         counts.held_back.write(
@@ -124,9 +124,15 @@ impl Traffic {
     }
 
     /// A request is sent; `endless`: its answer is to go on.
-    pub(super) fn begin(&self, host: &str, method: &Method, size: u64, endless: bool) -> Exchange {
+    pub(super) fn begin(
+        &self,
+        host: &str,
+        method: &Method,
+        size: u64,
+        endless: bool,
+    ) -> RequestTimer {
         self.0.sent.observe([host, method.as_str()], size as f64);
-        Exchange {
+        RequestTimer {
             traffic: self.clone(),
             host: host.into(),
             method: method.clone(),
@@ -139,8 +145,8 @@ impl Traffic {
 
 /// A request until its answer is there to the last byte.
 #[derive(Debug)]
-pub(super) struct Exchange {
-    traffic: Traffic,
+pub(super) struct RequestTimer {
+    traffic: ClientMetrics,
     host: Box<str>,
     method: Method,
     endless: bool,
@@ -148,7 +154,7 @@ pub(super) struct Exchange {
     received: u64,
 }
 
-impl Exchange {
+impl RequestTimer {
     /// `None`: there was no answer.
     pub fn answered(&self, status: Option<u16>) {
         let status = status.map(|status| status.to_string());
@@ -168,7 +174,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Exchange {
+impl Drop for RequestTimer {
     fn drop(&mut self) {
         if self.endless {
             return;
@@ -184,11 +190,11 @@ impl Drop for Exchange {
 #[derive(Debug)]
 pub struct Counted {
     body: Body,
-    exchange: Exchange,
+    exchange: RequestTimer,
 }
 
 impl Counted {
-    pub(super) fn new(body: Body, exchange: Exchange) -> Self {
+    pub(super) fn new(body: Body, exchange: RequestTimer) -> Self {
         Self { body, exchange }
     }
 }

@@ -12,7 +12,7 @@ mod kubeconfig;
 mod metrics;
 
 pub use error_hints::{chain, explain, explain_way_to};
-pub use factory::{Clients, Config, trust_anybody};
+pub use factory::{Clients, Config, skip_tls_verify};
 pub use fence::{Permit, fenced_client};
 pub use kubeconfig::{ConfigError, Source};
-pub use metrics::Traffic;
+pub use metrics::ClientMetrics;

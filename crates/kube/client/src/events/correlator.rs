@@ -1,4 +1,4 @@
-//! Core events: the same one again is counted, many similar ones are combined, too many are dropped.
+//! Core events as client-go correlates them: equal events are counted, similar ones combined, and too many dropped.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::recorder::{Note, event_name};
+use super::recorder::{EventNote, event_name};
 use crate::expiring_cache::Expiring;
-use crate::rate_limiter::Bucket;
+use crate::rate_limiter::TokenBucket;
 
 const REMEMBERED: usize = 4096;
 const REMEMBERED_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -34,7 +34,7 @@ pub(super) struct Write {
 pub(super) struct Correlator {
     similar: Expiring<String, Similar>,
     told: Expiring<String, Told>,
-    buckets: Expiring<String, Bucket>,
+    buckets: Expiring<String, TokenBucket>,
 }
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Correlator {
     /// `None`: there have been enough about this object.
     pub fn correlate(
         &mut self,
-        note: &Note,
+        note: &EventNote,
         component: &str,
         host: &str,
         wall: Timestamp,
@@ -100,7 +100,7 @@ impl Correlator {
         let bucket = match self.buckets.get(&object) {
             Some(bucket) => bucket,
             None => {
-                let fresh = Bucket::new(PER_SECOND, BURST);
+                let fresh = TokenBucket::new(PER_SECOND, BURST);
                 self.buckets.insert(object.clone(), fresh, REMEMBERED_FOR);
                 self.buckets.get(&object)?
             }
@@ -155,7 +155,7 @@ impl Correlator {
     }
 }
 
-fn whole(note: &Note, text: String, component: &str, host: &str, wall: Timestamp) -> Event {
+fn whole(note: &EventNote, text: String, component: &str, host: &str, wall: Timestamp) -> Event {
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Event {
         metadata: ObjectMeta {

@@ -1,4 +1,4 @@
-//! What an event is about.
+//! The object that an event is about.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Resource, ResourceExt};

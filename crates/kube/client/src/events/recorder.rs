@@ -1,4 +1,4 @@
-//! The queue and the task behind it.
+//! The recorder's queue, and the task that empties it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ impl Kind {
 
 /// One thing that happened.
 #[derive(Debug, Clone)]
-pub struct Note {
+pub struct EventNote {
     pub kind: Kind,
     pub about: Reference,
     /// Only in a series.
@@ -48,7 +48,7 @@ pub struct Note {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub enum EventApi {
     /// `v1` events.
     Core,
     /// `events.k8s.io/v1` events.
@@ -57,7 +57,7 @@ pub enum Style {
 
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub style: Style,
+    pub style: EventApi,
     /// Who tells: `default-scheduler`.
     pub component: String,
     /// Where: the node's name for those who tell from one, else empty. In a series, the host by default.
@@ -67,7 +67,7 @@ pub struct Config {
 }
 
 impl Config {
-    pub fn new(style: Style, component: impl Into<String>) -> Self {
+    pub fn new(style: EventApi, component: impl Into<String>) -> Self {
         Self {
             style,
             component: component.into(),
@@ -89,7 +89,7 @@ impl Config {
     }
 
     /// Builds, and starts the task that sends. Must be called within a tokio runtime.
-    pub fn spawn(self, client: kube::Client) -> (Recorder, Recording) {
+    pub fn spawn(self, client: kube::Client) -> (Recorder, RecorderTask) {
         let (recorder, built) = self.build(client);
         (recorder, built.spawn())
     }
@@ -98,7 +98,7 @@ impl Config {
 /// A queue of events that nobody sends yet.
 pub struct Built {
     config: Config,
-    queued: mpsc::Receiver<Note>,
+    queued: mpsc::Receiver<EventNote>,
     sender: Sender,
 }
 
@@ -112,15 +112,15 @@ impl std::fmt::Debug for Built {
 
 impl Built {
     /// Starts the task that sends. Must be called within a tokio runtime.
-    pub fn spawn(self) -> Recording {
+    pub fn spawn(self) -> RecorderTask {
         let (stop, stopped) = oneshot::channel();
         let (queued, sender) = (self.queued, self.sender);
         let stopped = Some(stopped);
         let task = match self.config.style {
-            Style::Core => tokio::spawn(run_core(self.config, queued, stopped, sender)),
-            Style::Series => tokio::spawn(run_series(self.config, queued, stopped, sender)),
+            EventApi::Core => tokio::spawn(run_core(self.config, queued, stopped, sender)),
+            EventApi::Series => tokio::spawn(run_series(self.config, queued, stopped, sender)),
         };
-        Recording { stop, task }
+        RecorderTask { stop, task }
     }
 }
 
@@ -133,13 +133,13 @@ pub(super) struct Counters {
 /// Takes events; clones take them for the same queue.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<Note>,
+    queue: mpsc::Sender<EventNote>,
     counters: Arc<Counters>,
 }
 
 impl Recorder {
     /// Never waits: when the queue is full the event is lost, and counted.
-    pub fn record(&self, note: Note) {
+    pub fn record(&self, note: EventNote) {
         if self.queue.try_send(note).is_err()
             && self.counters.dropped.fetch_add(1, Ordering::Relaxed) == 0
         {
@@ -156,7 +156,7 @@ impl Recorder {
     }
 
     fn simple(&self, kind: Kind, about: &Reference, reason: &str, action: &str, text: String) {
-        self.record(Note {
+        self.record(EventNote {
             kind,
             about: about.clone(),
             related: None,
@@ -179,12 +179,12 @@ impl Recorder {
 
 /// The task that sends. Dropped without [`Self::drain`], it goes on as long as there is a [`Recorder`].
 #[derive(Debug)]
-pub struct Recording {
+pub struct RecorderTask {
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-impl Recording {
+impl RecorderTask {
     /// Sends what is queued, and ends. False: the time was up before that.
     pub async fn drain(mut self, within: Duration) -> bool {
         let _ = self.stop.send(());
@@ -218,7 +218,10 @@ pub(super) fn event_name(object: &str, wall: Timestamp) -> String {
 type Stopped = Option<oneshot::Receiver<()>>;
 
 /// The next one, until there can be none; those queued when it is told to stop still come.
-async fn next_note(queue: &mut mpsc::Receiver<Note>, stopped: &mut Stopped) -> Option<Note> {
+async fn next_note(
+    queue: &mut mpsc::Receiver<EventNote>,
+    stopped: &mut Stopped,
+) -> Option<EventNote> {
     loop {
         let stop = async {
             match stopped.as_mut() {
@@ -242,7 +245,7 @@ async fn next_note(queue: &mut mpsc::Receiver<Note>, stopped: &mut Stopped) -> O
 
 async fn run_core(
     config: Config,
-    mut queue: mpsc::Receiver<Note>,
+    mut queue: mpsc::Receiver<EventNote>,
     mut stopped: Stopped,
     sender: Sender,
 ) {
@@ -259,7 +262,7 @@ async fn run_core(
 
 async fn run_series(
     config: Config,
-    mut queue: mpsc::Receiver<Note>,
+    mut queue: mpsc::Receiver<EventNote>,
     mut stopped: Stopped,
     sender: Sender,
 ) {

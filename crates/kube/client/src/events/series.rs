@@ -1,5 +1,5 @@
-//! Events of `events.k8s.io`: the same one again makes a series, which is told at its beginning, now and then, and at
-//! its end.
+//! Events of `events.k8s.io`: repetitions of an event become a series, which is written when it begins, at intervals,
+//! and when it ends.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use tokio::time::Instant;
 
 use super::object_reference::Reference;
-use super::recorder::{Kind, Note, event_name};
+use super::recorder::{EventNote, Kind, event_name};
 
 /// A series to which nothing was added for so long is over.
 pub(super) const OVER_AFTER: Duration = Duration::from_secs(360);
@@ -53,7 +53,7 @@ impl Series {
     }
 
     /// What to send now, if anything: with a series, what is there is to be patched.
-    pub fn add(&mut self, note: &Note, wall: Timestamp) -> Option<Event> {
+    pub fn add(&mut self, note: &EventNote, wall: Timestamp) -> Option<Event> {
         let now = Instant::now();
         let key = Key {
             kind: note.kind,
@@ -123,7 +123,7 @@ impl Series {
         self.known.retain(|_, known| known.last > limit);
     }
 
-    fn whole(&self, note: &Note, wall: Timestamp) -> Event {
+    fn whole(&self, note: &EventNote, wall: Timestamp) -> Event {
         Event {
             metadata: ObjectMeta {
                 name: Some(event_name(&note.about.name, wall)),

@@ -1,4 +1,4 @@
-//! Events on their way to the API server.
+//! Sends events to the API server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -21,7 +21,7 @@ fn pod(name: &str) -> Reference {
 }
 
 /// An API server that takes everything.
-fn recorder(style: Style) -> (Recorder, Recording, Log) {
+fn recorder(style: EventApi) -> (Recorder, RecorderTask, Log) {
     let (client, log) = fake::client(|asked| (201, asked.body.clone()));
     let mut config = Config::new(style, "plimsoll");
     config.host = "node-1".to_owned();
@@ -37,7 +37,7 @@ fn sent(log: &Log) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn the_same_again_is_counted() {
-    let (recorder, recording, log) = recorder(Style::Core);
+    let (recorder, recording, log) = recorder(EventApi::Core);
     for _ in 0..3 {
         recorder.warning(&pod("p"), "BackOff", "", "restarting failed container");
     }
@@ -71,7 +71,7 @@ async fn the_same_again_is_counted() {
 
 #[tokio::test]
 async fn many_alike_are_told_as_one() {
-    let (recorder, recording, log) = recorder(Style::Core);
+    let (recorder, recording, log) = recorder(EventApi::Core);
     for index in 0..13 {
         recorder.normal(&pod("p"), "Pulling", "", format!("pulling image {index}"));
     }
@@ -96,7 +96,7 @@ async fn many_alike_are_told_as_one() {
 
 #[tokio::test(start_paused = true)]
 async fn enough_is_enough_for_each_object() {
-    let (recorder, recording, log) = recorder(Style::Core);
+    let (recorder, recording, log) = recorder(EventApi::Core);
     let flood = |object: &str| {
         for index in 0..60 {
             recorder.normal(&pod(object), "Odd", "", format!("{}", index % 3));
@@ -121,7 +121,7 @@ async fn an_event_that_is_gone_is_created_again() {
         "PATCH" => fake::failure(404, "NotFound"),
         _ => (201, asked.body.clone()),
     });
-    let (recorder, recording) = Config::new(Style::Core, "plimsoll").spawn(client);
+    let (recorder, recording) = Config::new(EventApi::Core, "plimsoll").spawn(client);
     for _ in 0..2 {
         recorder.normal(&pod("p"), "Odd", "", "x");
     }
@@ -146,7 +146,7 @@ async fn an_api_server_may_be_away_for_a_while() {
             (201, asked.body)
         }
     });
-    let (recorder, recording) = Config::new(Style::Core, "plimsoll").spawn(client);
+    let (recorder, recording) = Config::new(EventApi::Core, "plimsoll").spawn(client);
     recorder.normal(&pod("p"), "Odd", "", "x");
     assert!(recording.drain(Duration::from_secs(180)).await);
     assert_eq!(log.lock().len(), 4);
@@ -156,7 +156,7 @@ async fn an_api_server_may_be_away_for_a_while() {
 #[tokio::test]
 async fn what_is_refused_is_not_repeated() {
     let (client, log) = fake::client(|_| fake::failure(403, "Forbidden"));
-    let (recorder, recording) = Config::new(Style::Core, "plimsoll").spawn(client);
+    let (recorder, recording) = Config::new(EventApi::Core, "plimsoll").spawn(client);
     recorder.normal(&pod("p"), "Odd", "", "x");
     assert!(recording.drain(A_WHILE).await);
     assert_eq!((log.lock().len(), recorder.failed()), (1, 1));
@@ -165,7 +165,7 @@ async fn what_is_refused_is_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_full_queue() {
     let (client, _) = fake::client_async(|_| std::future::pending());
-    let (recorder, recording) = Config::new(Style::Core, "plimsoll").spawn(client);
+    let (recorder, recording) = Config::new(EventApi::Core, "plimsoll").spawn(client);
     for index in 0..1500 {
         recorder.normal(&pod(&format!("p{index}")), "Odd", "", "x");
     }
@@ -177,7 +177,7 @@ async fn nobody_waits_for_a_full_queue() {
 
 #[tokio::test(start_paused = true)]
 async fn a_series_is_told_at_its_beginning_and_its_end() {
-    let (recorder, recording, log) = recorder(Style::Series);
+    let (recorder, recording, log) = recorder(EventApi::Series);
     let tell = |text: &str| recorder.warning(&pod("p"), "FailedScheduling", "Scheduling", text);
     tell("0/3 nodes are available");
     tokio::time::sleep(A_WHILE).await;
@@ -216,7 +216,7 @@ async fn a_series_is_told_at_its_beginning_and_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_series_is_told_now_and_then() {
-    let (recorder, recording, log) = recorder(Style::Series);
+    let (recorder, recording, log) = recorder(EventApi::Series);
     for _ in 0..40 {
         recorder.normal(&pod("p"), "Odd", "Trying", "x");
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -257,7 +257,7 @@ async fn the_second_may_overtake_the_first() {
             }
         }
     });
-    let (recorder, recording) = Config::new(Style::Series, "plimsoll").spawn(client);
+    let (recorder, recording) = Config::new(EventApi::Series, "plimsoll").spawn(client);
     for _ in 0..2 {
         recorder.normal(&pod("p"), "Odd", "Trying", "x");
     }
@@ -268,7 +268,7 @@ async fn the_second_may_overtake_the_first() {
 
 #[tokio::test]
 async fn names_and_notes_are_what_an_api_server_takes() {
-    let (recorder, recording, log) = recorder(Style::Series);
+    let (recorder, recording, log) = recorder(EventApi::Series);
     let node = Reference::new("v1", "Node", "Upper_Case");
     recorder.normal(&node, "Odd", "Trying", "ä".repeat(2000));
     assert!(recording.drain(A_WHILE).await);
@@ -287,7 +287,7 @@ async fn names_and_notes_are_what_an_api_server_takes() {
 /// Nobody will ever ask it to stop, so it goes on.
 #[tokio::test]
 async fn events_are_sent_though_the_recording_is_dropped() {
-    for style in [Style::Core, Style::Series] {
+    for style in [EventApi::Core, EventApi::Series] {
         let (recorder, recording, log) = recorder(style);
         drop(recording);
         for (index, name) in ["a", "b", "c"].into_iter().enumerate() {
@@ -306,7 +306,7 @@ async fn events_are_sent_though_the_recording_is_dropped() {
 #[tokio::test]
 async fn what_is_recorded_before_the_task_starts_is_sent() {
     let (client, log) = fake::client(|asked| (201, asked.body.clone()));
-    let (recorder, built) = Config::new(Style::Series, "plimsoll").build(client);
+    let (recorder, built) = Config::new(EventApi::Series, "plimsoll").build(client);
     recorder.normal(&pod("p"), "Odd", "Trying", "x");
     tokio::task::yield_now().await;
     assert!(log.lock().is_empty());

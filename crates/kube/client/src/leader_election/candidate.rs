@@ -1,4 +1,4 @@
-//! A candidate at work: the state machine driven against a real Lease.
+//! Runs the election's state machine against a real Lease.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::api::{Api, PostParams};
 use tokio::sync::watch;
 
 use super::config::{Config, ConfigError};
-use super::elector::{Action, Answer, Elector, Notice, Now};
+use super::elector::{Action, Answer, Elector, Now, Transition};
 use super::leadership::{Leadership, Seen};
 use crate::events::{Recorder, Reference};
 use crate::explain;
@@ -23,7 +23,7 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// How a candidacy ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ElectionResult {
     /// Asked to stop before it ever led.
     NeverLed,
     /// Asked to stop while it led; the work is done and the lease given back.
@@ -34,7 +34,7 @@ pub enum Ended {
     Crashed,
 }
 
-pub struct Candidate {
+pub struct LeaderElector {
     config: Config,
     elector: Elector,
     leases: Api<Lease>,
@@ -42,7 +42,7 @@ pub struct Candidate {
     leadership: Leadership,
 }
 
-impl std::fmt::Debug for Candidate {
+impl std::fmt::Debug for LeaderElector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Candidate")
             .field("elector", &self.elector)
@@ -56,8 +56,8 @@ impl Config {
         self,
         client: kube::Client,
         recorder: Option<Recorder>,
-    ) -> Result<Candidate, ConfigError> {
-        Ok(Candidate {
+    ) -> Result<LeaderElector, ConfigError> {
+        Ok(LeaderElector {
             elector: Elector::new(self.clone(), fastrand::u64(..))?,
             leases: Api::namespaced(client, &self.namespace),
             recorder,
@@ -74,7 +74,7 @@ enum Phase {
     Over,
 }
 
-impl Candidate {
+impl LeaderElector {
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
     }
@@ -82,7 +82,7 @@ impl Candidate {
     /// Stands for election until told to stop, or until it has led and lost. Once it leads, `work` runs; its argument
     /// says when to end, and if it does not, it is cut off. Asked to stop, the lease is kept until the work has ended,
     /// or has had as long as a renewal may take.
-    pub async fn run<L, W>(mut self, shutdown: Shutdown, work: L) -> Ended
+    pub async fn run<L, W>(mut self, shutdown: Shutdown, work: L) -> ElectionResult
     where
         L: FnOnce(Shutdown) -> W,
         W: Future<Output = ()> + Send + 'static,
@@ -97,7 +97,7 @@ impl Candidate {
             };
             if !won {
                 stop_election.stop();
-                return Ended::NeverLed;
+                return ElectionResult::NeverLed;
             }
             // What fails in the work is a failure of the role.
             let (stop_work, work_stops) = shutdown.part();
@@ -111,13 +111,13 @@ impl Candidate {
                 }
             };
             let ended = tokio::select! {
-                _ = phases.wait_for(|phase| *phase == Phase::Over) => Ended::Lost,
-                () = shutdown.begins() => Ended::Stopped,
-                () = crashed => Ended::Crashed,
+                _ = phases.wait_for(|phase| *phase == Phase::Over) => ElectionResult::Lost,
+                () = shutdown.begins() => ElectionResult::Stopped,
+                () = crashed => ElectionResult::Crashed,
             };
             stop_work.stop();
             let patience = match ended {
-                Ended::Stopped => patience,
+                ElectionResult::Stopped => patience,
                 // Somebody else may lead any moment.
                 _ => LAST_MOMENT,
             };
@@ -233,12 +233,12 @@ impl Candidate {
         });
         for notice in self.elector.notices() {
             match notice {
-                Notice::StartedLeading => {
+                Transition::StartedLeading => {
                     tracing::info!(lease = self.config.name, "became leader");
                     self.record("became leader");
                     phase.send_replace(Phase::Leading);
                 }
-                Notice::StoppedLeading => {
+                Transition::StoppedLeading => {
                     match self.elector.is_stopping() {
                         true => tracing::info!(lease = self.config.name, "stopped leading"),
                         false => {
@@ -250,11 +250,11 @@ impl Candidate {
                     self.record("stopped leading");
                     phase.send_replace(Phase::Over);
                 }
-                Notice::NewLeader(holder) => {
+                Transition::NewLeader(holder) => {
                     tracing::info!(lease = self.config.name, holder, "new leader");
                     self.leadership.0.holder.send_replace(holder);
                 }
-                Notice::SlowPath => {
+                Transition::SlowPath => {
                     self.leadership.took_slow_path();
                 }
             }

@@ -1,4 +1,5 @@
-//! The protocol, as a state machine that is told the time and the answers.
+//! The election protocol as a state machine without clock or network: the caller gives it the time and the API
+//! server's responses.
 
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub enum Answer {
 
 /// What happened, for whoever wants to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notice {
+pub enum Transition {
     StartedLeading,
     StoppedLeading,
     /// Somebody is seen to hold the lease, or, if empty, nobody.
@@ -68,7 +69,7 @@ pub struct Elector {
     leads: bool,
     stopping: bool,
     state: State,
-    notices: Vec<Notice>,
+    notices: Vec<Transition>,
     random: fastrand::Rng,
 }
 
@@ -134,7 +135,7 @@ impl Elector {
     }
 
     /// What has happened since this was last asked.
-    pub fn notices(&mut self) -> Vec<Notice> {
+    pub fn notices(&mut self) -> Vec<Transition> {
         std::mem::take(&mut self.notices)
     }
 
@@ -287,7 +288,7 @@ impl Elector {
                 self.observe(now, *lease);
                 let held = !self.holder().is_empty() && self.is_valid(began);
                 if self.is_mine() {
-                    self.notices.push(Notice::SlowPath);
+                    self.notices.push(Transition::SlowPath);
                     self.state = on(Step::Put);
                 } else if !held {
                     self.state = on(Step::Put);
@@ -318,7 +319,7 @@ impl Elector {
         let mut pause = self.config.retry_period;
         if !self.leads {
             self.leads = true;
-            self.notices.push(Notice::StartedLeading);
+            self.notices.push(Transition::StartedLeading);
             // The first round of renewing begins at once.
             pause = Duration::ZERO;
         }
@@ -345,7 +346,7 @@ impl Elector {
             return;
         }
         self.leads = false;
-        self.notices.push(Notice::StoppedLeading);
+        self.notices.push(Transition::StoppedLeading);
         self.state = match self.config.release_on_stop && self.is_mine() {
             true => State::Releasing {
                 step: ReleaseStep::Get,
@@ -382,7 +383,8 @@ impl Elector {
     fn report(&mut self) {
         if self.holder() != self.reported {
             self.reported = self.holder().to_owned();
-            self.notices.push(Notice::NewLeader(self.reported.clone()));
+            self.notices
+                .push(Transition::NewLeader(self.reported.clone()));
         }
     }
 

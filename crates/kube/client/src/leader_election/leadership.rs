@@ -1,4 +1,4 @@
-//! Who leads, for everybody who has to ask: above all before each write.
+//! Whether this process leads. Everything that writes asks before each write.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Readiness: all copies are there.
+//! Waits until all reflectors have their first complete list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::troubles::Troubles;
 
 /// Opens when everybody who was registered has said that they are ready. Clones are the same gate.
 #[derive(Debug, Clone)]
-pub struct Gate(Arc<Shared>);
+pub struct CacheSync(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -31,13 +31,13 @@ struct Place {
 /// What was still missing when the time was up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not ready after {} s: still missing {}", .within.as_secs(), .missing.join(", "))]
-pub struct NotSynced {
+pub struct SyncTimeout {
     pub within: Duration,
     /// By name, and with the trouble they had.
     pub missing: Vec<String>,
 }
 
-impl Default for Gate {
+impl Default for CacheSync {
     fn default() -> Self {
         Self(Arc::new(Shared {
             waiting_for: Mutex::default(),
@@ -47,9 +47,9 @@ impl Default for Gate {
     }
 }
 
-impl Gate {
+impl CacheSync {
     /// One more to wait for.
-    pub fn register(&self, name: impl Into<String>) -> Ticket {
+    pub fn register(&self, name: impl Into<String>) -> SyncHandle {
         let mut waiting_for = self.0.waiting_for.lock();
         let name = name.into();
         waiting_for.push(Place {
@@ -57,7 +57,7 @@ impl Gate {
             trouble: None,
             ready: false,
         });
-        Ticket {
+        SyncHandle {
             gate: self.clone(),
             name,
             index: waiting_for.len() - 1,
@@ -124,25 +124,25 @@ impl Gate {
     }
 
     /// Waits for all, but not for ever; says in one line of the log what it has waited for in vain.
-    pub async fn opens(&self, within: Duration) -> Result<(), NotSynced> {
+    pub async fn opens(&self, within: Duration) -> Result<(), SyncTimeout> {
         if tokio::time::timeout(within, self.open()).await.is_ok() {
             return Ok(());
         }
         let missing = self.missing();
         tracing::error!(?within, missing = missing.join(", "), "not ready in time");
-        Err(NotSynced { within, missing })
+        Err(SyncTimeout { within, missing })
     }
 }
 
 /// The place of one that is waited for.
 #[derive(Debug)]
-pub struct Ticket {
-    gate: Gate,
+pub struct SyncHandle {
+    gate: CacheSync,
     name: String,
     index: usize,
 }
 
-impl Ticket {
+impl SyncHandle {
     pub fn ready(&self) {
         self.set(|waiting| {
             waiting.ready = true;

@@ -1,4 +1,4 @@
-//! Follows objects as the bytes that the API server sent.
+//! Lists and watches objects and passes each one on as the bytes that the API server sent.
 //!
 //! For those who read objects their own way, and would otherwise have them parsed twice: each change goes through a
 //! bounded channel, so that whoever reads slowly slows down the watch instead of filling the memory.
@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::cache_sync::{Gate, Ticket};
-use super::typed::Rounds;
+use super::cache_sync::{CacheSync, SyncHandle};
+use super::typed::ReflectorStatus;
 use crate::backoff::Backoff;
 use crate::explain;
 use crate::shutdown::Shutdown;
@@ -41,7 +41,7 @@ pub enum RawChange {
     Begin,
     Listed(Bytes),
     /// What was not listed since it began is gone. Whoever has taken it all says so by the ticket.
-    End(Arc<Ticket>),
+    End(Arc<SyncHandle>),
     Applied(Bytes),
     Deleted(Bytes),
 }
@@ -141,10 +141,10 @@ impl RawReflector {
         self,
         tag: T,
         changes: mpsc::Sender<(T, RawChange)>,
-        gate: &Gate,
+        gate: &CacheSync,
         shutdown: Shutdown,
-    ) -> Rounds {
-        let rounds = Rounds::default();
+    ) -> ReflectorStatus {
+        let rounds = ReflectorStatus::default();
         let name = format!("following {}", self.name);
         let task = Task {
             ticket: Arc::new(gate.register(self.name.clone())),
@@ -174,8 +174,8 @@ struct Task<T> {
     reflector: RawReflector,
     tag: T,
     changes: mpsc::Sender<(T, RawChange)>,
-    ticket: Arc<Ticket>,
-    rounds: Rounds,
+    ticket: Arc<SyncHandle>,
+    rounds: ReflectorStatus,
     /// It was said that the server does not have this kind.
     is_absent: bool,
     path: usize,

@@ -1,4 +1,4 @@
-//! Kinds that a cluster may not know.
+//! Kinds that a cluster may not have, for example because a CRD is not installed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Several kinds that are defined together, or not at all: whoever misses one of them first says so, and nobody again.
 /// Clones are the same.
 #[derive(Debug, Clone)]
-pub struct Absence(Arc<Inner>);
+pub struct MissingKind(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -14,7 +14,7 @@ struct Inner {
     told: AtomicBool,
 }
 
-impl Absence {
+impl MissingKind {
     /// What it means that they are missing, and what to do about it.
     pub fn new(advice: &'static str) -> Self {
         Self(Arc::new(Inner {

@@ -5,7 +5,7 @@
 //! fraction of the memory. While a list is fetched again, readers see the old one; then they see the new one, whole.
 //! Who keeps still less of each object takes them one by one through a [`Sink`].
 //! Who reads the bytes as they came, uses a [`RawReflector`].
-//! A [`Gate`] says when all copies are there: until then nobody should act on what is missing from them.
+//! A [`CacheSync`] says when all copies are there: until then nobody should act on what is missing from them.
 
 mod cache_sync;
 mod list_watch;
@@ -19,8 +19,8 @@ mod typed;
 #[cfg(test)]
 mod tests;
 
-pub use cache_sync::{Gate, NotSynced, Ticket};
+pub use cache_sync::{CacheSync, SyncHandle, SyncTimeout};
 pub use list_watch::{RawChange, RawReflector};
-pub use missing_kind::Absence;
+pub use missing_kind::MissingKind;
 pub use store::{Change, Key, Reader};
-pub use typed::{Reflector, Rounds, Sink, explain};
+pub use typed::{Reflector, ReflectorStatus, Sink, explain};

@@ -1,4 +1,4 @@
-//! Notes when a watch is answered: nothing may happen in it for a long time, and then it is current all the same.
+//! Records when a watch is answered. A watch may be silent for a long time and is current all the same.
 
 use std::task::{Context, Poll};
 

@@ -1,4 +1,5 @@
-//! Objects reduced to the fields that somebody looks at: a copy of a whole cluster is mostly what nobody does.
+//! Object types with only the fields that are read. Most of a full copy of a cluster would be fields that nobody
+//! reads.
 
 use std::collections::BTreeMap;
 
@@ -33,10 +34,10 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
     })
 }
 
-/// Tells kube where a kind of object is found: `found_at!(Type, group, version, "group/version", kind, plural, Scope)`,
+/// Tells kube where a kind of object is found: `impl_resource!(Type, group, version, "group/version", kind, plural, Scope)`,
 /// for a type with a field `metadata`.
 #[macro_export]
-macro_rules! found_at {
+macro_rules! impl_resource {
     ($type:ty, $group:expr, $version:expr, $api_version:expr, $kind:expr, $plural:expr, $scope:ty) => {
         impl k8s_openapi::Resource for $type {
             const API_VERSION: &'static str = $api_version;

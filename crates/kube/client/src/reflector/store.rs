@@ -1,4 +1,4 @@
-//! The copy: one writes, many read.
+//! The local copy: one task writes, many read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

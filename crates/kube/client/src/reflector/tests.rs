@@ -80,16 +80,20 @@ fn note(told: &Told) -> impl FnMut(Change<SlimPod>) + Send + 'static {
 
 async fn run(
     events: Vec<Result<Event<SlimPod>, watcher::Error>>,
-) -> (Reader<SlimPod>, Told, Gate, Rounds) {
+) -> (Reader<SlimPod>, Told, CacheSync, ReflectorStatus) {
     run_if_defined(events, None).await
 }
 
 async fn run_if_defined(
     events: Vec<Result<Event<SlimPod>, watcher::Error>>,
-    absence: Option<Absence>,
-) -> (Reader<SlimPod>, Told, Gate, Rounds) {
+    absence: Option<MissingKind>,
+) -> (Reader<SlimPod>, Told, CacheSync, ReflectorStatus) {
     let (writer, reader) = store();
-    let (told, gate, rounds) = (Told::default(), Gate::default(), Rounds::default());
+    let (told, gate, rounds) = (
+        Told::default(),
+        CacheSync::default(),
+        ReflectorStatus::default(),
+    );
     let task = Task {
         name: "pods".to_owned(),
         sink: Copy {
@@ -206,7 +210,7 @@ fn readers_never_see_half() {
 
 #[tokio::test(start_paused = true)]
 async fn the_gate_names_what_is_missing() {
-    let gate = Gate::default();
+    let gate = CacheSync::default();
     gate.opens(Duration::ZERO).await.unwrap();
     let (pods, nodes) = (gate.register("pods"), gate.register("nodes"));
     let claims = gate.register("claims");
@@ -266,7 +270,7 @@ async fn an_api_server_with_a_short_memory() {
             }
         }
     });
-    let (told, gate) = (Told::default(), Gate::default());
+    let (told, gate) = (Told::default(), CacheSync::default());
     let (_stopper, shutdown) = shutdown::channel();
     let reflector = Reflector::<SlimPod>::all("pods", client).on_change(note(&told));
     let (reader, rounds) = reflector.spawn(&gate, shutdown);
@@ -299,7 +303,7 @@ async fn an_api_server_with_a_short_memory() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_is_not_kept_current_is_known_to_be_old() {
     let (client, _) = fake::client(|_| fake::failure(500, "InternalError"));
-    let gate = Gate::default();
+    let gate = CacheSync::default();
     let (stopper, shutdown) = shutdown::channel();
     let (_, rounds) = Reflector::<SlimPod>::all("pods", client).spawn(&gate, shutdown);
     let error = gate.opens(Duration::from_secs(120)).await.unwrap_err();
@@ -328,7 +332,7 @@ async fn a_copy_whose_task_panics_is_a_failure_of_its_role() {
     let (stopper, shutdown) = shutdown::channel();
     Reflector::<SlimPod>::all("pods", client)
         .on_change(|_| panic!("a bug"))
-        .spawn(&Gate::default(), shutdown);
+        .spawn(&CacheSync::default(), shutdown);
     let failure = tokio::time::timeout(Duration::from_secs(60), stopper.failure()).await;
     let expected = "the task `following pods` panicked: a bug";
     assert_eq!(failure.unwrap().to_string(), expected);
@@ -341,7 +345,7 @@ async fn a_kind_that_is_not_defined_is_told_apart_from_trouble() {
         let status = serde_json::from_value(status).unwrap();
         Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
     };
-    let absence = Absence::new("apply them");
+    let absence = MissingKind::new("apply them");
     let (_, _, gate, rounds) = run_if_defined(vec![refused(403)], Some(absence.clone())).await;
     assert!(!absence.is_told() && rounds.failures() == 1);
     let events = vec![refused(404), refused(404)];

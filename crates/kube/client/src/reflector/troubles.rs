@@ -1,4 +1,4 @@
-//! What keeps copies from being current, said once for all of them that it keeps.
+//! Logs what keeps local copies from being current, once for all reflectors that have the same problem.
 
 use std::collections::{BTreeMap, BTreeSet};
 

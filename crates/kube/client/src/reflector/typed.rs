@@ -1,4 +1,4 @@
-//! The task that keeps a copy current.
+//! The task that keeps a typed local copy current.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::cache_sync::{Gate, Ticket};
-use super::missing_kind::Absence;
+use super::cache_sync::{CacheSync, SyncHandle};
+use super::missing_kind::MissingKind;
 use super::noted::{Answered, noted};
 use super::store::{Change, Key, Reader, Writer, store};
 use crate::backoff::Backoff;
@@ -29,7 +29,7 @@ pub struct Reflector<K> {
     api: Api<K>,
     config: watcher::Config,
     handler: Option<Handler<K>>,
-    absence: Option<Absence>,
+    absence: Option<MissingKind>,
     answered: Option<Answered>,
 }
 
@@ -76,7 +76,7 @@ where
     }
 
     /// The cluster may not define this kind at all: then that is said once, with what else is missing.
-    pub fn if_defined(mut self, absence: &Absence) -> Self {
+    pub fn if_defined(mut self, absence: &MissingKind) -> Self {
         self.absence = Some(absence.clone());
         self
     }
@@ -88,7 +88,7 @@ where
     }
 
     /// Starts to follow; the gate waits for the first whole list.
-    pub fn spawn(mut self, gate: &Gate, shutdown: Shutdown) -> (Reader<K>, Rounds) {
+    pub fn spawn(mut self, gate: &CacheSync, shutdown: Shutdown) -> (Reader<K>, ReflectorStatus) {
         let (writer, reader) = store();
         let copy = Copy {
             writer,
@@ -99,9 +99,9 @@ where
     }
 
     /// Starts to follow into something other than a copy.
-    pub fn feed(self, sink: impl Sink<K>, gate: &Gate, shutdown: Shutdown) -> Rounds {
+    pub fn feed(self, sink: impl Sink<K>, gate: &CacheSync, shutdown: Shutdown) -> ReflectorStatus {
         let events = watcher(self.api, self.config);
-        let rounds = Rounds::default();
+        let rounds = ReflectorStatus::default();
         let task = Task {
             name: self.name.clone(),
             sink,
@@ -123,7 +123,7 @@ where
 
 /// How the following goes. Clones tell the same.
 #[derive(Debug, Clone, Default)]
-pub struct Rounds(Arc<Mutex<State>>);
+pub struct ReflectorStatus(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -132,7 +132,7 @@ struct State {
     failing_since: Option<Instant>,
 }
 
-impl Rounds {
+impl ReflectorStatus {
     /// Whole lists fetched; more than one after the API server has forgotten where we were.
     pub fn lists(&self) -> u64 {
         self.0.lock().lists
@@ -222,9 +222,9 @@ impl<K: Resource + Send + Sync + 'static> Sink<K> for Copy<K> {
 pub(super) struct Task<S> {
     pub name: String,
     pub sink: S,
-    pub ticket: Ticket,
-    pub rounds: Rounds,
-    pub absence: Option<Absence>,
+    pub ticket: SyncHandle,
+    pub rounds: ReflectorStatus,
+    pub absence: Option<MissingKind>,
     pub answered: Option<Answered>,
 }
 

@@ -1,4 +1,4 @@
-//! The chain of authenticators: front proxy, client certificate, bearer token, nobody in particular.
+//! The chain of authenticators: front proxy, client certificate, bearer token, anonymous.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, request};
 use parking_lot::Mutex;
 
-use super::request_header::{FrontProxy, FrontProxyRules};
+use super::request_header::{FrontProxy, RequestHeaderConfig};
 use super::user::UserInfo;
 use super::x509::{common_name, seconds_left, user_of_certificate};
-use crate::{Peer, Trust};
+use crate::{CaBundle, Peer};
 use plimsoll_metrics::{Exposition, Histogram};
 
 /// Half an hour to a year.
@@ -57,25 +57,25 @@ pub struct Unauthenticated {
 pub struct Authenticator {
     pub front_proxy: FrontProxy,
     /// Whose certificates name users.
-    pub client_ca: Trust,
+    pub client_ca: CaBundle,
     pub tokens: Option<Arc<dyn Tokens>>,
     /// Those without any credentials are let in as nobody in particular.
     pub anonymous: bool,
     /// How long certificates that name users are good for.
-    pub expirations: Expirations,
+    pub expirations: CertificateExpiration,
 }
 
 /// How long the certificates are good for that requests came with. Clones count the same.
 #[derive(Debug, Clone)]
-pub struct Expirations(Arc<Mutex<Histogram>>);
+pub struct CertificateExpiration(Arc<Mutex<Histogram>>);
 
-impl Default for Expirations {
+impl Default for CertificateExpiration {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Histogram::new(LEFT.into()))))
     }
 }
 
-impl Expirations {
+impl CertificateExpiration {
     fn observe(&self, leaf: &[u8]) {
         if let Some(left) = seconds_left(leaf) {
             self.0.lock().observe(left);
@@ -120,7 +120,7 @@ impl Authenticator {
     async fn ask_all(
         &self,
         head: &request::Parts,
-        rules: &FrontProxyRules,
+        rules: &RequestHeaderConfig,
     ) -> Result<UserInfo, Unauthenticated> {
         // One that has no say is passed over; one that objects does not keep the next from being asked.
         let mut reasons = Vec::new();
@@ -156,7 +156,7 @@ impl Authenticator {
         &self,
         peer: &Peer,
         headers: &HeaderMap,
-        rules: &FrontProxyRules,
+        rules: &RequestHeaderConfig,
     ) -> Result<Option<UserInfo>, String> {
         let Some(leaf) = peer.certificates.first() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Whether somebody may do what they ask: the API server's word, with few exceptions.
+//! Authorization by SubjectAccessReview, with a few paths that are always allowed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

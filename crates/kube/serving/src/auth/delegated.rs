@@ -1,4 +1,5 @@
-//! What the cluster says about its front proxy and its client authority.
+//! Reads the front proxy's and the client certificate authority from the ConfigMap
+//! `kube-system/extension-apiserver-authentication`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,11 +10,11 @@ use kube::api::Api;
 use kube::runtime::watcher;
 use plimsoll_waiting::Waiting;
 
-use super::request_header::{FrontProxy, FrontProxyRules};
-use crate::{Trust, TrustError};
+use super::request_header::{FrontProxy, RequestHeaderConfig};
+use crate::{CaBundle, TrustError};
 use plimsoll_client::explain;
 use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
-use plimsoll_client::reflector::{Change, Gate, Reflector};
+use plimsoll_client::reflector::{CacheSync, Change, Reflector};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_client::workqueue_metrics::WorkqueueMetrics;
 
@@ -23,7 +24,7 @@ const NAME: &str = "extension-apiserver-authentication";
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, Default)]
-pub struct DelegationConfig {
+pub struct DelegatedAuthConfig {
     /// The cluster is not asked; only what is given here counts.
     pub skip_lookup: bool,
     /// Start even if the cluster does not tell. Requests may then all be nobody's in particular.
@@ -37,7 +38,7 @@ pub struct DelegationConfig {
 #[derive(Debug, Clone)]
 pub struct FrontProxyFiles {
     pub ca_file: PathBuf,
-    pub rules: FrontProxyRules,
+    pub rules: RequestHeaderConfig,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -87,19 +88,19 @@ fn advice(error: &kube::Error) -> &'static str {
 
 /// Whom to believe. Clones are the same, and what the cluster or a file says anew shows in all.
 #[derive(Debug, Clone)]
-pub struct Delegation {
-    pub client_ca: Trust,
+pub struct DelegatedAuth {
+    pub client_ca: CaBundle,
     pub front_proxy: FrontProxy,
     /// Taking what the ConfigMap says of either.
     work: [WorkqueueMetrics; 2],
-    config: DelegationConfig,
+    config: DelegatedAuthConfig,
 }
 
-impl Delegation {
+impl DelegatedAuth {
     /// Reads files and asks the cluster, once.
-    pub async fn lookup(client: &Client, config: DelegationConfig) -> Result<Self, LookupError> {
+    pub async fn lookup(client: &Client, config: DelegatedAuthConfig) -> Result<Self, LookupError> {
         let delegation = Self {
-            client_ca: Trust::nobody(),
+            client_ca: CaBundle::nobody(),
             front_proxy: FrontProxy::none(),
             work: [
                 WorkqueueMetrics::new("DynamicConfigMapCABundle-client-ca"),
@@ -256,11 +257,11 @@ impl Delegation {
         Reflector::new(NAME, maps)
             .with(only)
             .on_change(follow)
-            .spawn(&Gate::default(), shutdown);
+            .spawn(&CacheSync::default(), shutdown);
     }
 }
 
-fn replace_from_file(trust: &Trust, path: &Path) -> Result<(), LookupError> {
+fn replace_from_file(trust: &CaBundle, path: &Path) -> Result<(), LookupError> {
     let pem = std::fs::read(path).map_err(|source| LookupError::File {
         path: path.to_owned(),
         source,
@@ -273,12 +274,12 @@ fn replace_from_file(trust: &Trust, path: &Path) -> Result<(), LookupError> {
     Ok(())
 }
 
-fn rules<'a>(text: &impl Fn(&str) -> &'a str) -> Result<FrontProxyRules, LookupError> {
+fn rules<'a>(text: &impl Fn(&str) -> &'a str) -> Result<RequestHeaderConfig, LookupError> {
     let list = |key: &'static str| match text(key) {
         "" => Ok(Vec::new()),
         json => serde_json::from_str(json).map_err(|source| LookupError::List { key, source }),
     };
-    Ok(FrontProxyRules {
+    Ok(RequestHeaderConfig {
         allowed_names: list("requestheader-allowed-names")?,
         username_headers: list("requestheader-username-headers")?,
         uid_headers: list("requestheader-uid-headers")?,

@@ -1,4 +1,4 @@
-//! Authentication and authorization in front of a service.
+//! The filter in front of a service: authenticates and authorizes each request.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,40 +11,40 @@ use serde::Serialize;
 
 use super::authenticator::{Authenticator, Unauthenticated};
 use super::authorizer::{Access, Authorizer, Decision};
-use super::impersonation::{Habits, Impersonation, Judge};
+use super::impersonation::{Impersonation, ImpersonationAuthorizer, ImpersonationModeCache};
 use super::review_cache::ReviewError;
 use super::user::UserInfo;
 use crate::health::{Class, is_health_check};
-use crate::{LastOnHttp2, Lasting, TooMuch, Visit};
-use plimsoll_apimachinery::status::Failure;
+use crate::{GoAway, Lasting, TooMuch, Visit};
+use plimsoll_apimachinery::status::StatusError;
 use plimsoll_golang::strconv::quote;
 use plimsoll_metrics::{Exposition, HistogramVec};
 
 /// Lets through whoever may pass, and says why others may not.
 #[derive(Debug, Clone)]
-pub struct Gate {
+pub struct AuthFilter {
     pub authenticator: Authenticator,
     pub authorizer: Authorizer,
-    pub habits: Habits,
-    pub filters: Filters,
+    pub habits: ImpersonationModeCache,
+    pub filters: FilterMetrics,
 }
 
 /// How long requests were held up on their way in, by what. Clones count the same.
 #[derive(Debug, Clone)]
-pub struct Filters(Arc<HistogramVec<1>>);
+pub struct FilterMetrics(Arc<HistogramVec<1>>);
 
 /// From a tenth of a millisecond.
 const FILTER_BOUNDS: [f64; 13] = [
     0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0, 10.0, 15.0, 30.0,
 ];
 
-impl Default for Filters {
+impl Default for FilterMetrics {
     fn default() -> Self {
         Self(Arc::new(HistogramVec::new(["filter"], FILTER_BOUNDS)))
     }
 }
 
-impl Filters {
+impl FilterMetrics {
     pub fn held_up(&self, by: &str, since: Instant) {
         self.0.observe([by], since.elapsed().as_secs_f64());
     }
@@ -52,7 +52,7 @@ impl Filters {
 
 /// Who really asks, on a request that is made as somebody else.
 #[derive(Debug, Clone)]
-pub struct ActsFor(pub UserInfo);
+pub struct Impersonator(pub UserInfo);
 
 /// Why somebody was not let through.
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub enum Refusal {
     TooMany,
 }
 
-impl Gate {
+impl AuthFilter {
     /// What is counted of those who ask, and of asking about them.
     pub fn write(&self, page: &mut Exposition) {
         self.authenticator.write(page);
@@ -138,7 +138,7 @@ impl Gate {
             return Ok(user);
         };
         Impersonation::strip(&mut head.headers);
-        head.extensions.insert(ActsFor(user.clone()));
+        head.extensions.insert(Impersonator(user.clone()));
         let resolved = other.resolve(&user, access, &self.habits, self).await;
         resolved.inspect(|other| {
             tracing::info!(user = user.name, acts_as = other.name, uri = %head.uri, "impersonation");
@@ -171,7 +171,7 @@ impl Gate {
 }
 
 /// Whoever wants to act as somebody else and cannot be judged is refused, not put off.
-impl Judge for Gate {
+impl ImpersonationAuthorizer for AuthFilter {
     type Refusal = Refusal;
 
     async fn confirm(&self, user: &UserInfo, access: &Access) -> Result<(), Refusal> {
@@ -251,15 +251,15 @@ impl Refusal {
     }
 
     /// As a `Status`. `None`: it is told in plain words.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<StatusError> {
         let reason = match self {
             Self::Undecided { .. } => return None,
-            Self::TooMany => return Some(Failure::too_many_requests()),
+            Self::TooMany => return Some(StatusError::too_many_requests()),
             Self::Unauthorized(_) => "Unauthorized",
             Self::BadRequest(_) => "BadRequest",
             Self::Forbidden { .. } => "Forbidden",
         };
-        let mut failure = Failure::new(self.status(), reason, self.message());
+        let mut failure = StatusError::new(self.status(), reason, self.message());
         if let Self::Forbidden { access, .. } = self {
             let Details { name, group, kind } = details(access);
             let details = [("name", name), ("group", group), ("kind", kind)];
@@ -283,7 +283,7 @@ impl Refusal {
     }
 
     /// The answer of an API server, as JSON. Strangers must not keep a connection on which much can be asked at little
-    /// cost; services that answer anonymous users do well to mark their answers likewise, with [`LastOnHttp2`].
+    /// cost; services that answer anonymous users do well to mark their answers likewise, with [`GoAway`].
     pub fn into_response(self) -> Response<Full<Bytes>> {
         let message = self.message();
         let (reason, details) = match &self {
@@ -308,7 +308,7 @@ impl Refusal {
         let text = serde_json::to_string(&body).unwrap_or_default();
         let mut response = response(self.status(), "application/json", text + "\n");
         if self.is_to_a_stranger() {
-            response.extensions_mut().insert(LastOnHttp2);
+            response.extensions_mut().insert(GoAway);
         }
         if matches!(self, Self::TooMany) {
             let soon = HeaderValue::from_static("1");

@@ -1,4 +1,4 @@
-//! Acting as somebody else, for those who may.
+//! Impersonation: which user a request acts as, and whether it may.
 //!
 //! There are several ways to be allowed to. The narrow ones want a right to act as that user (`impersonate:MODE`) and a
 //! right to do just this while doing so (`impersonate-on:MODE:VERB`); the old one, `impersonate`, is for everything. The
@@ -37,7 +37,7 @@ const MANY: usize = 4;
 const REMEMBERED: usize = 10_000;
 
 /// Whoever knows what a user may.
-pub trait Judge {
+pub trait ImpersonationAuthorizer {
     type Refusal;
 
     fn confirm(
@@ -51,7 +51,7 @@ pub trait Judge {
 
 /// Which way each user was last allowed: it is tried first, and so it is what a refusal speaks of. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Habits(Arc<Remembered>);
+pub struct ImpersonationModeCache(Arc<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
@@ -100,7 +100,7 @@ impl Tally {
     }
 }
 
-impl Habits {
+impl ImpersonationModeCache {
     /// How impersonation goes.
     pub(super) fn write(&self, page: &mut Exposition) {
         self.0.attempts.write(page, "attempts");
@@ -242,11 +242,11 @@ impl Impersonation {
     }
 
     /// The user as whom `asker` may do what they want to.
-    pub async fn resolve<J: Judge>(
+    pub async fn resolve<J: ImpersonationAuthorizer>(
         &self,
         asker: &UserInfo,
         access: &Access,
-        habits: &Habits,
+        habits: &ImpersonationModeCache,
         judge: &J,
     ) -> Result<UserInfo, J::Refusal> {
         let began = Instant::now();
@@ -392,7 +392,11 @@ impl Impersonation {
 }
 
 impl Way {
-    async fn is_open<J: Judge>(&self, judge: &J, checks: &Tally) -> Result<(), J::Refusal> {
+    async fn is_open<J: ImpersonationAuthorizer>(
+        &self,
+        judge: &J,
+        checks: &Tally,
+    ) -> Result<(), J::Refusal> {
         for need in &self.needs {
             match need {
                 Need::One(access) => self.confirm(access, judge, checks).await?,
@@ -412,7 +416,7 @@ impl Way {
 }
 
 impl Way {
-    async fn confirm<J: Judge>(
+    async fn confirm<J: ImpersonationAuthorizer>(
         &self,
         access: &Access,
         judge: &J,

@@ -1,4 +1,4 @@
-//! The user that the front proxy tells in headers.
+//! The user that the front proxy sends in request headers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use http::HeaderMap;
 use http::header::HeaderName;
 
 use super::user::UserInfo;
-use crate::Trust;
+use crate::CaBundle;
 use plimsoll_golang::url::unescape;
 
 /// The headers everybody uses; they are taken away even where others are agreed on.
@@ -16,7 +16,7 @@ const USUAL_EXTRA: &str = "x-remote-extra-";
 
 /// Which headers tell what, and by whom they may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FrontProxyRules {
+pub struct RequestHeaderConfig {
     /// Common names of the proxy's certificate; empty allows any.
     pub allowed_names: Vec<String>,
     pub username_headers: Vec<String>,
@@ -25,7 +25,7 @@ pub struct FrontProxyRules {
     pub extra_prefixes: Vec<String>,
 }
 
-impl Default for FrontProxyRules {
+impl Default for RequestHeaderConfig {
     fn default() -> Self {
         Self {
             allowed_names: Vec::new(),
@@ -37,7 +37,7 @@ impl Default for FrontProxyRules {
     }
 }
 
-impl FrontProxyRules {
+impl RequestHeaderConfig {
     pub fn allows(&self, common_name: &str) -> bool {
         self.allowed_names.is_empty() || self.allowed_names.iter().any(|n| n == common_name)
     }
@@ -115,12 +115,12 @@ fn unescaped(key: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct FrontProxy {
     /// Whose certificates a proxy shows; nobody's: there is no front proxy.
-    pub trust: Trust,
-    rules: Arc<ArcSwap<FrontProxyRules>>,
+    pub trust: CaBundle,
+    rules: Arc<ArcSwap<RequestHeaderConfig>>,
 }
 
 impl FrontProxy {
-    pub fn new(trust: Trust, rules: FrontProxyRules) -> Self {
+    pub fn new(trust: CaBundle, rules: RequestHeaderConfig) -> Self {
         Self {
             trust,
             rules: Arc::new(ArcSwap::from_pointee(rules)),
@@ -128,14 +128,14 @@ impl FrontProxy {
     }
 
     pub fn none() -> Self {
-        Self::new(Trust::nobody(), FrontProxyRules::default())
+        Self::new(CaBundle::nobody(), RequestHeaderConfig::default())
     }
 
-    pub fn rules(&self) -> Arc<FrontProxyRules> {
+    pub fn rules(&self) -> Arc<RequestHeaderConfig> {
         self.rules.load_full()
     }
 
-    pub fn set_rules(&self, rules: FrontProxyRules) {
+    pub fn set_rules(&self, rules: RequestHeaderConfig) {
         self.rules.store(Arc::new(rules));
     }
 }
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn a_whole_user() {
-        let rules = FrontProxyRules {
+        let rules = RequestHeaderConfig {
             uid_headers: vec!["X-Remote-Uid".to_owned()],
             username_headers: vec!["X-Other-User".to_owned(), "X-Remote-User".to_owned()],
-            ..FrontProxyRules::default()
+            ..RequestHeaderConfig::default()
         };
         let headers = headers(&[
             ("X-Other-User", ""),
@@ -189,17 +189,17 @@ mod tests {
 
     #[test]
     fn nobody_without_a_name() {
-        let rules = FrontProxyRules::default();
+        let rules = RequestHeaderConfig::default();
         let headers = headers(&[("X-Remote-Group", "system:masters"), ("X-Remote-User", "")]);
         assert_eq!(rules.user(&headers), None);
     }
 
     #[test]
     fn nothing_is_left_of_it() {
-        let rules = FrontProxyRules {
+        let rules = RequestHeaderConfig {
             username_headers: vec!["X-Our-User".to_owned()],
             extra_prefixes: vec!["X-Our-Extra-".to_owned()],
-            ..FrontProxyRules::default()
+            ..RequestHeaderConfig::default()
         };
         let mut headers = headers(&[
             ("X-Our-User", "a"),

@@ -1,4 +1,4 @@
-//! Questions to the API server whose answers are remembered.
+//! Reviews by the API server (TokenReview, SubjectAccessReview) and a cache of their results.
 
 use std::collections::HashMap;
 use std::error::Error;

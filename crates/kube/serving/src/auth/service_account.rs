@@ -1,4 +1,4 @@
-//! The names that service accounts and nodes go by as users.
+//! User names of service accounts and nodes.
 
 const USER_PREFIX: &str = "system:serviceaccount:";
 const NODE_PREFIX: &str = "system:node:";

@@ -1,4 +1,4 @@
-//! Bearer tokens that the API server vouches for.
+//! Authenticates bearer tokens by TokenReview.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Who somebody is.
+//! The user of a request.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Named checks, one or all at a time.
+//! Named health checks, for one check or all at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! No more requests at once than can be served well.
+//! Limits the number of requests in flight.
 
 use std::sync::Arc;
 

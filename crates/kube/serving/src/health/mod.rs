@@ -1,4 +1,4 @@
-//! Being asked how one is, and being asked too much.
+//! Health endpoints and the limit on requests in flight.
 //!
 //! [`Health`] answers `/livez`, `/readyz` and `/healthz` as an API server does, down to the words, because probes and
 //! people look for them. [`InFlight`] turns away requests beyond what can be served well.

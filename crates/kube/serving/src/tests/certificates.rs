@@ -131,8 +131,8 @@ async fn self_signed_says_where_and_since_when() {
 async fn requested_certificates_are_judged_by_authorities_that_change() {
     let server = Authority::new();
     let (first, second) = (Authority::new(), Authority::new());
-    let trust = Trust::from_pem(first.pem().as_bytes()).unwrap();
-    let other = Trust::nobody();
+    let trust = CaBundle::from_pem(first.pem().as_bytes()).unwrap();
+    let other = CaBundle::nobody();
     let mut config = tls(server.server().given());
     config.tls.as_mut().unwrap().clients = Clients::Requested(vec![trust.clone(), other.clone()]);
     let judged_by = trust.clone();
@@ -176,8 +176,8 @@ fn a_verdict_is_about_one_content_of_one_set() {
     let pair = one.client("client", "o");
     let leaf = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
     let peer = Peer::new("127.0.0.1:1".parse().unwrap(), &[leaf]);
-    let of_one = Trust::from_pem(one.pem().as_bytes()).unwrap();
-    let of_two = Trust::from_pem(two.pem().as_bytes()).unwrap();
+    let of_one = CaBundle::from_pem(one.pem().as_bytes()).unwrap();
+    let of_two = CaBundle::from_pem(two.pem().as_bytes()).unwrap();
     for _ in 0..2 {
         peer.verified_by(&of_one).unwrap();
         peer.verified_by(&of_two).unwrap_err();

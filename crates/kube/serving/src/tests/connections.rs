@@ -58,7 +58,7 @@ async fn the_last_answer_ends_an_http2_connection() {
         };
         let serving = config.bind().await.unwrap().spawn(service_fn(async |_| {
             let mut answer = Response::new(Full::new(Bytes::from("go")));
-            answer.extensions_mut().insert(LastOnHttp2);
+            answer.extensions_mut().insert(GoAway);
             Ok::<_, Infallible>(answer)
         }));
         let client = connector(&authority.pem(), None, protocol);

@@ -116,7 +116,11 @@ pub async fn describe(request: Request<Arriving>) -> Result<Response<Full<Bytes>
 pub fn open<S>(
     protocol: Protocol,
     service: S,
-) -> (DuplexStream, tokio::task::JoinHandle<()>, Arc<House>)
+) -> (
+    DuplexStream,
+    tokio::task::JoinHandle<()>,
+    Arc<ServerContext>,
+)
 where
     S: Service<Request<Arriving>, Response = Response<Full<Bytes>>, Error = Infallible>
         + Clone
@@ -127,7 +131,7 @@ where
 {
     let (client, server) = duplex(16 << 10);
     let (stopper, shutdown) = plimsoll_client::shutdown::channel();
-    let house = House::new(Limits::default(), true, Arc::default(), shutdown);
+    let house = ServerContext::new(Limits::default(), true, Arc::default(), shutdown);
     let house = Arc::new(house);
     let peer = Peer::new("127.0.0.1:1".parse().unwrap(), &[]);
     let shared = Arc::clone(&house);

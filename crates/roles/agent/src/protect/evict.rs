@@ -144,7 +144,7 @@ impl Evictor {
     }
 
     async fn kill(&self, eviction: &Eviction, socket: &std::path::Path) -> Result<(), String> {
-        let known = self.board.now();
+        let known = self.board.current();
         let pods = known.pods.iter().flat_map(|pods| pods.iter());
         let pod = pods
             .into_iter()

@@ -45,7 +45,11 @@ pub struct Started {
 
 impl Started {
     /// Starts the tasks that need a cluster or a runtime: evictions, and the socket for people.
-    pub fn serve(&self, client: kube::Client, board: ClusterStateCell) -> shutdown::Stopper {
+    pub fn serve(
+        &self,
+        client: kube::Client,
+        board: ClusterStateCell,
+    ) -> shutdown::ShutdownTrigger {
         let (stopper, shutdown) = shutdown::channel();
         if let Some(queue) = self.take_queue() {
             let evictor = Evictor {

@@ -36,7 +36,7 @@ pub fn view(known: &ClusterState, cpus: &[Cpu], layout: CgroupLayout) -> Option<
         ..NodeView::default()
     };
     view.annotate(|name| node.annotations.get(name).map(|text| &**text));
-    if let Some(pools) = &known.topology {
+    if let Some(pools) = &known.cpu_pools {
         pools_of(pools, &mut view);
     }
     if let Some(kubelet) = &known.kubelet {

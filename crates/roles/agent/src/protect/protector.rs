@@ -121,7 +121,7 @@ impl Protector {
 
     /// One second's work.
     pub fn step(&mut self, now: Now) -> Step {
-        let known = self.sources.board.now();
+        let known = self.sources.board.current();
         self.look(&known);
         let seen_usage = self.usage(now.monotonic);
         let cluster_interval = PODS_EVERY;
@@ -177,10 +177,10 @@ impl Protector {
         let same_slo = self
             .slo
             .as_ref()
-            .is_some_and(|slo| Arc::ptr_eq(slo, &known.slo));
+            .is_some_and(|slo| Arc::ptr_eq(slo, &known.node_slo));
         if !same_slo {
-            self.policy.update(&known.slo.sections);
-            self.slo = Some(Arc::clone(&known.slo));
+            self.policy.update(&known.node_slo.sections);
+            self.slo = Some(Arc::clone(&known.node_slo));
         }
         let layout = node::layout(known, &self.sources.hierarchies);
         let cpus = self.cpus();

@@ -16,7 +16,7 @@ use plimsoll_observe::store::Store;
 use serde_json::{Value, json};
 
 use super::{Config, Protector, Sources};
-use crate::states::{ClusterStateCell, Container, KubeletSettings, Node, NodeSlo, Phase, Pod};
+use crate::states::{ClusterStateCell, Container, KubeletConfiguration, Node, NodeSlo, Phase, Pod};
 
 const TIER: &str = "kubepods/besteffort";
 /// As the kubelet and the runtime leave the files that these tests look at.
@@ -101,7 +101,7 @@ impl Rig {
     }
 
     fn know_node_and_pods(&self) {
-        self.board.change(|known| {
+        self.board.update(|known| {
             known.node = Some(Arc::new(node()));
             known.pods = Some(
                 [
@@ -110,17 +110,17 @@ impl Rig {
                 ]
                 .into(),
             );
-            known.kubelet = Some(Arc::new(KubeletSettings {
+            known.kubelet = Some(Arc::new(KubeletConfiguration {
                 cgroup_driver: "cgroupfs".into(),
                 cpu_manager_policy: "none".into(),
-                ..KubeletSettings::default()
+                ..KubeletConfiguration::default()
             }));
         });
     }
 
     fn policy(&self, spec: &Value) {
         let slo = Arc::new(NodeSlo::of(spec));
-        self.board.change(|known| known.slo = slo);
+        self.board.update(|known| known.node_slo = slo);
     }
 }
 

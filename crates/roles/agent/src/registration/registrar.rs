@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use plimsoll_client::backoff::Backoff;
 use plimsoll_client::explain;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
+use plimsoll_client::shutdown::{Failure, Shutdown, ShutdownTrigger};
 use plimsoll_host::Clock;
 use plimsoll_waiting::Repeated;
 use tokio::sync::watch;
@@ -58,7 +58,7 @@ impl std::fmt::Debug for NodeRegistrar {
 /// The node is being kept.
 #[derive(Debug)]
 pub struct Running {
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     ready: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }

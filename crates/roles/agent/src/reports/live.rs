@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use plimsoll_client::reflector::Absence;
+use plimsoll_client::reflector::MissingKind;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Failure, Stopper};
+use plimsoll_client::shutdown::{Failure, ShutdownTrigger};
 use plimsoll_host::{Clock, HostRoot};
 use plimsoll_waiting::Waiting;
 use tokio::task::JoinSet;
@@ -33,7 +33,7 @@ pub struct Config {
     /// On the machine.
     pub kubelet_folder: String,
     /// Of the kinds that come with the manager.
-    pub absence: Absence,
+    pub absence: MissingKind,
 }
 
 /// Which devices are reported.
@@ -137,7 +137,7 @@ impl WriteCounters {
 
 #[derive(Debug)]
 pub struct Running {
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     tasks: JoinSet<()>,
     counters: Arc<Counters>,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_api::node_metric::CollectPolicy;
-use plimsoll_client::rate_limiter::Bucket;
+use plimsoll_client::rate_limiter::TokenBucket;
 use plimsoll_predict::Amount;
 use tokio::time::Instant;
 
@@ -19,7 +19,7 @@ const JITTER: f64 = 0.1;
 pub struct ReportSchedule {
     /// A report is sent early when usage has changed by more than this share of the node; 0: never.
     threshold: f64,
-    bucket: Bucket,
+    bucket: TokenBucket,
     reported: Option<(Instant, Amount)>,
     shorter: f64,
 }
@@ -34,7 +34,7 @@ impl ReportSchedule {
     pub fn new(threshold: f64) -> Self {
         Self {
             threshold,
-            bucket: Bucket::new(RATE.0, RATE.1),
+            bucket: TokenBucket::new(RATE.0, RATE.1),
             reported: None,
             shorter: 0.0,
         }

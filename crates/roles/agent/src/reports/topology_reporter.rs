@@ -8,7 +8,7 @@ use kube::core::DynamicObject;
 use kube::runtime::watcher;
 use plimsoll_api::node_topology;
 use plimsoll_client::explain;
-use plimsoll_client::reflector::{Change, Gate, Reflector};
+use plimsoll_client::reflector::{CacheSync, Change, Reflector};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_host::machine::{NodeCpuInfo, NodeNumaInfo};
 use plimsoll_host::{HostError, ReadBuf};
@@ -160,7 +160,7 @@ impl TopologyReporter {
                         pod_hint.notify_one();
                     }
                 });
-        topologies.spawn(&Gate::default(), shutdown.clone());
+        topologies.spawn(&CacheSync::default(), shutdown.clone());
         deleted
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use kube::runtime::watcher;
 use plimsoll_client::node_slo::NodeSlo as NodeSloObject;
-use plimsoll_client::reflector::{Absence, Change, Gate, Reflector, Rounds};
+use plimsoll_client::reflector::{CacheSync, Change, MissingKind, Reflector, ReflectorStatus};
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::{Failure, Shutdown, Stopper};
+use plimsoll_client::shutdown::{Failure, Shutdown, ShutdownTrigger};
 use plimsoll_waiting::Repeated;
 use tokio::task::JoinSet;
 
@@ -34,7 +34,7 @@ pub struct Config {
     pub kubelet_settings: bool,
     pub pod_hint: PodHint,
     /// Of the kinds that come with the manager.
-    pub absence: Absence,
+    pub absence: MissingKind,
 }
 
 #[derive(Debug, Clone)]
@@ -48,8 +48,8 @@ pub enum PodSource {
 }
 
 /// What is logged if the manager's CRDs are missing.
-pub fn crds_missing() -> Absence {
-    Absence::new(
+pub fn crds_missing() -> MissingKind {
+    MissingKind::new(
         "NodeMetric/NodeSLO CRDs are missing: usage is not reported, default policy applies; apply deploy/manager/crds.yaml",
     )
 }
@@ -95,7 +95,7 @@ impl StatesInformer {
     /// Must be called within a tokio runtime. It waits for nothing; state arrives later.
     pub fn spawn(self) -> Running {
         let (stopper, shutdown) = shutdown::channel();
-        let gate = Gate::default();
+        let gate = CacheSync::default();
         let counters = Arc::<Counters>::default();
         let mut rounds = vec![
             ("nodes", self.follow_node(&gate, &shutdown)),
@@ -176,7 +176,7 @@ impl StatesInformer {
     }
 
     /// Heartbeats change the object and nothing that is looked at here: nobody is woken for them.
-    fn follow_node(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
+    fn follow_node(&self, gate: &CacheSync, shutdown: &Shutdown) -> ReflectorStatus {
         let cluster_state = self.cluster_state.clone();
         let nodes = self.named::<objects::Node>("nodes");
         let nodes = nodes.on_change(move |change| {
@@ -191,7 +191,7 @@ impl StatesInformer {
         nodes.spawn(gate, shutdown.clone()).1
     }
 
-    fn follow_policy(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
+    fn follow_policy(&self, gate: &CacheSync, shutdown: &Shutdown) -> ReflectorStatus {
         let cluster_state = self.cluster_state.clone();
         let policies = self.named::<NodeSloObject>("nodeslos");
         let policies = policies.if_defined(&self.config.absence);
@@ -206,7 +206,7 @@ impl StatesInformer {
     }
 
     /// Our own reports also change the object.
-    fn follow_collecting(&self, gate: &Gate, shutdown: &Shutdown) -> Rounds {
+    fn follow_collecting(&self, gate: &CacheSync, shutdown: &Shutdown) -> ReflectorStatus {
         let cluster_state = self.cluster_state.clone();
         let metrics = self.named::<objects::NodeMetric>("nodemetrics");
         let metrics = metrics.if_defined(&self.config.absence);
@@ -277,10 +277,10 @@ async fn follow_settings(
 
 #[derive(Debug)]
 pub struct Running {
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     tasks: JoinSet<()>,
     counters: Arc<Counters>,
-    rounds: Vec<(&'static str, Rounds)>,
+    rounds: Vec<(&'static str, ReflectorStatus)>,
     reporting_check: ReportingCheck,
 }
 
@@ -295,7 +295,7 @@ impl Running {
     }
 
     /// How following each kind of object goes.
-    pub fn rounds(&self) -> &[(&'static str, Rounds)] {
+    pub fn rounds(&self) -> &[(&'static str, ReflectorStatus)] {
         &self.rounds
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use plimsoll_api::node_metric::{self, NodeMetricSpec};
 use plimsoll_api::node_topology;
 use plimsoll_api::pod::{Amounts, Resources, Spec, amounts};
-use plimsoll_client::found_at;
+use plimsoll_client::impl_resource;
 use plimsoll_client::reflector::object_meta;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -119,7 +119,7 @@ pub struct ClaimSpec {
     pub volume_name: Box<str>,
 }
 
-found_at!(
+impl_resource!(
     Topology,
     node_topology::GROUP,
     node_topology::VERSION,
@@ -128,9 +128,9 @@ found_at!(
     node_topology::PLURAL,
     ClusterResourceScope
 );
-found_at!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
-found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
-found_at!(
+impl_resource!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
+impl_resource!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
+impl_resource!(
     Claim,
     "",
     "v1",
@@ -139,7 +139,7 @@ found_at!(
     "persistentvolumeclaims",
     NamespaceResourceScope
 );
-found_at!(
+impl_resource!(
     NodeMetric,
     node_metric::GROUP,
     node_metric::VERSION,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_client::rate_limiter::Bucket;
+use plimsoll_client::rate_limiter::TokenBucket;
 use plimsoll_client::reflector::{Key, Sink};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_waiting::Repeated;
@@ -58,7 +58,7 @@ impl KubeletPodPoller {
         }
         let mut ticks = tokio::time::interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut bucket = Bucket::new(HINT_RATE.0, HINT_RATE.1);
+        let mut bucket = TokenBucket::new(HINT_RATE.0, HINT_RATE.1);
         let mut patience = EmptyListGuard::default();
         let mut failing = Repeated::default();
         loop {

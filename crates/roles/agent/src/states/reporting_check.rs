@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_client::reflector::{Absence, Gate, Rounds};
+use plimsoll_client::reflector::{CacheSync, MissingKind, ReflectorStatus};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_waiting::Waiting;
 use tokio::time::Instant;
@@ -23,10 +23,10 @@ pub struct ReportingCheck(Arc<Mutex<Option<String>>>);
 pub(super) struct Watched {
     pub node: String,
     pub cluster_state: ClusterStateCell,
-    pub gate: Gate,
-    pub nodes: Rounds,
-    pub collecting: Rounds,
-    pub absence: Absence,
+    pub gate: CacheSync,
+    pub nodes: ReflectorStatus,
+    pub collecting: ReflectorStatus,
+    pub absence: MissingKind,
 }
 
 impl ReportingCheck {
@@ -69,7 +69,7 @@ impl ReportingCheck {
 impl Watched {
     fn trouble(&self) -> Option<String> {
         let missing = self.gate.missing();
-        let is_stale = |rounds: &Rounds| !rounds.stale_for().is_zero();
+        let is_stale = |rounds: &ReflectorStatus| !rounds.stale_for().is_zero();
         if is_stale(&self.nodes) && self.nodes.lists() > 0 {
             return Some("the API server cannot be followed".to_owned());
         }

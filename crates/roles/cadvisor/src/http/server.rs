@@ -13,7 +13,7 @@ use http::Request;
 use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_serving as kit;
-use plimsoll_serving::secure_serving::Front;
+use plimsoll_serving::secure_serving::SecureServing;
 use plimsoll_serving::{Bound, Certificate, Clients, KeyPairFiles, Serving};
 use tower::service_fn;
 
@@ -123,14 +123,14 @@ pub struct Server {
 enum Way {
     AsTold(Box<Bound>),
     /// With the cluster's authentication and authorization.
-    Front(Box<Front>),
+    SecureServing(Box<SecureServing>),
 }
 
 impl Way {
     fn bound(&self) -> &Bound {
         match self {
             Self::AsTold(bound) => bound,
-            Self::Front(front) => &front.bound,
+            Self::SecureServing(front) => &front.bound,
         }
     }
 }
@@ -138,8 +138,8 @@ impl Way {
 impl Config {
     /// A server with the cluster's authentication and authorization. Address, certificate and secrets of this config are
     /// not used.
-    pub fn behind(self, front: Front) -> Server {
-        self.server(Way::Front(Box::new(front)), Auth::default())
+    pub fn behind(self, front: SecureServing) -> Server {
+        self.server(Way::SecureServing(Box::new(front)), Auth::default())
     }
 
     fn server(self, way: Way, auth: Auth) -> Server {
@@ -196,7 +196,7 @@ impl Server {
         );
         let (bound, gate) = match self.way {
             Way::AsTold(bound) => (*bound, None),
-            Way::Front(front) => {
+            Way::SecureServing(front) => {
                 front.keep_current(&shutdown);
                 let front = *front;
                 (front.bound, Some(front.gate))

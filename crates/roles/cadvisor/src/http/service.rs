@@ -16,7 +16,7 @@ use hyper::body::{Body as HttpBody, Bytes};
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_observe::{Group, GroupSet};
-use plimsoll_serving::auth::{Access, Gate};
+use plimsoll_serving::auth::{Access, AuthFilter};
 use plimsoll_serving::{Panicked, caught};
 use tokio::sync::Semaphore;
 
@@ -87,7 +87,7 @@ impl Default for Limits {
 pub struct Door {
     pub shown: Shown,
     /// Of the cluster; without it, [`Auth`] alone judges.
-    pub gate: Option<Gate>,
+    pub gate: Option<AuthFilter>,
 }
 
 /// State shared by all requests.
@@ -235,7 +235,7 @@ fn wanted(shared: &ServerState, to: &Route) -> Access {
 }
 
 async fn refused_by_cluster(
-    gate: &Gate,
+    gate: &AuthFilter,
     access: Access,
     head: &mut request::Parts,
 ) -> Option<Reply> {

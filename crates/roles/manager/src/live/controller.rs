@@ -16,7 +16,7 @@ use plimsoll_client::events::{Recorder, Reference};
 use plimsoll_client::explain;
 use plimsoll_client::leader_election::NotLeading;
 use plimsoll_client::node_slo::NodeSlo;
-use plimsoll_client::reflector::{Change, Gate, Reader, Reflector};
+use plimsoll_client::reflector::{CacheSync, Change, Reader, Reflector};
 use plimsoll_client::shutdown::Shutdown;
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub struct Controller {
     client: kube::Client,
     writer: kube::Client,
     recorder: Recorder,
-    gate: Gate,
+    gate: CacheSync,
     namespace: String,
     config_map: String,
 }
@@ -49,7 +49,7 @@ impl Controller {
         writer: kube::Client,
         config: &super::Config,
         recorder: Recorder,
-        gate: Gate,
+        gate: CacheSync,
     ) -> Self {
         Self {
             client,
@@ -90,7 +90,7 @@ impl Controller {
         }
     }
 
-    fn follow(&self, marked: &Marked, gate: &Gate, shutdown: &Shutdown) -> Cluster {
+    fn follow(&self, marked: &Marked, gate: &CacheSync, shutdown: &Shutdown) -> Cluster {
         let client = || self.client.clone();
         let config = Arc::new(Mutex::new(Arc::new(Config::default())));
         let nodes = {
@@ -149,7 +149,7 @@ impl Controller {
             Reflector::<Topology>::all("noderesourcetopologies", client())
                 .on_change(move |change| marked.mark(&named(&change)))
         };
-        let (topologies, _) = topologies.spawn(&Gate::default(), shutdown.clone());
+        let (topologies, _) = topologies.spawn(&CacheSync::default(), shutdown.clone());
         Cluster {
             nodes,
             metrics,

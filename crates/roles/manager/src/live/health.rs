@@ -6,15 +6,15 @@ use bytes::Bytes;
 use http::{Response, StatusCode, request};
 use http_body_util::Full;
 use plimsoll_client::leader_election::Leadership;
-use plimsoll_client::reflector::Gate;
+use plimsoll_client::reflector::CacheSync;
 use plimsoll_metrics::Exposition;
 use plimsoll_serving::health::{Endpoint, Health};
-use plimsoll_serving::{BindError, Respond, Responder, Sent};
+use plimsoll_serving::{BindError, Handler, HandlerService, RequestBody};
 
 pub use plimsoll_serving::Serving;
 
 /// Ready is who is at work with everything known, or stands by for one that is.
-pub(super) fn checks(leadership: Option<Leadership>, gate: Gate) -> Health {
+pub(super) fn checks(leadership: Option<Leadership>, gate: CacheSync) -> Health {
     let stands = leadership.clone();
     Health::default()
         .with(&[Endpoint::Readyz], "leaderElection", move || {
@@ -34,16 +34,16 @@ pub async fn serve(health: Health, listen: SocketAddr) -> Result<Serving, BindEr
     let bound = plimsoll_serving::Config::new(listen).bind().await?;
     let address = bound.local_addr();
     tracing::info!(%address, "serving health checks");
-    Ok(bound.spawn(Responder(Probed(health))))
+    Ok(bound.spawn(HandlerService(Probed(health))))
 }
 
 #[derive(Debug, Clone)]
 struct Probed(Health);
 
-impl Respond for Probed {
+impl Handler for Probed {
     type Body = Full<Bytes>;
 
-    async fn respond(self, head: request::Parts, _: Sent) -> Response<Self::Body> {
+    async fn respond(self, head: request::Parts, _: RequestBody) -> Response<Self::Body> {
         let path = head.uri.path();
         if let Some(answer) = self.0.answer(path, head.uri.query()) {
             return answer;
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn who_does_not_know_the_cluster_is_not_ready() {
-        let gate = Gate::default();
+        let gate = CacheSync::default();
         let ticket = gate.register("nodes");
         let health = checks(None, gate);
         let status = |path| health.answer(path, None).unwrap().status().as_u16();

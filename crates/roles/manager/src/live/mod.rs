@@ -18,10 +18,10 @@ use plimsoll_api::names;
 use plimsoll_client::Clients;
 use plimsoll_client::events;
 use plimsoll_client::leader_election;
-use plimsoll_client::leader_election::Candidate;
-use plimsoll_client::reflector::Gate;
+use plimsoll_client::leader_election::LeaderElector;
+use plimsoll_client::reflector::CacheSync;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::Stopper;
+use plimsoll_client::shutdown::ShutdownTrigger;
 use plimsoll_serving::health::Health;
 use tokio::task::JoinHandle;
 
@@ -59,10 +59,10 @@ pub struct Manager {
     client: kube::Client,
     /// By which it writes; it may only while it leads.
     writer: kube::Client,
-    candidate: Option<Candidate>,
+    candidate: Option<LeaderElector>,
     events: [events::Built; 2],
     recorder: events::Recorder,
-    gate: Gate,
+    gate: CacheSync,
 }
 
 impl std::fmt::Debug for Manager {
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Manager {
 
 #[derive(Debug)]
 pub struct Running {
-    stopper: Stopper,
+    stopper: ShutdownTrigger,
     task: JoinHandle<Result<(), String>>,
 }
 
@@ -95,7 +95,7 @@ impl Config {
         client: kube::Client,
         clients: Option<&Clients>,
     ) -> Result<Manager, leader_election::ConfigError> {
-        let events = || events::Config::new(events::Style::Core, COMPONENT);
+        let events = || events::Config::new(events::EventApi::Core, COMPONENT);
         // That it leads no more is said by who does not lead any more.
         let (of_election, election_events) = events().build(client.clone());
         let candidate = match &self.election {
@@ -110,7 +110,7 @@ impl Config {
             }
             None => None,
         };
-        let leadership = candidate.as_ref().map(Candidate::leadership);
+        let leadership = candidate.as_ref().map(LeaderElector::leadership);
         let writer = match (&leadership, clients) {
             (None, _) => client.clone(),
             (Some(leadership), Some(clients)) => clients.writer(leadership),
@@ -124,7 +124,7 @@ impl Config {
             candidate,
             events: [election_events, work_events],
             recorder,
-            gate: Gate::default(),
+            gate: CacheSync::default(),
         })
     }
 }
@@ -132,7 +132,7 @@ impl Config {
 impl Manager {
     /// What probes ask: whether it is at work, or stands by.
     pub fn health(&self) -> Health {
-        let leadership = self.candidate.as_ref().map(Candidate::leadership);
+        let leadership = self.candidate.as_ref().map(LeaderElector::leadership);
         health::checks(leadership, self.gate.clone())
     }
 
@@ -165,9 +165,9 @@ impl Manager {
 }
 
 async fn elected(
-    candidate: Candidate,
+    candidate: LeaderElector,
     controller: Controller,
-    events: events::Recording,
+    events: events::RecorderTask,
     shutdown: shutdown::Shutdown,
 ) -> Result<(), String> {
     let leadership = candidate.leadership();
@@ -179,9 +179,13 @@ async fn elected(
         })
         .await;
     match ended {
-        leader_election::Ended::Lost => Err(leadership.why_lost()),
-        leader_election::Ended::Crashed => Err("the work ended in a panic, see the log".to_owned()),
-        leader_election::Ended::NeverLed | leader_election::Ended::Stopped => Ok(()),
+        leader_election::ElectionResult::Lost => Err(leadership.why_lost()),
+        leader_election::ElectionResult::Crashed => {
+            Err("the work ended in a panic, see the log".to_owned())
+        }
+        leader_election::ElectionResult::NeverLed | leader_election::ElectionResult::Stopped => {
+            Ok(())
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use plimsoll_api::node_metric::{self, NodeMetricStatus};
 use plimsoll_api::node_topology::{self, Zone};
 use plimsoll_api::pod::{Classes, Spec};
 use plimsoll_api::quantity::{Notation, Quantity};
-use plimsoll_client::found_at;
+use plimsoll_client::impl_resource;
 use plimsoll_client::reflector::object_meta;
 use serde::Deserialize;
 use serde_json::Value;
@@ -67,9 +67,9 @@ pub struct Topology {
     pub zones: Vec<Zone>,
 }
 
-found_at!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
-found_at!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
-found_at!(
+impl_resource!(Node, "", "v1", "v1", "Node", "nodes", ClusterResourceScope);
+impl_resource!(Pod, "", "v1", "v1", "Pod", "pods", NamespaceResourceScope);
+impl_resource!(
     NodeMetric,
     node_metric::GROUP,
     node_metric::VERSION,
@@ -78,7 +78,7 @@ found_at!(
     node_metric::PLURAL,
     ClusterResourceScope
 );
-found_at!(
+impl_resource!(
     Topology,
     node_topology::GROUP,
     node_topology::VERSION,

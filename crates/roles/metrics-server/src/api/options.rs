@@ -3,7 +3,7 @@
 use plimsoll_apimachinery::field::{FieldError, Path};
 use plimsoll_apimachinery::request::Query;
 use plimsoll_apimachinery::selector::{Selector, parse_fields, parse_labels};
-use plimsoll_apimachinery::status::{Failure, Subject};
+use plimsoll_apimachinery::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 const FIELDS: [&str; 2] = ["metadata.name", "metadata.namespace"];
@@ -13,9 +13,9 @@ pub fn are_readable(query: &Query) -> bool {
     read(query).is_ok()
 }
 
-fn read(query: &Query) -> Result<Selector, Failure> {
+fn read(query: &Query) -> Result<Selector, StatusError> {
     numbers(query)?;
-    let bad = |error: String| Failure::bad_request(error);
+    let bad = |error: String| StatusError::bad_request(error);
     Ok(Selector {
         labels: parse_labels(query.get("labelSelector").unwrap_or_default()).map_err(bad)?,
         fields: parse_fields(query.get("fieldSelector").unwrap_or_default()).map_err(bad)?,
@@ -23,7 +23,7 @@ fn read(query: &Query) -> Result<Selector, Failure> {
 }
 
 /// Everything that is given must make sense, even what makes no difference.
-pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
+pub fn selector(query: &Query, watched: bool) -> Result<Selector, StatusError> {
     let Selector { labels, fields } = read(query)?;
     // `==` alone is a field without a name that must be empty, as it is.
     let fields: Vec<_> = fields
@@ -34,7 +34,7 @@ pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
         .iter()
         .find(|term| !FIELDS.contains(&term.field.as_str()))
     {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
             quote(&term.field)
         )));
@@ -44,16 +44,16 @@ pub fn selector(query: &Query, watched: bool) -> Result<Selector, Failure> {
 }
 
 /// What may be asked for with a single object.
-pub fn of_one(query: &Query) -> Result<(), Failure> {
+pub fn of_one(query: &Query) -> Result<(), StatusError> {
     match query.flag("export") {
         false => Ok(()),
-        true => Err(Failure::bad_request(
+        true => Err(StatusError::bad_request(
             "the export parameter, deprecated since v1.14, is no longer supported",
         )),
     }
 }
 
-fn numbers(query: &Query) -> Result<(), Failure> {
+fn numbers(query: &Query) -> Result<(), StatusError> {
     for key in ["limit", "timeoutSeconds"] {
         let Some(text) = query.all(key).next() else {
             continue;
@@ -66,7 +66,7 @@ fn numbers(query: &Query) -> Result<(), Failure> {
             PosOverflow | NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "strconv.ParseInt: parsing {}: {why}",
             quote(text)
         )));
@@ -75,7 +75,7 @@ fn numbers(query: &Query) -> Result<(), Failure> {
 }
 
 /// Options that contradict each other, though none of them counts here.
-fn consistent(query: &Query, watched: bool) -> Result<(), Failure> {
+fn consistent(query: &Query, watched: bool) -> Result<(), StatusError> {
     let errors = match watched {
         true => wrong_with_watch(query),
         false => wrong_with_list(query),
@@ -87,7 +87,7 @@ fn consistent(query: &Query, watched: bool) -> Result<(), Failure> {
         group: "meta.k8s.io",
         kind: "ListOptions",
     };
-    Err(Failure::invalid(subject, "", &errors))
+    Err(StatusError::invalid(subject, "", &errors))
 }
 
 fn wrong_with_watch(query: &Query) -> Vec<FieldError> {

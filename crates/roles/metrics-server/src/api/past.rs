@@ -8,7 +8,7 @@
 use plimsoll_apimachinery::answer::{Answer, Encoding, Format};
 use plimsoll_apimachinery::request::Query;
 use plimsoll_apimachinery::selector::Selector;
-use plimsoll_apimachinery::status::{Failure, Subject};
+use plimsoll_apimachinery::status::{StatusError, Subject};
 use plimsoll_golang::GoDuration;
 use plimsoll_golang::yaml;
 use serde_json::Value;
@@ -47,12 +47,12 @@ pub fn list(
     query: &Query,
     format: &Format,
     gzip: bool,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     let selector = options::selector(query, false)?;
     if !selector.labels.is_empty() {
         let words =
             "workloads have no labels here: select them by metadata.name and metadata.namespace";
-        return Err(Failure::bad_request(words));
+        return Err(StatusError::bad_request(words));
     }
     let mut json = Json::new(format.encoding == Encoding::Json && format.pretty);
     json.open(b'{');
@@ -74,7 +74,7 @@ pub fn get(
     namespace: &str,
     wanted: &str,
     format: &Format,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     let json = Json::new(format.encoding == Encoding::Json && format.pretty);
     let mut writer = Writer::new(history, json);
     let is_it = |workload: &Workload| name(workload) == wanted;
@@ -84,7 +84,7 @@ pub fn get(
             group: GROUP,
             kind: RESOURCE,
         };
-        return Err(Failure::not_found(subject, wanted));
+        return Err(StatusError::not_found(subject, wanted));
     }
     Ok(answer(writer.end(), format, false))
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use plimsoll_apimachinery::answer::{Format, Transform};
 use plimsoll_apimachinery::request::Query;
-use plimsoll_apimachinery::status::{Failure, Subject};
+use plimsoll_apimachinery::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 use super::row::Kind;
@@ -16,13 +16,13 @@ pub enum Wanted {
 }
 
 /// What is asked for must fit what is there.
-pub fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Failure> {
+pub fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, StatusError> {
     let meta = match format.meta_version {
         "v1beta1" => "meta.k8s.io/v1beta1",
         _ => "meta.k8s.io/v1",
     };
     let misfit = |asked: &str, what: &str, kind: &str| {
-        Failure::new(
+        StatusError::new(
             StatusCode::NOT_ACCEPTABLE,
             "NotAcceptable",
             format!("you requested {asked}, but the requested object is {what} (*metrics.{kind})"),
@@ -47,7 +47,7 @@ pub fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Fail
                 "Object" => Include::Object,
                 "None" => Include::Nothing,
                 other => {
-                    return Err(Failure::bad_request(format!(
+                    return Err(StatusError::bad_request(format!(
                         "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
                         quote(other)
                     )));
@@ -58,33 +58,33 @@ pub fn form(format: &Format, query: &Query, wanted: Wanted) -> Result<Form, Fail
     }
 }
 
-pub fn unknown(kind: Kind, name: &str) -> Failure {
+pub fn unknown(kind: Kind, name: &str) -> StatusError {
     let kind = match kind {
         Kind::Node => "node",
         Kind::Pod => "pods",
     };
-    Failure::not_found(Subject { group: "", kind }, name)
+    StatusError::not_found(Subject { group: "", kind }, name)
 }
 
-pub fn no_metrics(kind: Kind, namespace: &str, name: &str) -> Failure {
+pub fn no_metrics(kind: Kind, namespace: &str, name: &str) -> StatusError {
     let (kind, name) = match kind {
         Kind::Node => ("nodemetrics", name.to_owned()),
         Kind::Pod => ("podmetrics", format!("{namespace}/{name}")),
     };
-    Failure::not_found(Subject { group: GROUP, kind }, &name)
+    StatusError::not_found(Subject { group: GROUP, kind }, &name)
 }
 
 /// Of a request that says to carry something that nobody here can read.
-pub fn unsupported_media_type() -> Failure {
+pub fn unsupported_media_type() -> StatusError {
     let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     let text = "415: Unsupported Media Type";
-    Failure::new(code, "UnsupportedMediaType", text).with_details(serde_json::Map::new())
+    StatusError::new(code, "UnsupportedMediaType", text).with_details(serde_json::Map::new())
 }
 
-pub fn no_watch(kind: Kind) -> Failure {
+pub fn no_watch(kind: Kind) -> StatusError {
     let details = [("group", GROUP), ("kind", kind.resource())];
     let details = details.map(|(key, text)| (key.to_owned(), text.into()));
-    Failure::new(
+    StatusError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "MethodNotAllowed",
         format!(

@@ -6,7 +6,7 @@ use plimsoll_apimachinery::accept;
 use plimsoll_apimachinery::accept::Clause;
 use plimsoll_apimachinery::answer;
 use plimsoll_apimachinery::answer::{Answer, Encoding, Format, full};
-use plimsoll_apimachinery::status::Failure;
+use plimsoll_apimachinery::status::StatusError;
 use serde::Serialize;
 
 use super::about;
@@ -81,7 +81,7 @@ pub fn answer(
     started: jiff::Timestamp,
     headers: &HeaderMap,
     pretty: bool,
-) -> Result<Answer, Failure> {
+) -> Result<Answer, StatusError> {
     let types = "application/json, application/yaml, text/plain";
     let wanted = Wanted::of(headers).ok_or_else(|| answer::only_accepted(types))?;
     let now = jiff::Timestamp::now();

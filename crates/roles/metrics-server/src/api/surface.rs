@@ -11,13 +11,13 @@ use plimsoll_apimachinery::answer;
 use plimsoll_apimachinery::answer::{Answer, Format, Offer};
 use plimsoll_apimachinery::kept::{Held, keeping};
 use plimsoll_apimachinery::request::{Query, RequestInfo, is_percent_encoded, percent_decoded};
-use plimsoll_apimachinery::status::Failure;
+use plimsoll_apimachinery::status::StatusError;
 use plimsoll_apimachinery::timeout::timeout;
 use plimsoll_client::reflector;
-use plimsoll_serving::auth::{Access, Gate, Refusal, UserInfo};
+use plimsoll_serving::auth::{Access, AuthFilter, Refusal, UserInfo};
 use plimsoll_serving::health::{Class, Health, InFlight};
 use plimsoll_serving::process_metrics;
-use plimsoll_serving::{LastOnHttp2, Respond, Sent};
+use plimsoll_serving::{GoAway, Handler, RequestBody};
 
 use super::access::access;
 use super::browsers::Browsers;
@@ -56,8 +56,8 @@ pub struct Rooms {
     /// `None`: nothing is remembered.
     pub history: Option<History>,
     /// Opens when all nodes and pods are known; lists would lack some before that.
-    pub known: reflector::Gate,
-    pub gate: Gate,
+    pub known: reflector::CacheSync,
+    pub gate: AuthFilter,
     pub in_flight: InFlight,
     /// The longest that a request may take.
     pub request_timeout: Duration,
@@ -127,16 +127,16 @@ impl Asked {
         }
     }
 
-    fn format(&self) -> Result<Format, Failure> {
+    fn format(&self) -> Result<Format, StatusError> {
         Format::negotiate(&self.head.headers, self.query.get("pretty"), self.offer())
     }
 
     /// What no route is there for, though there is something at the path.
-    fn misdirected(&self) -> Result<(), Failure> {
+    fn misdirected(&self) -> Result<(), StatusError> {
         let headers = &self.head.headers;
         if self.route.is_read_only() {
             if self.head.method != Method::GET {
-                return Err(Failure::method_not_supported());
+                return Err(StatusError::method_not_supported());
             }
             if !self.route.takes(headers) {
                 return Err(unsupported_media_type());
@@ -149,7 +149,7 @@ impl Asked {
         Ok(())
     }
 
-    fn refused(&self, failure: &Failure) -> Answer {
+    fn refused(&self, failure: &StatusError) -> Answer {
         let pretty = self.query.get("pretty");
         let format = Format::of_refusal(&self.head.headers, pretty, self.offer());
         let mut response = answer::refusal(failure, format.as_ref());
@@ -169,7 +169,7 @@ impl Surface {
         }))
     }
 
-    pub async fn handle(&self, head: Parts, sent: Sent) -> Answer {
+    pub async fn handle(&self, head: Parts, sent: RequestBody) -> Answer {
         let began = Instant::now();
         let mut asked = Asked::new(head);
         let parts = &self.0.parts;
@@ -186,7 +186,7 @@ impl Surface {
         }
         parts.browsers.mark(response.headers_mut(), origin.as_ref());
         if parts.browsers.sends_away() {
-            response.extensions_mut().insert(LastOnHttp2);
+            response.extensions_mut().insert(GoAway);
         }
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, asked.audit_id);
@@ -209,7 +209,13 @@ impl Surface {
     }
 
     /// Nobody waits longer than they wished to, nor than anybody may.
-    async fn in_time(&self, asked: &mut Asked, sent: Sent, class: Class, began: Instant) -> Answer {
+    async fn in_time(
+        &self,
+        asked: &mut Asked,
+        sent: RequestBody,
+        class: Class,
+        began: Instant,
+    ) -> Answer {
         if asked.info.verb == "watch" {
             return self.admitted(asked, sent, class).await;
         }
@@ -229,7 +235,7 @@ impl Surface {
         }
     }
 
-    async fn admitted(&self, asked: &mut Asked, sent: Sent, class: Class) -> Answer {
+    async fn admitted(&self, asked: &mut Asked, sent: RequestBody, class: Class) -> Answer {
         let parts = &self.0.parts;
         let access = access(&asked.head.method, &asked.info, &asked.query);
         let began = Instant::now();
@@ -270,7 +276,7 @@ impl Surface {
     async fn known(
         &self,
         asked: &Asked,
-        sent: Sent,
+        sent: RequestBody,
         class: Class,
         user: &UserInfo,
         access: Access,
@@ -310,12 +316,12 @@ impl Surface {
         response.map(|body| keeping(body, Held(place)))
     }
 
-    async fn routed(&self, asked: &Asked, sent: Sent) -> Result<Answer, Failure> {
+    async fn routed(&self, asked: &Asked, sent: RequestBody) -> Result<Answer, StatusError> {
         let inner = &*self.0;
         let parts = &inner.parts;
         let (method, headers) = (&asked.head.method, &asked.head.headers);
         Ok(match &asked.route {
-            Route::NoResource => return Err(Failure::no_such_resource()),
+            Route::NoResource => return Err(StatusError::no_such_resource()),
             Route::Index => pages::index(StatusCode::OK, &inner.paths),
             Route::Nothing => pages::index(StatusCode::NOT_FOUND, &inner.paths),
             Route::Groups => {
@@ -384,7 +390,7 @@ impl Surface {
         version: Version,
         kind: Kind,
         namespace: &str,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, StatusError> {
         let format = asked.format()?;
         let watched = asked.info.verb == "watch";
         let selector = options::selector(&asked.query, watched)?;
@@ -407,7 +413,7 @@ impl Surface {
         Ok(list::answer(listing, &format, form, common, gzip).await)
     }
 
-    fn past(&self, asked: &Asked, past: &route::Past) -> Result<Answer, Failure> {
+    fn past(&self, asked: &Asked, past: &route::Past) -> Result<Answer, StatusError> {
         let Some(history) = &self.0.parts.history else {
             // As any other path that is not there.
             return Ok(pages::index(StatusCode::NOT_FOUND, &self.0.paths));
@@ -421,17 +427,17 @@ impl Surface {
                 past::list(history, namespace.as_deref(), &asked.query, &format, gzip)?
             }
             route::Past::Get { namespace, name } => past::get(history, namespace, name, &format)?,
-            route::Past::Nothing => return Err(Failure::no_such_resource()),
+            route::Past::Nothing => return Err(StatusError::no_such_resource()),
         })
     }
 
     /// Whoever asks too early must not take what is there for all there is.
-    fn complete(&self) -> Result<(), Failure> {
+    fn complete(&self) -> Result<(), StatusError> {
         let known = &self.0.parts.known;
         if known.is_open() {
             return Ok(());
         }
-        let mut failure = Failure::new(
+        let mut failure = StatusError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "ServiceUnavailable",
             format!(
@@ -454,7 +460,7 @@ impl Surface {
         kind: Kind,
         namespace: &str,
         name: &str,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, StatusError> {
         let format = asked.format()?;
         options::of_one(&asked.query)?;
         self.complete()?;
@@ -466,7 +472,7 @@ impl Surface {
                 ages.observe(at);
             }
             let form = form.clone()?;
-            Ok::<_, Failure>(list::single(&row, &format, form, common))
+            Ok::<_, StatusError>(list::single(&row, &format, form, common))
         };
         let view = &self.0.parts.view;
         let found = match kind {
@@ -500,7 +506,7 @@ fn turned_away(asked: &Asked, refusal: &Refusal) -> Answer {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     }
     if refusal.is_to_a_stranger() {
-        response.extensions_mut().insert(LastOnHttp2);
+        response.extensions_mut().insert(GoAway);
     }
     response.extensions_mut().insert(Unreached);
     response
@@ -522,7 +528,7 @@ fn too_late() -> Answer {
 /// Strangers must not keep a connection on which much can be asked at little cost.
 fn mark_strangers(response: &mut Answer, user: &UserInfo) {
     if user.is_anonymous() {
-        response.extensions_mut().insert(LastOnHttp2);
+        response.extensions_mut().insert(GoAway);
     }
 }
 
@@ -565,10 +571,10 @@ fn from_full(body: http_body_util::Full<bytes::Bytes>) -> answer::Body {
     body.map_err(|never| match never {}).boxed_unsync()
 }
 
-impl Respond for Surface {
+impl Handler for Surface {
     type Body = answer::Body;
 
-    async fn respond(self, head: Parts, sent: Sent) -> Answer {
+    async fn respond(self, head: Parts, sent: RequestBody) -> Answer {
         match unrouted(&head) {
             Some(response) => response,
             None => self.handle(head, sent).await,

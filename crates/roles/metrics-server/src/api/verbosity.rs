@@ -8,7 +8,7 @@ use http::header::{self, HeaderValue};
 use plimsoll_apimachinery::answer;
 use plimsoll_apimachinery::answer::Answer;
 use plimsoll_golang::strconv::quote;
-use plimsoll_serving::Sent;
+use plimsoll_serving::RequestBody;
 
 /// Longer than any number.
 const LONGEST: usize = 1024;
@@ -29,7 +29,7 @@ impl fmt::Debug for Verbosity {
     }
 }
 
-pub async fn set(verbosity: Option<&Verbosity>, sent: Sent) -> Answer {
+pub async fn set(verbosity: Option<&Verbosity>, sent: RequestBody) -> Answer {
     let text = match plimsoll_serving::read(sent, LONGEST).await {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {

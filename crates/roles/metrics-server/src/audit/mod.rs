@@ -12,10 +12,10 @@ use http::request::Parts;
 use parking_lot::Mutex;
 use plimsoll_apimachinery::kept::Keepsake;
 use plimsoll_apimachinery::request::RequestInfo;
-use plimsoll_apimachinery::status::Failure;
+use plimsoll_apimachinery::status::StatusError;
 use plimsoll_metrics::Exposition;
 use plimsoll_serving::Peer;
-use plimsoll_serving::auth::{ActsFor, UserInfo};
+use plimsoll_serving::auth::{Impersonator, UserInfo};
 use plimsoll_waiting::Repeated;
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,7 @@ pub struct Audited {
 
 /// What kept a request from being answered, for whoever writes it down.
 #[derive(Debug, Clone)]
-pub struct Refused(pub Failure);
+pub struct Refused(pub StatusError);
 
 impl Audit {
     pub fn new(policy: Policy, log: Log) -> Self {
@@ -84,8 +84,8 @@ impl Audit {
         audit_id: &str,
     ) -> Option<Audited> {
         // Rules are about who asks, not about whom they act as.
-        let acts_for = head.extensions.get::<ActsFor>();
-        let asker = acts_for.map(|ActsFor(asker)| asker).or(user);
+        let acts_for = head.extensions.get::<Impersonator>();
+        let asker = acts_for.map(|Impersonator(asker)| asker).or(user);
         let verdict = self.0.policy.verdict(info, asker);
         if verdict.level == Level::None {
             return None;
@@ -150,7 +150,7 @@ impl Audited {
     }
 
     /// The answer, as far as its head says.
-    pub fn answered(&mut self, code: u16, refused: Option<&Failure>) {
+    pub fn answered(&mut self, code: u16, refused: Option<&StatusError>) {
         let mut status = Map::new();
         status.insert("metadata".to_owned(), json!({}));
         if let Some(refused) = refused {

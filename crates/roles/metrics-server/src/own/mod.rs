@@ -6,11 +6,11 @@ pub mod requests;
 
 use std::sync::Arc;
 
-use plimsoll_client::Traffic;
+use plimsoll_client::ClientMetrics;
 use plimsoll_client::workqueue_metrics::WorkqueueMetrics;
 use plimsoll_metrics::Exposition;
 use plimsoll_serving::Counters;
-use plimsoll_serving::auth::Gate;
+use plimsoll_serving::auth::AuthFilter;
 use plimsoll_serving::process_metrics;
 
 use crate::api::freshness::Freshness;
@@ -29,8 +29,8 @@ pub struct OwnMetrics {
     pub requests: Requests,
     pub access: AccessCounts,
     pub sockets: Arc<Counters>,
-    pub gate: Gate,
-    pub traffic: Traffic,
+    pub gate: AuthFilter,
+    pub traffic: ClientMetrics,
     pub audit: Option<Audit>,
     pub work: Vec<WorkqueueMetrics>,
 }

@@ -12,7 +12,7 @@ use kube::client::{Body, ConfigExt};
 use parking_lot::Mutex;
 use plimsoll_client::file_watcher::{LOOK_EVERY, Watcher};
 use plimsoll_client::shutdown::Shutdown;
-use plimsoll_client::trust_anybody;
+use plimsoll_client::skip_tls_verify;
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
@@ -169,7 +169,7 @@ fn tls(trust: &Trust, from: &kube::Config) -> Result<ClientConfig, IdentityError
         config.auth_info = kube::config::AuthInfo::default();
     }
     if trust.insecure || trust.nothing {
-        trust_anybody(&mut config);
+        skip_tls_verify(&mut config);
     }
     if let Some(path) = &trust.authority {
         config.accept_invalid_certs = false;

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_client::events::{Kind, Note, Recorder, Reference};
+use plimsoll_client::events::{EventNote, Kind, Recorder, Reference};
 use plimsoll_client::leader_election::Leadership;
 use plimsoll_sched::action::{
     Action, ActionId, ActionKind, ActionResult, EventRecord, EventType, PodRef,
@@ -264,7 +264,7 @@ impl Executor {
         let Some(recorder) = self.recorders.get(&event.controller) else {
             return;
         };
-        recorder.record(Note {
+        recorder.record(EventNote {
             kind: match event.kind {
                 EventType::Normal => Kind::Normal,
                 EventType::Warning => Kind::Warning,

@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, in the original's words.
 
-use plimsoll_apimachinery::field::{FieldError, Path, Problem};
+use plimsoll_apimachinery::field::{ErrorType, FieldError, Path};
 use plimsoll_apimachinery::selector::name_problem;
 use serde_json::Value;
 
@@ -129,7 +129,12 @@ fn profiles(profiles: &[ProfileConfig], errors: &mut Vec<FieldError>) {
         {
             // A path is shown as the struct without visible fields that it is.
             let field = here.child("schedulerName");
-            errors.push(FieldError::with_shown(Problem::Duplicate, &field, "{}", ""));
+            errors.push(FieldError::with_shown(
+                ErrorType::Duplicate,
+                &field,
+                "{}",
+                "",
+            ));
         }
     }
     common_sorting(profiles, &path, errors);
@@ -197,7 +202,7 @@ fn common_sorting(profiles: &[ProfileConfig], path: &Path, errors: &mut Vec<Fiel
         if own != first {
             let field = path.index(index).child("plugins").child("queueSort");
             errors.push(FieldError::with_shown(
-                Problem::Invalid,
+                ErrorType::Invalid,
                 &field,
                 &shown_set(own),
                 "must be the same for all profiles",

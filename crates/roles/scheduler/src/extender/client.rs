@@ -9,7 +9,7 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http_body_util::BodyExt;
 use kube::client::Body;
-use plimsoll_client::{chain, trust_anybody};
+use plimsoll_client::{chain, skip_tls_verify};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::Serialize;
@@ -40,7 +40,7 @@ impl HttpClient {
         let address: http::Uri = prefix.parse().map_err(|error| format!("{error}"))?;
         let mut server = kube::Config::new(address);
         // Without an authority there is nobody to vouch for it; the original goes on, too.
-        trust_anybody(&mut server);
+        skip_tls_verify(&mut server);
         server.read_timeout = None;
         // It is asked once; what does not work is told.
         server.default_retry = false;

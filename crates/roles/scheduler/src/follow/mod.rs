@@ -7,7 +7,7 @@ mod kinds;
 mod unread;
 
 use bytes::Bytes;
-use plimsoll_client::reflector::{Gate, RawChange, RawReflector};
+use plimsoll_client::reflector::{CacheSync, RawChange, RawReflector};
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_sched::framework::{Plugin, Profile};
 use plimsoll_sched::model::Names;
@@ -29,7 +29,7 @@ pub fn follow(
     client: &kube::Client,
     profiles: &[Profile],
     features: &Features,
-    gate: &Gate,
+    gate: &CacheSync,
     shutdown: &Shutdown,
 ) -> Changes {
     let (told, changes) = mpsc::channel(WAITING);
@@ -215,7 +215,7 @@ mod tests {
     struct Told {
         books: Books,
         core: Scheduler,
-        gate: Gate,
+        gate: CacheSync,
     }
 
     impl Told {
@@ -230,7 +230,7 @@ mod tests {
             let mut books = Books::default();
             books.keep_nodes();
             let core = Scheduler::new(config, names);
-            let gate = Gate::default();
+            let gate = CacheSync::default();
             Self { books, core, gate }
         }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Authority, Config, SigningKey, User, bootstrap};
 use crate::kinds::Lookup;
 use crate::request::{Query, RequestInfo};
-use crate::status::Failure;
+use crate::status::StatusError;
 use crate::store::{Attributes, Expect, Options, Store};
 
 /// What is stored.
@@ -144,7 +144,7 @@ pub(super) fn alice(authority: &Authority, world: &World) -> User {
 }
 
 /// Code, message and the object of the details, as far as they say something.
-pub(super) fn shown(failure: &Failure) -> String {
+pub(super) fn shown(failure: &StatusError) -> String {
     let details = failure.details.clone().map(Value::from).unwrap_or_default();
     let mut out = format!("{} {}", failure.code.as_u16(), failure.message);
     for field in ["name", "group", "kind"] {

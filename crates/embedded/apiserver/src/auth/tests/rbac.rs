@@ -178,7 +178,12 @@ fn world_of_a_role_writer() -> World {
     world
 }
 
-fn write(world: &World, asked: &str, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
+fn write(
+    world: &World,
+    asked: &str,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
     let authority = authority(world);
     let user = alice(&authority, world);
     let path = request(asked).resource.unwrap();

@@ -1,7 +1,7 @@
 //! When a job has failed or succeeded.
 
 use super::status;
-use crate::field::{FieldError, Problem};
+use crate::field::{ErrorType, FieldError};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::names;
 use crate::met::Met;
@@ -12,7 +12,7 @@ pub(super) const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"]
 /// Without showing the value.
 pub(super) fn invalid_bare(at: &At<'_>, detail: &str, errors: &mut Errors) {
     errors.push(FieldError::without_shown(
-        Problem::Invalid,
+        ErrorType::Invalid,
         &at.path(),
         detail,
     ));

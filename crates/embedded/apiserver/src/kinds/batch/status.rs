@@ -1,6 +1,6 @@
 //! A job's status as its controller reports it.
 
-use crate::field::{FieldError, Problem};
+use crate::field::{ErrorType, FieldError};
 use crate::kinds::at::{At, Errors};
 use crate::met::Met;
 
@@ -19,7 +19,7 @@ pub fn check(new: &At<'_>, old: &At<'_>, errors: &mut Errors) {
     let refuse = |wrong: bool, detail: &str, errors: &mut Errors| {
         if wrong {
             errors.push(FieldError::without_shown(
-                Problem::Invalid,
+                ErrorType::Invalid,
                 &conditions.path(),
                 detail,
             ));

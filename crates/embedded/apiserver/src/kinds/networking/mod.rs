@@ -10,7 +10,7 @@ use super::at::{At, Errors};
 use super::core::again;
 use super::names::{self, NameRule};
 use super::rules::Rules;
-use crate::status::Failure;
+use crate::status::StatusError;
 
 pub(super) static KINDS: &[&Rules] = &[
     &INGRESS,
@@ -79,7 +79,7 @@ fn default_class(
     ingress: &mut Value,
     old: Option<&Value>,
     world: &dyn Lookup,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     use super::at::{field, text};
     let annotated = !field(
         ingress,

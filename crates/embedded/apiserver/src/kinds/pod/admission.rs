@@ -6,9 +6,9 @@ use crate::kinds::Lookup;
 use crate::kinds::at::{drop_void, field, same, text};
 use crate::kinds::limits;
 use crate::kinds::names::NameRule;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
-pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), Failure> {
+pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result<(), StatusError> {
     if let Some(old) = old {
         keep_priority(pod, old);
         if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
@@ -23,12 +23,12 @@ pub fn admit(pod: &mut Value, old: Option<&Value>, world: &dyn Lookup) -> Result
     runtime_class(pod, world)
 }
 
-pub(super) fn forbidden(pod: &Value, why: &str) -> Failure {
+pub(super) fn forbidden(pod: &Value, why: &str) -> StatusError {
     let subject = Subject {
         group: "",
         kind: "pods",
     };
-    Failure::forbidden(subject, text(pod, &["metadata", "name"]), why)
+    StatusError::forbidden(subject, text(pod, &["metadata", "name"]), why)
 }
 
 /// Pods leave a node that has failed after five minutes, unless they say otherwise.
@@ -67,7 +67,7 @@ fn keep_priority(pod: &mut Value, old: &Value) {
 
 const PRIORITY_CLASSES: &str = "priorityclasses.scheduling.k8s.io";
 
-fn priority(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
+fn priority(pod: &mut Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let name = text(pod, &["spec", "priorityClassName"]).to_owned();
     let class = if name.is_empty() {
         default_class(world)
@@ -127,7 +127,7 @@ pub fn default_class(world: &dyn Lookup) -> Option<Value> {
 }
 
 /// Refuses an overhead that no class stands for.
-pub(super) fn approve_overhead(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+pub(super) fn approve_overhead(pod: &Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let class = text(pod, &["spec", "runtimeClassName"]);
     let class = world.get("runtimeclasses.node.k8s.io", "", class);
     let has_overhead = class.is_some_and(|class| !class["overhead"].is_null());
@@ -141,9 +141,9 @@ pub(super) fn approve_overhead(pod: &Value, world: &dyn Lookup) -> Result<(), Fa
 }
 
 /// A name that fits into no path makes a question that cannot be asked, which the original takes for its own fault.
-fn no_runtime_class(pod: &Value, name: &str) -> Failure {
+fn no_runtime_class(pod: &Value, name: &str) -> StatusError {
     if name.is_empty() {
-        return Failure::server_error("resource name may not be empty");
+        return StatusError::server_error("resource name may not be empty");
     }
     let shown = plimsoll_golang::strconv::quote(name);
     let complaints = NameRule::PathSegment.complaints(name, false);
@@ -153,13 +153,13 @@ fn no_runtime_class(pod: &Value, name: &str) -> Failure {
             &format!("pod rejected: RuntimeClass {shown} not found"),
         );
     }
-    Failure::server_error(format!(
+    StatusError::server_error(format!(
         "invalid resource name {shown}: [{}]",
         complaints.join(" ")
     ))
 }
 
-fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
+fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let name = field(pod, &["spec", "runtimeClassName"])
         .as_str()
         .map(str::to_owned);
@@ -200,7 +200,7 @@ fn runtime_class(pod: &mut Value, world: &dyn Lookup) -> Result<(), Failure> {
     }
 }
 
-fn runtime_scheduling(pod: &mut Value, class: &Value) -> Result<(), Failure> {
+fn runtime_scheduling(pod: &mut Value, class: &Value) -> Result<(), StatusError> {
     let selector = field(class, &["scheduling", "nodeSelector"]);
     for (key, value) in selector.as_object().into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();

@@ -9,7 +9,7 @@ use super::levels::violations;
 use crate::field::{FieldError, Path};
 use crate::kinds::Lookup;
 use crate::kinds::at::{At, field, text};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 use plimsoll_golang::strconv::quote;
 
 /// From lax to strict.
@@ -116,7 +116,7 @@ fn is_version(text: &str) -> bool {
 }
 
 /// Refuses a pod that its namespace's level does not allow.
-pub fn enforce(pod: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+pub fn enforce(pod: &Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let namespace = text(pod, &["metadata", "namespace"]);
     let policy = Policy::in_namespace(namespace, world);
     match policy.and_then(|policy| policy.enforce.complaint(&pod["spec"])) {
@@ -157,7 +157,7 @@ fn same_images(pod: &Value, old: &Value) -> bool {
 }
 
 /// Refuses labels that mean nothing, unless they were there before.
-pub fn check_namespace(namespace: &Value, old: Option<&Value>) -> Result<(), Failure> {
+pub fn check_namespace(namespace: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let errors = Policy::of(namespace).errors;
     let before = old.map(|old| Policy::of(old).errors).unwrap_or_default();
     if errors.is_empty() || errors == before {
@@ -168,7 +168,7 @@ pub fn check_namespace(namespace: &Value, old: Option<&Value>) -> Result<(), Fai
         kind: "Namespace",
     };
     let name = text(namespace, &["metadata", "name"]);
-    Err(Failure::invalid(subject, name, &errors))
+    Err(StatusError::invalid(subject, name, &errors))
 }
 
 /// Which pods a stricter level would not have let in.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use crate::field::{FieldError, Path};
 use crate::kinds::at::{At, Errors, field, text};
 use crate::met::Met;
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
 /// Who hands out addresses and ports. Refusals are in Kubernetes' words (`provided port is already allocated`).
 pub trait Addresses {
@@ -25,7 +25,7 @@ pub fn allocate(
     service: &mut Value,
     old: Option<&Value>,
     addresses: &dyn Addresses,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     if let Some(old) = old {
         keep_allocated(service, old);
     }
@@ -36,12 +36,12 @@ pub fn allocate(
     health_check_port(service, old, addresses)
 }
 
-fn invalid(service: &Value, errors: &[FieldError]) -> Failure {
+fn invalid(service: &Value, errors: &[FieldError]) -> StatusError {
     let subject = Subject {
         group: "",
         kind: "Service",
     };
-    Failure::invalid(subject, text(service, &["metadata", "name"]), errors)
+    StatusError::invalid(subject, text(service, &["metadata", "name"]), errors)
 }
 
 fn spec_path(name: &str) -> Path {
@@ -134,7 +134,7 @@ fn agree_on_addresses(service: &mut Value, old: Option<&Value>) {
     }
 }
 
-fn families(service: &mut Value, old: Option<&Value>) -> Result<(), Failure> {
+fn families(service: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
     if kind_of(service) == EXTERNAL_NAME {
         return Ok(());
     }
@@ -239,7 +239,7 @@ fn cluster_address(
     service: &mut Value,
     old: Option<&Value>,
     addresses: &dyn Addresses,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let was_external = old.is_none_or(|old| kind_of(old) == EXTERNAL_NAME);
     if kind_of(service) == EXTERNAL_NAME || !was_external {
         return Ok(());
@@ -273,7 +273,7 @@ fn node_ports(
     service: &mut Value,
     old: Option<&Value>,
     addresses: &dyn Addresses,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     if ![NODE_PORT, LOAD_BALANCER].contains(&kind_of(service)) {
         return Ok(());
     }
@@ -343,7 +343,7 @@ fn health_check_port(
     service: &mut Value,
     old: Option<&Value>,
     addresses: &dyn Addresses,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let had = old.is_some_and(|old| needs_health_check(&At::root(old)));
     if had || !needs_health_check(&At::root(service)) {
         return Ok(());
@@ -358,7 +358,7 @@ fn health_check_port(
             }
             Ok(())
         }
-        Err(why) => Err(Failure::internal(format!(
+        Err(why) => Err(StatusError::internal(format!(
             "failed to allocate requested HealthCheck NodePort {wanted}: {why}"
         ))),
     }

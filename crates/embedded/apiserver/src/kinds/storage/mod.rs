@@ -15,7 +15,7 @@ use super::quantity::Quantity;
 use super::rules::Rules;
 use super::{Lookup, diff, limits, metadata};
 use crate::field::{FieldError, Path};
-use crate::status::{Failure, Subject};
+use crate::status::{StatusError, Subject};
 
 /// How far the resizing of a claim may have got.
 const RESIZE_STATES: &[&str] = &[
@@ -386,7 +386,7 @@ fn class_of(claim: &Value) -> &str {
 }
 
 /// A claim grows only where its class allows it.
-fn approve_growth(claim: &Value, old: &Value, world: &dyn Lookup) -> Result<(), Failure> {
+fn approve_growth(claim: &Value, old: &Value, world: &dyn Lookup) -> Result<(), StatusError> {
     let size =
         |claim: &Value| Quantity::of(text(claim, &["spec", "resources", "requests", "storage"]));
     if size(claim) <= size(old) {
@@ -409,7 +409,7 @@ fn approve_growth(claim: &Value, old: &Value, world: &dyn Lookup) -> Result<(), 
         group: "",
         kind: "persistentvolumeclaims",
     };
-    Err(Failure::forbidden(
+    Err(StatusError::forbidden(
         subject,
         text(claim, &["metadata", "name"]),
         why,

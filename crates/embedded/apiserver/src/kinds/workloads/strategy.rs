@@ -1,6 +1,6 @@
 //! How updates roll out: counts and shares of pods.
 
-use crate::field::{FieldError, Problem};
+use crate::field::{ErrorType, FieldError};
 use crate::kinds::at::{At, Errors};
 use crate::kinds::{names, shown};
 use plimsoll_golang::strconv::quote;
@@ -9,7 +9,7 @@ use plimsoll_golang::strconv::quote;
 pub(super) fn bad_strategy(strategy: &At<'_>, allowed: &[&str], errors: &mut Errors) {
     let allowed: Vec<String> = allowed.iter().map(|one| quote(one)).collect();
     errors.push(FieldError::with_shown(
-        Problem::NotSupported,
+        ErrorType::NotSupported,
         &strategy.path(),
         &shown_strategy(strategy),
         &format!("supported values: {}", allowed.join(", ")),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{ELEMENT_ORDER, Fields};
 use crate::patch::does_not_apply;
 use crate::schema::{Field, Shape, Struct, Types};
-use crate::status::Failure;
+use crate::status::StatusError;
 use plimsoll_golang::format;
 use plimsoll_golang::strconv::quote;
 
@@ -19,7 +19,7 @@ pub(in crate::patch) enum Problem {
     Other(String),
 }
 
-impl From<Problem> for Failure {
+impl From<Problem> for StatusError {
     fn from(problem: Problem) -> Self {
         match problem {
             Problem::Malformed(what) => Self::bad_request(what),

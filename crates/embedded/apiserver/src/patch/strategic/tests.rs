@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::resource::builtin_type;
 
-fn apply_to(group: &str, kind: &str, current: &Value, patch: &Value) -> Result<Value, Failure> {
+fn apply_to(group: &str, kind: &str, current: &Value, patch: &Value) -> Result<Value, StatusError> {
     let id = builtin_type(group, "v1", kind).unwrap();
     let body = patch.to_string();
     let patched = apply(
@@ -36,7 +36,7 @@ fn check_meta(current: Value, patch: Value, expected: Value) {
     assert_eq!(object["metadata"], expected, "{patch}");
 }
 
-fn check_failure(current: Value, patch: Value, expected: Failure) {
+fn check_failure(current: Value, patch: Value, expected: StatusError) {
     let (current, patch) = (json!({"metadata": current}), json!({"metadata": patch}));
     let failure = apply_to("", "ConfigMap", &current, &patch).unwrap_err();
     assert_eq!(failure, expected, "{patch}");
@@ -218,7 +218,7 @@ fn mistakes_that_are_the_clients() {
             "invalid patch format of setElementOrder list",
         ),
     ] {
-        check_failure(json!({}), patch, Failure::bad_request(complaint));
+        check_failure(json!({}), patch, StatusError::bad_request(complaint));
     }
 }
 
@@ -268,12 +268,12 @@ fn mistakes_that_the_original_takes_for_its_own() {
             "unable to find api field in struct ObjectMeta for the json field \"nope\"",
         ),
     ] {
-        check_failure(current.clone(), patch, Failure::server_error(complaint));
+        check_failure(current.clone(), patch, StatusError::server_error(complaint));
     }
     check_failure(
         json!({}),
         json!({"$setElementOrder/finalizers": [], "finalizers": []}),
-        Failure::server_error("no elements in any of the given slices"),
+        StatusError::server_error("no elements in any of the given slices"),
     );
 }
 
@@ -285,11 +285,11 @@ fn malformed_patches() {
     };
     assert_eq!(
         refused(b"{"),
-        Failure::bad_request("unexpected end of JSON input")
+        StatusError::bad_request("unexpected end of JSON input")
     );
     assert_eq!(
         refused(b"[]"),
-        Failure::bad_request(
+        StatusError::bad_request(
             "json: cannot unmarshal array into Go value of type map[string]interface {}"
         )
     );

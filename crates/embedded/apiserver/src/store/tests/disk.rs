@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use parking_lot::{Condvar, Mutex};
-use plimsoll_serving::Trust;
+use plimsoll_serving::CaBundle;
 use redb::backends::FileBackend;
 use redb::{BackendError, Database, StorageBackend};
 
@@ -339,7 +339,7 @@ async fn ask(server: &Server, method: http::Method, path: &str, body: &Value) ->
 async fn health_follows_the_disk() {
     let rig = rig();
     let credentials = Credentials::obtain(None, &[], &[]).unwrap();
-    let trust = Trust::from_pem(credentials.authority.as_bytes()).unwrap();
+    let trust = CaBundle::from_pem(credentials.authority.as_bytes()).unwrap();
     let authority = embed::authority(&credentials, Timestamp::now, &rig.store).unwrap();
     let server = Server::new(rig.store, authority, trust).await;
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -52,7 +52,7 @@ impl Cluster {
         }
     }
 
-    fn candidate(&self, identity: &str) -> Candidate {
+    fn candidate(&self, identity: &str) -> LeaderElector {
         config(identity).build(self.client.clone(), None).unwrap()
     }
 }
@@ -116,7 +116,7 @@ async fn three_candidates_hand_over() {
         let (leadership, stopper, task) = running.swap_remove(leader);
         leadership.check(Duration::ZERO).unwrap();
         stopper.stop();
-        assert_eq!(task.await.unwrap(), Ended::Stopped);
+        assert_eq!(task.await.unwrap(), ElectionResult::Stopped);
         assert!(!leadership.is_leader());
     }
     assert_eq!(holder(cluster.server.lock().lease.as_ref().unwrap()), "");
@@ -144,7 +144,7 @@ async fn a_leader_without_an_api_server_stops_in_time() {
         "{took:?}"
     );
     assert!(!leadership.is_leader());
-    assert_eq!(task.await.unwrap(), Ended::Lost);
+    assert_eq!(task.await.unwrap(), ElectionResult::Lost);
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +162,7 @@ async fn whoever_never_leads_leaves_at_once() {
     until(|| seen.leader() == "a").await;
     stopper.stop();
     let began = tokio::time::Instant::now();
-    assert_eq!(task.await.unwrap(), Ended::NeverLed);
+    assert_eq!(task.await.unwrap(), ElectionResult::NeverLed);
     assert!(began.elapsed() <= Duration::from_secs(1));
     assert!(leads.is_leader());
 }
@@ -173,17 +173,17 @@ async fn work_that_ends_in_a_panic_makes_room_for_others() {
     let (_stopper, shutdown) = shutdown::channel();
     let candidate = cluster.candidate("a");
     let ended = candidate.run(shutdown, |_| async { panic!("a defect") });
-    assert_eq!(ended.await, Ended::Crashed);
+    assert_eq!(ended.await, ElectionResult::Crashed);
     assert_eq!(holder(cluster.server.lock().lease.as_ref().unwrap()), "");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_lease_tells_who_led() {
     use crate::events::Config as Events;
-    use crate::events::Style;
+    use crate::events::EventApi;
     let cluster = Cluster::new();
     let (recorder, recording) =
-        Events::new(Style::Core, "plimsoll-scheduler").spawn(cluster.client.clone());
+        Events::new(EventApi::Core, "plimsoll-scheduler").spawn(cluster.client.clone());
     let candidate = config("a")
         .build(cluster.client.clone(), Some(recorder))
         .unwrap();
@@ -192,7 +192,7 @@ async fn the_lease_tells_who_led() {
     let task = tokio::spawn(candidate.run(shutdown, |over| async move { over.begins().await }));
     until(|| leadership.is_leader()).await;
     stopper.stop();
-    assert_eq!(task.await.unwrap(), Ended::Stopped);
+    assert_eq!(task.await.unwrap(), ElectionResult::Stopped);
     assert!(recording.drain(Duration::from_secs(5)).await);
     let events = cluster.events.lock();
     let texts: Vec<&str> = events
@@ -305,7 +305,7 @@ async fn who_cannot_stand_says_why() {
         "{why}"
     );
     stopper.stop();
-    assert_eq!(task.await.unwrap(), Ended::NeverLed);
+    assert_eq!(task.await.unwrap(), ElectionResult::NeverLed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -317,7 +317,7 @@ async fn who_loses_knows_whether_somebody_else_leads() {
     let task = tokio::spawn(candidate.run(shutdown, |over| async move { over.begins().await }));
     until(|| leadership.is_leader()).await;
     cluster.silent.store(true, Ordering::Relaxed);
-    assert_eq!(task.await.unwrap(), Ended::Lost);
+    assert_eq!(task.await.unwrap(), ElectionResult::Lost);
     let why = leadership.why_lost();
     assert!(
         why.starts_with(

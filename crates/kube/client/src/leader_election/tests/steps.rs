@@ -60,7 +60,10 @@ fn the_first_creates_it_and_keeps_it() {
     assert_eq!(rig.settle(), Some(secs(2)));
     assert_eq!(
         rig.elector.notices(),
-        [Notice::StartedLeading, Notice::NewLeader("a".to_owned())]
+        [
+            Transition::StartedLeading,
+            Transition::NewLeader("a".to_owned())
+        ]
     );
     assert_eq!((rig.server.gets, rig.server.puts), (1, 1));
     let first = spec(rig.lease()).clone();
@@ -119,9 +122,9 @@ fn a_held_lease_is_left_alone_until_nothing_changes() {
     assert_eq!(
         rig.elector.notices(),
         [
-            Notice::NewLeader("b".to_owned()),
-            Notice::StartedLeading,
-            Notice::NewLeader("a".to_owned())
+            Transition::NewLeader("b".to_owned()),
+            Transition::StartedLeading,
+            Transition::NewLeader("a".to_owned())
         ]
     );
 }
@@ -164,7 +167,7 @@ fn a_changed_lease_is_read_and_renewed_still() {
         lease.metadata.labels = Some([("touched".to_owned(), "yes".to_owned())].into());
     });
     rig.advance(secs(2));
-    assert_eq!(rig.elector.notices(), [Notice::SlowPath]);
+    assert_eq!(rig.elector.notices(), [Transition::SlowPath]);
     assert!(rig.elector.leads());
     assert!(
         rig.lease().metadata.labels.is_some(),
@@ -195,7 +198,10 @@ fn whoever_was_replaced_stops_at_once() {
     assert_eq!(rig.advance(secs(60)), None);
     assert_eq!(
         rig.elector.notices(),
-        [Notice::NewLeader("b".to_owned()), Notice::StoppedLeading]
+        [
+            Transition::NewLeader("b".to_owned()),
+            Transition::StoppedLeading
+        ]
     );
     assert_eq!(holder(rig.lease()), "b");
 }

@@ -39,7 +39,7 @@ fn serving(map: Value) -> (kube::Client, Arc<Mutex<Value>>) {
 async fn the_cluster_tells_whom_to_believe() {
     let (proxies, clients) = (Authority::new(), Authority::new());
     let (client, map) = serving(config_map(&proxies, &clients));
-    let found = Delegation::lookup(&client, DelegationConfig::default());
+    let found = DelegatedAuth::lookup(&client, DelegatedAuthConfig::default());
     let found = found.await.unwrap();
     let proxy = proxies.peer("front-proxy", "o");
     proxy.verified_by(&found.front_proxy.trust).unwrap();
@@ -76,13 +76,13 @@ async fn what_makes_no_sense_is_refused() {
         let mut map = good.clone();
         map["data"][key] = json!(value);
         let (client, _) = serving(map);
-        let config = DelegationConfig::default();
-        let error = Delegation::lookup(&client, config).await.unwrap_err();
+        let config = DelegatedAuthConfig::default();
+        let error = DelegatedAuth::lookup(&client, config).await.unwrap_err();
         assert!(error.to_string().contains(key), "{key}: {error}");
     }
     let (client, _) = serving(Value::Null);
-    let config = DelegationConfig::default();
-    let error = Delegation::lookup(&client, config).await.unwrap_err();
+    let config = DelegatedAuthConfig::default();
+    let error = DelegatedAuth::lookup(&client, config).await.unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("ConfigMap kube-system/extension-apiserver-authentication"),
@@ -90,17 +90,17 @@ async fn what_makes_no_sense_is_refused() {
     );
     assert!(!text.contains("bind the role"), "{text}");
     let (forbidden, _) = crate::fake::client(|_| crate::fake::failure(403, "user u cannot get it"));
-    let error = Delegation::lookup(&forbidden, DelegationConfig::default()).await;
+    let error = DelegatedAuth::lookup(&forbidden, DelegatedAuthConfig::default()).await;
     let text = error.unwrap_err().to_string();
     assert!(
         text.contains("bind the role extension-apiserver-authentication-reader"),
         "{text}"
     );
-    let lenient = DelegationConfig {
+    let lenient = DelegatedAuthConfig {
         tolerate_lookup_failure: true,
-        ..DelegationConfig::default()
+        ..DelegatedAuthConfig::default()
     };
-    let found = Delegation::lookup(&client, lenient).await.unwrap();
+    let found = DelegatedAuth::lookup(&client, lenient).await.unwrap();
     assert!(found.client_ca.is_empty() && found.front_proxy.trust.is_empty());
 }
 
@@ -111,11 +111,11 @@ async fn files_come_before_the_cluster() {
     let path = dir.path().join("ca.crt");
     std::fs::write(&path, ours.pem()).unwrap();
     let (client, _) = serving(config_map(&proxies, &clients));
-    let config = DelegationConfig {
+    let config = DelegatedAuthConfig {
         client_ca_file: Some(path.clone()),
-        ..DelegationConfig::default()
+        ..DelegatedAuthConfig::default()
     };
-    let found = Delegation::lookup(&client, config).await.unwrap();
+    let found = DelegatedAuth::lookup(&client, config).await.unwrap();
     let jane = ours.peer("jane", "devs");
     jane.verified_by(&found.client_ca).unwrap();
     assert!(!found.front_proxy.trust.is_empty());

@@ -60,16 +60,16 @@ struct House {
 impl House {
     fn new() -> Self {
         let (proxies, clients) = (Authority::new(), Authority::new());
-        let rules = FrontProxyRules {
+        let rules = RequestHeaderConfig {
             allowed_names: vec!["front-proxy".to_owned()],
-            ..FrontProxyRules::default()
+            ..RequestHeaderConfig::default()
         };
         let authenticator = Authenticator {
             front_proxy: FrontProxy::new(proxies.trust(), rules),
             client_ca: clients.trust(),
             tokens: Some(Arc::new(OneToken)),
             anonymous: true,
-            expirations: Expirations::default(),
+            expirations: CertificateExpiration::default(),
         };
         Self {
             proxies,

@@ -225,9 +225,9 @@ async fn no_answer_is_no() {
 #[tokio::test]
 async fn the_gate_answers_as_an_api_server_does() {
     let (client, _) = fake::client(access_answer);
-    let gate = Gate {
-        habits: Habits::default(),
-        filters: Filters::default(),
+    let gate = AuthFilter {
+        habits: ImpersonationModeCache::default(),
+        filters: FilterMetrics::default(),
         authenticator: House::new().authenticator,
         authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
     };
@@ -311,9 +311,9 @@ async fn acting_as_somebody_else_must_be_allowed() {
         review["status"] = json!({ "allowed": allowed });
         (201, review)
     });
-    let gate = Gate {
-        habits: Habits::default(),
-        filters: Filters::default(),
+    let gate = AuthFilter {
+        habits: ImpersonationModeCache::default(),
+        filters: FilterMetrics::default(),
         authenticator: House::new().authenticator,
         authorizer: Authorizer::new(client, AuthorizerConfig::default()).unwrap(),
     };
@@ -359,7 +359,7 @@ async fn acting_as_somebody_else_must_be_allowed() {
         let wanted = Impersonation::wanted(&wanted.headers).unwrap().unwrap();
         let access = Access::path(&Method::GET, "/metrics");
         let resolved = wanted
-            .resolve(&narrow, &access, &Habits::default(), &gate)
+            .resolve(&narrow, &access, &ImpersonationModeCache::default(), &gate)
             .await;
         assert_eq!(resolved.is_ok(), expected);
     }

@@ -6,7 +6,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use plimsoll_apiserver::embed;
-use plimsoll_serving::auth::DelegationConfig;
+use plimsoll_serving::auth::DelegatedAuthConfig;
 use plimsoll_serving::secure_serving;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -67,9 +67,9 @@ async fn the_cluster_says_who_may() {
         key: files.key,
     });
     front.serving.http2 = false;
-    front.authentication.delegation = DelegationConfig {
+    front.authentication.delegation = DelegatedAuthConfig {
         tolerate_lookup_failure: true,
-        ..DelegationConfig::default()
+        ..DelegatedAuthConfig::default()
     };
     let front = front.build(&clients).await.unwrap();
     let running = config().behind(front).spawn(Arc::new(Machine::new()));

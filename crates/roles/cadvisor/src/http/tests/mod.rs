@@ -16,7 +16,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::Stopper;
+use plimsoll_client::shutdown::ShutdownTrigger;
 use plimsoll_containers::{Health, Identity, Namespace};
 use plimsoll_host::machine::MachineInfo;
 use plimsoll_host::{Clock, HostRoot, Timestamp};
@@ -239,7 +239,7 @@ pub struct Rig {
     pub machine: Arc<Machine>,
     pub shared: Arc<ServerState>,
     pub sockets: Arc<kit::Counters>,
-    pub drain: Stopper,
+    pub drain: ShutdownTrigger,
 }
 
 impl Rig {

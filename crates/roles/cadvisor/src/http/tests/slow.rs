@@ -1,7 +1,7 @@
 //! Clients that dawdle, send rubbish, or do not read, on connections without sockets and a clock that jumps.
 
 use super::*;
-use plimsoll_serving::{House, Peer, Protocol, serve_connection};
+use plimsoll_serving::{Peer, Protocol, ServerContext, serve_connection};
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -17,7 +17,7 @@ fn limits() -> Limits {
 fn open(rig: &Rig) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (client, server) = duplex(16 << 10);
     let shared = Arc::clone(&rig.shared);
-    let house = House::new(
+    let house = ServerContext::new(
         kit::Limits::from(&shared.limits),
         true,
         Arc::clone(&rig.sockets),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use plimsoll_apimachinery::selector::Selector;
 use plimsoll_client::shutdown;
-use plimsoll_client::shutdown::Stopper;
+use plimsoll_client::shutdown::ShutdownTrigger;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -36,7 +36,7 @@ struct World {
     changes: UnboundedSender<NodeChange>,
     authority: Authority,
     _files: tempfile::TempDir,
-    _stopper: Stopper,
+    _stopper: ShutdownTrigger,
 }
 
 impl World {

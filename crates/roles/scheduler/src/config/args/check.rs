@@ -205,7 +205,7 @@ fn volume_binding(args: &VolumeBindingArgs, given: &Value, path: &Path) -> Vec<F
             })
             .collect();
         errors.push(FieldError::with_shown(
-            plimsoll_apimachinery::field::Problem::Invalid,
+            plimsoll_apimachinery::field::ErrorType::Invalid,
             &path.child("shape"),
             &format!("[{}]", shown.join(",")),
             "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring",
