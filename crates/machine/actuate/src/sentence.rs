@@ -9,7 +9,7 @@ pub(crate) fn why(reason: &Reason) -> String {
     let mut text = reason.code.to_owned();
     let mut between = " (";
     for (name, value) in reason.figures() {
-        text.push_str(&format!("{between}{name} {value}"));
+        text.push_str(&format!("{between}{name} {}", rounded(value)));
         between = ", ";
     }
     if between == ", " {
@@ -19,6 +19,15 @@ pub(crate) fn why(reason: &Reason) -> String {
         text.push_str(&format!(", asked for by {policy}"));
     }
     text
+}
+
+/// People need three places behind the point, and none where there is nothing.
+fn rounded(value: f64) -> f64 {
+    let rounded = (value * 1000.0).round() / 1000.0;
+    match rounded.is_finite() {
+        true => rounded,
+        false => value,
+    }
 }
 
 fn because(reason: Option<&Reason>) -> String {

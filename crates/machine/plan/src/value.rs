@@ -38,13 +38,11 @@ impl fmt::Display for Value {
                 quota_us,
                 period_us,
             } => {
-                match quota_us {
-                    Some(quota) => write!(f, "{quota}us")?,
-                    None => f.write_str("no limit")?,
-                }
-                match period_us {
-                    Some(period) => write!(f, " per {period}us"),
-                    None => Ok(()),
+                match (quota_us, period_us) {
+                    (Some(quota), Some(period)) => write!(f, "{quota}us per {period}us"),
+                    (Some(quota), None) => write!(f, "{quota}us"),
+                    // How often nothing is limited says nothing.
+                    (None, _) => f.write_str("no limit"),
                 }
             }
             Self::Bytes(Some(bytes)) => write!(f, "{bytes} bytes"),

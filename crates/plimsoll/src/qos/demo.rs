@@ -11,6 +11,7 @@ use plimsoll_api::kubelet_cgroups::{CgroupDriver, CgroupLayout};
 use plimsoll_api::priority::KubeQos;
 use plimsoll_host::cgroup::{CgroupReader, Controller, Cpu, Hierarchies, Wanted};
 use plimsoll_host::{Clock, Descriptors, HostRoot, ReadBuf};
+use plimsoll_plan::{Asker, Knob, Plan, Reason, Target, Value};
 use plimsoll_qos::input::{
     Capabilities, Cpu as CpuView, Input, Kernel, NodeView, PodUsage, PodView, Seen, UsageSnapshot,
 };
@@ -18,6 +19,8 @@ use plimsoll_qos::{Gates, KubeletBases, Planner, Policy, Settings};
 use serde_json::json;
 
 const EVERY: Duration = Duration::from_secs(1);
+/// The demonstration competes with everything else on the machine; this weight gives it most of the CPUs.
+const WEIGHT: u64 = 262_144;
 /// Seconds in which the service uses little, and in which it uses more.
 const CALM: u32 = 6;
 const BUSY: u32 = 8;
@@ -280,7 +283,12 @@ impl Demo {
             mode: Mode::Enforce,
             ..plimsoll_actuate::Config::new(Machine::new(root, hierarchies))
         };
-        let (actuator, _) = Actuator::open(config)?;
+        let (mut actuator, _) = Actuator::open(config)?;
+        let mut whole = Plan::empty(Asker::Operator);
+        let top: Arc<str> = format!("/{}", stage.name).into();
+        let weight = Target::cgroup(&top, Knob::CpuShares);
+        whole.want(weight, Value::Shares(WEIGHT), Reason::new("demonstration"));
+        actuator.submit(whole);
         let gates = Gates {
             cpu_burst: false,
             rdt_resctrl: false,
@@ -391,9 +399,9 @@ impl Demo {
     /// What the kernel allows batch pods together.
     fn limit(&self) -> String {
         let tier: Arc<str> = self.node.layout.tier(KubeQos::BestEffort).into();
-        let target = plimsoll_plan::Target::cgroup(&tier, plimsoll_plan::Knob::CpuQuota);
+        let target = Target::cgroup(&tier, Knob::CpuQuota);
         match self.actuator.read(&target) {
-            Some(plimsoll_plan::Value::Quota {
+            Some(Value::Quota {
                 quota_us: Some(quota),
                 period_us,
             }) => {

@@ -158,7 +158,7 @@ impl Facts {
 
     fn look_at(&mut self, hierarchies: &Hierarchies) {
         self.mode = Some(hierarchies.mode());
-        self.unified = hierarchies.mode() != Mode::V1;
+        self.unified = hierarchies.unified().is_some();
         let trees = hierarchies.trees();
         self.kubepods = ["kubepods.slice", "kubepods"]
             .into_iter()
@@ -166,7 +166,9 @@ impl Facts {
         self.writable = trees
             .first()
             .is_some_and(|tree| rustix::fs::access(*tree, rustix::fs::Access::WRITE_OK).is_ok());
-        for tree in trees {
+        // On hybrid machines, cgroups of the v2 tree can still be frozen and killed.
+        let unified = hierarchies.unified().filter(|tree| !trees.contains(tree));
+        for tree in trees.iter().copied().chain(unified) {
             // The root lacks most files, so cgroups below it are looked at.
             let below = self.kubepods.map(|name| tree.join(name));
             let folders = below.into_iter().chain(folders(tree));
