@@ -20,8 +20,8 @@ use super::{kernel, node, pods};
 use crate::states::ClusterStateCell;
 use crate::states::{ClusterState, NodeSlo, Pod};
 
-/// How often the list of pods is confirmed at the latest, whoever tells it.
-const PODS_EVERY: Duration = Duration::from_secs(30);
+/// A list of pods that is watched is as fresh as it can be.
+const WATCHED: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -81,6 +81,8 @@ pub struct Protector {
     usage: UsageSnapshot,
     bases: KubeletBases,
     capabilities: plimsoll_qos::input::Capabilities,
+    /// AMD counts memory bandwidth otherwise than Intel.
+    is_amd: bool,
     /// The first plans of all askers have been submitted.
     claimed: bool,
 }
@@ -104,7 +106,7 @@ impl Protector {
         };
         let (actuator, recovered) = Actuator::open(actuator)?;
         let this = Self {
-            capabilities: kernel::capabilities(sources.hierarchies.is_v2()),
+            capabilities: kernel::capabilities(&sources.hierarchies),
             sources,
             actuator,
             planner: Planner::new(config.settings.clone()),
@@ -114,6 +116,7 @@ impl Protector {
             node: None,
             usage: UsageSnapshot::default(),
             bases: KubeletBases::default(),
+            is_amd: false,
             claimed: false,
         };
         Ok((this, recovered))
@@ -124,14 +127,16 @@ impl Protector {
         let known = self.sources.board.current();
         self.look(&known);
         let seen_usage = self.usage(now.monotonic);
-        let cluster_interval = PODS_EVERY;
+        let confirmed = self.sources.board.pods_confirmed();
+        let (age, pods_every) = confirmed.map_or((Duration::ZERO, WATCHED), |confirmed| {
+            (confirmed.at.elapsed(), confirmed.every)
+        });
         let node = self.node.as_ref();
         let layout = node.map(|node| node.layout.clone()).unwrap_or_default();
         let pods = known.pods.as_ref().map(|_| Seen {
             value: self.pods.list.as_slice(),
-            // The list stays true while its teller is away (`states::pods`); a stale one is the teller's affair to report.
-            at: now.monotonic,
-            every: cluster_interval,
+            at: now.monotonic.saturating_sub(age),
+            every: pods_every,
         });
         let mut input = Input {
             now: now.monotonic,
@@ -146,12 +151,20 @@ impl Protector {
             kernel: &plimsoll_qos::input::Kernel::default(),
         };
         let wanted = self.planner.reads(&input);
+        let places = kernel::Places {
+            root: &self.sources.root,
+            hierarchies: &self.sources.hierarchies,
+            store: &self.sources.store,
+            layout: &layout,
+        };
+        let active = self.pods.list.iter().filter(|pod| pod.is_active());
         let kernel = kernel::read(
             self.capabilities,
             &wanted,
-            &mut self.actuator,
-            &self.sources.store,
-            &layout,
+            &self.actuator,
+            places,
+            self.is_amd,
+            active,
         );
         input.kernel = &kernel;
         let mut planned = self.planner.plan(&input);
@@ -183,7 +196,9 @@ impl Protector {
             self.slo = Some(Arc::clone(&known.node_slo));
         }
         let layout = node::layout(known, &self.sources.hierarchies);
-        let cpus = self.cpus();
+        let facts = self.cpu_info();
+        let cpus = facts.as_deref().map(node::cpus).unwrap_or_default();
+        self.is_amd = facts.is_some_and(|facts| facts.vendor_id == "AuthenticAMD");
         self.node = node::view(known, &cpus, layout.clone());
         let same_pods = match (&self.pods.of, &known.pods) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
@@ -199,12 +214,9 @@ impl Protector {
         }
     }
 
-    fn cpus(&self) -> Vec<plimsoll_qos::input::Cpu> {
+    fn cpu_info(&self) -> Option<Arc<NodeCpuInfo>> {
         let facts = self.sources.history.facts();
-        facts
-            .get::<NodeCpuInfo>(plimsoll_history::machine_facts::NODE_CPU_INFO)
-            .map(|facts| node::cpus(&facts))
-            .unwrap_or_default()
+        facts.get(plimsoll_history::machine_facts::NODE_CPU_INFO)
     }
 
     /// When usage was measured last, and how often it is.

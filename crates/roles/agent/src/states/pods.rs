@@ -65,7 +65,7 @@ impl KubeletPodPoller {
             tokio::select! {
                 () = shutdown.begins() => return,
                 _ = ticks.tick() => {}
-                // ExtraReads the rate the next regular look has to do.
+                // Beyond this rate, the next regular look has to do.
                 () = self.pod_hint.notified() => if !bucket.try_take(Instant::now()) {
                     continue;
                 },
@@ -78,6 +78,7 @@ impl KubeletPodPoller {
             match listed {
                 Ok(pods) => {
                     self.counters.pod_lists.add();
+                    self.cluster_state.confirm_pods(self.every);
                     if let Some(over) = failing.well() {
                         let (failures, seconds) = (over.failures, over.lasted.as_secs());
                         tracing::info!(
