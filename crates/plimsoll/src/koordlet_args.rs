@@ -607,11 +607,11 @@ mod tests {
         assert_eq!(unavailable("PSICollector=true,CPUBurst=false"), [""; 0]);
         assert_eq!(
             unavailable("CoreSched=true,PSICollector=true,CPUBurst=true"),
-            ["CPUBurst", "CoreSched"]
+            ["CoreSched"]
         );
         let all = unavailable("AllAlpha=true,AllBeta=true,CoreSched=false");
         assert!(
-            all.contains(&"CPUBurst") && all.contains(&"BEMemoryEvict"),
+            all.contains(&"OOMScoreAdj") && all.contains(&"BatchResource"),
             "{all:?}"
         );
         assert!(
@@ -631,10 +631,10 @@ mod tests {
         let line = [
             "koordlet",
             "--cgroup-root-dir=/host-cgroup/",
-            "--only-evict-by-api",
+            "--runtime-hooks-network=unix",
         ];
         let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
-        let named = ["--cgroup-root-dir", "--only-evict-by-api"];
+        let named = ["--cgroup-root-dir", "--runtime-hooks-network"];
         assert_eq!(line.args.unheard.names, named);
     }
 }

@@ -24,7 +24,7 @@ const WRITES: [&str; 16] = [
 ];
 
 /// Where else something is written.
-const OURS: [(&str, &str); 14] = [
+const OURS: [(&str, &str); 16] = [
     // Arming a trigger opens a pressure file for writing. It changes only what this descriptor is told.
     ("machine/host/src/psi_trigger.rs", "a PSI trigger"),
     ("machine/observe/src/oom.rs", "counts below --data-dir"),
@@ -36,7 +36,13 @@ const OURS: [(&str, &str); 14] = [
     ("machine/tsdb/src/seal.rs", "the usage history"),
     ("roles/agent/src/agent.rs", "a test file below --data-dir"),
     ("roles/metrics-server/src/audit/log.rs", "the audit log"),
-    ("kube/ground/src/serve/self_signed.rs", "a certificate"),
+    ("kube/serving/src/self_signed.rs", "a certificate"),
+    (
+        "roles/agent/src/protect/control.rs",
+        "the socket of `plimsoll qos`",
+    ),
+    // The demonstration needs cgroups to show something on.
+    ("plimsoll/src/qos/demo.rs", "cgroups of its own"),
     ("embedded/apiserver/src/credentials.rs", "credentials"),
     ("embedded/apiserver/src/store/persist.rs", "the store"),
     ("embedded/apiserver/src/store/roll.rs", "the store"),

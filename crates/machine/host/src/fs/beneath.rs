@@ -168,7 +168,7 @@ mod tests {
                 beneath.open_by(way, Path::new(below), flags)
             };
             open("a/b/file").unwrap();
-            for refused in ["a/link", "inside/b/file", "a/../a/b/file", "none"] {
+            for refused in ["a/link", "inside/b/file", "../top/a/b/file", "none"] {
                 open(refused).unwrap_err();
             }
         }

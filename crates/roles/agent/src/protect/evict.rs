@@ -30,12 +30,15 @@ pub enum Method {
     Kill { socket: PathBuf },
 }
 
+/// Namespace and name.
+type PodName = (Box<str>, Box<str>);
+
 #[derive(Debug, Default)]
 pub struct EvictionCounters {
     succeeded: AtomicU64,
     failed: AtomicU64,
     /// By namespace and name, the newest last.
-    details: Mutex<BTreeMap<(Box<str>, Box<str>), u64>>,
+    details: Mutex<BTreeMap<PodName, u64>>,
 }
 
 impl EvictionCounters {
@@ -47,7 +50,7 @@ impl EvictionCounters {
         self.failed.load(Ordering::Relaxed)
     }
 
-    pub fn details(&self) -> Vec<((Box<str>, Box<str>), u64)> {
+    pub fn details(&self) -> Vec<(PodName, u64)> {
         let details = self.details.lock();
         details.iter().map(|(pod, n)| (pod.clone(), *n)).collect()
     }
