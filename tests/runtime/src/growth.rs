@@ -47,7 +47,9 @@ pub fn is_flat(scene: &Scene) -> Result<String> {
     };
     // By reading: how many of them fall into the time hangs on chance.
     let more = |from: Counted, to: Counted| (to.calls - from.calls) / (to.readings - from.readings);
-    let (first, second) = (more(few, some), more(some, many));
+    // What is not of any container (other tests make cgroups, too) disturbs the difference of two small numbers. So the
+    // larger half is compared with the whole: work that grows with the square makes it 1.2 times as much.
+    let (first, second) = (more(few, many), more(some, many));
     let note = format!("{first:.3} and {second:.3} calls for each reading more, of {counted:?}");
     let all_read = few.readings < some.readings && some.readings < many.readings;
     ensure!(
