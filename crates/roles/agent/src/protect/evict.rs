@@ -4,22 +4,28 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use http::Request;
+use http::header::CONTENT_TYPE;
 use parking_lot::Mutex;
+use plimsoll_client::events::{self, EventApi, Recorder, Reference};
 use plimsoll_client::explain;
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_containers::stop_container;
 use plimsoll_plan::{Eviction, EvictionScope};
+use plimsoll_qos::{EVICTION_REASON, eviction_message};
 use plimsoll_waiting::Repeated;
+use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::Protection;
 use crate::states::ClusterStateCell;
 
 /// Pods that were evicted of late, for `pod_eviction_detail`.
 const MOST_DETAILS: usize = 1000;
+/// Who tells, in koordlet's words.
+const COMPONENT: &str = "koordlet-qosManager";
+const EVENTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How pods are made to go.
 #[derive(Debug, Clone)]
@@ -66,13 +72,18 @@ impl EvictionCounters {
     }
 }
 
+pub type OnFailure = Box<dyn Fn(&Arc<str>) + Send + Sync>;
+
 /// Takes evictions from a queue, one after the other.
 pub struct Evictor {
     pub client: kube::Client,
     pub board: ClusterStateCell,
     pub method: Method,
     pub counters: Arc<EvictionCounters>,
-    pub protection: Protection,
+    /// Told the UID of a pod that could not be evicted.
+    pub on_failure: OnFailure,
+    /// The node's name, for events.
+    pub node: String,
 }
 
 impl std::fmt::Debug for Evictor {
@@ -85,14 +96,23 @@ impl std::fmt::Debug for Evictor {
 
 impl Evictor {
     pub async fn run(self, mut queue: mpsc::Receiver<Eviction>, shutdown: Shutdown) {
+        let config = events::Config {
+            host: self.node.clone(),
+            ..events::Config::new(EventApi::Core, COMPONENT)
+        };
+        let (recorder, task) = config.spawn(self.client.clone());
         let mut failing = Repeated::default();
         loop {
             let eviction = tokio::select! {
-                () = shutdown.begins() => return,
+                () = shutdown.begins() => break,
                 eviction = queue.recv() => eviction,
             };
-            let Some(eviction) = eviction else { return };
-            match self.evict(&eviction).await {
+            let Some(eviction) = eviction else { break };
+            let outcome = self.evict(&eviction).await;
+            if matches!(self.method, Method::Api) {
+                tell(&recorder, &eviction, &outcome);
+            }
+            match outcome {
                 Ok(()) => {
                     self.counters.succeed(&eviction);
                     let _ = failing.well();
@@ -106,7 +126,7 @@ impl Evictor {
                 }
                 Err(trouble) => {
                     self.counters.failed.fetch_add(1, Ordering::Relaxed);
-                    self.protection.eviction_failed(&eviction.uid);
+                    (self.on_failure)(&eviction.uid);
                     if let Some(said) = failing.failed() {
                         tracing::warn!(
                             namespace = &*eviction.namespace,
@@ -120,6 +140,7 @@ impl Evictor {
                 }
             }
         }
+        task.drain(EVENTS_WITHIN).await;
     }
 
     async fn evict(&self, eviction: &Eviction) -> Result<(), String> {
@@ -129,20 +150,25 @@ impl Evictor {
         }
     }
 
-    /// The UID makes sure that a new pod of the same name stays.
+    /// The UID makes sure that a new pod of the same name stays. The request is written out here because kube's own
+    /// spells `deleteOptions` in a way that servers pass over, and the UID with it.
     async fn ask_api(&self, eviction: &Eviction) -> Result<(), String> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &eviction.namespace);
-        let parameters = EvictParams {
-            delete_options: Some(DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(eviction.uid.to_string()),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            }),
-            ..EvictParams::default()
-        };
-        let asked = pods.evict(&eviction.name, &parameters).await;
+        let (namespace, name) = (&eviction.namespace, &eviction.name);
+        let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": eviction.uid}},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+        let request = Request::post(path)
+            .header(CONTENT_TYPE, "application/json")
+            .body(body.to_string().into_bytes())
+            .map_err(|error| error.to_string())?;
+        let asked = self
+            .client
+            .request_status::<serde_json::Value>(request)
+            .await;
         asked.map(|_| ()).map_err(|error| explain(&error))
     }
 
@@ -162,6 +188,25 @@ impl Evictor {
                 .map_err(|error| format!("stop container {}: {error}", container.name))?;
         }
         Ok(())
+    }
+}
+
+/// An event of the pod, in koordlet's words.
+fn tell(recorder: &Recorder, eviction: &Eviction, outcome: &Result<(), String>) {
+    let pod = Reference {
+        namespace: Some(eviction.namespace.to_string()),
+        uid: Some(eviction.uid.to_string()),
+        ..Reference::new("v1", "Pod", &eviction.name)
+    };
+    let (namespace, name) = (&eviction.namespace, &eviction.name);
+    let message = eviction_message(eviction);
+    let text =
+        format!("evict Pod:{namespace}/{name}, reason: {EVICTION_REASON}, message: {message}");
+    match outcome {
+        Ok(()) => recorder.warning(&pod, "evictPodSuccess", "", text),
+        Err(error) => {
+            recorder.warning(&pod, "evictPodFail", "", format!("{text}, error {error}"));
+        }
     }
 }
 

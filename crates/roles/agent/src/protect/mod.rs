@@ -49,6 +49,7 @@ impl Started {
         &self,
         client: kube::Client,
         board: ClusterStateCell,
+        node: String,
     ) -> shutdown::ShutdownTrigger {
         let (stopper, shutdown) = shutdown::channel();
         if let Some(queue) = self.take_queue() {
@@ -62,7 +63,11 @@ impl Started {
                     },
                 },
                 counters: Arc::clone(&self.evictions),
-                protection: self.protection.clone(),
+                on_failure: {
+                    let protection = self.protection.clone();
+                    Box::new(move |uid| protection.eviction_failed(uid))
+                },
+                node,
             };
             shutdown.keep("evictions", evictor.run(queue, shutdown.clone()));
         }

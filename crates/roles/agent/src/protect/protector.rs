@@ -20,6 +20,8 @@ use super::{kernel, node, pods};
 use crate::states::ClusterStateCell;
 use crate::states::{ClusterState, NodeSlo, Pod};
 
+/// Steps that strategies have to ask again for what an earlier process wrote. Some wait for a second look.
+const CLAIM_STEPS: u32 = 30;
 /// A list of pods that is watched is as fresh as it can be.
 const WATCHED: Duration = Duration::from_secs(1);
 
@@ -83,8 +85,8 @@ pub struct Protector {
     capabilities: plimsoll_qos::input::Capabilities,
     /// AMD counts memory bandwidth otherwise than Intel.
     is_amd: bool,
-    /// The first plans of all askers have been submitted.
-    claimed: bool,
+    /// Steps in which everything was known, up to a few.
+    open_steps: u32,
 }
 
 /// Pods as strategies look at them, made anew when the list changes.
@@ -117,7 +119,7 @@ impl Protector {
             usage: UsageSnapshot::default(),
             bases: KubeletBases::default(),
             is_amd: false,
-            claimed: false,
+            open_steps: 0,
         };
         Ok((this, recovered))
     }
@@ -171,10 +173,12 @@ impl Protector {
         for plan in &planned.plans {
             self.actuator.submit(plan.clone());
         }
-        if planned.gate.open && !self.claimed {
-            // What no strategy of this program asks for was wanted by an earlier one.
-            self.claimed = true;
-            self.actuator.release_unclaimed();
+        if planned.gate.open && self.open_steps <= CLAIM_STEPS {
+            // What no strategy has asked for by now was wanted by an earlier program only.
+            if self.open_steps == CLAIM_STEPS {
+                self.actuator.release_unclaimed();
+            }
+            self.open_steps += 1;
         }
         let applied = self.actuator.turn(now, &self.bases);
         let evictions = std::mem::take(&mut planned.evictions.evictions);

@@ -1,14 +1,15 @@
 //! The thread that protects: one step an interval, and requests of people in between.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_actuate::{Counters, Filter, Mode, Now, State, Status};
+use plimsoll_actuate::{Actuator, Counters, Filter, Mode, Now, State, Status};
 use plimsoll_host::Clock;
-use plimsoll_plan::{Asker, Eviction, Plan};
+use plimsoll_plan::{Asker, Bases, Eviction, Note, Plan};
 use plimsoll_qos::{GateStatus, Metrics};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +21,8 @@ use super::protector::{Protector, Step};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// What is undone stays so for this time, unless somebody says otherwise.
 const UNDONE_FOR: Duration = Duration::from_secs(3600);
+/// Notes of one step that are logged.
+const MOST_NOTES: usize = 200;
 /// Journal lines in one answer.
 const MOST_LINES: usize = 10_000;
 
@@ -124,6 +127,7 @@ pub fn spawn(
         evictions,
         last: Step::default(),
         plans: Vec::new(),
+        noted: BTreeSet::new(),
     };
     let thread = std::thread::Builder::new()
         .name("protect".into())
@@ -140,6 +144,27 @@ pub fn spawn(
     Ok((handle, protection))
 }
 
+/// Writes that block are carried out by another thread; they are waited for this long.
+const SLOW_WRITES: Duration = Duration::from_secs(6);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Waits for values that are on their way.
+fn finish_writes(
+    actuator: &mut Actuator,
+    clock: &Clock,
+    bases: &dyn Bases,
+    applied: &mut plimsoll_actuate::Applied,
+) {
+    let deadline = clock.monotonic().saturating_add(SLOW_WRITES);
+    while applied.writing > 0 && clock.monotonic() < deadline {
+        std::thread::sleep(LOOK_EVERY);
+        let turn = actuator.turn(Now::of(clock), bases);
+        applied.restored += turn.restored;
+        applied.refused += turn.refused;
+        applied.writing = turn.writing;
+    }
+}
+
 struct Worker {
     protector: Protector,
     clock: Clock,
@@ -147,6 +172,8 @@ struct Worker {
     evictions: mpsc::Sender<Eviction>,
     last: Step,
     plans: Vec<Plan>,
+    /// Notes that have been logged and still hold.
+    noted: BTreeSet<(&'static str, Box<str>, Box<str>)>,
 }
 
 impl Worker {
@@ -183,6 +210,7 @@ impl Worker {
             // A full queue means that evictions are under way; the strategies will ask again.
             let _ = self.evictions.try_send(eviction);
         }
+        self.log_notes(&step.planned.notes);
         let actuator = &self.protector.actuator;
         let mut shown = self.shown.lock();
         shown.mode = actuator.effective_mode();
@@ -201,10 +229,25 @@ impl Worker {
         self.last = step;
     }
 
+    /// What is wrong with a policy or an annotation is logged when it comes up, not each second.
+    fn log_notes(&mut self, notes: &[Note]) {
+        let now: BTreeSet<_> = notes
+            .iter()
+            .take(MOST_NOTES)
+            .map(|note| (note.code, note.about.clone(), note.text.clone()))
+            .collect();
+        for (code, about, text) in now.difference(&self.noted) {
+            tracing::warn!(code, about = &**about, "{text}");
+        }
+        self.noted = now;
+    }
+
     fn give_back(&mut self) {
         let now = self.now();
         let bases = self.protector.bases().clone();
-        let applied = self.protector.actuator.restore(&Filter::All, now, &bases);
+        let actuator = &mut self.protector.actuator;
+        let mut applied = actuator.restore(&Filter::All, now, &bases);
+        finish_writes(actuator, &self.clock, &bases, &mut applied);
         let (restored, refused) = (applied.restored, applied.refused);
         tracing::info!(
             restored,
@@ -248,8 +291,8 @@ impl Worker {
                 )),
             },
             Request::Restore => {
-                self.give_back();
                 self.protector.actuator.set_mode(Mode::Observe, now);
+                self.give_back();
                 done("everything is given back; the agent only observes until it is told: plimsoll qos mode enforce".into())
             }
             Request::Undo { what, seconds } => self.undo(&what, seconds, now),

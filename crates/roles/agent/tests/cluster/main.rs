@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says so by panicking
 
+mod evictions;
 mod reports;
 mod states;
 mod world;
