@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::SignedDuration;
+use plimsoll_host::HostRoot;
 
+use crate::folder_args::FolderArgs;
 use crate::inert::{Flags, PassedOver, Takes};
 use crate::protect_args::ProtectArgs;
 use crate::{Called, go};
@@ -88,6 +90,8 @@ pub struct KoordletArgs {
     prediction: PredictionArgs,
     #[command(flatten)]
     protect: ProtectArgs,
+    #[command(flatten)]
+    folders: FolderArgs,
     #[command(flatten)]
     unheard: PassedOver<Unheard>,
 }
@@ -196,12 +200,6 @@ impl Flags for Unheard {
                 "pprof-addr",
                 "configmap-name",
                 "configmap-namespace",
-                "cgroup-root-dir",
-                "sys-root-dir",
-                "sys-fs-root-dir",
-                "proc-root-dir",
-                "var-run-root-dir",
-                "run-root-dir",
                 "cgroup-kube-dir",
                 "containerd-endpoint",
                 "docker-endpoint",
@@ -279,6 +277,11 @@ impl KoordletArgs {
             .parse()
             .with_context(|| format!("--addr {text:?} is not an address and port"))?;
         Ok(Some(address))
+    }
+
+    /// Where the machine's files are.
+    pub fn root(&self, prefix: Option<&Path>) -> Result<HostRoot> {
+        self.folders.root(prefix)
     }
 
     /// Whether something is switched on.
@@ -607,11 +610,11 @@ mod tests {
         assert_eq!(unavailable("PSICollector=true,CPUBurst=false"), [""; 0]);
         assert_eq!(
             unavailable("CoreSched=true,PSICollector=true,CPUBurst=true"),
-            ["CPUBurst", "CoreSched"]
+            ["CoreSched"]
         );
         let all = unavailable("AllAlpha=true,AllBeta=true,CoreSched=false");
         assert!(
-            all.contains(&"CPUBurst") && all.contains(&"BEMemoryEvict"),
+            all.contains(&"GroupIdentity") && all.contains(&"GPUEnvInject"),
             "{all:?}"
         );
         assert!(
@@ -631,10 +634,11 @@ mod tests {
         let line = [
             "koordlet",
             "--cgroup-root-dir=/host-cgroup/",
+            "--runtime-hooks-network=unix",
             "--only-evict-by-api",
         ];
         let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
-        let named = ["--cgroup-root-dir", "--only-evict-by-api"];
+        let named = ["--runtime-hooks-network"];
         assert_eq!(line.args.unheard.names, named);
     }
 }

@@ -16,9 +16,7 @@ use plimsoll_host::{Clock, HostRoot, ReadBuf};
 use serde_json::Value;
 
 use crate::go;
-use crate::protect_args::SOCKET;
-
-const JOURNAL: &str = "/var/lib/plimsoll/protection";
+use crate::protect_args::{SOCKET, default_journal};
 
 /// Show what the agent of this machine does to protect services, and step in
 ///
@@ -29,7 +27,7 @@ pub struct QosArgs {
     #[arg(long, value_name = "FILE", default_value = SOCKET, global = true)]
     socket: PathBuf,
     /// The agent's journal (its --protect-journal), for when no agent runs
-    #[arg(long, value_name = "DIR", default_value = JOURNAL, global = true)]
+    #[arg(long, value_name = "DIR", default_value_os_t = default_journal(), global = true)]
     journal_dir: PathBuf,
     /// How to print it
     #[arg(
