@@ -661,6 +661,7 @@ impl AgentArgs {
             data_dir: self.machine.data_dir.clone(),
             usage_history: self.koordlet.usage_history()?,
             protect: None,
+            audit: self.koordlet.audit()?,
             unavailable_features: self.koordlet.unavailable_features()?,
         })
     }
@@ -717,11 +718,12 @@ impl AgentArgs {
 impl ServingArgs {
     /// The page of metrics must not take the place of another.
     fn check_endpoint(&self) -> Result<()> {
-        const TAKEN: [&str; 14] = [
+        const TAKEN: [&str; 15] = [
             "/api",
             "/containers",
             "/debug",
             "/docker",
+            "/events",
             "/external-metrics",
             "/healthz",
             "/internal-metrics",

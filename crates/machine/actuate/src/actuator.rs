@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_host::Timestamp;
-use plimsoll_plan::{Asker, Bases, Effect, Plan, Target};
+use plimsoll_plan::{Asker, Bases, Effect, Eviction, Plan, Target};
 
 use crate::entry::{Claim, Entry};
 use crate::files::{Files, MachineFiles};
-use crate::journal::{Journal, Kept, Line, Outcome};
+use crate::journal::{Journal, Kept, Line, Outcome, Why};
 use crate::slow::SlowWriter;
 use crate::status::is_below;
 use crate::{
@@ -277,6 +277,20 @@ impl Actuator {
         let text = format!("the mode is {} from now on", mode.as_str());
         self.journal
             .line(Self::line(now, Outcome::ModeChanged, text));
+        self.journal.flush();
+    }
+
+    /// Tells of a pod that was evicted. Others evict; the journal has the whole story.
+    pub fn note_eviction(&mut self, eviction: &Eviction, now: Now) {
+        let pod = format!("{}/{}", eviction.namespace, eviction.name);
+        let why = sentence::why(&eviction.why);
+        let feature = eviction.feature;
+        let text = format!("{feature} evicted pod {pod}, because of {why}");
+        let mut line = Self::line(now, Outcome::Noted, text);
+        line.asker = feature.to_owned();
+        line.file = pod;
+        line.why = Some(Why::from(&eviction.why));
+        self.journal.line(line);
         self.journal.flush();
     }
 

@@ -352,6 +352,7 @@ impl Agent {
             pod_hint: self.pod_hint,
             cluster: OnceLock::new(),
             protection,
+            audit: self.config.audit.map(protect::audit::Readers::new),
         };
         Ok(Running {
             view: Arc::new(view),

@@ -53,6 +53,7 @@ pub struct NodeHandle {
     pub(crate) pod_hint: PodHint,
     pub(crate) cluster: OnceLock<ClusterHealth>,
     pub(crate) protection: Option<protect::Started>,
+    pub(crate) audit: Option<protect::audit::Readers>,
 }
 
 /// Health of the connection to the cluster, for pages and probes.

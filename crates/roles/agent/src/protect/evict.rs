@@ -92,6 +92,7 @@ impl Evictor {
             match self.evict(&eviction).await {
                 Ok(()) => {
                     self.counters.succeed(&eviction);
+                    self.protection.evicted(&eviction);
                     let _ = failing.well();
                     tracing::warn!(
                         namespace = &*eviction.namespace,

@@ -25,6 +25,7 @@ const MOST_LINES: usize = 10_000;
 
 enum Message {
     Ask(Request, oneshot::Sender<Answer>),
+    Evicted(Box<Eviction>),
     EvictionFailed(Arc<str>),
     Stop,
 }
@@ -52,6 +53,7 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ask(request, _) => request.fmt(f),
+            Self::Evicted(eviction) => eviction.fmt(f),
             Self::EvictionFailed(uid) => f.debug_tuple("EvictionFailed").field(uid).finish(),
             Self::Stop => f.write_str("Stop"),
         }
@@ -70,6 +72,14 @@ impl Protection {
             Ok(Err(_)) => gone(),
             Err(_) => Answer::Error("no answer within 10 s; the kernel may block a write".into()),
         }
+    }
+
+    /// The journal tells it.
+    pub fn evicted(&self, eviction: &Eviction) {
+        // After the end nobody keeps a journal.
+        let _ = self
+            .messages
+            .send(Message::Evicted(Box::new(eviction.clone())));
     }
 
     /// The strategies may ask for it again.
@@ -164,6 +174,10 @@ impl Worker {
                 Ok(Message::Ask(request, reply)) => {
                     // Who asked may have gone.
                     let _ = reply.send(self.answer(request));
+                }
+                Ok(Message::Evicted(eviction)) => {
+                    let now = self.now();
+                    self.protector.actuator.note_eviction(&eviction, now);
                 }
                 Ok(Message::EvictionFailed(uid)) => self.protector.eviction_failed(&uid, now),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
