@@ -13,7 +13,7 @@ use crate::journal::{Journal, Kept, Line, Outcome, Why};
 use crate::slow::SlowWriter;
 use crate::status::is_below;
 use crate::{
-    Applied, Config, Counters, Filter, Hold, Mode, Now, OpenError, Overruled, Recovered,
+    Applied, Config, Counters, Durations, Filter, Hold, Mode, Now, OpenError, Overruled, Recovered,
     SecondAgent, Status, TargetStatus, sentence, value,
 };
 
@@ -34,6 +34,7 @@ pub struct Actuator {
     pub(crate) holds: Vec<Hold>,
     pub(crate) second_agent: Option<SecondAgent>,
     pub(crate) counters: Counters,
+    pub(crate) durations: Durations,
     pub(crate) told_unsupported: BTreeSet<String>,
     /// What each asker said last.
     plans: BTreeMap<Asker, Vec<Effect>>,
@@ -70,7 +71,10 @@ impl Actuator {
             entry.touched = Some(touched);
             entries.insert(target, entry);
         }
-        let slow = config.slow_thread.then(|| SlowWriter::new(files.clone()));
+        let durations = Durations::default();
+        let slow = config
+            .slow_thread
+            .then(|| SlowWriter::new(files.clone(), durations.clone()));
         let actuator = Self {
             config,
             files,
@@ -80,6 +84,7 @@ impl Actuator {
             holds: replayed.holds,
             second_agent: None,
             counters: Counters::default(),
+            durations,
             told_unsupported: BTreeSet::new(),
             plans: BTreeMap::new(),
             notes: Vec::new(),
@@ -328,6 +333,11 @@ impl Actuator {
 
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// How long writes took.
+    pub fn durations(&self) -> &Durations {
+        &self.durations
     }
 
     /// How every target stands.

@@ -177,6 +177,12 @@ impl NodeHandle {
         }
         on.families(text);
         if halves.contains(&Half::Internal)
+            && let Some(started) = &self.protection
+        {
+            let shown = started.protection.shown();
+            on.written(koordlet_metrics::updates(&shown.durations).into_bytes());
+        }
+        if halves.contains(&Half::Internal)
             && let Some(member) = self.cluster.get()
         {
             on.written(member.states.requests.page().into_bytes());

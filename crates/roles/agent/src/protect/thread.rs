@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_actuate::{Counters, Filter, Mode, Now, State, Status};
+use plimsoll_actuate::{Counters, Durations, Filter, Mode, Now, State, Status};
 use plimsoll_host::Clock;
 use plimsoll_plan::{Asker, Eviction, Plan};
 use plimsoll_qos::{GateStatus, Metrics};
@@ -40,6 +40,8 @@ pub struct Shown {
     /// Another agent changes what we write, so we only observe.
     pub second_agent: bool,
     pub steps: u64,
+    /// How long writes took.
+    pub durations: Durations,
 }
 
 /// A handle for those who look and step in; clones are the same.
@@ -122,7 +124,10 @@ pub fn spawn(
     evictions: mpsc::Sender<Eviction>,
 ) -> std::io::Result<(Handle, Protection)> {
     let (messages, inbox) = channel();
-    let shown = Arc::new(Mutex::new(Shown::default()));
+    let shown = Arc::new(Mutex::new(Shown {
+        durations: protector.actuator.durations().clone(),
+        ..Shown::default()
+    }));
     let protection = Protection {
         messages: messages.clone(),
         shown: Arc::clone(&shown),
