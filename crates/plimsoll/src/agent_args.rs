@@ -13,6 +13,7 @@ use plimsoll_cadvisor::exposition::LabelPolicy;
 use plimsoll_cadvisor::http;
 use plimsoll_containers::Rules;
 use plimsoll_containers::runtime::{Endpoint, socket_path};
+use plimsoll_host::HostRoot;
 use plimsoll_host::machine::IdFiles;
 use plimsoll_observe::GroupSet;
 use plimsoll_observe::events::{EventType, Limits};
@@ -308,7 +309,7 @@ pub struct ContainerArgs {
 pub struct MachineArgs {
     /// Where the observed machine's files are [default: /rootfs if mounted, else /]
     #[arg(long, value_name = "DIR")]
-    pub host_root: Option<PathBuf>,
+    host_root: Option<PathBuf>,
     /// What the cluster calls this machine, for /stats/summary [default: the host name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     node_name: Option<String>,
@@ -469,6 +470,11 @@ impl AgentArgs {
     pub fn protection(&self, called: Called) -> Result<Option<plimsoll_agent::protect::Config>> {
         let data_dir = self.machine.data_dir.as_ref();
         self.koordlet.protection(called, data_dir)
+    }
+
+    /// Where the machine's files are.
+    pub fn root(&self) -> Result<HostRoot> {
+        self.koordlet.root(self.machine.host_root.as_deref())
     }
 
     pub fn gates(&self) -> Result<cluster_args::Gates> {
@@ -655,6 +661,7 @@ impl AgentArgs {
             data_dir: self.machine.data_dir.clone(),
             usage_history: self.koordlet.usage_history()?,
             protect: None,
+            audit: self.koordlet.audit()?,
             unavailable_features: self.koordlet.unavailable_features()?,
         })
     }
@@ -711,11 +718,12 @@ impl AgentArgs {
 impl ServingArgs {
     /// The page of metrics must not take the place of another.
     fn check_endpoint(&self) -> Result<()> {
-        const TAKEN: [&str; 14] = [
+        const TAKEN: [&str; 15] = [
             "/api",
             "/containers",
             "/debug",
             "/docker",
+            "/events",
             "/external-metrics",
             "/healthz",
             "/internal-metrics",

@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::SignedDuration;
+use plimsoll_host::HostRoot;
 
+use crate::folder_args::FolderArgs;
 use crate::inert::{Flags, PassedOver, Takes};
 use crate::protect_args::ProtectArgs;
 use crate::{Called, go};
@@ -39,8 +41,8 @@ const GATES: [(&str, Stage, Status); 39] = [
     ("GroupIdentity", Beta, NotBuilt),
     ("CPUSetAllocator", Beta, NotBuilt),
     ("BatchResource", Beta, NotBuilt),
-    ("AuditEvents", Alpha, NotBuilt),
-    ("AuditEventsHTTPHandler", Alpha, NotBuilt),
+    ("AuditEvents", Alpha, Built),
+    ("AuditEventsHTTPHandler", Alpha, Built),
     ("BECPUManager", Alpha, Built),
     ("BECPUEvict", Alpha, Built),
     ("BEMemoryEvict", Alpha, Built),
@@ -88,6 +90,10 @@ pub struct KoordletArgs {
     prediction: PredictionArgs,
     #[command(flatten)]
     protect: ProtectArgs,
+    #[command(flatten)]
+    audit: AuditArgs,
+    #[command(flatten)]
+    folders: FolderArgs,
     #[command(flatten)]
     unheard: PassedOver<Unheard>,
 }
@@ -184,6 +190,35 @@ pub struct PredictionArgs {
     prediction_model_checkpoint_max_per_step: usize,
 }
 
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Protection")]
+pub struct AuditArgs {
+    /// With AuditEventsHTTPHandler: what /events shows. Below 3, evictions and no changes of values
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        allow_hyphen_values = true
+    )]
+    audit_verbose: i64,
+    /// So many may read /events at the same time; then the oldest one has to begin anew
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        allow_hyphen_values = true
+    )]
+    audit_max_concurrent_readers: i64,
+    /// The most events of one page
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2048,
+        allow_hyphen_values = true
+    )]
+    audit_max_events_limit: i64,
+}
+
 /// What else a command line of Koordinator's agent may carry: of what is not there yet, or of what is not needed.
 #[derive(Debug)]
 pub struct Unheard;
@@ -196,12 +231,6 @@ impl Flags for Unheard {
                 "pprof-addr",
                 "configmap-name",
                 "configmap-namespace",
-                "cgroup-root-dir",
-                "sys-root-dir",
-                "sys-fs-root-dir",
-                "proc-root-dir",
-                "var-run-root-dir",
-                "run-root-dir",
                 "cgroup-kube-dir",
                 "containerd-endpoint",
                 "docker-endpoint",
@@ -227,10 +256,7 @@ impl Flags for Unheard {
             Takes::Integer,
             &[
                 "runtime-hooks-nri-backoff-steps",
-                "audit-verbose",
                 "audit-max-disk-space-mb",
-                "audit-max-concurrent-readers",
-                "audit-max-events-limit",
                 "resource-force-update-seconds",
                 "metric-gc-interval-seconds",
                 "metric-expire-seconds",
@@ -279,6 +305,24 @@ impl KoordletArgs {
             .parse()
             .with_context(|| format!("--addr {text:?} is not an address and port"))?;
         Ok(Some(address))
+    }
+
+    /// The page of events; `None`: it is off.
+    pub fn audit(&self) -> Result<Option<plimsoll_agent::protect::audit::Config>> {
+        let gates = Gates::parse(&self.collect.feature_gates)?;
+        let number = |number: i64| usize::try_from(number).unwrap_or(0);
+        let config = plimsoll_agent::protect::audit::Config {
+            recorded: gates.on("AuditEvents"),
+            verbose: self.audit.audit_verbose,
+            readers: number(self.audit.audit_max_concurrent_readers),
+            most: number(self.audit.audit_max_events_limit),
+        };
+        Ok(gates.on("AuditEventsHTTPHandler").then_some(config))
+    }
+
+    /// Where the machine's files are.
+    pub fn root(&self, prefix: Option<&Path>) -> Result<HostRoot> {
+        self.folders.root(prefix)
     }
 
     /// Whether something is switched on.
@@ -611,7 +655,7 @@ mod tests {
         );
         let all = unavailable("AllAlpha=true,AllBeta=true,CoreSched=false");
         assert!(
-            all.contains(&"OOMScoreAdj") && all.contains(&"BatchResource"),
+            all.contains(&"GroupIdentity") && all.contains(&"GPUEnvInject"),
             "{all:?}"
         );
         assert!(
@@ -632,9 +676,10 @@ mod tests {
             "koordlet",
             "--cgroup-root-dir=/host-cgroup/",
             "--runtime-hooks-network=unix",
+            "--only-evict-by-api",
         ];
         let line = <Line as clap::Parser>::try_parse_from(line).unwrap();
-        let named = ["--cgroup-root-dir", "--runtime-hooks-network"];
+        let named = ["--runtime-hooks-network"];
         assert_eq!(line.args.unheard.names, named);
     }
 }

@@ -5,6 +5,7 @@ mod agent_doors;
 mod check;
 mod cluster_args;
 mod explain;
+mod folder_args;
 mod front_args;
 mod go;
 mod inert;
@@ -30,7 +31,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use futures::future::join_all;
 use plimsoll_agent::World;
-use plimsoll_host::{Clock, HostRoot};
+use plimsoll_host::Clock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use agent_args::{AgentArgs, ReportSchedule};
@@ -201,7 +202,11 @@ fn parse(mut given: Vec<OsString>) -> Result<Asked, clap::Error> {
         false if is_called(&given, "koordlet") => Called::Koordlet,
         false => Called::Plimsoll,
     };
-    if called == Called::Koordlet {
+    // In a container of koordlet's manifest nothing else may be there to ask the agent with.
+    let asks = given
+        .get(1)
+        .is_some_and(|first| first == "qos" || first == "check");
+    if called == Called::Koordlet && !asks {
         given.insert(1, "agent".into());
     }
     if is_called(&given, METRICS_SERVER) {
@@ -290,10 +295,7 @@ fn run_agent(args: &AgentArgs, called: Called) -> Result<(), Failure> {
         Ok(n) => n.min(cpus),
     };
     let runtime = runtime(threads).map_err(Failure::Run)?;
-    let root = match &args.machine().host_root {
-        Some(dir) => HostRoot::new(dir),
-        None => HostRoot::detect(),
-    };
+    let root = args.root().map_err(Failure::Usage)?;
     let world = World {
         clock: Clock::Real,
         root,
@@ -437,6 +439,31 @@ mod tests {
         check_listen("/koordlet --feature-gates=PSICollector=true", "[::]:9316");
         check_listen("/koordlet --addr=:9317", "[::]:9317");
         check_listen("koordlet --addr 127.0.0.1:1 -v=4", "127.0.0.1:1");
+    }
+
+    #[test]
+    fn the_command_line_of_koordlets_manifest() {
+        let temp = tempfile::tempdir().unwrap();
+        let cgroup = temp.path().display();
+        let asked = asked(&format!(
+            "/koordlet -cgroup-root-dir={cgroup}/ -feature-gates=AllAlpha=true,AllBeta=true -runtime-hooks-network=unix \
+             -runtime-hooks-addr=/host-var-run-koordlet/koordlet.sock \
+             -runtime-hooks-host-endpoint=/var/run/koordlet//koordlet.sock --logtostderr=true --v=4",
+        ))
+        .unwrap();
+        let agent = asked.agent();
+        let root = agent.root().unwrap();
+        assert_eq!(root.sys("fs/cgroup"), temp.path());
+        let protect = agent.protection(asked.called).unwrap().unwrap();
+        assert_eq!(protect.mode, plimsoll_actuate::Mode::Enforce);
+        assert!(protect.settings.gates.be_cpu_evict && protect.settings.gates.cgroup_reconcile);
+        assert!(agent.config().unwrap().usage_history.is_some());
+    }
+
+    #[test]
+    fn koordlets_container_can_ask_the_agent() {
+        let status = asked("/koordlet qos status").unwrap();
+        assert!(matches!(status.role, Role::Qos(_)));
     }
 
     #[test]

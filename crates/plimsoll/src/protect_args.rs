@@ -1,6 +1,6 @@
 //! Flags of protection, and koordlet's flags of the same half.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -10,6 +10,21 @@ use plimsoll_agent::protect;
 use plimsoll_qos::{EvictBy, Gates, Settings};
 
 use crate::{Called, go};
+
+/// koordlet's manifest mounts this folder of the machine; the rest of that container's files end with the pod.
+const KOORDLET_FOLDER: &str = "/host-var-run-koordlet";
+
+/// Where the journal is if nobody says.
+pub fn default_journal() -> PathBuf {
+    journal_in(Path::new(KOORDLET_FOLDER))
+}
+
+fn journal_in(mounted: &Path) -> PathBuf {
+    match mounted.is_dir() {
+        true => mounted.join("protection"),
+        false => "/var/lib/plimsoll/protection".into(),
+    }
+}
 
 /// Where `plimsoll qos` reaches the agent.
 pub const SOCKET: &str = "/run/plimsoll/protect.sock";
@@ -36,7 +51,8 @@ pub struct ProtectArgs {
     /// Unix socket for `plimsoll qos`; only root can open it
     #[arg(long, value_name = "FILE", default_value = SOCKET)]
     protect_socket: PathBuf,
-    /// Folder of the journal of changes [default: `protection` below --data-dir, else /var/lib/plimsoll/protection]
+    /// Folder of the journal of changes [default: `protection` below --data-dir, else /host-var-run-koordlet/protection where
+    /// koordlet's manifest mounts that, else /var/lib/plimsoll/protection]
     #[arg(long, value_name = "DIR")]
     protect_journal: Option<PathBuf>,
     /// Give all values back when the agent ends. Without it they stay, so that an upgrade does not unprotect the node
@@ -141,7 +157,7 @@ impl ProtectArgs {
         Ok(Some(protect::Config {
             mode,
             settings,
-            journal: Some(journal.unwrap_or_else(|| "/var/lib/plimsoll/protection".into())),
+            journal: Some(journal.unwrap_or_else(default_journal)),
             socket: Some(self.protect_socket.clone()),
             restore_on_exit: self.restore_on_exit,
             evict_socket: self.evict_runtime_endpoint.clone(),
@@ -176,6 +192,15 @@ mod tests {
         let original = config(&[], Called::Koordlet).unwrap();
         assert_eq!(original.mode, Mode::Enforce);
         assert_eq!(original.settings, Settings::koordlet());
+    }
+
+    #[test]
+    fn a_journal_outlasts_the_pod() {
+        let temp = tempfile::tempdir().unwrap();
+        let mounted = temp.path().join("mounted");
+        assert!(journal_in(&mounted).starts_with("/var/lib/plimsoll"));
+        std::fs::create_dir(&mounted).unwrap();
+        assert_eq!(journal_in(&mounted), mounted.join("protection"));
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_host::Timestamp;
-use plimsoll_plan::{Asker, Bases, Effect, Plan, Target};
+use plimsoll_plan::{Asker, Bases, Effect, Eviction, Plan, Target};
 
 use crate::entry::{Claim, Entry};
 use crate::files::{Files, MachineFiles};
-use crate::journal::{Journal, Kept, Line, Outcome};
+use crate::journal::{Journal, Kept, Line, Outcome, Why};
 use crate::slow::SlowWriter;
 use crate::status::is_below;
 use crate::{
-    Applied, Config, Counters, Filter, Hold, Mode, Now, OpenError, Overruled, Recovered,
+    Applied, Config, Counters, Durations, Filter, Hold, Mode, Now, OpenError, Overruled, Recovered,
     SecondAgent, Status, TargetStatus, sentence, value,
 };
 
@@ -34,6 +34,7 @@ pub struct Actuator {
     pub(crate) holds: Vec<Hold>,
     pub(crate) second_agent: Option<SecondAgent>,
     pub(crate) counters: Counters,
+    pub(crate) durations: Durations,
     pub(crate) told_unsupported: BTreeSet<String>,
     /// What each asker said last.
     plans: BTreeMap<Asker, Vec<Effect>>,
@@ -70,7 +71,10 @@ impl Actuator {
             entry.touched = Some(touched);
             entries.insert(target, entry);
         }
-        let slow = config.slow_thread.then(|| SlowWriter::new(files.clone()));
+        let durations = Durations::default();
+        let slow = config
+            .slow_thread
+            .then(|| SlowWriter::new(files.clone(), durations.clone()));
         let actuator = Self {
             config,
             files,
@@ -80,6 +84,7 @@ impl Actuator {
             holds: replayed.holds,
             second_agent: None,
             counters: Counters::default(),
+            durations,
             told_unsupported: BTreeSet::new(),
             plans: BTreeMap::new(),
             notes: Vec::new(),
@@ -280,6 +285,20 @@ impl Actuator {
         self.journal.flush();
     }
 
+    /// Tells of a pod that was evicted. Others evict; the journal has the whole story.
+    pub fn note_eviction(&mut self, eviction: &Eviction, now: Now) {
+        let pod = format!("{}/{}", eviction.namespace, eviction.name);
+        let why = sentence::why(&eviction.why);
+        let feature = eviction.feature;
+        let text = format!("{feature} evicted pod {pod}, because of {why}");
+        let mut line = Self::line(now, Outcome::Noted, text);
+        line.asker = feature.to_owned();
+        line.file = pod;
+        line.why = Some(Why::from(&eviction.why));
+        self.journal.line(line);
+        self.journal.flush();
+    }
+
     /// What is wanted of it.
     pub fn mode(&self) -> Mode {
         self.config.mode
@@ -314,6 +333,11 @@ impl Actuator {
 
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// How long writes took.
+    pub fn durations(&self) -> &Durations {
+        &self.durations
     }
 
     /// How every target stands.

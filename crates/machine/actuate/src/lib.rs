@@ -43,6 +43,7 @@
 
 mod actuator;
 mod config;
+mod durations;
 mod entry;
 mod error;
 mod files;
@@ -65,6 +66,7 @@ mod write;
 
 pub use actuator::Actuator;
 pub use config::{Config, Mode, Now, Pace, UnknownMode};
+pub use durations::{BOUNDS, Durations, Took};
 pub use error::{OpenError, Unfit};
 pub use files::{Files, KernelFile, MachineFiles};
 pub use journal::{Line, Outcome, Why, read_journal};

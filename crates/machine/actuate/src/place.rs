@@ -215,6 +215,34 @@ fn plain(path: &str) -> Option<&Path> {
     (fine && !path.contains('\0')).then_some(Path::new(path))
 }
 
+/// What koordlet calls this kind of value: the file's name in v1, where there is one.
+pub(crate) fn kind_of(target: &Target) -> &'static str {
+    match target {
+        Target::Cgroup { knob, .. } => {
+            let (_, v1, v2) = names(*knob);
+            v1.or(v2).unwrap_or("cgroup")
+        }
+        Target::Resctrl { knob, .. } => match knob {
+            ResctrlKnob::Exists => "resctrl",
+            ResctrlKnob::L3 | ResctrlKnob::MemoryBandwidth => "schemata",
+            ResctrlKnob::Tasks => "tasks",
+        },
+        Target::Process { .. } => "oom_score_adj",
+        Target::Sysctl(sysctl) => match sysctl {
+            Sysctl::MinFreeKbytes => "min_free_kbytes",
+            Sysctl::WatermarkScaleFactor => "watermark_scale_factor",
+            Sysctl::SchedGroupIdentityEnabled => "sched_group_identity_enabled",
+            Sysctl::SchedIdleSaverWmark => "sched_idle_saver_wmark",
+            Sysctl::SchedCore => "sched_core",
+            Sysctl::MemcgReaper => "reap_background",
+            Sysctl::PageCacheLimit => "enabled",
+            Sysctl::KidledScanPeriod => "scan_period_in_seconds",
+            Sysctl::KidledUseHierarchy => "use_hierarchy",
+            Sysctl::SchedFeature(_) => "sched_features",
+        },
+    }
+}
+
 /// The v1 controller, and the file's name in v1 and v2.
 fn names(
     knob: Knob,

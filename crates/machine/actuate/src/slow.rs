@@ -10,7 +10,7 @@ use plimsoll_plan::{Knob, Target};
 
 use crate::files::Files;
 use crate::write::{Failure, perform};
-use crate::{Piece, Place};
+use crate::{Durations, Piece, Place};
 
 /// Threads that may hang in the kernel at a time.
 const MOST_ABANDONED: u64 = 8;
@@ -53,6 +53,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct SlowWriter {
     files: Arc<dyn Files>,
+    durations: Durations,
     shared: Arc<(Mutex<Shared>, Condvar)>,
     running: bool,
     /// The job that was under way when it was last looked, and since when.
@@ -60,9 +61,10 @@ pub(crate) struct SlowWriter {
 }
 
 impl SlowWriter {
-    pub fn new(files: Arc<dyn Files>) -> Self {
+    pub fn new(files: Arc<dyn Files>, durations: Durations) -> Self {
         Self {
             files,
+            durations,
             shared: Arc::default(),
             running: false,
             seen: None,
@@ -79,10 +81,11 @@ impl SlowWriter {
 
     fn spawn(&self) -> bool {
         let (files, shared) = (self.files.clone(), self.shared.clone());
+        let durations = self.durations.clone();
         let generation = lock(&shared.0).generation;
         std::thread::Builder::new()
             .name("slow-write".to_owned())
-            .spawn(move || work(&*files, &shared, generation))
+            .spawn(move || work(&*files, &durations, &shared, generation))
             .is_ok()
     }
 
@@ -157,7 +160,12 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn work(files: &dyn Files, shared: &(Mutex<Shared>, Condvar), generation: u64) {
+fn work(
+    files: &dyn Files,
+    durations: &Durations,
+    shared: &(Mutex<Shared>, Condvar),
+    generation: u64,
+) {
     let (shared, changed) = shared;
     let mut guard = lock(shared);
     loop {
@@ -171,7 +179,9 @@ fn work(files: &dyn Files, shared: &(Mutex<Shared>, Condvar), generation: u64) {
         guard.count += 1;
         guard.current = Some((guard.count, job.target.clone(), job.last));
         drop(guard);
-        let outcome = perform(files, &job.place, &job.pieces).map_err(Outcome::Failed);
+        let write = || perform(files, &job.place, &job.pieces);
+        let outcome = durations.time(&job.target, write);
+        let outcome = outcome.map_err(Outcome::Failed);
         guard = lock(shared);
         if guard.generation != generation {
             return;
@@ -240,7 +250,7 @@ mod tests {
     #[test]
     fn a_write_that_hangs_is_given_up_and_the_rest_goes_on() {
         let gate = Arc::new(Gate::default());
-        let mut slow = SlowWriter::new(gate.clone());
+        let mut slow = SlowWriter::new(gate.clone(), Durations::default());
         slow.push(job("/a", "block"));
         slow.push(job("/b", "fine"));
         let second = Duration::from_secs(1);

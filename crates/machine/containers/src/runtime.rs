@@ -57,6 +57,17 @@ impl Endpoint {
         }
     }
 
+    /// The same runtime by another path of its socket.
+    #[must_use]
+    pub fn at(self, socket: PathBuf) -> Self {
+        match self {
+            Self::Containerd { namespace, .. } => Self::Containerd { socket, namespace },
+            Self::Cri { .. } => Self::Cri { socket },
+            Self::Docker { .. } => Self::Docker { socket },
+            Self::Podman { .. } => Self::Podman { socket },
+        }
+    }
+
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Containerd { .. } => "containerd",

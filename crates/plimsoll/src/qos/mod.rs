@@ -16,12 +16,11 @@ use plimsoll_host::{Clock, HostRoot, ReadBuf};
 use serde_json::Value;
 
 use crate::go;
-use crate::protect_args::SOCKET;
+use crate::protect_args::{SOCKET, default_journal};
 
 /// A write that blocks is waited for so often, and so long each time.
 const SLOW_LOOKS: u32 = 120;
 const SLOW_LOOK: Duration = Duration::from_millis(50);
-const JOURNAL: &str = "/var/lib/plimsoll/protection";
 
 /// Show what the agent of this machine does to protect services, and step in
 ///
@@ -32,7 +31,7 @@ pub struct QosArgs {
     #[arg(long, value_name = "FILE", default_value = SOCKET, global = true)]
     socket: PathBuf,
     /// The agent's journal (its --protect-journal), for when no agent runs
-    #[arg(long, value_name = "DIR", default_value = JOURNAL, global = true)]
+    #[arg(long, value_name = "DIR", default_value_os_t = default_journal(), global = true)]
     journal_dir: PathBuf,
     /// How to print it
     #[arg(

@@ -1,6 +1,6 @@
 //! Build, spawn and drain of the node role.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -28,6 +28,14 @@ use crate::states::{ClusterStateCell, PodHint};
 use crate::workloads::WorkloadsSource;
 use crate::{Config, NodeHandle};
 use plimsoll_history::{KernelSources, UsageHistory, recorder};
+
+/// Where runtimes that can stop containers listen, the default first.
+const CRI_SOCKETS: [&str; 4] = [
+    "/run/containerd/containerd.sock",
+    "/var/run/containerd/containerd.sock",
+    "/var/run/containerd.sock",
+    "/var/run/crio/crio.sock",
+];
 
 /// Everything outside of the process that the agent uses.
 #[derive(Debug, Clone)]
@@ -71,6 +79,7 @@ impl Config {
     pub fn build(mut self, world: World) -> Result<Agent, BuildError> {
         let mut buf = ReadBuf::default();
         let hierarchies = Hierarchies::detect(&world.root, &mut buf)?.watching(&self.watched());
+        self.find_sockets(&world.root);
         let now = world.clock.now();
         let info = MachineInfo::read(&world.root, &self.id_files, now, &mut buf)?;
         let started = boot_time(&world.root, &mut buf);
@@ -138,6 +147,35 @@ impl Config {
 }
 
 impl Config {
+    /// Sockets that are not at their usual places are where the machine's folders were mounted.
+    fn find_sockets(&mut self, root: &HostRoot) {
+        let elsewhere = |socket: &Path| match socket.exists() {
+            true => None,
+            false => root.elsewhere(socket),
+        };
+        let runtimes = std::mem::take(&mut self.runtimes).into_iter();
+        self.runtimes = runtimes
+            .map(|runtime| match elsewhere(runtime.socket()) {
+                Some(socket) => runtime.at(socket),
+                None => runtime,
+            })
+            .collect();
+        if let Some(protect) = &mut self.protect {
+            let asked = &protect.evict_socket;
+            let all = match asked.as_path() == Path::new(CRI_SOCKETS[0]) {
+                true => CRI_SOCKETS.map(PathBuf::from).to_vec(),
+                false => vec![asked.clone()],
+            };
+            let mut all = all.into_iter().map(|socket| {
+                let at = elsewhere(&socket);
+                at.unwrap_or(socket)
+            });
+            if let Some(there) = all.find(|socket| socket.exists()) {
+                protect.evict_socket = there;
+            }
+        }
+    }
+
     /// The v1 hierarchies whose cgroups are containers: those the original looks at for the groups that are on.
     fn watched(&self) -> Vec<Controller> {
         use Controller::{Blkio, Cpu, Cpuacct, Cpuset, Devices, Hugetlb, Memory, PerfEvent, Pids};
@@ -314,6 +352,7 @@ impl Agent {
             pod_hint: self.pod_hint,
             cluster: OnceLock::new(),
             protection,
+            audit: self.config.audit.map(protect::audit::Readers::new),
         };
         Ok(Running {
             view: Arc::new(view),

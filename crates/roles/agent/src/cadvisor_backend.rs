@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::ACCEPT;
+use plimsoll_actuate::Line;
 use plimsoll_cadvisor::exposition::{Dialect, Gathered};
-use plimsoll_cadvisor::http::{Backend, ExtraPage, ExtraRoute, Failure, Query};
+use plimsoll_cadvisor::http::{Backend, ExtraPage, ExtraRoute, ExtraText, Failure, Query};
 use plimsoll_cadvisor::rest::Versions;
 use plimsoll_cadvisor::validate::{ManagedContainer, ValidateInput};
 use plimsoll_cadvisor::version;
@@ -20,6 +23,7 @@ use std::sync::atomic::Ordering;
 
 use crate::NodeHandle;
 use crate::node_handle::Half;
+use crate::protect::audit::Refused;
 use crate::protect::control::{Answer, Request};
 
 /// Deadline for the status of a runtime.
@@ -63,6 +67,103 @@ fn protection_pages(view: &Arc<NodeHandle>) -> Vec<ExtraRoute> {
             }
         }),
     ]
+}
+
+/// koordlet's audit page.
+fn events_page(view: &Arc<NodeHandle>) -> ExtraRoute {
+    let view = Arc::clone(view);
+    let answer = move |query: &Query, headers: &HeaderMap| {
+        let json = headers
+            .get_all(ACCEPT)
+            .iter()
+            .any(|accept| accept == "application/json");
+        view.events(query, json)
+    };
+    ExtraRoute {
+        path: "/events",
+        page: ExtraPage::Text(Box::new(answer)),
+    }
+}
+
+impl NodeHandle {
+    fn events(&self, query: &Query, json: bool) -> Result<ExtraText, Failure> {
+        let lines: Vec<Line> = match &self.protection {
+            None => Vec::new(),
+            Some(started) => {
+                let request = Request::Journal {
+                    after: 0,
+                    most: usize::MAX,
+                };
+                match self.tokio.block_on(started.protection.ask(request)) {
+                    Answer::Ok(value) => {
+                        serde_json::from_value(value).map_err(Failure::internal)?
+                    }
+                    Answer::Error(text) => return Err(Failure::internal(text)),
+                }
+            }
+        };
+        let Some(readers) = &self.audit else {
+            return Err(Failure::internal("events are off"));
+        };
+        let known = self.cluster_state.current();
+        let pods = known.pods.as_deref().unwrap_or_default();
+        let asked = (query.get("size"), query.get("pageToken"));
+        let now = self.observer.clock.monotonic();
+        // It only has to be another one than those of the readers of now.
+        let fresh = format!("{:032x}", fastrand::u128(..));
+        let page = readers.page(&lines, pods, asked, now, fresh);
+        let page = page.map_err(|refused| match refused {
+            Refused::TooLarge { .. } => Failure::bad(refused),
+            Refused::UnknownToken(_) => {
+                Failure::new(http::StatusCode::CONFLICT, refused.to_string())
+            }
+        })?;
+        Ok(match json {
+            true => ExtraText {
+                content_type: "application/json; charset=utf-8",
+                headers: Vec::new(),
+                body: serde_json::json!({
+                    "NextPageToken": page.next.unwrap_or_default(),
+                    "Events": page.events,
+                })
+                .to_string(),
+            },
+            false => ExtraText {
+                content_type: "text/plain; charset=utf-8",
+                headers: page
+                    .next
+                    .map(|token| ("next-page-token", token))
+                    .into_iter()
+                    .collect(),
+                body: page
+                    .events
+                    .iter()
+                    .filter_map(|event| serde_json::to_string(event).ok())
+                    .map(|event| event + "\n")
+                    .collect(),
+            },
+        })
+    }
+
+    /// What protection does, in one line.
+    fn protection_line(&self) -> String {
+        let Some(started) = &self.protection else {
+            return "protection: off\n".to_owned();
+        };
+        let shown = started.protection.shown();
+        let gate = match shown.gate.open {
+            true => "open".to_owned(),
+            false => {
+                let waiting = shown.gate.waiting.iter();
+                let waiting: Vec<&str> = waiting.map(|wait| wait.source.as_str()).collect();
+                match waiting.is_empty() {
+                    true => "closed".to_owned(),
+                    false => format!("closed, waiting for {}", waiting.join(", ")),
+                }
+            }
+        };
+        format!("protection: {}, gate {gate}\n", shown.mode.as_str())
+    }
 }
 
 impl Backend for NodeHandle {
@@ -131,6 +232,9 @@ impl Backend for NodeHandle {
             },
         ];
         routes.extend(protection);
+        if self.audit.is_some() {
+            routes.push(events_page(&self));
+        }
         routes
     }
 
@@ -140,6 +244,10 @@ impl Backend for NodeHandle {
 
     fn reporting(&self) -> Option<bool> {
         self.tells_cluster()
+    }
+
+    fn details(&self) -> String {
+        self.protection_line()
     }
 
     fn validate(&self) -> String {

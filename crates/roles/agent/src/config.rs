@@ -39,6 +39,8 @@ pub struct Config {
     pub usage_history: Option<plimsoll_history::Config>,
     /// Latency-sensitive pods are protected; `None`: they are not. It needs the usage history and a cluster.
     pub protect: Option<protect::Config>,
+    /// koordlet's `/events`; `None`: there is no such page.
+    pub audit: Option<protect::audit::Config>,
     /// Feature gates of Koordinator's agent that are switched on, and have nothing behind them here.
     pub unavailable_features: Vec<&'static str>,
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use plimsoll_actuate::Mode;
 use plimsoll_cadvisor::exposition::Kind::{Counter, Gauge};
 use plimsoll_cadvisor::exposition::Text;
 use plimsoll_cadvisor::exposition::number::Number::{self, Float, Whole};
@@ -14,6 +15,7 @@ use plimsoll_host::{ReadBuf, Timestamp, parse_file};
 use rustix::process::{Resource, getrlimit};
 
 use crate::NodeHandle;
+use crate::protect::{EvictionCounters, Shown};
 
 /// Always of this very process, whatever machine is being observed.
 const OWN_NETSTAT: &str = "/proc/self/net/netstat";
@@ -33,6 +35,10 @@ impl NodeHandle {
         self.kernel_log(&mut text);
         self.usage_history(&mut text);
         self.membership(&mut text);
+        if let Some(started) = &self.protection {
+            let shown = started.protection.shown();
+            protection(&mut text, &shown, &started.evictions);
+        }
         process(&mut text, self.started);
         text
     }
@@ -499,6 +505,61 @@ fn open_files() -> u64 {
 }
 
 /// The families every exporter of this ecosystem has about its own process.
+/// What protection does.
+fn protection(text: &mut Text, shown: &Shown, evictions: &EvictionCounters) {
+    let name = "plimsoll_protection_mode";
+    text.family(name, Gauge, "1: protection is in this mode.");
+    for mode in [Mode::Off, Mode::Observe, Mode::Enforce] {
+        let is = u64::from(mode == shown.mode);
+        text.series(&[("mode", mode.as_str())], Whole(is), None);
+    }
+    text.single(
+        "plimsoll_protection_gate_open",
+        Gauge,
+        "1: pods, node, processors and usage have been known, so that something may be written.",
+        Whole(u64::from(shown.gate.open)),
+    )
+    .single(
+        "plimsoll_protection_second_agent",
+        Gauge,
+        "1: another agent changes the same files, so that ours only observes.",
+        Whole(u64::from(shown.second_agent)),
+    );
+    let counters = &shown.counters;
+    for (name, help, count) in [
+        (
+            "plimsoll_protection_writes_total",
+            "Writes to kernel files.",
+            counters.writes,
+        ),
+        (
+            "plimsoll_protection_restored_total",
+            "Values that were given back.",
+            counters.restored,
+        ),
+        (
+            "plimsoll_protection_repaired_total",
+            "Values that somebody else had changed and that were put right.",
+            counters.repaired,
+        ),
+        (
+            "plimsoll_protection_refused_total",
+            "Writes that the kernel refused.",
+            counters.refused,
+        ),
+    ] {
+        text.single(name, Counter, help, Whole(count));
+    }
+    let name = "plimsoll_protection_evictions_total";
+    text.family(name, Counter, "Evictions, by how they ended.");
+    for (outcome, count) in [
+        ("failed", evictions.failed()),
+        ("succeeded", evictions.succeeded()),
+    ] {
+        text.series(&[("outcome", outcome)], Whole(count), None);
+    }
+}
+
 pub fn process(text: &mut Text, started: Timestamp) {
     let mut buf = ReadBuf::default();
     let Ok(usage) = SelfUsage::now(&mut buf) else {
@@ -581,6 +642,30 @@ mod tests {
         "process_virtual_memory_bytes gauge",
         "process_virtual_memory_max_bytes gauge",
     ];
+
+    #[test]
+    fn what_protection_does() {
+        let mut shown = Shown {
+            mode: Mode::Enforce,
+            ..Shown::default()
+        };
+        shown.gate.open = true;
+        (shown.counters.writes, shown.counters.repaired) = (7, 2);
+        let mut text = Text::default();
+        protection(&mut text, &shown, &EvictionCounters::default());
+        let page = plimsoll_cadvisor::exposition::Gathered::from(text).to_string();
+        for line in [
+            "plimsoll_protection_mode{mode=\"observe\"} 0\n",
+            "plimsoll_protection_mode{mode=\"enforce\"} 1\n",
+            "plimsoll_protection_gate_open 1\n",
+            "plimsoll_protection_second_agent 0\n",
+            "plimsoll_protection_writes_total 7\n",
+            "plimsoll_protection_repaired_total 2\n",
+            "plimsoll_protection_evictions_total{outcome=\"failed\"} 0\n",
+        ] {
+            assert!(page.contains(line), "{line} is not in\n{page}");
+        }
+    }
 
     #[test]
     fn every_family_of_a_process_is_there() {

@@ -53,6 +53,7 @@ pub struct NodeHandle {
     pub(crate) pod_hint: PodHint,
     pub(crate) cluster: OnceLock<ClusterHealth>,
     pub(crate) protection: Option<protect::Started>,
+    pub(crate) audit: Option<protect::audit::Readers>,
 }
 
 /// Health of the connection to the cluster, for pages and probes.
@@ -175,6 +176,12 @@ impl NodeHandle {
             }
         }
         on.families(text);
+        if halves.contains(&Half::Internal)
+            && let Some(started) = &self.protection
+        {
+            let shown = started.protection.shown();
+            on.written(koordlet_metrics::updates(&shown.durations).into_bytes());
+        }
         if halves.contains(&Half::Internal)
             && let Some(member) = self.cluster.get()
         {

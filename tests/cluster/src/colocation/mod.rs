@@ -74,6 +74,12 @@ impl Stage<'_> {
         apply("manager/deployment.yaml")?;
         apply("manager/network-policy.yaml")?;
         apply("agent/daemonset.yaml")?;
+        apply("agent/protect/rbac.yaml --dry-run=server")?;
+        let patch = self.manifests.join("agent/protect/daemonset.yaml");
+        kubectl.text(&format!(
+            "-n koordinator-system patch daemonset koordlet --dry-run=server --patch-file {}",
+            patch.display()
+        ))?;
         Ok(())
     }
 

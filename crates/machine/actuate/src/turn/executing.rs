@@ -90,7 +90,8 @@ impl Actuator {
                 });
                 continue;
             }
-            let outcome = perform(&*self.files, &place, &pieces);
+            let write = || perform(&*self.files, &place, &pieces);
+            let outcome = self.durations.time(&item.target, write);
             if outcome.is_err() {
                 failed.insert(step.change);
             }

@@ -32,14 +32,20 @@ const BATCH: usize = 4096;
 /// A list call may take this many times the deadline of an inspect call.
 const LIST_DEADLINE_FACTOR: u32 = 3;
 
-/// Usual sockets of runtimes.
-const USUAL: [&str; 6] = [
+/// Usual sockets of runtimes; the last ones are where koordlet's manifest mounts them.
+const USUAL: [&str; 12] = [
     "/var/run/docker.sock",
     "/var/run/podman/podman.sock",
     "/run/podman/podman.sock",
     "/run/containerd/containerd.sock",
     "/var/run/crio/crio.sock",
     "/run/crio/crio.sock",
+    "/host-var-run/docker.sock",
+    "/host-var-run/podman/podman.sock",
+    "/host-run/podman/podman.sock",
+    "/host-run/containerd/containerd.sock",
+    "/host-var-run/crio/crio.sock",
+    "/host-run/crio/crio.sock",
 ];
 /// If no runtime has answered by then, a warning is logged.
 const PATIENCE: Duration = Duration::from_secs(3);

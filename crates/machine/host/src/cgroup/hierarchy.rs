@@ -70,6 +70,9 @@ pub struct Hierarchies {
     watched: Vec<Controller>,
 }
 
+/// A folder of hierarchies has no more entries than that.
+const MOST_HIERARCHIES: usize = 256;
+
 /// One line of mountinfo that matters here.
 struct CgroupMount<'a> {
     point: &'a str,
@@ -78,8 +81,13 @@ struct CgroupMount<'a> {
 }
 
 impl Hierarchies {
-    /// Reads the mount table. A tree with no cgroup mount at all is an error: there would be nothing to observe.
+    /// Looks into the folder that was told, else reads the mount table. No cgroup mount at all is an error: there would
+    /// be nothing to observe.
     pub fn detect(root: &HostRoot, buf: &mut ReadBuf) -> Result<Self> {
+        // The table says where the machine has its mounts; only the folder itself says what was mounted into it.
+        if let Some(found) = root.cgroup_folder().and_then(Self::in_folder) {
+            return Ok(found);
+        }
         // Process 1's table shows the host's mounts even where our own mount namespace is another one.
         for file in ["1/mountinfo", "self/mountinfo"] {
             let path = root.proc(file);
@@ -137,6 +145,46 @@ impl Hierarchies {
         };
         Some(Self {
             mode,
+            unified,
+            mounts,
+            watched: Controller::ALL.to_vec(),
+        })
+    }
+
+    /// By the names that hierarchies have below `/sys/fs/cgroup`: `memory`, or `cpu,cpuacct`.
+    fn in_folder(folder: &Path) -> Option<Self> {
+        if folder.join("cgroup.controllers").exists() {
+            return Some(Self::v2(folder));
+        }
+        // The links `cpu` and `cpuacct` lead to `cpu,cpuacct`; the folder itself comes first.
+        let mut found: Vec<(bool, PathBuf)> = std::fs::read_dir(folder)
+            .ok()?
+            .take(MOST_HIERARCHIES)
+            .filter_map(Result::ok)
+            .filter_map(|entry| Some((entry.file_type().ok()?.is_symlink(), entry.path())))
+            .filter(|(_, path)| path.is_dir())
+            .collect();
+        found.sort_unstable();
+        let mut mounts = BTreeMap::new();
+        for (_, path) in &found {
+            let names = path.file_name().and_then(|name| name.to_str());
+            for name in names.into_iter().flat_map(|names| names.split(',')) {
+                let controller = Controller::ALL.into_iter().find(|c| c.name() == name);
+                if let Some(controller) = controller {
+                    mounts.entry(controller).or_insert_with(|| path.clone());
+                }
+            }
+        }
+        if mounts.is_empty() {
+            return None;
+        }
+        let unified = Some(folder.join("unified"));
+        let unified = unified.filter(|unified| unified.join("cgroup.controllers").exists());
+        Some(Self {
+            mode: match unified {
+                Some(_) => Mode::Hybrid,
+                None => Mode::V1,
+            },
             unified,
             mounts,
             watched: Controller::ALL.to_vec(),
@@ -342,6 +390,51 @@ mod tests {
             ["/cg/cpu/a", "/cg/memory/a"].map(PathBuf::from)
         );
         assert!(hierarchies.dir(Freezer, "/a").is_some());
+    }
+
+    #[track_caller]
+    fn check_folder(dirs: &[&str], links: &[(&str, &str)], expected: (Mode, &str)) {
+        let temp = tempfile::tempdir().unwrap();
+        let cgroup = temp.path().join("host-cgroup");
+        std::fs::create_dir(&cgroup).unwrap();
+        for dir in dirs {
+            match dir.strip_suffix("cgroup.controllers") {
+                Some(dir) => {
+                    std::fs::create_dir_all(cgroup.join(dir)).unwrap();
+                    std::fs::write(cgroup.join(dir).join("cgroup.controllers"), "cpu\n").unwrap();
+                }
+                None => std::fs::create_dir_all(cgroup.join(dir)).unwrap(),
+            }
+        }
+        for (link, to) in links {
+            std::os::unix::fs::symlink(to, cgroup.join(link)).unwrap();
+        }
+        // The machine's table speaks of its own folder.
+        let proc = temp.path().join("proc/1");
+        std::fs::create_dir_all(&proc).unwrap();
+        let table = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        std::fs::write(proc.join("mountinfo"), table).unwrap();
+        let root = HostRoot::new(temp.path()).with_folder("/sys/fs/cgroup", &cgroup);
+        let found = Hierarchies::detect(&root, &mut ReadBuf::default()).unwrap();
+        let cpu = found.dir(Controller::Cpu, "/a").unwrap();
+        let below = cpu.strip_prefix(&cgroup).unwrap().to_str().unwrap();
+        assert_eq!((found.mode(), below), expected);
+        let trees = found.trees();
+        let unique: std::collections::BTreeSet<_> = trees.iter().collect();
+        assert_eq!(unique.len(), trees.len());
+    }
+
+    #[test]
+    fn a_folder_that_was_told() {
+        check_folder(&["cgroup.controllers"], &[], (Mode::V2, "a"));
+        check_folder(&["cpu", "memory"], &[], (Mode::V1, "cpu/a"));
+        check_folder(
+            &["cpu,cpuacct", "memory", "unified/cgroup.controllers"],
+            &[("cpu", "cpu,cpuacct"), ("cpuacct", "cpu,cpuacct")],
+            (Mode::Hybrid, "cpu,cpuacct/a"),
+        );
+        // Nothing to be seen in it: the table decides, and its paths are those of the folder.
+        check_folder(&["kubepods"], &[], (Mode::V2, "a"));
     }
 
     #[test]

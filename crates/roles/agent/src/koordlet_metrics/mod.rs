@@ -7,6 +7,8 @@ mod protection;
 #[cfg(test)]
 mod tests;
 
+pub use protection::updates;
+
 use std::time::Duration;
 
 use plimsoll_api::cpus::CpuSet;

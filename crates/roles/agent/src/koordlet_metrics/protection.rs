@@ -1,8 +1,10 @@
 //! What protection did: koordlet's families of its QoS manager.
 
+use plimsoll_actuate::{BOUNDS, Durations};
 use plimsoll_cadvisor::exposition::Kind::{Counter, Gauge};
 use plimsoll_cadvisor::exposition::Text;
 use plimsoll_cadvisor::exposition::number::Number::Whole;
+use plimsoll_metrics::Exposition;
 use plimsoll_qos::{ContainerFigure, Metrics};
 
 use super::Page;
@@ -10,6 +12,36 @@ use crate::protect::EvictionCounters;
 
 /// The only reason that koordlet gives.
 const EVICTED: &str = "evicted";
+
+/// The family of koordlet's resource executor; empty where nothing was written.
+pub fn updates(durations: &Durations) -> String {
+    let all = durations.all();
+    let mut page = Exposition::default();
+    if all.is_empty() {
+        return page.finish();
+    }
+    let name = "koordlet_resource_update_duration_milliseconds";
+    let bucket = format!("{name}_bucket");
+    page.family(name, "histogram", "How long writes to kernel files took.");
+    for ((kind, succeeded), took) in all {
+        let status = match succeeded {
+            true => "success",
+            false => "failed",
+        };
+        let [status, kind] = [("status", status), ("type", kind)];
+        let mut so_far = 0;
+        for (bound, count) in BOUNDS.iter().zip(took.buckets) {
+            so_far += count;
+            let labels = [status, kind, ("le", &bound.to_string())];
+            page.sample(&bucket, &labels, so_far as f64);
+        }
+        let count = took.count as f64;
+        page.sample(&bucket, &[status, kind, ("le", "+Inf")], count);
+        page.sample(&format!("{name}_sum"), &[status, kind], took.milliseconds);
+        page.sample(&format!("{name}_count"), &[status, kind], count);
+    }
+    page.finish()
+}
 
 impl Page<'_> {
     pub fn protection(&self, text: &mut Text, metrics: &Metrics, evictions: &EvictionCounters) {

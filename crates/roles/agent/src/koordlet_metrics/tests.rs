@@ -183,3 +183,20 @@ fn koordinators_families() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }
+
+#[test]
+fn writes_of_the_resource_executor() {
+    use plimsoll_plan::{Knob, Target};
+    let durations = plimsoll_actuate::Durations::default();
+    assert_eq!(super::updates(&durations), "");
+    let target = Target::cgroup(&"/kubepods".into(), Knob::CpuShares);
+    let _: Result<(), ()> = durations.time(&target, || Err(()));
+    let page = super::updates(&durations);
+    for line in [
+        "# TYPE koordlet_resource_update_duration_milliseconds histogram\n",
+        "_bucket{status=\"failed\",type=\"cpu.shares\",le=\"+Inf\"} 1\n",
+        "_count{status=\"failed\",type=\"cpu.shares\"} 1\n",
+    ] {
+        assert!(page.contains(line), "{line} is not in\n{page}");
+    }
+}

@@ -115,6 +115,7 @@ impl Evictor {
             match outcome {
                 Ok(()) => {
                     self.counters.succeed(&eviction);
+                    self.protection.evicted(&eviction);
                     let _ = failing.well();
                     tracing::warn!(
                         namespace = &*eviction.namespace,

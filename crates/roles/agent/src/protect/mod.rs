@@ -5,6 +5,7 @@
 //! value and nothing here writes one: this is where both meet, and where a person can look and step in ([`Protection`],
 //! [`control`]).
 
+pub mod audit;
 pub mod control;
 mod evict;
 mod kernel;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use plimsoll_actuate::{Actuator, Counters, Filter, Mode, Now, State, Status};
+use plimsoll_actuate::{Actuator, Counters, Durations, Filter, Mode, Now, State, Status};
 use plimsoll_host::Clock;
 use plimsoll_plan::{Asker, Bases, Eviction, Note, Plan};
 use plimsoll_qos::{GateStatus, Metrics};
@@ -28,6 +28,7 @@ const MOST_LINES: usize = 10_000;
 
 enum Message {
     Ask(Request, oneshot::Sender<Answer>),
+    Evicted(Box<Eviction>),
     EvictionFailed(Arc<str>),
     Stop,
 }
@@ -42,6 +43,8 @@ pub struct Shown {
     /// Another agent changes what we write, so we only observe.
     pub second_agent: bool,
     pub steps: u64,
+    /// How long writes took.
+    pub durations: Durations,
 }
 
 /// A handle for those who look and step in; clones are the same.
@@ -55,6 +58,7 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ask(request, _) => request.fmt(f),
+            Self::Evicted(eviction) => eviction.fmt(f),
             Self::EvictionFailed(uid) => f.debug_tuple("EvictionFailed").field(uid).finish(),
             Self::Stop => f.write_str("Stop"),
         }
@@ -73,6 +77,14 @@ impl Protection {
             Ok(Err(_)) => gone(),
             Err(_) => Answer::Error("no answer within 10 s; the kernel may block a write".into()),
         }
+    }
+
+    /// The journal tells it.
+    pub fn evicted(&self, eviction: &Eviction) {
+        // After the end nobody keeps a journal.
+        let _ = self
+            .messages
+            .send(Message::Evicted(Box::new(eviction.clone())));
     }
 
     /// The strategies may ask for it again.
@@ -115,7 +127,10 @@ pub fn spawn(
     evictions: mpsc::Sender<Eviction>,
 ) -> std::io::Result<(Handle, Protection)> {
     let (messages, inbox) = channel();
-    let shown = Arc::new(Mutex::new(Shown::default()));
+    let shown = Arc::new(Mutex::new(Shown {
+        durations: protector.actuator.durations().clone(),
+        ..Shown::default()
+    }));
     let protection = Protection {
         messages: messages.clone(),
         shown: Arc::clone(&shown),
@@ -191,6 +206,10 @@ impl Worker {
                 Ok(Message::Ask(request, reply)) => {
                     // Who asked may have gone.
                     let _ = reply.send(self.answer(request));
+                }
+                Ok(Message::Evicted(eviction)) => {
+                    let now = self.now();
+                    self.protector.actuator.note_eviction(&eviction, now);
                 }
                 Ok(Message::EvictionFailed(uid)) => self.protector.eviction_failed(&uid, now),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,

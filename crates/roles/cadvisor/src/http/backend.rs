@@ -41,6 +41,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// More lines for the verbose readiness page. They never make it not ready.
+    fn details(&self) -> String {
+        String::new()
+    }
+
     /// The report of `/validate/`.
     fn validate(&self) -> String;
 

@@ -25,7 +25,7 @@ mod tests;
 pub use auth::{AuthError, BasicConfig};
 pub use backend::Backend;
 pub use counters::Counters;
-pub use extra::{ExtraPage, ExtraRoute};
+pub use extra::{ExtraPage, ExtraRoute, ExtraText};
 pub use response::Failure;
 pub use server::{BindError, Config, Running, Server, Shown, TlsFiles};
 pub use service::Limits;

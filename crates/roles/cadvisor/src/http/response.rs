@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use hyper::body::Bytes;
 
 use super::body::Body;
+use super::extra::ExtraText;
 use plimsoll_metrics::negotiate::Format;
 
 pub type Reply = Response<Body>;
@@ -84,6 +85,20 @@ pub fn json(body: Body) -> Reply {
 
 pub fn plain(text: impl Into<Bytes>) -> Reply {
     reply(StatusCode::OK, Some(PLAIN), Body::full(text))
+}
+
+pub fn text(page: ExtraText) -> Reply {
+    let mut reply = reply(
+        StatusCode::OK,
+        Some(page.content_type),
+        Body::full(page.body),
+    );
+    for (name, value) in page.headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            reply.headers_mut().insert(name, value);
+        }
+    }
+    reply
 }
 
 pub fn html(text: String) -> Reply {

@@ -37,7 +37,7 @@ impl Mounts {
 
     pub fn with_extra(mut self, routes: &[ExtraRoute]) -> Self {
         let kind = |page: &ExtraPage| match page {
-            ExtraPage::Metrics(_) => ExtraKind::Metrics,
+            ExtraPage::Metrics(_) | ExtraPage::Text(_) => ExtraKind::Metrics,
             ExtraPage::Json(_) => ExtraKind::Debug,
             ExtraPage::Moved(to) => ExtraKind::Moved(to),
         };

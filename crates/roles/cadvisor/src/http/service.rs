@@ -346,13 +346,14 @@ async fn ready(shared: Arc<ServerState>, verbose: bool) -> Result<Reply, Failure
     if shared.draining.has_begun() {
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "stopping"));
     }
-    let reporting = shared.backend.reporting();
+    let reporting = match shared.backend.reporting() {
+        None => "",
+        Some(true) => "reporting: yes\n",
+        Some(false) => "reporting: no\n",
+    };
+    let details = shared.backend.details();
     match blocking(move || shared.backend.ready()).await? {
-        Ok(()) if verbose => Ok(response::plain(match reporting {
-            None => "ok\n",
-            Some(true) => "ok\nreporting: yes\n",
-            Some(false) => "ok\nreporting: no\n",
-        })),
+        Ok(()) if verbose => Ok(response::plain(format!("ok\n{reporting}{details}"))),
         Ok(()) => Ok(response::plain("ok")),
         Err(missing) => Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, missing)),
     }
@@ -537,14 +538,22 @@ async fn extra(
         ExtraPage::Metrics(_) => {
             exposition(shared, &shared.pages, headers, move || match &route.page {
                 ExtraPage::Metrics(gather) => Ok(gather()),
-                ExtraPage::Json(_) | ExtraPage::Moved(_) => Err(Failure::defect()),
+                _ => Err(Failure::defect()),
             })
             .await
+        }
+        ExtraPage::Text(_) => {
+            let headers = headers.clone();
+            let answer = blocking(move || match &route.page {
+                ExtraPage::Text(answer) => answer(&query, &headers),
+                _ => Err(Failure::defect()),
+            });
+            Ok(response::text(answer.await??))
         }
         ExtraPage::Json(_) => {
             let text = blocking(move || match &route.page {
                 ExtraPage::Json(answer) => answer(&query),
-                ExtraPage::Metrics(_) | ExtraPage::Moved(_) => Err(Failure::defect()),
+                _ => Err(Failure::defect()),
             });
             Ok(response::json(Body::full(text.await??)))
         }

@@ -35,7 +35,7 @@ use super::counters::Counters;
 use super::route::Mounts;
 use super::server::Shown;
 use super::service::{Door, Limits, ServerState, serve};
-use super::{ExtraPage, ExtraRoute, Failure, Query};
+use super::{ExtraPage, ExtraRoute, ExtraText, Failure, Query};
 
 const START: i64 = 1_794_778_000;
 const SAMPLES: i64 = 90;
@@ -214,6 +214,16 @@ impl Backend for Machine {
             ExtraRoute {
                 path: "/debug/extra",
                 page: ExtraPage::Json(Box::new(json)),
+            },
+            ExtraRoute {
+                path: "/extra-text",
+                page: ExtraPage::Text(Box::new(|query, headers| {
+                    Ok(ExtraText {
+                        content_type: "text/plain; charset=utf-8",
+                        headers: vec![("next-page-token", "t1".to_owned())],
+                        body: format!("{:?} {}", query.get("size"), headers.contains_key("accept")),
+                    })
+                })),
             },
             ExtraRoute {
                 path: "/extra-metrics",

@@ -529,6 +529,9 @@ async fn the_rest_of_the_surface() {
         (told.status, told.body.as_str()),
         (200, "ok\nreporting: no\n")
     );
+    let text = Rig::new().get("/extra-text?size=3").await;
+    assert_eq!(text.body, "Some(\"3\") false");
+    assert_eq!(text.headers["next-page-token"], "t1");
     assert_eq!(
         rig.get("/debug/sources?container=/").await.body,
         "/proc/stat\n/proc/meminfo\n"
