@@ -35,6 +35,8 @@ pub struct Config {
     pub restore_on_exit: bool,
     /// CRI socket of the runtime that stops containers, if evictions are done so.
     pub evict_socket: PathBuf,
+    /// So long the kubelet's own word is waited for where its cgroups are; then the usual place counts.
+    pub kubelet_within: Duration,
 }
 
 impl Default for Config {
@@ -46,6 +48,7 @@ impl Default for Config {
             socket: None,
             restore_on_exit: false,
             evict_socket: "/run/containerd/containerd.sock".into(),
+            kubelet_within: Duration::ZERO,
         }
     }
 }
@@ -83,6 +86,9 @@ pub struct Protector {
     capabilities: plimsoll_qos::input::Capabilities,
     /// The first plans of all askers have been submitted.
     claimed: bool,
+    kubelet_within: Duration,
+    /// Of the first step.
+    began: Option<Duration>,
 }
 
 /// Pods as strategies look at them, made anew when the list changes.
@@ -115,6 +121,8 @@ impl Protector {
             usage: UsageSnapshot::default(),
             bases: KubeletBases::default(),
             claimed: false,
+            kubelet_within: config.kubelet_within,
+            began: None,
         };
         Ok((this, recovered))
     }
@@ -122,7 +130,7 @@ impl Protector {
     /// One second's work.
     pub fn step(&mut self, now: Now) -> Step {
         let known = self.sources.board.current();
-        self.look(&known);
+        self.look(&known, now.monotonic);
         let seen_usage = self.usage(now.monotonic);
         let cluster_interval = PODS_EVERY;
         let node = self.node.as_ref();
@@ -173,7 +181,7 @@ impl Protector {
     }
 
     /// Takes over what has changed in the cluster.
-    fn look(&mut self, known: &ClusterState) {
+    fn look(&mut self, known: &ClusterState, now: Duration) {
         let same_slo = self
             .slo
             .as_ref()
@@ -184,7 +192,11 @@ impl Protector {
         }
         let layout = node::layout(known, &self.sources.hierarchies);
         let cpus = self.cpus();
-        self.node = node::view(known, &cpus, layout.clone());
+        let began = *self.began.get_or_insert(now);
+        let waits = known.kubelet.is_none() && now.saturating_sub(began) < self.kubelet_within;
+        // The cgroups of another kubelet must not be taken for those of this one.
+        let view = node::view(known, &cpus, layout.clone());
+        self.node = view.filter(|_| !waits);
         let same_pods = match (&self.pods.of, &known.pods) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
