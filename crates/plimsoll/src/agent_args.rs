@@ -24,6 +24,9 @@ use crate::cluster_args::{self, ClusterArgs};
 use crate::koordlet_args::KoordletArgs;
 use crate::{Called, go, perf_config};
 
+/// How long protection waits for the kubelet's word about its cgroups. A kubelet that may not be asked never gives it.
+const KUBELET_WITHIN: Duration = Duration::from_secs(30);
+
 /// Watches every container on this machine and serves what it sees.
 #[derive(Debug, Args)]
 pub struct AgentArgs {
@@ -469,7 +472,13 @@ impl AgentArgs {
     /// Protection, if the machine is part of a cluster.
     pub fn protection(&self, called: Called) -> Result<Option<plimsoll_agent::protect::Config>> {
         let data_dir = self.machine.data_dir.as_ref();
-        self.koordlet.protection(called, data_dir)
+        let mut config = self.koordlet.protection(called, data_dir)?;
+        if let Some(config) = &mut config
+            && self.cluster.asks_kubelet_for_settings()
+        {
+            config.kubelet_within = KUBELET_WITHIN;
+        }
+        Ok(config)
     }
 
     /// Where the machine's files are.

@@ -136,6 +136,11 @@ impl ClusterArgs {
         })
     }
 
+    /// Whether the kubelet is asked how it is set up.
+    pub fn asks_kubelet_for_settings(&self) -> bool {
+        self.pods_from == PodsFrom::Kubelet && !self.disable_query_kubelet_config
+    }
+
     pub fn check(&self) -> Result<()> {
         if self.kubelet_sync_interval < Duration::from_secs(1) {
             bail!("--kubelet-sync-interval must be at least 1s; new pods are seen at once anyway");

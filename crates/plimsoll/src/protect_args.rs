@@ -161,6 +161,7 @@ impl ProtectArgs {
             socket: Some(self.protect_socket.clone()),
             restore_on_exit: self.restore_on_exit,
             evict_socket: self.evict_runtime_endpoint.clone(),
+            kubelet_within: Duration::ZERO,
         }))
     }
 }

@@ -1,13 +1,16 @@
 //! A real node: containerd and a stock kubelet with pods that really run, in a cgroup and a folder that go with them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use plimsoll_test_support::cgroup::{Group, Mounts};
 use plimsoll_test_support::report::LeaveOut;
 use plimsoll_test_support::{image, janitor};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::admin;
@@ -16,6 +19,7 @@ use crate::client::Server;
 use crate::process::{Process, Scratch, free_address};
 
 const PAUSE: &str = "registry.test/plimsoll/pause:1";
+const KUBELET_ENDS: Duration = Duration::from_secs(60);
 /// Kernel settings that a kubelet changes when it starts.
 const SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
@@ -93,6 +97,10 @@ fn network(folder: &Path) -> Value {
 pub struct RealNode {
     pub name: String,
     pub kubelet: Process,
+    /// What it was started with.
+    arguments: Vec<OsString>,
+    program: PathBuf,
+    folder: PathBuf,
     _containerd: Process,
     /// Whose word the kubelet's certificate is by.
     pub authority: PathBuf,
@@ -180,20 +188,20 @@ impl RealNode {
             api.kubeconfig(api.address, "default").to_string(),
         )?;
         let program = kube_bin.unwrap_or(Path::new("")).join("kubelet");
-        let mut command = janitor::command_in(Some(&daemons), program);
-        command
-            .arg("--config")
-            .arg(&path)
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .arg("--root-dir")
-            .arg(folder.join("kubelet"))
-            .arg("--cert-dir")
-            .arg(folder.join("kubelet-certificates"))
+        let argument = |name: &str, value: &Path| [name.into(), value.as_os_str().to_owned()];
+        let mut arguments: Vec<OsString> = [
+            argument("--config", &path),
+            argument("--kubeconfig", &kubeconfig),
+            argument("--root-dir", &folder.join("kubelet")),
+            argument("--cert-dir", &folder.join("kubelet-certificates")),
             // Where the cAdvisor in it looks for names; it does not follow the configuration.
-            .arg("--containerd")
-            .arg(folder.join("containerd.sock"))
-            .args(["--hostname-override", name, "--node-ip", "127.0.0.1"]);
+            argument("--containerd", &folder.join("containerd.sock")),
+        ]
+        .concat();
+        let named = ["--hostname-override", name, "--node-ip", "127.0.0.1"];
+        arguments.extend(named.map(OsString::from));
+        let mut command = janitor::command_in(Some(&daemons), &program);
+        command.args(&arguments);
         let mut kubelet = Process::start("kubelet", command, &folder.join("kubelet.log"))?;
         scratch.process(&kubelet)?;
         let node = format!("/api/v1/nodes/{name}");
@@ -206,9 +214,24 @@ impl RealNode {
             name: name.to_owned(),
             cgroup,
             kubelet,
+            arguments,
+            program,
+            folder,
             _containerd: containerd,
             authority: authority.certificate(),
         })
+    }
+
+    /// Ends the kubelet and starts it again as it was; its pods go on meanwhile.
+    pub fn restart_kubelet(&mut self, scratch: &mut Scratch) -> Result<()> {
+        self.kubelet.signal(Signal::TERM);
+        self.kubelet.ended(KUBELET_ENDS)?;
+        let daemons = Group::existing(&Mounts::detect()?, &format!("{}/daemons", self.cgroup));
+        let mut command = janitor::command_in(Some(&daemons), &self.program);
+        command.args(&self.arguments);
+        let log = self.folder.join("kubelet-again.log");
+        self.kubelet = Process::start("kubelet", command, &log)?;
+        scratch.process(&self.kubelet)
     }
 
     /// Makes pods and waits until they run. `pods` are names, and what is particular about their specs: they all are in
@@ -221,8 +244,19 @@ impl RealNode {
     ) -> Result<()> {
         let object = json!({"metadata": {"name": namespace}});
         admin::create(api, "/api/v1/namespaces", &object)?;
-        let path = format!("/api/v1/namespaces/{namespace}/pods");
         let count = pods.len();
+        self.run_pods_more(api, namespace, pods, count)
+    }
+
+    /// Makes further pods and waits until so many run in all.
+    pub fn run_pods_more(
+        &mut self,
+        api: &Server,
+        namespace: &str,
+        pods: Vec<(&str, Value)>,
+        count: usize,
+    ) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods");
         for (name, particular) in pods {
             let mut spec = json!({
                 "nodeName": self.name, "hostNetwork": true, "automountServiceAccountToken": false,

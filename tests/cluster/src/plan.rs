@@ -202,11 +202,14 @@ fn quiet() -> Vec<Vec<Vec<Group>>> {
         vec![
             metrics::KUBELET.to_owned(),
             colocation::REAL_PODS.to_owned(),
+            colocation::PROTECT.to_owned(),
         ],
         |plan, server, tests| {
             metrics::real_kubelet(&plan.for_metrics(), server, tests);
             let manifests = plan.manifests();
-            colocation::real_pods(&plan.for_colocation(&manifests), server, tests);
+            let stage = plan.for_colocation(&manifests);
+            colocation::real_pods(&stage, server, tests);
+            colocation::protect(&stage, server, tests);
         },
     );
     vec![

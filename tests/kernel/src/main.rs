@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask test --only kernel` boots it; outside of such a guest it does nothing.
 
+mod api_server;
 mod cases;
 mod init;
 mod workload;

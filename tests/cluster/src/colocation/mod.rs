@@ -3,6 +3,7 @@
 pub mod held;
 mod lending;
 mod paused;
+mod protect;
 mod readings;
 mod real_pods;
 
@@ -40,6 +41,8 @@ pub const REPORT_AND_LEND: &str = "colocation/report-and-lend";
 pub const PAUSED: &str = "colocation/paused-manager";
 /// Compares figures of real pods. Wants a real server and a quiet machine.
 pub const REAL_PODS: &str = "colocation/real-pods";
+/// Holds batch pods of a real kubelet back, and gives everything back. Wants a real server.
+pub const PROTECT: &str = "colocation/protect";
 
 pub fn report_and_lend(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
     tests.case(REPORT_AND_LEND, || lending::report_and_lend(stage, api));
@@ -51,6 +54,10 @@ pub fn paused(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
 
 pub fn real_pods(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
     tests.case(REAL_PODS, || real_pods::figures_are_true(stage, api));
+}
+
+pub fn protect(stage: &Stage<'_>, api: &Server, tests: &Tests<'_>) {
+    tests.case(PROTECT, || protect::holds_batch_back(stage, api));
 }
 
 impl Stage<'_> {

@@ -5,6 +5,7 @@ mod devices;
 mod host_applications;
 mod limits;
 mod memory;
+mod protect;
 mod scene;
 mod usage;
 mod watcher;
@@ -70,6 +71,7 @@ pub fn run() -> Result<()> {
         memory::killed(&mut runner, &mounts);
     }
     actuate::cases(&mut runner, &mounts);
+    protect::cases(&mut runner, &mounts);
     runner.finish();
     Ok(())
 }

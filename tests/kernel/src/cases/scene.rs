@@ -5,7 +5,6 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -14,9 +13,10 @@ use plimsoll_test_support::poll;
 use plimsoll_test_support::report::Runner;
 use serde_json::Value;
 
-use super::host_applications::{self, Policy, applications, told_bytes};
+use super::host_applications::{self, applications, told_bytes};
 use super::memory::{self, busy_seconds, cpu_seconds, memory_bytes, used_bytes, wait_noted};
 use super::{NO_BUDGET, PATIENCE, Rig};
+use crate::api_server::ApiServer;
 use crate::init::DATA;
 use crate::workload::Workload;
 
@@ -140,14 +140,13 @@ pub struct Scene {
     /// An agent that a cluster tells which programs are no pods.
     policy: Rig,
     groups: Vec<Group>,
-    _server: Policy,
     _workloads: Vec<Workload>,
 }
 
 impl Scene {
     fn set(rig: &Rig) -> Result<Self> {
         let applications = applications();
-        let server = Policy::serve(&applications)?;
+        let server = host_applications::serve_policy(&applications)?;
         let policy = start_with_policy(rig, &server)?;
         // Only now: by whose names the kubelet's cgroups go is not known before they are there.
         let mut workloads = Vec::new();
@@ -188,7 +187,6 @@ impl Scene {
         Ok(Self {
             policy,
             groups,
-            _server: server,
             _workloads: workloads,
         })
     }
@@ -297,7 +295,7 @@ impl Look {
     }
 }
 
-fn start_with_policy(rig: &Rig, server: &Policy) -> Result<Rig> {
+fn start_with_policy(rig: &Rig, server: &ApiServer) -> Result<Rig> {
     let kubeconfig = format!("{DATA}/kubeconfig");
     std::fs::write(&kubeconfig, server.kubeconfig().to_string())?;
     let arguments = [
@@ -313,8 +311,7 @@ fn start_with_policy(rig: &Rig, server: &Policy) -> Result<Rig> {
     ];
     let policy = Rig::start(&rig.mounts, &arguments, "/tmp/policy.log")?;
     poll::until("the policy is known", PATIENCE, || {
-        let known = server.known.load(Ordering::Relaxed);
-        Ok(known.then_some(()))
+        Ok(server.is_watched("nodeslos").then_some(()))
     })
     .map_err(|error| anyhow!("{error:#}; agent's log: {}", policy.agent.log_tail()))?;
     Ok(policy)

@@ -72,7 +72,7 @@ impl EvictionCounters {
     }
 }
 
-pub type OnFailure = Box<dyn Fn(&Arc<str>) + Send + Sync>;
+pub type Told = Box<dyn Fn(&Eviction, bool) + Send + Sync>;
 
 /// Takes evictions from a queue, one after the other.
 pub struct Evictor {
@@ -80,8 +80,8 @@ pub struct Evictor {
     pub board: ClusterStateCell,
     pub method: Method,
     pub counters: Arc<EvictionCounters>,
-    /// Told the UID of a pod that could not be evicted.
-    pub on_failure: OnFailure,
+    /// Told of each eviction, and whether it worked.
+    pub told: Told,
     /// The node's name, for events.
     pub node: String,
 }
@@ -112,10 +112,10 @@ impl Evictor {
             if matches!(self.method, Method::Api) {
                 tell(&recorder, &eviction, &outcome);
             }
+            (self.told)(&eviction, outcome.is_ok());
             match outcome {
                 Ok(()) => {
                     self.counters.succeed(&eviction);
-                    self.protection.evicted(&eviction);
                     let _ = failing.well();
                     tracing::warn!(
                         namespace = &*eviction.namespace,
@@ -127,7 +127,6 @@ impl Evictor {
                 }
                 Err(trouble) => {
                     self.counters.failed.fetch_add(1, Ordering::Relaxed);
-                    (self.on_failure)(&eviction.uid);
                     if let Some(said) = failing.failed() {
                         tracing::warn!(
                             namespace = &*eviction.namespace,

@@ -64,9 +64,12 @@ impl Started {
                     },
                 },
                 counters: Arc::clone(&self.evictions),
-                on_failure: {
+                told: {
                     let protection = self.protection.clone();
-                    Box::new(move |uid| protection.eviction_failed(uid))
+                    Box::new(move |eviction, worked| match worked {
+                        true => protection.evicted(eviction),
+                        false => protection.eviction_failed(&eviction.uid),
+                    })
                 },
                 node,
             };

@@ -22,7 +22,8 @@ pub fn layout(known: &ClusterState, hierarchies: &Hierarchies) -> CgroupLayout {
             false => CgroupDriver::Cgroupfs,
         }
     };
-    CgroupLayout::new(driver.unwrap_or_else(found), "")
+    let root = told.map_or("", |kubelet| &kubelet.cgroup_root);
+    CgroupLayout::new(driver.unwrap_or_else(found), root)
 }
 
 /// `None`: the cluster has not said anything about the node yet.
@@ -66,4 +67,38 @@ pub fn cpus(facts: &NodeCpuInfo) -> Vec<Cpu> {
             node: one.node,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_api::priority::KubeQos;
+
+    use super::*;
+    use crate::states::KubeletConfiguration;
+
+    #[test]
+    fn cgroups_are_where_the_kubelet_says() {
+        let known = |cgroup_driver: &str, cgroup_root: &str| ClusterState {
+            kubelet: Some(Arc::new(KubeletConfiguration {
+                cgroup_driver: cgroup_driver.into(),
+                cgroup_root: cgroup_root.into(),
+                ..KubeletConfiguration::default()
+            })),
+            ..ClusterState::default()
+        };
+        let hierarchies = Hierarchies::v2("/nowhere");
+        let tier = |known| layout(&known, &hierarchies).tier(KubeQos::BestEffort);
+        assert_eq!(tier(known("cgroupfs", "/")), "/kubepods/besteffort");
+        assert_eq!(
+            tier(known("cgroupfs", "/my-root")),
+            "/my-root/kubepods/besteffort"
+        );
+        assert_eq!(
+            tier(known("systemd", "/my-root")),
+            "/my_root.slice/my_root-kubepods.slice/my_root-kubepods-besteffort.slice"
+        );
+        assert_eq!(tier(ClusterState::default()), "/kubepods/besteffort");
+    }
 }

@@ -37,6 +37,8 @@ pub struct Config {
     pub restore_on_exit: bool,
     /// CRI socket of the runtime that stops containers, if evictions are done so.
     pub evict_socket: PathBuf,
+    /// So long the kubelet's own word is waited for where its cgroups are; then the usual place counts.
+    pub kubelet_within: Duration,
 }
 
 impl Default for Config {
@@ -48,6 +50,7 @@ impl Default for Config {
             socket: None,
             restore_on_exit: false,
             evict_socket: "/run/containerd/containerd.sock".into(),
+            kubelet_within: Duration::ZERO,
         }
     }
 }
@@ -87,6 +90,9 @@ pub struct Protector {
     is_amd: bool,
     /// Steps in which everything was known, up to a few.
     open_steps: u32,
+    kubelet_within: Duration,
+    /// Of the first step.
+    began: Option<Duration>,
 }
 
 /// Pods as strategies look at them, made anew when the list changes.
@@ -120,6 +126,8 @@ impl Protector {
             bases: KubeletBases::default(),
             is_amd: false,
             open_steps: 0,
+            kubelet_within: config.kubelet_within,
+            began: None,
         };
         Ok((this, recovered))
     }
@@ -127,7 +135,7 @@ impl Protector {
     /// One second's work.
     pub fn step(&mut self, now: Now) -> Step {
         let known = self.sources.board.current();
-        self.look(&known);
+        self.look(&known, now.monotonic);
         let seen_usage = self.usage(now.monotonic);
         let confirmed = self.sources.board.pods_confirmed();
         let (age, pods_every) = confirmed.map_or((Duration::ZERO, WATCHED), |confirmed| {
@@ -190,7 +198,7 @@ impl Protector {
     }
 
     /// Takes over what has changed in the cluster.
-    fn look(&mut self, known: &ClusterState) {
+    fn look(&mut self, known: &ClusterState, now: Duration) {
         let same_slo = self
             .slo
             .as_ref()
@@ -203,7 +211,11 @@ impl Protector {
         let facts = self.cpu_info();
         let cpus = facts.as_deref().map(node::cpus).unwrap_or_default();
         self.is_amd = facts.is_some_and(|facts| facts.vendor_id == "AuthenticAMD");
-        self.node = node::view(known, &cpus, layout.clone());
+        let began = *self.began.get_or_insert(now);
+        let waits = known.kubelet.is_none() && now.saturating_sub(began) < self.kubelet_within;
+        // The cgroups of another kubelet must not be taken for those of this one.
+        let view = node::view(known, &cpus, layout.clone());
+        self.node = view.filter(|_| !waits);
         let same_pods = match (&self.pods.of, &known.pods) {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),

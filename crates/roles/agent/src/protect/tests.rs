@@ -124,6 +124,25 @@ impl Rig {
     }
 }
 
+#[test]
+fn the_kubelet_says_where_its_cgroups_are_or_is_waited_for() {
+    let mut rig = Rig::new(Mode::Enforce);
+    rig.know_node_and_pods();
+    rig.policy(&suppress_by_quota());
+    rig.board.update(|known| known.kubelet = None);
+    let within = Duration::from_secs(5);
+    let config = Config {
+        mode: Mode::Enforce,
+        kubelet_within: within,
+        ..Config::default()
+    };
+    rig.protector = open_with(&config, rig.dir.path(), &rig.board, &rig.history).0;
+    for _ in 0..5 {
+        assert!(!rig.step(1.6).planned.gate.open);
+    }
+    assert!(rig.step(1.6).planned.gate.open);
+}
+
 fn open(
     dir: &Path,
     mode: Mode,
@@ -135,6 +154,15 @@ fn open(
         journal: Some(dir.join("journal")),
         ..Config::default()
     };
+    open_with(&config, dir, board, history)
+}
+
+fn open_with(
+    config: &Config,
+    dir: &Path,
+    board: &ClusterStateCell,
+    history: &Arc<UsageHistory>,
+) -> (Protector, plimsoll_actuate::Recovered) {
     let sources = Sources {
         board: board.clone(),
         history: Arc::clone(history),
@@ -142,7 +170,7 @@ fn open(
         hierarchies: Arc::new(Hierarchies::v2(dir.join("cg"))),
         root: HostRoot::new(dir),
     };
-    Protector::open(&config, sources).unwrap()
+    Protector::open(config, sources).unwrap()
 }
 
 fn four_cpus() -> NodeCpuInfo {

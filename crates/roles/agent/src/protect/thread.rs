@@ -392,6 +392,8 @@ impl Worker {
                 let gate = json!({"open": gate.open, "waiting": waiting, "held": held});
                 status.insert("gate".into(), gate);
                 status.insert("notes".into(), notes.into());
+                // Two statuses with the same number of writes say something only if it was looked in between.
+                status.insert("steps".into(), self.shown.lock().steps.into());
                 Answer::Ok(Value::Object(status))
             }
             Ok(other) => Answer::Ok(other),

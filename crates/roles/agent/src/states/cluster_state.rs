@@ -104,6 +104,8 @@ impl Node {
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeletConfiguration {
     pub cgroup_driver: String,
+    /// The cgroup that has `kubepods`; empty for the root of the tree.
+    pub cgroup_root: String,
     pub cpu_manager_policy: String,
     pub cpu_manager_policy_options: BTreeMap<String, String>,
     pub topology_manager_policy: String,

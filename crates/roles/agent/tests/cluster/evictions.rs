@@ -69,9 +69,13 @@ async fn a_pod_is_evicted_by_its_uid_and_told_of() {
         board: ClusterStateCell::default(),
         method: Method::Api,
         counters: Arc::clone(&counters),
-        on_failure: {
+        told: {
             let failed = Arc::clone(&failed);
-            Box::new(move |uid| failed.lock().unwrap().push(uid.to_string()))
+            Box::new(move |eviction, worked| {
+                if !worked {
+                    failed.lock().unwrap().push(eviction.uid.to_string());
+                }
+            })
         },
         node: NODE.to_owned(),
     };
