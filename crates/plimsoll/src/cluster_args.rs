@@ -223,7 +223,7 @@ impl Member {
         let states = states.build(client.clone(), cluster_state.clone()).spawn();
         let protection = view
             .protection()
-            .map(|started| started.serve(client.clone(), cluster_state.clone()));
+            .map(|started| started.serve(client.clone(), cluster_state.clone(), &reports.name));
         let reports = view.history().map(|history| {
             let sources = reports::Sources {
                 cluster_state,

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, Preconditions};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use parking_lot::Mutex;
+use plimsoll_api::eviction_wishes::{self, Wish};
+use plimsoll_api::node_metric;
 use plimsoll_client::explain;
 use plimsoll_client::shutdown::Shutdown;
 use plimsoll_containers::stop_container;
@@ -18,12 +22,16 @@ use tokio::sync::mpsc;
 use super::Protection;
 use crate::states::ClusterStateCell;
 
+/// A wish stays in the annotation for so many seconds.
+const WISHED_FOR: i64 = 120;
 /// Pods that were evicted of late, for `pod_eviction_detail`.
 const MOST_DETAILS: usize = 1000;
 
 /// How pods are made to go.
 #[derive(Debug, Clone)]
 pub enum Method {
+    /// The manager is asked, by an annotation of the node's NodeMetric: an agent has no right to evict anything.
+    Ask { node: String },
     /// The eviction API is asked: disruption budgets are respected.
     Api,
     /// Containers are stopped through the runtime's CRI socket, as koordlet does by default. Nobody else is asked.
@@ -34,6 +42,7 @@ pub enum Method {
 pub struct EvictionCounters {
     succeeded: AtomicU64,
     failed: AtomicU64,
+    asked: AtomicU64,
     /// By namespace and name, the newest last.
     details: Mutex<BTreeMap<(Box<str>, Box<str>), u64>>,
 }
@@ -45,6 +54,11 @@ impl EvictionCounters {
 
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The manager was asked.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     pub fn details(&self) -> Vec<((Box<str>, Box<str>), u64)> {
@@ -83,16 +97,29 @@ impl std::fmt::Debug for Evictor {
 impl Evictor {
     pub async fn run(self, mut queue: mpsc::Receiver<Eviction>, shutdown: Shutdown) {
         let mut failing = Repeated::default();
+        let mut wishes = Vec::new();
         loop {
             let eviction = tokio::select! {
                 () = shutdown.begins() => return,
                 eviction = queue.recv() => eviction,
             };
             let Some(eviction) = eviction else { return };
-            match self.evict(&eviction).await {
+            match self.evict(&eviction, &mut wishes).await {
+                Ok(()) if matches!(self.method, Method::Ask { .. }) => {
+                    self.counters.asked.fetch_add(1, Ordering::Relaxed);
+                    self.protection.evicted(&eviction, true);
+                    let _ = failing.well();
+                    tracing::warn!(
+                        namespace = &*eviction.namespace,
+                        pod = &*eviction.name,
+                        feature = eviction.feature,
+                        resource = resource(eviction.scope),
+                        "asked the manager to evict a pod"
+                    );
+                }
                 Ok(()) => {
                     self.counters.succeed(&eviction);
-                    self.protection.evicted(&eviction);
+                    self.protection.evicted(&eviction, false);
                     let _ = failing.well();
                     tracing::warn!(
                         namespace = &*eviction.namespace,
@@ -120,11 +147,46 @@ impl Evictor {
         }
     }
 
-    async fn evict(&self, eviction: &Eviction) -> Result<(), String> {
+    async fn evict(&self, eviction: &Eviction, wishes: &mut Vec<Wish>) -> Result<(), String> {
         match &self.method {
+            Method::Ask { node } => self.ask_manager(eviction, node, wishes).await,
             Method::Api => self.ask_api(eviction).await,
             Method::Kill { socket } => self.kill(eviction, socket).await,
         }
+    }
+
+    async fn ask_manager(
+        &self,
+        eviction: &Eviction,
+        node: &str,
+        wishes: &mut Vec<Wish>,
+    ) -> Result<(), String> {
+        let now = jiff::Timestamp::now().as_second();
+        let why = &eviction.why;
+        let wish = Wish {
+            uid: eviction.uid.to_string(),
+            namespace: eviction.namespace.to_string(),
+            name: eviction.name.to_string(),
+            feature: eviction.feature.to_owned(),
+            reason: why.code.to_owned(),
+            at: now,
+        };
+        eviction_wishes::add(wishes, wish, now.saturating_sub(WISHED_FOR));
+        let text = serde_json::to_string(wishes).map_err(|error| error.to_string())?;
+        let kind =
+            GroupVersionKind::gvk(node_metric::GROUP, node_metric::VERSION, node_metric::KIND);
+        let resource = ApiResource::from_gvk_with_plural(&kind, node_metric::PLURAL);
+        let metrics: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let patch = serde_json::json!({
+            "metadata": {"annotations": {eviction_wishes::ANNOTATION: text}},
+        });
+        let asked = metrics
+            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        asked.map(drop).map_err(|error| {
+            let trouble = explain(&error);
+            format!("ask the manager by the NodeMetric of this node: {trouble}")
+        })
     }
 
     /// The UID makes sure that a new pod of the same name stays.

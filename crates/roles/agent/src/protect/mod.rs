@@ -50,6 +50,7 @@ impl Started {
         &self,
         client: kube::Client,
         board: ClusterStateCell,
+        node: &str,
     ) -> shutdown::ShutdownTrigger {
         let (stopper, shutdown) = shutdown::channel();
         if let Some(queue) = self.take_queue() {
@@ -57,6 +58,9 @@ impl Started {
                 client,
                 board,
                 method: match self.config.settings.evict_by {
+                    EvictBy::Api if self.config.ask_manager => Method::Ask {
+                        node: node.to_owned(),
+                    },
                     EvictBy::Api => Method::Api,
                     EvictBy::Killing => Method::Kill {
                         socket: self.config.evict_socket.clone(),
