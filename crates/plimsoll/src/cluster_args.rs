@@ -224,12 +224,11 @@ impl Member {
         states.pod_hint = view.pod_hint();
         // They are missed together, and that is said once.
         reports.absence = states.absence.clone();
-        let node = states.name.clone();
         let cluster_state = view.cluster_state().clone();
         let states = states.build(client.clone(), cluster_state.clone()).spawn();
         let protection = view
             .protection()
-            .map(|started| started.serve(client.clone(), cluster_state.clone(), node.clone()));
+            .map(|started| started.serve(client.clone(), cluster_state.clone(), &reports.name));
         let reports = view.history().map(|history| {
             let sources = reports::Sources {
                 cluster_state,

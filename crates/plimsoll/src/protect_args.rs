@@ -65,6 +65,10 @@ pub struct ProtectArgs {
     /// so that containers are stopped]
     #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     only_evict_by_api: Option<bool>,
+    /// Ask the eviction API, and not the manager, which checks that the pod is on this node [default: false; under the
+    /// name koordlet: true]. It needs the right to evict pods of the whole cluster
+    #[arg(long, value_name = "BOOL", value_parser = go::boolean, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    evict_directly: Option<bool>,
     /// CRI socket of the runtime that stops containers, where they are not evicted by the API
     #[arg(
         long,
@@ -160,6 +164,7 @@ impl ProtectArgs {
             journal: Some(journal.unwrap_or_else(default_journal)),
             socket: Some(self.protect_socket.clone()),
             restore_on_exit: self.restore_on_exit,
+            ask_manager: !self.evict_directly.unwrap_or(is_koordlet),
             evict_socket: self.evict_runtime_endpoint.clone(),
             kubelet_within: Duration::ZERO,
         }))
@@ -190,7 +195,11 @@ mod tests {
             (Mode::Observe, EvictBy::Api)
         );
         assert_eq!(ours.settings.evictions_per_minute, Some(10));
+        assert!(ours.ask_manager);
+        let direct = config(&["--evict-directly"], Called::Plimsoll).unwrap();
+        assert!(!direct.ask_manager);
         let original = config(&[], Called::Koordlet).unwrap();
+        assert!(!original.ask_manager);
         assert_eq!(original.mode, Mode::Enforce);
         assert_eq!(original.settings, Settings::koordlet());
     }

@@ -1,6 +1,7 @@
 //! Our Kubernetes object types, names and quantities. No I/O, ever.
 
 pub mod cpus;
+pub mod eviction_wishes;
 pub mod json;
 pub mod kubelet_cgroups;
 pub mod label_selector;

@@ -11,6 +11,7 @@
 pub mod backoff;
 mod config;
 pub mod events;
+mod eviction;
 pub mod expiring_cache;
 pub mod file_watcher;
 pub mod leader_election;
@@ -27,3 +28,4 @@ pub use config::{
     ClientMetrics, Clients, Config, ConfigError, Permit, Source, chain, explain, explain_way_to,
     fenced_client, skip_tls_verify,
 };
+pub use eviction::evict;

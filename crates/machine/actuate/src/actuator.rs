@@ -285,12 +285,16 @@ impl Actuator {
         self.journal.flush();
     }
 
-    /// Tells of a pod that was evicted. Others evict; the journal has the whole story.
-    pub fn note_eviction(&mut self, eviction: &Eviction, now: Now) {
+    /// Tells of a pod that was evicted, or whose eviction was asked for. Others do that; the journal has the whole story.
+    pub fn note_eviction(&mut self, eviction: &Eviction, asked: bool, now: Now) {
         let pod = format!("{}/{}", eviction.namespace, eviction.name);
         let why = sentence::why(&eviction.why);
         let feature = eviction.feature;
-        let text = format!("{feature} evicted pod {pod}, because of {why}");
+        let did = match asked {
+            true => "asked the manager to evict",
+            false => "evicted",
+        };
+        let text = format!("{feature} {did} pod {pod}, because of {why}");
         let mut line = Self::line(now, Outcome::Noted, text);
         line.asker = feature.to_owned();
         line.file = pod;

@@ -553,6 +553,7 @@ fn protection(text: &mut Text, shown: &Shown, evictions: &EvictionCounters) {
     let name = "plimsoll_protection_evictions_total";
     text.family(name, Counter, "Evictions, by how they ended.");
     for (outcome, count) in [
+        ("asked", evictions.asked()),
         ("failed", evictions.failed()),
         ("succeeded", evictions.succeeded()),
     ] {

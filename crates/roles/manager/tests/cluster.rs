@@ -256,3 +256,58 @@ async fn what_belongs_to_a_node_goes_with_it() {
     cluster.manager.drain(DEADLINE).await;
     cluster.api.drain(DEADLINE).await;
 }
+
+#[tokio::test]
+async fn a_node_may_ask_for_its_own_pods_only() {
+    use plimsoll_api::eviction_wishes::{self, Wish};
+    let cluster = Cluster::start().await;
+    cluster
+        .configure(json!({"colocation-config": r#"{"enable":true}"#}))
+        .await;
+    let pods: Api<Pod> = Api::default_namespaced(cluster.client());
+    let mut wishes = Vec::new();
+    // What is asked for last is done last: when the pod of n1 goes, the one of n2 was looked at.
+    for (node, name) in [("n2", "elsewhere"), ("n1", "here")] {
+        cluster.add_node(node).await;
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
+        });
+        let pod = serde_json::from_value(pod).unwrap();
+        let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+        wishes.push(Wish {
+            uid: pod.metadata.uid.unwrap(),
+            namespace: "default".to_owned(),
+            name: name.to_owned(),
+            feature: "BEMemoryEvict".to_owned(),
+            reason: "node_memory".to_owned(),
+            at: jiff::Timestamp::now().as_second(),
+        });
+    }
+    cluster.report("n1", "1").await;
+    let text = serde_json::to_string(&wishes).unwrap();
+    let patch = json!({"metadata": {"annotations": {eviction_wishes::ANNOTATION: text}}});
+    let metrics = cluster.slo("NodeMetric");
+    metrics
+        .patch("n1", &PatchParams::default(), &Patch::Merge(patch))
+        .await
+        .unwrap();
+    eventually("the eviction", async || {
+        let pod = pods.get_opt("here").await.unwrap();
+        pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some())
+            .then_some(())
+    })
+    .await;
+    let other = pods.get("elsewhere").await.unwrap();
+    assert_eq!(other.metadata.deletion_timestamp, None);
+    let events: Api<Event> = Api::default_namespaced(cluster.client());
+    let event = eventually("an event", async || {
+        let found = events.list(&ListParams::default()).await.unwrap();
+        let mut found = found.items.into_iter();
+        found.find(|event| event.reason.as_deref() == Some("evictPodSuccess"))
+    })
+    .await;
+    assert_eq!(event.involved_object.name.as_deref(), Some("here"));
+    cluster.manager.drain(DEADLINE).await;
+    cluster.api.drain(DEADLINE).await;
+}

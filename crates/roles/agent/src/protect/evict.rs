@@ -6,12 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use http::Request;
-use http::header::CONTENT_TYPE;
+use jiff::Timestamp;
+use kube::api::{Api, Patch, PatchParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::ApiResource;
 use parking_lot::Mutex;
+use plimsoll_api::eviction_wishes::{self, Wish};
+use plimsoll_api::node_metric;
 use plimsoll_client::events::{self, EventApi, Recorder, Reference};
-use plimsoll_client::explain;
 use plimsoll_client::shutdown::Shutdown;
+use plimsoll_client::{evict, explain};
 use plimsoll_containers::stop_container;
 use plimsoll_plan::{Eviction, EvictionScope};
 use plimsoll_qos::{EVICTION_REASON, eviction_message};
@@ -21,6 +25,8 @@ use tokio::sync::mpsc;
 
 use crate::states::ClusterStateCell;
 
+/// A wish stays in the annotation for so many seconds.
+const WISHED_FOR: i64 = 120;
 /// Pods that were evicted of late, for `pod_eviction_detail`.
 const MOST_DETAILS: usize = 1000;
 /// Who tells, in koordlet's words.
@@ -30,6 +36,8 @@ const EVENTS_WITHIN: Duration = Duration::from_secs(2);
 /// How pods are made to go.
 #[derive(Debug, Clone)]
 pub enum Method {
+    /// The manager is asked, by an annotation of the node's NodeMetric: an agent has no right to evict anything.
+    Ask { node: String },
     /// The eviction API is asked: disruption budgets are respected.
     Api,
     /// Containers are stopped through the runtime's CRI socket, as koordlet does by default. Nobody else is asked.
@@ -43,6 +51,7 @@ type PodName = (Box<str>, Box<str>);
 pub struct EvictionCounters {
     succeeded: AtomicU64,
     failed: AtomicU64,
+    asked: AtomicU64,
     /// By namespace and name, the newest last.
     details: Mutex<BTreeMap<PodName, u64>>,
 }
@@ -54,6 +63,11 @@ impl EvictionCounters {
 
     pub fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The manager was asked.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     pub fn details(&self) -> Vec<(PodName, u64)> {
@@ -72,7 +86,16 @@ impl EvictionCounters {
     }
 }
 
-pub type Told = Box<dyn Fn(&Eviction, bool) + Send + Sync>;
+/// What became of an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    Evicted,
+    /// The manager decides.
+    Asked,
+    Failed,
+}
+
+pub type Listener = Box<dyn Fn(&Eviction, Told) + Send + Sync>;
 
 /// Takes evictions from a queue, one after the other.
 pub struct Evictor {
@@ -80,8 +103,8 @@ pub struct Evictor {
     pub board: ClusterStateCell,
     pub method: Method,
     pub counters: Arc<EvictionCounters>,
-    /// Told of each eviction, and whether it worked.
-    pub told: Told,
+    /// Told of each eviction.
+    pub told: Listener,
     /// The node's name, for events.
     pub node: String,
 }
@@ -102,18 +125,38 @@ impl Evictor {
         };
         let (recorder, task) = config.spawn(self.client.clone());
         let mut failing = Repeated::default();
+        let mut wishes = Vec::new();
         loop {
             let eviction = tokio::select! {
                 () = shutdown.begins() => break,
                 eviction = queue.recv() => eviction,
             };
             let Some(eviction) = eviction else { break };
-            let outcome = self.evict(&eviction).await;
+            let outcome = self.evict(&eviction, &mut wishes).await;
+            let asked = matches!(self.method, Method::Ask { .. });
             if matches!(self.method, Method::Api) {
                 tell(&recorder, &eviction, &outcome);
             }
-            (self.told)(&eviction, outcome.is_ok());
+            (self.told)(
+                &eviction,
+                match &outcome {
+                    Ok(()) if asked => Told::Asked,
+                    Ok(()) => Told::Evicted,
+                    Err(_) => Told::Failed,
+                },
+            );
             match outcome {
+                Ok(()) if asked => {
+                    self.counters.asked.fetch_add(1, Ordering::Relaxed);
+                    let _ = failing.well();
+                    tracing::warn!(
+                        namespace = &*eviction.namespace,
+                        pod = &*eviction.name,
+                        feature = eviction.feature,
+                        resource = resource(eviction.scope),
+                        "asked the manager to evict a pod"
+                    );
+                }
                 Ok(()) => {
                     self.counters.succeed(&eviction);
                     let _ = failing.well();
@@ -143,33 +186,52 @@ impl Evictor {
         task.drain(EVENTS_WITHIN).await;
     }
 
-    async fn evict(&self, eviction: &Eviction) -> Result<(), String> {
+    async fn evict(&self, eviction: &Eviction, wishes: &mut Vec<Wish>) -> Result<(), String> {
         match &self.method {
+            Method::Ask { node } => self.ask_manager(eviction, node, wishes).await,
             Method::Api => self.ask_api(eviction).await,
             Method::Kill { socket } => self.kill(eviction, socket).await,
         }
     }
 
-    /// The UID makes sure that a new pod of the same name stays. The request is written out here because kube's own
-    /// spells `deleteOptions` in a way that servers pass over, and the UID with it.
+    async fn ask_manager(
+        &self,
+        eviction: &Eviction,
+        node: &str,
+        wishes: &mut Vec<Wish>,
+    ) -> Result<(), String> {
+        let now = Timestamp::now().as_second();
+        let why = &eviction.why;
+        let wish = Wish {
+            uid: eviction.uid.to_string(),
+            namespace: eviction.namespace.to_string(),
+            name: eviction.name.to_string(),
+            feature: eviction.feature.to_owned(),
+            reason: why.code.to_owned(),
+            at: now,
+        };
+        eviction_wishes::add(wishes, wish, now.saturating_sub(WISHED_FOR));
+        let text = serde_json::to_string(wishes).map_err(|error| error.to_string())?;
+        let kind =
+            GroupVersionKind::gvk(node_metric::GROUP, node_metric::VERSION, node_metric::KIND);
+        let resource = ApiResource::from_gvk_with_plural(&kind, node_metric::PLURAL);
+        let metrics: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let patch = json!({
+            "metadata": {"annotations": {eviction_wishes::ANNOTATION: text}},
+        });
+        let asked = metrics
+            .patch(node, &PatchParams::default(), &Patch::Merge(patch))
+            .await;
+        asked.map(drop).map_err(|error| {
+            let trouble = explain(&error);
+            format!("ask the manager by the NodeMetric of this node: {trouble}")
+        })
+    }
+
     async fn ask_api(&self, eviction: &Eviction) -> Result<(), String> {
         let (namespace, name) = (&eviction.namespace, &eviction.name);
-        let body = json!({
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": namespace, "name": name},
-            "deleteOptions": {"preconditions": {"uid": eviction.uid}},
-        });
-        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
-        let request = Request::post(path)
-            .header(CONTENT_TYPE, "application/json")
-            .body(body.to_string().into_bytes())
-            .map_err(|error| error.to_string())?;
-        let asked = self
-            .client
-            .request_status::<serde_json::Value>(request)
-            .await;
-        asked.map(|_| ()).map_err(|error| explain(&error))
+        let asked = evict(&self.client, namespace, name, &eviction.uid).await;
+        asked.map_err(|error| explain(&error))
     }
 
     async fn kill(&self, eviction: &Eviction, socket: &std::path::Path) -> Result<(), String> {

@@ -16,7 +16,7 @@ mod protector;
 mod tests;
 mod thread;
 
-pub use evict::{EvictionCounters, Evictor, Method};
+pub use evict::{EvictionCounters, Evictor, Method, Told};
 pub use protector::{Config, Protector, Sources};
 pub use thread::{Handle, Protection, Shown};
 
@@ -50,7 +50,7 @@ impl Started {
         &self,
         client: kube::Client,
         board: ClusterStateCell,
-        node: String,
+        node: &str,
     ) -> shutdown::ShutdownTrigger {
         let (stopper, shutdown) = shutdown::channel();
         if let Some(queue) = self.take_queue() {
@@ -58,6 +58,9 @@ impl Started {
                 client,
                 board,
                 method: match self.config.settings.evict_by {
+                    EvictBy::Api if self.config.ask_manager => Method::Ask {
+                        node: node.to_owned(),
+                    },
                     EvictBy::Api => Method::Api,
                     EvictBy::Killing => Method::Kill {
                         socket: self.config.evict_socket.clone(),
@@ -66,12 +69,13 @@ impl Started {
                 counters: Arc::clone(&self.evictions),
                 told: {
                     let protection = self.protection.clone();
-                    Box::new(move |eviction, worked| match worked {
-                        true => protection.evicted(eviction),
-                        false => protection.eviction_failed(&eviction.uid),
+                    Box::new(move |eviction, told| match told {
+                        Told::Evicted => protection.evicted(eviction, false),
+                        Told::Asked => protection.evicted(eviction, true),
+                        Told::Failed => protection.eviction_failed(&eviction.uid),
                     })
                 },
-                node,
+                node: node.to_owned(),
             };
             shutdown.keep("evictions", evictor.run(queue, shutdown.clone()));
         }

@@ -35,6 +35,8 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// Give everything back when the agent ends. A rolling upgrade must not unprotect a node, so this is off by default.
     pub restore_on_exit: bool,
+    /// Where evictions go by the API: ask the manager for them, and have no right to evict.
+    pub ask_manager: bool,
     /// CRI socket of the runtime that stops containers, if evictions are done so.
     pub evict_socket: PathBuf,
     /// So long the kubelet's own word is waited for where its cgroups are; then the usual place counts.
@@ -49,6 +51,7 @@ impl Default for Config {
             journal: None,
             socket: None,
             restore_on_exit: false,
+            ask_manager: true,
             evict_socket: "/run/containerd/containerd.sock".into(),
             kubelet_within: Duration::ZERO,
         }

@@ -28,7 +28,10 @@ const MOST_LINES: usize = 10_000;
 
 enum Message {
     Ask(Request, oneshot::Sender<Answer>),
-    Evicted(Box<Eviction>),
+    Evicted {
+        eviction: Box<Eviction>,
+        asked: bool,
+    },
     EvictionFailed(Arc<str>),
     Stop,
 }
@@ -58,7 +61,7 @@ impl std::fmt::Debug for Message {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Ask(request, _) => request.fmt(f),
-            Self::Evicted(eviction) => eviction.fmt(f),
+            Self::Evicted { eviction, .. } => eviction.fmt(f),
             Self::EvictionFailed(uid) => f.debug_tuple("EvictionFailed").field(uid).finish(),
             Self::Stop => f.write_str("Stop"),
         }
@@ -79,12 +82,11 @@ impl Protection {
         }
     }
 
-    /// The journal tells it.
-    pub fn evicted(&self, eviction: &Eviction) {
+    /// The journal tells it. `asked`: somebody else evicts the pod.
+    pub fn evicted(&self, eviction: &Eviction, asked: bool) {
+        let eviction = Box::new(eviction.clone());
         // After the end nobody keeps a journal.
-        let _ = self
-            .messages
-            .send(Message::Evicted(Box::new(eviction.clone())));
+        let _ = self.messages.send(Message::Evicted { eviction, asked });
     }
 
     /// The strategies may ask for it again.
@@ -207,9 +209,10 @@ impl Worker {
                     // Who asked may have gone.
                     let _ = reply.send(self.answer(request));
                 }
-                Ok(Message::Evicted(eviction)) => {
+                Ok(Message::Evicted { eviction, asked }) => {
                     let now = self.now();
-                    self.protector.actuator.note_eviction(&eviction, now);
+                    let actuator = &mut self.protector.actuator;
+                    actuator.note_eviction(&eviction, asked, now);
                 }
                 Ok(Message::EvictionFailed(uid)) => self.protector.eviction_failed(&uid, now),
                 Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, ListParams, PostParams};
-use plimsoll_agent::protect::{EvictionCounters, Evictor, Method};
+use plimsoll_agent::protect::{EvictionCounters, Evictor, Method, Told};
 use plimsoll_agent::states::ClusterStateCell;
 use plimsoll_client::shutdown;
 use plimsoll_plan::{Eviction, EvictionScope, Reason, Urgency};
@@ -71,8 +71,8 @@ async fn a_pod_is_evicted_by_its_uid_and_told_of() {
         counters: Arc::clone(&counters),
         told: {
             let failed = Arc::clone(&failed);
-            Box::new(move |eviction, worked| {
-                if !worked {
+            Box::new(move |eviction, told| {
+                if told == Told::Failed {
                     failed.lock().unwrap().push(eviction.uid.to_string());
                 }
             })

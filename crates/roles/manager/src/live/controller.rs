@@ -11,15 +11,16 @@ use kube::core::{DynamicObject, GroupVersionKind};
 use kube::discovery::ApiResource;
 use kube::runtime::watcher;
 use parking_lot::Mutex;
-use plimsoll_api::{node_metric, node_slo, node_topology};
+use plimsoll_api::{eviction_wishes, node_metric, node_slo, node_topology};
 use plimsoll_client::events::{Recorder, Reference};
-use plimsoll_client::explain;
 use plimsoll_client::leader_election::NotLeading;
 use plimsoll_client::node_slo::NodeSlo;
 use plimsoll_client::reflector::{CacheSync, Change, Reader, Reflector};
 use plimsoll_client::shutdown::Shutdown;
+use plimsoll_client::{evict, explain};
 use serde_json::{Value, json};
 
+use super::evictions::Evictions;
 use super::failures::Failures;
 use super::marked::Marked;
 use super::node::{Known, Step, steps};
@@ -31,6 +32,8 @@ use crate::{amplification, normalization};
 const EVERY: Duration = Duration::from_secs(60);
 /// A write that failed is tried again after this long.
 const AGAIN: Duration = Duration::from_secs(5);
+/// An eviction that was refused is tried again after this long.
+const REFUSED_AGAIN: Duration = Duration::from_secs(11);
 const MANAGER: &str = "plimsoll-manager";
 
 pub struct Controller {
@@ -79,6 +82,7 @@ impl Controller {
             written: BTreeMap::new(),
             complained: BTreeMap::new(),
             failures: Failures::default(),
+            evictions: Evictions::default(),
         };
         let mut tick = tokio::time::interval(EVERY);
         loop {
@@ -262,6 +266,7 @@ struct Worker {
     /// What was last complained about, so that it is said once.
     complained: BTreeMap<String, Vec<String>>,
     failures: Failures,
+    evictions: Evictions,
 }
 
 impl Worker {
@@ -302,9 +307,13 @@ impl Worker {
             }
             None => tracing::debug!(node = name, trouble, "cannot write about a node"),
         }
+        self.mark_later(name, AGAIN);
+    }
+
+    fn mark_later(&self, name: &str, after: Duration) {
         let (marked, name) = (self.marked.clone(), name.to_owned());
         tokio::spawn(async move {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(after).await;
             marked.mark(&name);
         });
     }
@@ -320,6 +329,7 @@ impl Worker {
             node,
         };
         let now = Timestamp::now();
+        self.evict(name, &known, now).await?;
         let config = Arc::clone(&self.cluster.config.lock());
         let (steps, complaints) = steps(&known, &config, now);
         self.complain(&known.node, name, complaints);
@@ -328,6 +338,49 @@ impl Worker {
             self.take(name, step, now).await?;
         }
         Ok(writes)
+    }
+
+    /// Evicts what the node's agent asks for.
+    async fn evict(
+        &mut self,
+        node: &str,
+        known: &Known,
+        now: Timestamp,
+    ) -> Result<(), kube::Error> {
+        let annotations = known.metric.as_ref().and_then(|metric| {
+            let all = metric.metadata.annotations.as_ref()?;
+            all.get(eviction_wishes::ANNOTATION)
+        });
+        let wishes = annotations.map_or_else(Vec::new, |text| eviction_wishes::parse(text));
+        let now = now.as_second();
+        for (wish, pod) in self.evictions.due(node, wishes, &known.pods, now) {
+            let (feature, reason) = (&wish.feature, &wish.reason);
+            let about = Reference::of(pod.as_ref());
+            let outcome = evict(&self.client, &wish.namespace, &wish.name, &wish.uid).await;
+            self.evictions.tried(node, &wish.uid, outcome.is_ok(), now);
+            match outcome {
+                Ok(_) => {
+                    let text = format!("evicted for node {node}: {feature}, {reason}");
+                    tracing::warn!(
+                        node,
+                        namespace = wish.namespace,
+                        pod = wish.name,
+                        feature,
+                        "evicted a pod"
+                    );
+                    self.recorder
+                        .warning(&about, "evictPodSuccess", "Evict", text);
+                }
+                Err(error) if NotLeading::is_cause_of(&error) => return Err(error),
+                Err(error) => {
+                    let trouble = explain(&error);
+                    let text = format!("node {node} asks for its eviction, in vain: {trouble}");
+                    self.recorder.warning(&about, "evictPodFail", "Evict", text);
+                    self.mark_later(node, REFUSED_AGAIN);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn complain(&mut self, node: &Node, name: &str, complaints: Vec<String>) {
@@ -450,6 +503,7 @@ impl Worker {
     async fn forget(&mut self, name: &str) -> Result<bool, kube::Error> {
         self.written.remove(name);
         self.complained.remove(name);
+        self.evictions.forget(name);
         let known = [
             (
                 self.cluster.metrics.get("", name).is_some(),

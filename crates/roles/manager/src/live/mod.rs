@@ -5,6 +5,7 @@
 //! nothing but one look at every node.
 
 mod controller;
+mod evictions;
 mod failures;
 mod health;
 mod marked;
