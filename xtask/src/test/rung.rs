@@ -60,10 +60,10 @@ impl Rung {
             Self::Format => 10,
             Self::Clippy => 150,
             Self::Unit => 240,
-            Self::Kernel(_) => 240,
+            Self::Kernel(_) => 330,
             Self::Runtime(_) => 75,
             Self::Cluster => 420,
-            Self::ClusterQuiet => 180,
+            Self::ClusterQuiet => 210,
         })
     }
 

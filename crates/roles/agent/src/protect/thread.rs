@@ -334,7 +334,7 @@ impl Worker {
 
     fn undo(&mut self, what: &str, seconds: Option<u64>, now: Now) -> Answer {
         let status = self.status();
-        let asker = Asker::ALL.into_iter().find(|asker| asker.as_str() == what);
+        let asker = asker_named(what);
         let targets: Vec<_> = status
             .targets
             .into_iter()
@@ -405,9 +405,35 @@ impl Worker {
     }
 }
 
+/// As the journal spells it, `cpu-suppress`, or as the status does, `cpuSuppress`.
+fn asker_named(name: &str) -> Option<Asker> {
+    let plain = |name: &str| name.replace('-', "").to_ascii_lowercase();
+    let wanted = plain(name);
+    let mut all = Asker::ALL.into_iter();
+    all.find(|asker| plain(asker.as_str()) == wanted)
+}
+
 fn to_answer<T: serde::Serialize>(value: &T) -> Answer {
     match serde_json::to_value(value) {
         Ok(value) => Answer::Ok(value),
         Err(error) => Answer::Error(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn askers_in_both_spellings() {
+        for (name, expected) in [
+            ("cpu-suppress", Some(Asker::CpuSuppress)),
+            ("cpuSuppress", Some(Asker::CpuSuppress)),
+            ("blkIo", Some(Asker::BlkIo)),
+            ("/kubepods", None),
+            ("", None),
+        ] {
+            assert_eq!(asker_named(name), expected, "{name}");
+        }
     }
 }
