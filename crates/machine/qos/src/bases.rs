@@ -73,10 +73,15 @@ impl KubeletBases {
             bases.owners.insert(node.layout.tier(tier).into(), owner);
         }
         for pod in pods {
-            bases.owners.insert(pod.cgroup.clone(), of_pod(pod));
+            // Two pods of one folder: the first is believed.
+            bases
+                .owners
+                .entry(pod.cgroup.clone())
+                .or_insert_with(|| of_pod(pod));
             for container in &pod.containers {
                 if let Some(path) = &container.cgroup {
-                    bases.owners.insert(path.clone(), of_container(container));
+                    let owner = bases.owners.entry(path.clone());
+                    owner.or_insert_with(|| of_container(container));
                 }
             }
             if let Some(path) = &pod.sandbox {

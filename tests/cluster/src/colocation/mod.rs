@@ -82,7 +82,7 @@ impl Stage<'_> {
         apply("manager/network-policy.yaml")?;
         apply("agent/daemonset.yaml")?;
         apply("agent/protect/rbac.yaml --dry-run=server")?;
-        let patch = self.manifests.join("agent/protect/daemonset.yaml");
+        let patch = self.manifests.join("agent/protect/daemonset.patch");
         kubectl.text(&format!(
             "-n koordinator-system patch daemonset koordlet --dry-run=server --patch-file {}",
             patch.display()

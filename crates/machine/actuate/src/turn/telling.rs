@@ -115,7 +115,7 @@ impl Actuator {
         let file = entry.file().unwrap_or_default();
         let text = format!(
             "somebody else keeps setting {file} to {they_write} where we want {we_want}: a second agent. \
-             Nothing is written any more; end one of both and run `plimsoll qos resume`"
+             Nothing is written any more; end one of both and run `plimsoll qos mode enforce`"
         );
         self.second_agent = Some(SecondAgent {
             file,

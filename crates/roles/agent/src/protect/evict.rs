@@ -31,6 +31,8 @@ const WISHED_FOR: i64 = 120;
 const MOST_DETAILS: usize = 1000;
 /// Who tells, in koordlet's words.
 const COMPONENT: &str = "koordlet-qosManager";
+/// The runtime's answer is waited for so long.
+const STOP_WITHIN: Duration = Duration::from_secs(10);
 const EVENTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How pods are made to go.
@@ -95,6 +97,7 @@ pub enum Told {
     Failed,
 }
 
+pub type Permit = Box<dyn Fn() -> bool + Send + Sync>;
 pub type Listener = Box<dyn Fn(&Eviction, Told) + Send + Sync>;
 
 /// Takes evictions from a queue, one after the other.
@@ -103,6 +106,8 @@ pub struct Evictor {
     pub board: ClusterStateCell,
     pub method: Method,
     pub counters: Arc<EvictionCounters>,
+    /// Whether evictions are carried out now.
+    pub may: Permit,
     /// Told of each eviction.
     pub told: Listener,
     /// The node's name, for events.
@@ -132,6 +137,11 @@ impl Evictor {
                 eviction = queue.recv() => eviction,
             };
             let Some(eviction) = eviction else { break };
+            // It was planned while the agent enforced; that may be over.
+            if !(self.may)() {
+                (self.told)(&eviction, Told::Failed);
+                continue;
+            }
             let outcome = self.evict(&eviction, &mut wishes).await;
             let asked = matches!(self.method, Method::Ask { .. });
             if matches!(self.method, Method::Api) {
@@ -210,8 +220,10 @@ impl Evictor {
             reason: why.code.to_owned(),
             at: now,
         };
-        eviction_wishes::add(wishes, wish, now.saturating_sub(WISHED_FOR));
-        let text = serde_json::to_string(wishes).map_err(|error| error.to_string())?;
+        // One that cannot be sent now must not be sent later: another pod may have gone by then.
+        let mut next = wishes.clone();
+        eviction_wishes::add(&mut next, wish, now.saturating_sub(WISHED_FOR));
+        let text = serde_json::to_string(&next).map_err(|error| error.to_string())?;
         let kind =
             GroupVersionKind::gvk(node_metric::GROUP, node_metric::VERSION, node_metric::KIND);
         let resource = ApiResource::from_gvk_with_plural(&kind, node_metric::PLURAL);
@@ -222,7 +234,11 @@ impl Evictor {
         let asked = metrics
             .patch(node, &PatchParams::default(), &Patch::Merge(patch))
             .await;
-        asked.map(drop).map_err(|error| {
+        let sent = asked.map(drop);
+        if sent.is_ok() {
+            *wishes = next;
+        }
+        sent.map_err(|error| {
             let trouble = explain(&error);
             format!("ask the manager by the NodeMetric of this node: {trouble}")
         })
@@ -245,9 +261,10 @@ impl Evictor {
             let Some(id) = container.id.as_deref() else {
                 continue;
             };
-            stop_container(socket, id)
-                .await
-                .map_err(|error| format!("stop container {}: {error}", container.name))?;
+            let stopped = tokio::time::timeout(STOP_WITHIN, stop_container(socket, id)).await;
+            let stopped =
+                stopped.map_err(|_| format!("stop container {}: no answer", container.name))?;
+            stopped.map_err(|error| format!("stop container {}: {error}", container.name))?;
         }
         Ok(())
     }

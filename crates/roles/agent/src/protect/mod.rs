@@ -67,6 +67,10 @@ impl Started {
                     },
                 },
                 counters: Arc::clone(&self.evictions),
+                may: {
+                    let protection = self.protection.clone();
+                    Box::new(move || protection.shown().mode == plimsoll_actuate::Mode::Enforce)
+                },
                 told: {
                     let protection = self.protection.clone();
                     Box::new(move |eviction, told| match told {

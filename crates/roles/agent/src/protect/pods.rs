@@ -21,7 +21,9 @@ pub fn view(pod: &known::Pod, layout: &CgroupLayout) -> PodView {
     let source = annotation(CONFIG_SOURCE);
     let is_static =
         annotation(CONFIG_MIRROR).is_some() || source.is_some_and(|source| source != "api");
-    let folder = annotation(CONFIG_HASH).unwrap_or(&pod.uid);
+    // Whoever makes a pod chooses its annotations. A hash is no UID, so it leads to no other pod's folder.
+    let hash = annotation(CONFIG_HASH).filter(|hash| is_static && is_hash(hash));
+    let folder = hash.unwrap_or(&pod.uid);
     let cgroup: Arc<str> = layout.pod(folder, pod.classes.kube_qos).into();
     PodView {
         uid: Arc::clone(&pod.uid),
@@ -56,6 +58,11 @@ pub fn view(pod: &known::Pod, layout: &CgroupLayout) -> PodView {
             .collect(),
         cgroup,
     }
+}
+
+/// MD5 in hexadecimal, which UIDs with their dashes are not.
+fn is_hash(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn container(one: &known::Container, pod: &str, layout: &CgroupLayout) -> ContainerView {

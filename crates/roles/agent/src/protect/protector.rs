@@ -82,9 +82,11 @@ pub struct Step {
 pub struct Protector {
     sources: Sources,
     pub(super) actuator: Actuator,
-    planner: Planner,
+    pub(super) planner: Planner,
     policy: Policy,
     slo: Option<Arc<NodeSlo>>,
+    /// The policy that holds until the cluster has told one.
+    built_in: Arc<NodeSlo>,
     pods: Views,
     node: Option<NodeView>,
     usage: UsageSnapshot,
@@ -118,6 +120,7 @@ impl Protector {
             ..plimsoll_actuate::Config::new(machine)
         };
         let (actuator, recovered) = Actuator::open(actuator)?;
+        let built_in = sources.board.current().node_slo;
         let this = Self {
             capabilities: kernel::capabilities(&sources.hierarchies),
             sources,
@@ -125,6 +128,7 @@ impl Protector {
             planner: Planner::new(config.settings.clone()),
             policy: Policy::default(),
             slo: None,
+            built_in,
             pods: Views::default(),
             node: None,
             usage: UsageSnapshot::default(),
@@ -194,7 +198,13 @@ impl Protector {
             self.open_steps += 1;
         }
         let applied = self.actuator.turn(now, &self.bases);
-        let evictions = std::mem::take(&mut planned.evictions.evictions);
+        let mut evictions = std::mem::take(&mut planned.evictions.evictions);
+        if self.actuator.effective_mode() != Mode::Enforce {
+            // What is only observed goes nowhere.
+            for eviction in evictions.drain(..) {
+                self.planner.eviction_failed(&eviction.uid, now.monotonic);
+            }
+        }
         Step {
             planned,
             applied,
@@ -217,7 +227,10 @@ impl Protector {
         let cpus = facts.as_deref().map(node::cpus).unwrap_or_default();
         self.is_amd = facts.is_some_and(|facts| facts.vendor_id == "AuthenticAMD");
         let began = *self.began.get_or_insert(now);
-        let waits = known.kubelet.is_none() && now.saturating_sub(began) < self.kubelet_within;
+        // The built-in policy enables nothing: acting by it before the node's own is known would give everything back.
+        let policy_told = !Arc::ptr_eq(&self.built_in, &known.node_slo);
+        let missing = known.kubelet.is_none() || !policy_told;
+        let waits = missing && now.saturating_sub(began) < self.kubelet_within;
         // The cgroups of another kubelet must not be taken for those of this one.
         let view = node::view(known, &cpus, layout.clone());
         self.node = view.filter(|_| !waits);
@@ -225,6 +238,10 @@ impl Protector {
             (Some(before), Some(now)) => Arc::ptr_eq(before, now),
             (before, now) => before.is_none() && now.is_none(),
         };
+        if self.pods.of.is_some() && self.pods.layout != layout {
+            // Last plans are about folders that are not this kubelet's.
+            self.planner = Planner::new(self.planner.settings.clone());
+        }
         if !same_pods || self.pods.layout != layout {
             let list = known.pods.iter().flat_map(|pods| pods.iter());
             self.pods.list = list.map(|pod| pods::view(pod, &layout)).collect();

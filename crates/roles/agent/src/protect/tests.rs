@@ -35,6 +35,7 @@ struct Rig {
     board: ClusterStateCell,
     history: Arc<UsageHistory>,
     protector: Protector,
+    node_memory: f64,
 }
 
 impl Rig {
@@ -72,6 +73,7 @@ impl Rig {
             board,
             history,
             protector,
+            node_memory: 1e9,
         }
     }
 
@@ -87,7 +89,7 @@ impl Rig {
             at: self.clock.monotonic(),
             every: Duration::from_secs(1),
             node_cpu: Some(node_cpu),
-            node_memory: Some(1e9),
+            node_memory: Some(self.node_memory),
             best_effort_cpu: Some(1.0),
             pods: pods.into(),
             ..UsageNow::default()
@@ -121,6 +123,48 @@ impl Rig {
     fn policy(&self, spec: &Value) {
         let slo = Arc::new(NodeSlo::of(spec));
         self.board.update(|known| known.node_slo = slo);
+    }
+}
+
+#[test]
+fn evictions_are_for_agents_that_enforce() {
+    for (mode, expected) in [(Mode::Observe, 0), (Mode::Enforce, 1)] {
+        let mut rig = Rig::new(mode);
+        rig.protector.planner.settings.gates.be_memory_evict = true;
+        rig.node_memory = 8e9;
+        rig.know_node_and_pods();
+        rig.policy(&json!({"resourceUsedThresholdWithBE": {
+            "enable": true, "memoryEvictThresholdPercent": 70,
+        }}));
+        let evicted: Vec<_> = (0..3).flat_map(|_| rig.step(1.6).evictions).collect();
+        assert_eq!(evicted.len(), expected, "{mode:?}: {evicted:?}");
+        assert!(evicted.iter().all(|one| &*one.name == "be"));
+    }
+}
+
+/// Annotations are whatever the pod's owner writes.
+#[test]
+fn an_annotation_does_not_lead_to_another_pods_folder() {
+    let layout = plimsoll_api::kubelet_cgroups::CgroupLayout::default();
+    let mut pod = pod("own", KubeQos::Burstable, "LS");
+    let folder = |pod: &Pod| super::pods::view(pod, &layout).cgroup.to_string();
+    let own = folder(&pod);
+    let hash = "0123456789abcdef0123456789abcdef";
+    for (source, told, expected) in [
+        (None, "victim", &*own),
+        (None, hash, &*own),
+        (Some("file"), "11111111-2222-3333-4444-555555555555", &*own),
+        (Some("file"), hash, "hash"),
+    ] {
+        pod.annotations = [("kubernetes.io/config.hash".into(), told.into())].into();
+        if let Some(source) = source {
+            let name = "kubernetes.io/config.source";
+            pod.annotations.insert(name.into(), source.into());
+        }
+        match expected {
+            "hash" => assert!(folder(&pod).contains(hash)),
+            own => assert_eq!(folder(&pod), own, "{told}"),
+        }
     }
 }
 

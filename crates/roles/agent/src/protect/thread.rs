@@ -21,6 +21,8 @@ use super::protector::{Protector, Step};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// What is undone stays so for this time, unless somebody says otherwise.
 const UNDONE_FOR: Duration = Duration::from_secs(3600);
+/// Messages between two steps.
+const MOST_MESSAGES: usize = 64;
 /// Notes of one step that are logged.
 const MOST_NOTES: usize = 200;
 /// Journal lines in one answer.
@@ -201,24 +203,46 @@ impl Worker {
             if now >= next {
                 self.step();
                 // What a stall has missed is not made up for.
-                next = next.saturating_add(every).max(now);
-                continue;
+                next = next.saturating_add(every).max(self.clock.monotonic());
             }
-            match inbox.recv_timeout(next.saturating_sub(now)) {
-                Ok(Message::Ask(request, reply)) => {
-                    // Who asked may have gone.
-                    let _ = reply.send(self.answer(request));
+            // People are answered between two steps, however long steps take.
+            let patience = next.saturating_sub(self.clock.monotonic());
+            let first = match inbox.recv_timeout(patience) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            for message in first
+                .into_iter()
+                .chain(inbox.try_iter().take(MOST_MESSAGES))
+            {
+                if !self.handle(message) {
+                    return;
                 }
-                Ok(Message::Evicted { eviction, asked }) => {
-                    let now = self.now();
-                    let actuator = &mut self.protector.actuator;
-                    actuator.note_eviction(&eviction, asked, now);
-                }
-                Ok(Message::EvictionFailed(uid)) => self.protector.eviction_failed(&uid, now),
-                Ok(Message::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-                Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+
+    /// `false`: it is time to end.
+    fn handle(&mut self, message: Message) -> bool {
+        match message {
+            // Who asked may have gone: then nothing is done any more, either.
+            Message::Ask(_, reply) if reply.is_closed() => {}
+            Message::Ask(request, reply) => {
+                let _ = reply.send(self.answer(request));
+            }
+            Message::Evicted { eviction, asked } => {
+                let now = self.now();
+                let actuator = &mut self.protector.actuator;
+                actuator.note_eviction(&eviction, asked, now);
+            }
+            Message::EvictionFailed(uid) => {
+                let now = self.clock.monotonic();
+                self.protector.eviction_failed(&uid, now);
+            }
+            Message::Stop => return false,
+        }
+        true
     }
 
     fn now(&self) -> Now {
@@ -229,8 +253,12 @@ impl Worker {
         let mut step = self.protector.step(self.now());
         self.plans = std::mem::take(&mut step.planned.plans);
         for eviction in step.evictions.drain(..) {
-            // A full queue means that evictions are under way; the strategies will ask again.
-            let _ = self.evictions.try_send(eviction);
+            let uid = Arc::clone(&eviction.uid);
+            // A full queue means that evictions are under way; the strategies may ask again.
+            if self.evictions.try_send(eviction).is_err() {
+                let now = self.clock.monotonic();
+                self.protector.eviction_failed(&uid, now);
+            }
         }
         self.log_notes(&step.planned.notes);
         let actuator = &self.protector.actuator;
@@ -264,7 +292,8 @@ impl Worker {
         self.noted = now;
     }
 
-    fn give_back(&mut self) {
+    /// Gives the number of values that the kernel refused.
+    fn give_back(&mut self) -> u64 {
         let now = self.now();
         let bases = self.protector.bases().clone();
         let actuator = &mut self.protector.actuator;
@@ -276,6 +305,7 @@ impl Worker {
             refused,
             "protection is off, values are given back"
         );
+        refused
     }
 
     fn status(&self) -> Status {
@@ -302,6 +332,9 @@ impl Worker {
             Request::Journal { after, most } => {
                 to_answer(&self.protector.actuator.journal(after, most.min(MOST_LINES)))
             }
+            Request::Hold { what, .. } | Request::Undo { what, .. } if what.trim().is_empty() => {
+                Answer::Error("name a cgroup or a file; see: plimsoll qos status".into())
+            }
             Request::Hold { what, seconds } => {
                 self.protector.actuator.hold(&what, until(seconds), now);
                 done(format!("{what} is left alone"))
@@ -314,7 +347,12 @@ impl Worker {
             },
             Request::Restore => {
                 self.protector.actuator.set_mode(Mode::Observe, now);
-                self.give_back();
+                let refused = self.give_back();
+                if refused > 0 {
+                    return Answer::Error(format!(
+                        "the agent only observes now, but the kernel refused {refused} values; see: plimsoll qos journal"
+                    ));
+                }
                 done("everything is given back; the agent only observes until it is told: plimsoll qos mode enforce".into())
             }
             Request::Undo { what, seconds } => self.undo(&what, seconds, now),
@@ -358,7 +396,9 @@ impl Worker {
             let filter = Filter::Target(one.target.clone());
             let actuator = &mut self.protector.actuator;
             restored += actuator.restore(&filter, now, &bases).restored;
-            actuator.hold(&one.file, Some(now.wall.plus(hold)), now);
+            if !one.file.is_empty() {
+                actuator.hold(&one.file, Some(now.wall.plus(hold)), now);
+            }
         }
         let files = targets.len();
         Answer::Ok(json!({

@@ -69,6 +69,7 @@ async fn a_pod_is_evicted_by_its_uid_and_told_of() {
         board: ClusterStateCell::default(),
         method: Method::Api,
         counters: Arc::clone(&counters),
+        may: Box::new(|| true),
         told: {
             let failed = Arc::clone(&failed);
             Box::new(move |eviction, told| {
