@@ -34,6 +34,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
         let path = entry?.path();
         match path.is_dir() {
             true => found.extend(files(&path)?),
+            // A patch is no object; where it is applied is tested with the manifest that it patches.
+            false if path.extension().is_some_and(|kind| kind == "patch") => {}
             false => found.push(path),
         }
     }
