@@ -11,16 +11,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use plimsoll_actuate::{Filter, Mode, Now};
 use plimsoll_agent::protect::control::{Answer, Request};
+use plimsoll_agent::protect::finish_writes;
 use plimsoll_host::cgroup::Hierarchies;
 use plimsoll_host::{Clock, HostRoot, ReadBuf};
 use serde_json::Value;
 
 use crate::go;
 use crate::protect_args::{SOCKET, default_journal};
-
-/// A write that blocks is waited for so often, and so long each time.
-const SLOW_LOOKS: u32 = 120;
-const SLOW_LOOK: Duration = Duration::from_millis(50);
 
 /// Show what the agent of this machine does to protect services, and step in
 ///
@@ -182,17 +179,7 @@ fn without_agent(args: &QosArgs) -> Result<()> {
             let (mut actuator, recovered) = plimsoll_actuate::Actuator::open(config)
                 .with_context(|| format!("use the journal in {dir}"))?;
             let mut applied = actuator.restore(&Filter::All, Now::of(&Clock::Real), &());
-            // Writes that block are carried out by another thread.
-            for _ in 0..SLOW_LOOKS {
-                if applied.writing == 0 {
-                    break;
-                }
-                std::thread::sleep(SLOW_LOOK);
-                let turn = actuator.turn(Now::of(&Clock::Real), &());
-                applied.restored += turn.restored;
-                applied.refused += turn.refused;
-                applied.writing = turn.writing;
-            }
+            finish_writes(&mut actuator, &Clock::Real, &(), &mut applied);
             println!(
                 "no agent runs; of {} changed values {} were given back, {} were refused and {} belong to cgroups that are gone",
                 recovered.targets.len(),

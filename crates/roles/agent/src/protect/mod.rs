@@ -1,7 +1,7 @@
 //! Protects latency-sensitive pods: each second the strategies of `qos` plan by what is known, and `actuate` brings the
 //! kernel there.
 //!
-//! [`Protector`] has no thread and no clock of its own; [`spawn`] is the thread around it. Nothing here decides about a
+//! [`Protector`] has no thread and no clock of its own; [`start`] starts the thread around it. Nothing here decides about a
 //! value and nothing here writes one: this is where both meet, and where a person can look and step in ([`Protection`],
 //! [`control`]).
 
@@ -18,7 +18,7 @@ mod thread;
 
 pub use evict::{EvictionCounters, Evictor, Method, Told};
 pub use protector::{Config, Protector, Sources};
-pub use thread::{Handle, Protection, Shown};
+pub use thread::{Handle, Protection, Shown, finish_writes};
 
 use std::sync::Arc;
 

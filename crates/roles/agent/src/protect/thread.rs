@@ -167,8 +167,8 @@ pub fn spawn(
 const SLOW_WRITES: Duration = Duration::from_secs(6);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits for values that are on their way.
-fn finish_writes(
+/// Waits for values that are on their way, and adds what comes of them.
+pub fn finish_writes(
     actuator: &mut Actuator,
     clock: &Clock,
     bases: &dyn Bases,
